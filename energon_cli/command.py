@@ -40,8 +40,6 @@ class LazyCommand:
 
 
 class _NamesVariables(click.Command):
-    """A command whose options can be set by variables of the environment."""
-
     def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         # Click caches the help option with the names of the first context that requests it.
         return ["-h", "--help"]
@@ -178,15 +176,15 @@ class ExampleCommand(_NamesVariables):
                     show_note(note)
 
     def _check_not_empty(self, ctx: click.Context) -> None:
-        for one in self.params:
-            given = ctx.params.get(one.name or "")
-            is_path = isinstance(one, click.Argument) and one.type is not click.UNPROCESSED
-            if (is_path or one.name == "output") and (given == "" or (isinstance(given, tuple) and "" in given)):
-                raise click.UsageError(f"{_metavar(one)} is empty. Check whether a shell variable is unset.", ctx)
+        for parameter in self.params:
+            given = ctx.params.get(parameter.name or "")
+            is_path = isinstance(parameter, click.Argument) and parameter.type is not click.UNPROCESSED
+            if (is_path or parameter.name == "output") and (given == "" or (isinstance(given, tuple) and "" in given)):
+                raise click.UsageError(f"{_metavar(parameter)} is empty. Check whether a shell variable is unset.", ctx)
 
     def _missing(self, parameter: click.Parameter | None) -> str:
         """Name what the command line lacks: of words for SOURCE… DEST, the last one."""
-        following = [one for one in self.params if isinstance(one, click.Argument) and one.nargs == 1]
+        following = [word for word in self.params if isinstance(word, click.Argument) and word.nargs == 1]
         if isinstance(parameter, click.Argument) and parameter.nargs == -1 and following:
             parameter = following[-1]
         name = "an argument" if parameter is None else _metavar(parameter)
@@ -211,9 +209,9 @@ class ExampleCommand(_NamesVariables):
         parameters = self.get_params(ctx)
         if self._is_brief(ctx):
             hidden = self.advanced | {*COMMON_OPTIONS}
-            shown = [one for one in parameters if one.name not in hidden]
+            shown = [parameter for parameter in parameters if parameter.name not in hidden]
             with formatter.section("Options"):
-                formatter.write_dl([record for one in shown if (record := _record(one, ctx))])
+                formatter.write_dl([record for parameter in shown if (record := _record(parameter, ctx))])
         else:
             _write_options(ctx, formatter, parameters)
 
@@ -280,8 +278,8 @@ def _record(parameter: click.Parameter, ctx: click.Context) -> tuple[str, str] |
 
 def _write_examples(formatter: click.HelpFormatter, examples: Sequence[tuple[str, str]]) -> None:
     with formatter.section("Examples"):
-        for number, (description, line) in enumerate(examples):
-            if number:
+        for position, (description, line) in enumerate(examples):
+            if position:
                 formatter.write_paragraph()
             formatter.write_text(f"{description}:")
             formatter.write(f"{'':>{formatter.current_indent + 2}}{name_program(line)}\n")
@@ -289,10 +287,11 @@ def _write_examples(formatter: click.HelpFormatter, examples: Sequence[tuple[str
 
 def _write_options(ctx: click.Context, formatter: click.HelpFormatter, parameters: Sequence[click.Parameter]) -> None:
     sections: dict[bool, list[tuple[str, str]]] = {False: [], True: []}
-    for one in parameters:
-        record = _record(one, ctx)
+    for parameter in parameters:
+        record = _record(parameter, ctx)
         if record is not None:
-            sections[one.name in COMMON_OPTIONS or one.is_eager].append(record)  # --help and --version are eager
+            is_common = parameter.name in COMMON_OPTIONS or parameter.is_eager  # --help and --version are eager
+            sections[is_common].append(record)
     for is_common, records in sections.items():
         if records:
             with formatter.section("Common options" if is_common and sections[False] else "Options"):
@@ -320,6 +319,7 @@ def storage_option() -> click.Option:
         from loader.errors import ConfigError
         from loader.storage import remember_options
 
+        # The names in Python have underscores; both spellings are accepted.
         pairs = [value.partition("=") for value in values]
         if not all(separator for _, separator, _ in pairs):
             raise click.BadParameter("expected KEY=VALUE, such as endpoint_url=https://minio.local")
@@ -328,6 +328,7 @@ def storage_option() -> click.Option:
         except ConfigError as error:
             raise click.BadParameter(f"{error.message}; {error.hint}" if error.hint else error.message) from error
 
+    # The callback stores the options for this process: every storage that is opened later uses them.
     return click.Option(
         ["--storage-option"],
         metavar="KEY=VALUE",

@@ -13,6 +13,7 @@ from itertools import islice, takewhile
 import click
 from click.shell_completion import CompletionItem
 
+# Bash asks before it lists more.
 _MAX_CANDIDATES = 100
 _MAX_KEYS = 200_000  # of one shard: reading more would keep the shell waiting
 
@@ -73,7 +74,7 @@ def _keys_and_parts(ctx: click.Context, incomplete: str) -> list[CompletionItem]
     words = ctx.params.get("words") or ()
     if not words:
         return _keys(ctx, incomplete)
-    parts = [place.name for place in open_sample(_path(ctx), words[-1]).parts]
+    parts = [part.name for part in open_sample(_path(ctx), words[-1]).parts]
     return _starting_with(incomplete, parts) or _keys(ctx, incomplete)
 
 

@@ -57,7 +57,6 @@ class StatusLine:
             self._length = len(text)
 
     def clear(self) -> None:
-        """Erase the line."""
         if self._length:  # spaces, since a dumb terminal knows no control sequences
             click.echo(f"\r{' ' * self._length}\r", err=True, nl=False)
             self._length = 0
@@ -113,10 +112,10 @@ def _console(stream: Any) -> Console:
 
         def print(self, *objects: Any, **options: Any) -> None:
             texts = [
-                Text(name_program(escape_controls(one, keep="\n\t"))) if isinstance(one, str) else one
-                for one in objects
+                Text(name_program(escape_controls(item, keep="\n\t"))) if isinstance(item, str) else item
+                for item in objects
             ]
-            if all(isinstance(one, Text) for one in texts):
+            if all(isinstance(item, Text) for item in texts):
                 line = Text(" ").join(texts)
                 line.plain = break_between_words(line.plain, stream)  # styles keep their places
                 super().print(line, **{**options, "soft_wrap": True})
@@ -204,14 +203,28 @@ def _as_json(value: Any) -> Any:
     return str(value)
 
 
-def facts_of(report: Any, names: str) -> dict[str, Any]:
-    """Return attributes of a report, in this order, for a JSON document; ``bytes=size_bytes`` gives one another key.
+def facts_of(report: Any, names: str, **others: Any) -> dict[str, Any]:
+    """Return a JSON document: the named attributes of a report, in this order.
 
-    >>> facts_of(slice(1, 5), "start end=stop")
-    {'start': 1, 'end': 5}
+    Args:
+        names: Names between blanks. ``bytes=size_bytes`` has the key ``bytes``; ``prepared.samples`` is an attribute of
+            an attribute, with the key ``samples``.
+        others: Values that the report lacks, or has in another form, by their keys.
+
+    >>> facts_of(slice(1, 5), "path start end=stop start.real", path="/data/coco")
+    {'path': '/data/coco', 'start': 1, 'end': 5, 'real': 1}
     """
-    pairs = (name.partition("=") for name in names.split())
-    return {key: attrgetter(attribute or key)(report) for key, _, attribute in pairs}
+    document = {}
+    for name in names.split():
+        key, _, attribute = name.rpartition("=")
+        key = key or attribute.rpartition(".")[2]
+        document[key] = others[key] if key in others else attrgetter(attribute)(report)
+    return document
+
+
+def print_reports(documents: Sequence[Any], *, is_list: bool) -> None:
+    """Print the reports of several datasets as JSON, or the only report."""
+    print_json({"datasets": documents} if is_list else documents[0])
 
 
 def write_file(path: str, content: bytes, *, hint: str) -> None:
@@ -303,14 +316,14 @@ def linked_path(console: Console, path: str) -> Text:
 
 def link_places(message: str, escaped: str) -> str:
     """Return the escaped text of a message, whose ``at:`` lines are links to the files that they name."""
-    places = [found[2] for found in _PLACE.finditer(message)]
+    places = [match[2] for match in _PLACE.finditer(message)]
     if len(places) != len(_PLACE.findall(escaped)):
         return escaped
-    urls = iter([_place_url(place) for place in places])
+    urls = iter([_place_url(text) for text in places])
 
-    def link(found: re.Match[str]) -> str:
+    def link(match: re.Match[str]) -> str:
         url = next(urls)
-        return found[0] if url is None else f"{found[1]}{_link(url, found[2])}"
+        return match[0] if url is None else f"{match[1]}{_link(url, match[2])}"
 
     return _PLACE.sub(link, escaped)
 

@@ -108,9 +108,11 @@ def dataset_options(*names: str) -> Callable[[Callable[..., None]], Callable[...
 
             given = {name: options.pop(name) for name in every}
             source = click.get_current_context().get_parameter_source
+            # A default would override the documents that a metadataset names.
             for name in ("dataset_config", "split_config"):
                 if name in given and source(name) is click.core.ParameterSource.DEFAULT:
                     given[name] = None
+            # Commands of several paths get several references.
             if "paths" in options:
                 options["refs"] = tuple(DatasetRef(path, **given) for path in options.pop("paths"))
             else:
@@ -150,6 +152,7 @@ def query_options(function: Callable[..., None]) -> Callable[..., None]:
         # The keys of a file and of the command line are joined.
         keys, keys_from, column = (options.pop(name, None) for name in ("keys", "keys_from", "key_column"))
         listed, origins = ([], {}) if keys_from is None else keys_and_origins(keys_from, column=column)
+        # Keys of the command line have no line of a file that a message could name.
         query = SampleQuery(
             split_parts=options.pop("split_parts"),
             keys=[*(keys or ()), *listed] if keys_from is not None or keys else None,

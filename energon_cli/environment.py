@@ -50,8 +50,10 @@ def _flag(option: click.Option) -> str:
 def variables_note(ctx: click.Context, parameters: Iterable[click.Parameter]) -> str | None:
     """Return the line of the help that has the variables' rule; None if no option has a variable."""
     prefix = ctx.auto_envvar_prefix
-    options = [one for one in parameters if isinstance(one, click.Option) and not one.hidden]
-    named = [one for one in options if prefix is not None and one.envvar == variable_name(prefix, _flag(one))]
+    options = [option for option in parameters if isinstance(option, click.Option) and not option.hidden]
+    named = [
+        option for option in options if prefix is not None and option.envvar == variable_name(prefix, _flag(option))
+    ]
     if not named:
         return None
     return f"Variables of the environment set options, too: {named[0].envvar} sets {_flag(named[0])}."
@@ -114,7 +116,9 @@ def replace_old_spellings(ctx: click.Context, arguments: Sequence[str]) -> tuple
     replacements = OLD_SPELLINGS.get(" ".join(reversed(words)), {})
     if not replacements:
         return list(arguments), []
-    options = {flag: one for one in ctx.command.params if isinstance(one, click.Option) for flag in one.opts}
+    options = {
+        flag: option for option in ctx.command.params if isinstance(option, click.Option) for flag in option.opts
+    }
     set_, notes = _from_variables(ctx.auto_envvar_prefix or "", replacements, options, arguments)
     # Replace the flags up to "--"; a value that is an argument now goes behind the others.
     done, keys, rest = [], [], deque(arguments)
@@ -149,6 +153,7 @@ def _from_variables(
     """Return the arguments that old variables set, unless the command line or a new variable does, and notes."""
     made, notes = [], []
     given = {word.partition("=")[0] for word in arguments}
+    # Read each old variable that is set. A text that is no number is for the new option, which has the old name.
     for old, new in replacements.items():
         variable = variable_name(prefix, old)
         text = os.environ.get(variable, "")
@@ -158,11 +163,13 @@ def _from_variables(
         if last == "KEY":  # the argument itself reads the variable
             notes.append(f"{variable} works until 0.4.0: write the key behind PATH")
             continue
+        # Name the new variable, which takes precedence, as does the command line.
         flag = flags[-1] if last == "N" else last
         option, now = options[flag], variable_name(prefix, flag)
         notes.append(f"{variable} works until 0.4.0: set {now}")
         if given & {old, *option.opts, *option.secondary_opts} or now in os.environ:
             continue
+        # Write the value as arguments: flags have none, and repeatable options several.
         if option.is_flag:
             made += [flag] if click.BOOL.convert(text, option, None) else []
         else:

@@ -55,9 +55,9 @@ def shadowed_loader() -> str | None:
     if spec is None:
         return None  # not installed: importing it raises
     # A folder without __init__.py has no origin.
-    found = spec.origin or next(iter(spec.submodule_search_locations or ()), spec.name)
-    own = os.path.join(_OWN_FOLDER, "loader")
-    return None if spec.origin and _same(os.path.dirname(found), own) else _shadow_message(found)
+    origin = spec.origin or next(iter(spec.submodule_search_locations or ()), spec.name)
+    library = os.path.join(_OWN_FOLDER, "loader")
+    return None if spec.origin and _same(os.path.dirname(origin), library) else _shadow_message(origin)
 
 
 def check_alias() -> None:
@@ -72,6 +72,7 @@ def check_alias() -> None:
     message = shadowed_loader()
     if message is not None:
         raise ImportError(message, name=_ALIAS)
+    # An original that shares our files breaks the import; elsewhere on the path, it may only surprise.
     for fault in _faults_of_originals(_alias_origin(), is_ours=True):
         if fault.breaks:
             raise ImportError(fault.message, name=_ALIAS)
@@ -85,6 +86,7 @@ def installation_faults() -> Iterator[InstallationFault]:
     if alias is None and os.path.isdir(os.path.join(_OWN_FOLDER, _ALIAS_FOLDER)):
         message = f"{_ALIAS} has lost files, probably because megatron-energon was uninstalled after it"
         yield _fault(message, at=os.path.join(_OWN_FOLDER, _ALIAS_FOLDER), hint=f"run '{_REINSTALL}'", breaks=True)
+    # The original is installed, too; or another package has its name.
     faults = list(_faults_of_originals(alias, is_ours=is_ours))
     yield from faults
     if alias is not None and not is_ours and not faults:
@@ -138,6 +140,7 @@ def _lists_modules(record: str) -> bool:
 
 def _alias_origin() -> str | None:
     """Find the file that is imported as ``megatron.energon``, without importing it."""
+    # The alias is being imported when it checks its installation.
     module = sys.modules.get(_ALIAS)
     if module is not None:
         return module.__file__
@@ -173,10 +176,10 @@ def _fault(message: str, *, at: str, hint: str, breaks: bool) -> InstallationFau
     return InstallationFault(message=f"{message}\n  at: {at}\n  hint: {hint}", breaks=breaks)
 
 
-def _shadow_message(found: str) -> str:
-    own = os.path.join(_OWN_FOLDER, "loader")
+def _shadow_message(origin: str) -> str:
+    library = os.path.join(_OWN_FOLDER, "loader")
     return (
-        f"another file shadows the energon library: the name 'loader' does not import {own}\n"
-        f"  at: {found}\n"
+        f"another file shadows the energon library: the name 'loader' does not import {library}\n"
+        f"  at: {origin}\n"
         f"  hint: rename it; it is next to the running script, in the current folder, or on PYTHONPATH"
     )

@@ -141,6 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code."""
     started_s = time.monotonic()
     _escape_unencodable()
+    # A user's file named loader would be imported instead of the library.
     shadow = shadowed_loader()
     if shadow is not None:
         _print_message(shadow)
@@ -149,6 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cli.main(prog_name="energon")  # shell completion: click prints candidates and exits
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     warnings.filterwarnings("ignore", "Image size .* exceeds limit", RuntimeWarning)  # Pillow's, below our own limit
+    # Run the command; each way to end has its exit code.
     with scoped_settings() as settings:
         try:
             with _print_logs():
@@ -274,6 +276,7 @@ def _print_logs() -> Iterator[None]:
 def _print_message(message: str, *, label: Literal["error", "warning"] | None = "error") -> None:
     if label == "warning" and output_settings().quiet:
         return
+    # Escape the message, which may have names of files and keys.
     coloured = False
     if shadowed_loader() is None:
         from loader.errors import escape_controls
@@ -284,11 +287,13 @@ def _print_message(message: str, *, label: Literal["error", "warning"] | None = 
         coloured = colour_wanted(sys.stderr)
     else:  # the escapes of this library cannot be imported
         text = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in message)
+    # Break its lines between words, and link the files that it names.
     text = break_between_words(text if label is None else f"{label}: {text}", sys.stderr)
     if coloured and "  at: " in text:
         from .console import link_places, supports_links
 
         text = link_places(message, text) if supports_links(sys.stderr) else text
+    # Colour the label alone.
     try:
         if coloured and label is not None:
             colour = "red" if label == "error" else "yellow"

@@ -30,8 +30,8 @@ def parse_size(_ctx: click.Context, _parameter: click.Parameter, text: str) -> i
     [500000000, 1610612736, 1000]
     """
     match = _SIZE.fullmatch(text.strip())
-    number, power, binary = match.groups() if match else ("0", "", "")
-    size_bytes = int(float(number) * (1024 if binary else 1000) ** _POWERS[power.lower()])
+    amount, power, binary = match.groups() if match else ("0", "", "")
+    size_bytes = int(float(amount) * (1024 if binary else 1000) ** _POWERS[power.lower()])
     if size_bytes < 1:
         raise click.BadParameter(f"expected a size such as 500MB, 1GB or 1GiB, found {text!r}")
     return size_bytes
@@ -247,6 +247,7 @@ def common_options(taken: Iterable[str] = ()) -> list[click.Option]:
         _flag("--no-progress", callback=_set("progress"), help="Show no progress."),
         _flag("--debug", callback=_set("debug"), help="Show the traceback of an error."),
     )
+    # A command may have an option of such a name, as -q or -v; then only the other spelling is added.
     named = [([name for name in names if name not in taken], settings) for names, settings in options]
     return [click.Option(names, expose_value=False, **settings) for names, settings in named if names]
 
@@ -296,6 +297,7 @@ def suggest_choices(parameters: Iterable[click.Parameter]) -> None:
 
 def run_options(function: F) -> F:
     """Add the options that :func:`plan_run` takes."""
+    # The last decorator is the first option of the help.
     for add in (
         shared_options("trust_code"),
         shared_options("filter", help="Filter of every dataset: filter_name=."),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 _MIN_DELAY_S = 1.0  # of the bar
+# Often enough to see that a job runs, without filling its log.
 _LINE_PERIOD_S = 30.0
 _REQUESTED_PERIOD_S = 5.0  # with --progress
 

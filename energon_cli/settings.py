@@ -55,7 +55,6 @@ class AsciiStream:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> None:
-        """Write a text."""
         self._stream.write(in_ascii(text))
 
 

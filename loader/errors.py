@@ -230,6 +230,11 @@ class StorageError(EnergonError):
         self.path = path
         super().__init__(message, at=at or path, hint=hint, path=path)
 
+    @property
+    def is_missing(self) -> bool:
+        """True if the file does not exist: the cause is a ``FileNotFoundError``."""
+        return isinstance(self.__cause__, FileNotFoundError)
+
 
 class TrustError(EnergonError):
     """A dataset asks to run code, or to load objects that can, and the caller did not allow it."""

@@ -17,9 +17,9 @@ class _LazyTorch:
     def __getattr__(self, name: str) -> Any:
         import torch as module
 
-        found = getattr(module, name)
-        setattr(self, name, found)
-        return found
+        attribute = getattr(module, name)
+        setattr(self, name, attribute)
+        return attribute
 
 
 if TYPE_CHECKING:

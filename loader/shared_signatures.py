@@ -54,7 +54,7 @@ def shows_keywords_of(options: Callable[..., Any]) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         present = signature(function)
-        taken = [one for one in present.parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
+        taken = [parameter for parameter in present.parameters.values() if parameter.kind is not Parameter.VAR_KEYWORD]
         taken += signature(options).parameters.values()
         vars(function)["__signature__"] = present.replace(parameters=taken)
         return function

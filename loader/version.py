@@ -1,3 +1,3 @@
 """Version of the library, used by the build, the commands, and the metadata of prepared datasets."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"

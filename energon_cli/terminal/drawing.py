@@ -65,24 +65,24 @@ class Drawing:
     colours: Sequence[str] = ()
     graphics: str = ""
 
-    def row(self, number: int) -> str:
+    def row(self, index: int) -> str:
         """Return the control sequences that draw over a row, with the cursor behind it.
 
         Graphics are drawn after the last row: the screen does not scroll any more then.
         """
         if self.colours:
-            return f"\x1b[{self.width}D{self.colours[number]}"
-        if not self.graphics or number != len(self.rows) - 1:
+            return f"\x1b[{self.width}D{self.colours[index]}"
+        if not self.graphics or index != len(self.rows) - 1:
             return ""
-        up = f"\x1b[{number}A" if number else ""
+        up = f"\x1b[{index}A" if index else ""
         return f"\x1b7{up}\x1b[{self.width}D{self.graphics}\x1b8"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.segment import ControlType, Segment
 
-        for number, row in enumerate(self.rows):
+        for index, row in enumerate(self.rows):
             yield Segment(row)
-            over = self.row(number)
+            over = self.row(index)
             if over:
                 yield Segment(over, control=[(ControlType.CARRIAGE_RETURN,)])  # rich measures no control segment
             yield Segment.line()
@@ -106,6 +106,7 @@ def draw_picture(
     """Draw an RGB image."""
     if method == "shades":
         return Drawing(width, shades(image, width, height, _ASCII_SHADES if ascii_only else _BLOCK_SHADES))
+    # Colours and graphics are drawn over blanks, which keep their space.
     blank = [" " * width] * height
     if method == "blocks":
         return Drawing(width, blank, colours=half_blocks(image, width, height, truecolour=truecolour))
@@ -130,9 +131,9 @@ def _encode_kitty(image: Image, width: int, height: int) -> str:
     data = base64.standard_b64encode(buffer.getvalue()).decode("ascii")
     chunks = [data[start : start + _CHUNK] for start in range(0, len(data), _CHUNK)]
     written = []
-    for number, chunk in enumerate(chunks):
-        options = f"a=T,f=100,q=2,C=1,c={width},r={height}," if number == 0 else ""
-        written.append(f"\x1b_G{options}m={int(number < len(chunks) - 1)};{chunk}\x1b\\")
+    for position, chunk in enumerate(chunks):
+        options = f"a=T,f=100,q=2,C=1,c={width},r={height}," if position == 0 else ""
+        written.append(f"\x1b_G{options}m={int(position < len(chunks) - 1)};{chunk}\x1b\\")
     return "".join(written)
 
 
@@ -228,12 +229,14 @@ def _encode_bands(pixels: npt.NDArray[Any]) -> Bytes:
 
 def _cut_long_runs(gap: Numbers, length: Numbers) -> tuple[npt.NDArray[np.intp], Numbers, Numbers]:
     """Divide gaps and runs of more than 255 characters into several rows; return their numbers, gaps and runs."""
+    # Count the rows of each gap and run, and number them.
     rows_of_gap = np.maximum(gap - 1, 0) // _LONGEST_RUN  # before the row in which the run begins
     rows = rows_of_gap + 1 + (length - 1) // _LONGEST_RUN
     row = np.repeat(np.arange(len(gap)), rows)
-    number = (np.arange(len(row)) - np.repeat(np.cumsum(rows) - rows, rows)).astype(np.int32)
-    of_run = number - rows_of_gap[row]
-    cut_gap = np.clip(gap[row] - number * _LONGEST_RUN, 0, _LONGEST_RUN)
+    piece = (np.arange(len(row)) - np.repeat(np.cumsum(rows) - rows, rows)).astype(np.int32)
+    of_run = piece - rows_of_gap[row]
+    # Cut each row to its part of the gap, then of the run.
+    cut_gap = np.clip(gap[row] - piece * _LONGEST_RUN, 0, _LONGEST_RUN)
     cut_length = np.where(of_run < 0, 0, np.clip(length[row] - of_run * _LONGEST_RUN, 0, _LONGEST_RUN))
     return row, cut_gap, cut_length
 

@@ -62,18 +62,18 @@ def split_input(text: str) -> tuple[list[str], list[str], str]:
     >>> split_input("n\x1b[C\x1b[?62;4cq\x1b")
     (['n', 'right', 'q'], ['\x1b[?62;4c'], '\x1b')
     """
-    keys, answers, place = [], [], 0
-    while place < len(text):
-        answer = _ANSWER.match(text, place)
-        found = answer or _KEY.match(text, place)
-        if found is None:
+    keys, answers, start = [], [], 0
+    while start < len(text):
+        answer = _ANSWER.match(text, start)
+        match = answer or _KEY.match(text, start)
+        if match is None:
             break
         if answer is not None:
-            answers.append(found[0])
+            answers.append(match[0])
         else:
-            keys.append(_NAMES.get(found[0], found[0]))
-        place = found.end()
-    return keys, answers, text[place:]
+            keys.append(_NAMES.get(match[0], match[0]))
+        start = match.end()
+    return keys, answers, text[start:]
 
 
 class Keyboard:
@@ -90,7 +90,6 @@ class Keyboard:
         os.set_blocking(self._waker, False)
 
     def close(self) -> None:
-        """Close the pipe that :meth:`wake` writes to."""
         os.close(self._woken)
         os.close(self._waker)
 
@@ -122,11 +121,9 @@ class Keyboard:
                 return
 
     def pop(self) -> str | None:
-        """Return the next key that has arrived, or None."""
         return self._keys.popleft() if self._keys else None
 
     def has_any(self, keys: Container[str]) -> bool:
-        """Check whether one of these keys has arrived."""
         return any(key in keys for key in self._keys)
 
     def push_back(self, keys: list[str]) -> None:
@@ -249,6 +246,7 @@ _QUERY = (
     "\ré\x1b[6n\r\x1b[K"  # cursor behind a character of two bytes: in column 2 if the terminal reads UTF-8
     "\x1b[c"  # attributes of the terminal; 4 is Sixel
 )
+# A local terminal answers within milliseconds; over SSH, a round trip may take a second.
 _WAIT_S = 0.4
 _WAIT_REMOTE_S = 1.5
 _CELL = (10, 20)
@@ -281,12 +279,14 @@ def ask_terminal(keyboard: Keyboard | None = None) -> Terminal:
         keyboard: The terminal's input, in raw mode; keys that are pressed meanwhile stay in it. None: the terminal is
             asked once, and such keys are lost.
     """
+    # Some outputs need no query.
     if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
         return Terminal()
     if is_ascii_only():
         return Terminal(method="shades", ascii_only=True)
     if keyboard is None:
         return _ask_once()
+    # Send all queries at once; the answer to the last one ends the wait.
     sys.stdout.flush()
     os.write(sys.stdout.fileno(), _QUERY.encode())
     deadline = time.monotonic() + (_WAIT_REMOTE_S if os.environ.get("SSH_CONNECTION") else _WAIT_S)
@@ -300,6 +300,7 @@ def ask_terminal(keyboard: Keyboard | None = None) -> Terminal:
         keyboard.wait(left)
         answers += keyboard.answers
         keyboard.answers.clear()
+        # Keys that are pressed meanwhile are for the command.
         while (key := keyboard.pop()) is not None:
             kept.append(key)
             if key == "end of input":

@@ -248,9 +248,9 @@ def kind_of_bytes(head: bytes, size: int | None = None) -> Kind:
             return kind
     is_whole = size is not None and size <= len(head)
     for kind_of in (_container, _frames, partial(_document, is_whole=is_whole)):
-        found = kind_of(head)
-        if found is not None:
-            return found
+        kind_of_head = kind_of(head)
+        if kind_of_head is not None:
+            return kind_of_head
     return _UNKNOWN
 
 
@@ -275,8 +275,8 @@ def usual_extension(data: bytes | memoryview) -> str | None:
     >>> usual_extension(b"RIFF\0\0\0\0WAVEfmt "), usual_extension(b"hello")
     ('wav', None)
     """
-    found = kind_of_bytes(bytes(data[:HEADER_BYTES]), len(data))
-    return found.extension if found.kind in (*MEDIA_KINDS, "array", "document") else None
+    kind = kind_of_bytes(bytes(data[:HEADER_BYTES]), len(data))
+    return kind.extension if kind.kind in (*MEDIA_KINDS, "array", "document") else None
 
 
 def with_extension(name: str, data: bytes | memoryview) -> str:
@@ -293,7 +293,7 @@ def with_extension(name: str, data: bytes | memoryview) -> str:
 
 
 def _container(head: bytes) -> Kind | None:
-    """Return the kind of a file whose format holds several kinds."""
+    # Formats that begin with the name of their container.
     tag = head[8:12]
     match head[:4]:
         case b"RIFF" | b"RF64":
@@ -307,6 +307,7 @@ def _container(head: bytes) -> Kind | None:
             return Kind("video", "webm", "a WebM video") if is_webm else Kind("video", "mkv", "a Matroska video")
         case b"PK\x03\x04":
             return _zip(head)
+    # Formats whose first box has a size before its name.
     if head[4:8] == b"ftyp":
         is_avif = b"avif" in head[16 : int.from_bytes(head[:4], "big")]  # as a compatible brand
         return _AVIF if is_avif else _BRANDS.get(tag, _MP4)

@@ -88,6 +88,7 @@ def _limited(name: str, data: Any, limit: int) -> Any:
         return data
     if is_too_large(name, len(data), limit):
         return LargePart(len(data), limit, data)
+    # Compare the size after decompression, without keeping the contents.
     if is_compressed(name):
         unpacker, size_bytes, head, rest = zlib.decompressobj(_WINDOW), 0, b"", data
         try:

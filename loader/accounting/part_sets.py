@@ -170,7 +170,7 @@ class PartSetCounter:
         self._count()
         sets = (
             PartSet(
-                parts=tuple(sorted(names[number] for number in ids)),
+                parts=tuple(sorted(names[name_number] for name_number in ids)),
                 samples=counted.samples,
                 shards=counted.shards,
                 first_sample=counted.first_sample,
@@ -233,7 +233,6 @@ class PartSetCounter:
         return mixed ^ (mixed >> np.uint64(31))
 
     def _sums_of_sets(self, ids: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-        """Return the sum of each sample's numbers; each name counts once."""
         sample = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
         order = np.lexsort((ids, sample))
         sample, ids = sample[order], ids[order]
@@ -242,7 +241,6 @@ class PartSetCounter:
 
 
 def _equal_sums(samples: npt.NDArray[np.intp], sums: npt.NDArray[np.uint64]) -> Iterator[npt.NDArray[np.intp]]:
-    """Yield the samples of each sum, ascending."""
     for _ in range(_FEW_SETS):
         if not len(samples):
             return

@@ -73,6 +73,7 @@ class AudioReader(MediaReader):
         frame = next(self._frames, None)
         if frame is None:
             return None
+        # A gap in the file moves the position; smaller differences are rounded times.
         stated = self._stated_position(frame)
         if stated is not None and abs(stated - self.position) > _MAX_DRIFT_S * self.rate:
             self.position = stated
@@ -102,12 +103,13 @@ class AudioReader(MediaReader):
     def _stated_position(self, frame: AudioFrame) -> int | None:
         return None if frame.pts is None else round((frame.pts - self._first_tick) * self._samples_per_tick)
 
-    def _is_worth_a_seek(self, place: int) -> bool:
-        return place - self.position > _MIN_SEEK_S * self.rate
+    def _is_worth_a_seek(self, position: int) -> bool:
+        return position - self.position > _MIN_SEEK_S * self.rate
 
-    def _seek(self, place: int) -> bool:
+    def _seek(self, position: int) -> bool:
+        # Decode from a little before the position, and find out where the decoder really is.
         av = import_av()
-        start = place - round(_PREROLL_S * self.rate)  # samples are then the same as if all before were decoded
+        start = position - round(_PREROLL_S * self.rate)  # samples are then the same as if all before were decoded
         target = self._first_tick + int(start / self._samples_per_tick)
         try:
             self._container.seek(target, stream=self.stream)
@@ -115,9 +117,11 @@ class AudioReader(MediaReader):
             first = next(frames, None)
         except av.FFmpegError:  # the format cannot seek, or the decoder starts inside a group
             return False
+        # Without a usable time, or one too close to the target, the samples might differ.
         stated = None if first is None else self._stated_position(first)
         if first is None or stated is None or not 0 < stated <= start + _PREROLL_S * self.rate / 2:
             return False
+        # A coarse clock rounds the time: take the boundary of blocks that is nearest to it.
         if self._samples_per_tick > 1:
             if self._block is None:
                 return False
@@ -168,7 +172,7 @@ def decode_audio_clips(
     """
     # Decode from the start of each window, in the order of these, while one waits or is active.
     total = 0
-    order = sorted(range(len(windows)), key=lambda number: windows[number][0])
+    order = sorted(range(len(windows)), key=lambda clip: windows[clip][0])
     parts: list[list[npt.NDArray[Any]]] = [[] for _ in windows]
     starts: dict[int, int] = {}
     waiting, active = order[::-1], list[int]()
@@ -185,21 +189,21 @@ def decode_audio_clips(
         while waiting and windows[waiting[-1]][0] < end:
             active.append(waiting.pop())
         # Give the block to the windows that it overlaps.
-        for number in active:
-            first, stop = windows[number]
+        for clip in active:
+            first, stop = windows[clip]
             part = samples[:, max(first - start, 0) : max(int(min(stop, end)) - start, 0)]
-            if number not in starts and (part.shape[1] or first == stop):
-                starts[number] = max(first, start)
-            if number in starts:
-                parts[number].append(part)
+            if clip not in starts and (part.shape[1] or first == stop):
+                starts[clip] = max(first, start)
+            if clip in starts:
+                parts[clip].append(part)
                 total += part.size
         if max_samples is not None and total > max_samples:
             raise ValueError(
                 f"the clips have {total:,} samples of audio or more, the limit is {max_samples:,}: request shorter "
                 "clips, or raise AVDecoder.max_audio_samples"
             )
-        active = [number for number in active if end < windows[number][1]]
-    return [(_concatenate(blocks), starts[number]) for number, blocks in enumerate(parts) if number in starts]
+        active = [clip for clip in active if end < windows[clip][1]]
+    return [(_concatenate(blocks), starts[clip]) for clip, blocks in enumerate(parts) if clip in starts]
 
 
 def _concatenate(parts: Sequence[npt.NDArray[Any]]) -> torch.Tensor:

@@ -53,11 +53,11 @@ def check_ranges(ranges: Sequence[tuple[float, float]], name: str) -> list[tuple
     """
     faults = []
     checked = []
-    for number, (start, end) in enumerate(ranges):
+    for index, (start, end) in enumerate(ranges):
         if math.isnan(start) or math.isnan(end) or math.isinf(start):
-            faults.append(f"{name}[{number}] is ({start}, {end}); expected two numbers, of which only the end is inf")
+            faults.append(f"{name}[{index}] is ({start}, {end}); expected two numbers, of which only the end is inf")
         elif end < start:
-            faults.append(f"{name}[{number}] ends at {end}, before it starts at {start}")
+            faults.append(f"{name}[{index}] ends at {end}, before it starts at {start}")
         checked.append((max(start, 0), end))
     if faults:
         raise ValueError("; ".join(faults))
@@ -67,7 +67,7 @@ def check_ranges(ranges: Sequence[tuple[float, float]], name: str) -> list[tuple
 def check_unit(unit: str, expected: Sequence[str], name: str) -> None:
     """Check that a unit is one of the expected ones."""
     if unit not in expected:
-        raise ValueError(f"{name} is {unit!r}; expected {' or '.join(repr(one) for one in expected)}")
+        raise ValueError(f"{name} is {unit!r}; expected {' or '.join(repr(choice) for choice in expected)}")
 
 
 class MediaReader(ABC):
@@ -90,11 +90,11 @@ class MediaReader(ABC):
         if self._reopened is not None:
             self._reopened.close()
 
-    def advance_to(self, place: int) -> None:
-        """Move to a point from which ``place`` decodes correctly, if that is faster than decoding up to it."""
-        if not self._is_worth_a_seek(place):
+    def advance_to(self, position: int) -> None:
+        """Move to a point from which ``position`` decodes correctly, if that is faster than decoding up to it."""
+        if not self._is_worth_a_seek(position):
             return
-        if self._can_seek and not self._seek(place):
+        if self._can_seek and not self._seek(position):
             self._can_seek = False
             self._rewind()
 
@@ -103,10 +103,10 @@ class MediaReader(ABC):
         """Start at a container's first sample or frame."""
 
     @abstractmethod
-    def _is_worth_a_seek(self, place: int) -> bool: ...
+    def _is_worth_a_seek(self, position: int) -> bool: ...
 
     @abstractmethod
-    def _seek(self, place: int) -> bool:
+    def _seek(self, position: int) -> bool:
         """Try to continue from a point before a place; return False if the container cannot."""
 
     def _rewind(self) -> None:

@@ -51,6 +51,7 @@ def get_clips_uniform(  # noqa: PLR0917 - the order of megatron-energon
         raise ValueError("neither video nor audio is requested; set request_video or request_audio")
     if clip_duration_seconds < 0 or num_clips < 0:
         raise ValueError(f"clip_duration_seconds={clip_duration_seconds}, num_clips={num_clips}; expected 0 or more")
+    # Clips are where all requested streams have content.
     video, audio = av_decoder.get_spans()
     if request_video and video is None:
         raise ValueError("video is requested, but the file has no video")
@@ -58,6 +59,7 @@ def get_clips_uniform(  # noqa: PLR0917 - the order of megatron-energon
         raise ValueError("audio is requested, but the file has no audio")
     spans = [span for span, wanted in ((video, request_video), (audio, request_audio)) if wanted and span is not None]
     start, end = max(span[0] for span in spans), min(span[1] for span in spans)
+    # Clips without a duration are single frames, which are taken from their middle.
     if clip_duration_seconds == 0 and request_video:
         times = _frame_times(start, end, av_decoder.get_video_fps(), num_clips)
     else:
@@ -116,13 +118,14 @@ def get_single_frames_uniform(
         raise ValueError("the file has no video")
     if num_frames < 1:
         raise ValueError(f"num_frames is {num_frames}; expected 1 or more")
+    # Choose times by the header, and decode the frames that are visible then.
     times = _frame_times(*video, av_decoder.get_video_fps(), num_frames)
     clips, timestamps = _frames_at(av_decoder, times, video_out_frame_size)
     if len(clips) < num_frames:  # fewer frames decode than there are packets
         starts = av_decoder.decode_frame_starts()
         if not starts:
             raise ValueError("no frame of the video can be decoded")
-        times = [starts[round(place)] for place in _evenly_spaced(0, len(starts) - 1, num_frames)]
+        times = [starts[round(index)] for index in _evenly_spaced(0, len(starts) - 1, num_frames)]
         clips, timestamps = _frames_at(av_decoder, times, video_out_frame_size)
         missing = num_frames - len(clips)  # frames whose times are not in order
         clips, timestamps = clips + clips[-1:] * missing, timestamps + timestamps[-1:] * missing
@@ -144,7 +147,7 @@ def _frame_times(start: float, end: float, fps: float, count: int) -> Sequence[f
 
 def _evenly_spaced(first: float, last: float, count: int) -> list[float]:
     step = (last - first) / (count - 1) if count > 1 else 0
-    return [first + number * step for number in range(count)]
+    return [first + step_number * step for step_number in range(count)]
 
 
 _WHOLE = ((0, math.inf),)
@@ -271,9 +274,9 @@ class AVDecoder:
                 windows = seconds_to_windows(ranges, reader.stream, reader.clock, origin)
             clips = decode_clips(reader, windows, video_out_frame_size, self.max_video_pixels)
             seconds = [
-                (float(clip.start * reader.clock - origin), float(clip.end * reader.clock - origin)) for clip in clips
+                (float(start * reader.clock - origin), float(end * reader.clock - origin)) for _, start, end in clips
             ]
-        return [clip.frames for clip in clips], seconds
+        return [frames for frames, _, _ in clips], seconds
 
     def get_audio_clips(
         self, audio_clip_ranges: Sequence[tuple[float, float]], audio_unit: AudioUnit = "seconds"
@@ -320,7 +323,8 @@ class AVDecoder:
             get_audio: Return metadata of the audio.
             get_audio_num_samples: Return the number of samples; for some containers, all audio is decoded to count it.
         """
-        found = probe_av(self.stream)
+        # Read all facts from the header, and clear the unwanted ones by the beginnings of their names.
+        metadata = probe_av(self.stream)
         unwanted = [
             *(["video"] if not get_video else []),
             *(["video_duration"] if not (get_video_duration or get_video_frame_count) else []),
@@ -330,12 +334,13 @@ class AVDecoder:
             *(["audio_duration"] if not get_audio_duration else []),
             *(["audio_num_samples"] if not get_audio_num_samples else []),
         ]
-        if get_audio and get_audio_num_samples and found.audio_channels and not found.audio_num_samples:
+        # Some formats do not state the number of samples: count them.
+        if get_audio and get_audio_num_samples and metadata.audio_channels and not metadata.audio_num_samples:
             with self._reading(AudioReader) as (_, reader):
                 samples = sum(block[1].shape[1] for block in iter(reader.read, None))
-            found = replace(found, audio_num_samples=samples)
-        names = [each.name for each in fields(found) if each.name.startswith(tuple(unwanted))]
-        return replace(found, **dict.fromkeys(names))
+            metadata = replace(metadata, audio_num_samples=samples)
+        names = [each.name for each in fields(metadata) if each.name.startswith(tuple(unwanted))]
+        return replace(metadata, **dict.fromkeys(names))
 
     def get_video_fps(self) -> float:
         """Return the average number of frames a second."""
@@ -354,8 +359,8 @@ class AVDecoder:
             (None, None) if the file has no video.
         """
         del get_frame_count
-        found = probe_av(self.stream)
-        return found.video_duration, found.video_num_frames
+        metadata = probe_av(self.stream)
+        return metadata.video_duration, metadata.video_num_frames
 
     def get_audio_duration(self) -> float | None:
         """Return the seconds from the start of the first sample to the end of the last one; None without audio."""
@@ -383,8 +388,8 @@ class AVDecoder:
         with open_av(self.stream) as container:
             start = media_start(container)
             streams = video_stream(container), audio_stream(container)
-            found = stream_spans(container, [stream for stream in streams if stream is not None])
-            spans = [None if stream is None else found.get(stream.index) for stream in streams]
+            spans_by_index = stream_spans(container, [stream for stream in streams if stream is not None])
+            spans = [None if stream is None else spans_by_index.get(stream.index) for stream in streams]
         video, audio = (
             None if span is None else (float(span.start - start), float(span.end - start)) for span in spans
         )

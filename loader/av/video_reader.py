@@ -35,21 +35,8 @@ if TYPE_CHECKING:
 _TOLERANCE_S = Fraction(1, 1_000_000)  # smaller differences are rounding errors of the caller
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeWindow:
-    """All frames that are visible from ``first`` to ``last``, both included, in ticks of the stream's clock."""
-
-    first: float
-    last: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VideoClip:
-    """Frames (frames, 3, height, width), visible in ``[start, end)`` in ticks of the stream's clock."""
-
-    frames: torch.Tensor
-    start: int
-    end: int
+TimeWindow = tuple[float, float]
+"""The frames that are visible from the first to the last time, both included, in ticks of the stream's clock."""
 
 
 def seconds_to_windows(
@@ -61,9 +48,9 @@ def seconds_to_windows(
     if rate and (1 / (rate * clock)).denominator != 1:
         tolerance += clock / 2  # the container rounds the times of frames to its clock
     return [
-        TimeWindow(
-            first=float((Fraction(start) + origin + tolerance) / clock),
-            last=math.inf if math.isinf(end) else float((Fraction(end) + origin + tolerance) / clock),
+        (
+            float((Fraction(start) + origin + tolerance) / clock),
+            math.inf if math.isinf(end) else float((Fraction(end) + origin + tolerance) / clock),
         )
         for start, end in ranges
     ]
@@ -71,7 +58,7 @@ def seconds_to_windows(
 
 def decode_clips(
     reader: VideoReader, windows: Sequence[TimeWindow], size: tuple[int, int] | None, max_pixels: int | None = None
-) -> list[VideoClip]:
+) -> list[tuple[torch.Tensor, int, int]]:
     """Decode the frames of windows, each frame once unless windows are far apart and not in order.
 
     Args:
@@ -80,33 +67,38 @@ def decode_clips(
         max_pixels: Limit of the pixels of all frames of the clips; None: no limit.
 
     Returns:
-        A clip for each window in which a frame is visible.
+        For each window in which a frame is visible: frames (frames, 3, height, width), the start of the first and the
+        end of the last one.
     """
     _check_pixels(_stated_pixels(reader.stream, windows, size), max_pixels)
     pixels = 0
-    order = sorted(range(len(windows)), key=lambda number: windows[number].first)
+    # Take the windows in the order of their starts: each frame is decoded once for all of them.
+    order = sorted(range(len(windows)), key=lambda clip: windows[clip][0])
     frames: list[list[tuple[TimedFrame, npt.NDArray[np.uint8]]]] = [[] for _ in windows]
     waiting, active = order[::-1], list[int]()
     target: int | None = None
     convert = _converter(size)
     while waiting or active:
+        # Between windows, skip ahead if a seek is worth it.
         if not active and waiting[-1] != target:
             target = waiting[-1]
-            reader.advance_to(math.floor(windows[target].first))
+            reader.advance_to(math.floor(windows[target][0]))
         timed = reader.read()
         if timed is None:
             break
-        while waiting and windows[waiting[-1]].first < timed.end:
+        # Windows begin with the frame that is visible at their start.
+        while waiting and windows[waiting[-1]][0] < timed.end:
             active.append(waiting.pop())
-        active = [number for number in active if timed.visible_from <= windows[number].last]
+        active = [clip for clip in active if timed.visible_from <= windows[clip][1]]
         if active:
+            # A frame is converted once, and counts for the limit in each clip that has it.
             picture = convert(timed.frame)
             pixels += picture.shape[0] * picture.shape[1] * len(active)
             _check_pixels(pixels, max_pixels)
-            for number in active:
-                frames[number].append((timed, picture))
-            active = [number for number in active if timed.end <= windows[number].last]
-    return [_clip(found) for found in frames if found]
+            for clip in active:
+                frames[clip].append((timed, picture))
+            active = [clip for clip in active if timed.end <= windows[clip][1]]
+    return [_clip(frames_of_clip) for frames_of_clip in frames if frames_of_clip]
 
 
 def _stated_pixels(stream: VideoStream, windows: Sequence[TimeWindow], size: tuple[int, int] | None) -> int:
@@ -114,8 +106,8 @@ def _stated_pixels(stream: VideoStream, windows: Sequence[TimeWindow], size: tup
     if not (stream.frames and stream.duration):
         return 0
     width, height = size or (stream.width, stream.height)
-    shares = (1 - max(window.first - (stream.start_time or 0), 0) / stream.duration for window in windows)
-    rest = sum(max(share, 0) for share, window in zip(shares, windows, strict=True) if math.isinf(window.last))
+    shares = (1 - max(first - (stream.start_time or 0), 0) / stream.duration for first, _ in windows)
+    rest = sum(max(share, 0) for share, (_, last) in zip(shares, windows, strict=True) if math.isinf(last))
     return int(rest * stream.frames) * width * height
 
 
@@ -127,13 +119,13 @@ def _check_pixels(pixels: int, limit: int | None) -> None:
         )
 
 
-def _clip(found: list[tuple[TimedFrame, npt.NDArray[np.uint8]]]) -> VideoClip:
-    shapes = {picture.shape for _, picture in found}
+def _clip(frames: list[tuple[TimedFrame, npt.NDArray[np.uint8]]]) -> tuple[torch.Tensor, int, int]:
+    shapes = {picture.shape for _, picture in frames}
     if len(shapes) > 1:
         sizes = ", ".join(f"{width}x{height}" for height, width, _ in sorted(shapes))
         raise ValueError(f"the video changes its size ({sizes}); give video_out_frame_size")
-    stacked = torch.from_numpy(np.stack([picture for _, picture in found]))  # (F, H, W, 3)
-    return VideoClip(frames=stacked.permute(0, 3, 1, 2), start=found[0][0].start, end=found[-1][0].end)
+    stacked = torch.from_numpy(np.stack([picture for _, picture in frames]))  # (F, H, W, 3)
+    return stacked.permute(0, 3, 1, 2), frames[0][0].start, frames[-1][0].end
 
 
 def _converter(size: tuple[int, int] | None) -> Callable[[VideoFrame], npt.NDArray[np.uint8]]:
@@ -144,6 +136,7 @@ def _converter(size: tuple[int, int] | None) -> Callable[[VideoFrame], npt.NDArr
     options: dict[str, Any] = {"format": "rgb24", "interpolation": "BILINEAR", "threads": 1}
 
     def convert(frame: VideoFrame) -> npt.NDArray[np.uint8]:
+        # The requested size is the size after the rotation of a player.
         turns = round(frame.rotation / 90) % 4  # counter-clockwise
         width, height = size or (None, None)
         if turns % 2:
@@ -171,7 +164,7 @@ def frames_to_windows(ranges: Sequence[tuple[float, float]], times: Sequence[int
         first = math.floor(start)
         last = len(times) - 1 if math.isinf(end) else min(math.floor(end), len(times) - 1)
         if first <= last:
-            windows.append(TimeWindow(first=times[first], last=times[last]))
+            windows.append((times[first], times[last]))
     return windows
 
 
@@ -232,6 +225,7 @@ class VideoReader(MediaReader):
     """A reader of the first video stream, frame by frame in display order; places are ticks of its clock."""
 
     def _attach(self, container: InputContainer) -> None:
+        # Find the stream and its clock.
         stream = video_stream(container)
         if stream is None:
             raise ValueError(f"there is no video in this {container.format.name} file")
@@ -241,13 +235,16 @@ class VideoReader(MediaReader):
         stream.codec_context.thread_count = self._threads
         self._container, self.stream, self.clock = container, stream, stream.time_base
         self._can_seek = self._can_seek and stream.start_time is not None
+        # Frames without a duration last as long as the rate says.
         rate = stream.average_rate or stream.guessed_rate or stream.base_rate
         self._default_duration = max(round(1 / (rate * self.clock)), 1) if rate else 1
+        # AVI has decoding times only: H.264 and HEVC count frames, other codecs are late by a fixed delay.
         is_avi = container.format.name == "avi"
         self._idr = _IDR.get(stream.codec_context.name) if is_avi else None
         self._is_timed_by_dts = is_avi and self._idr is None
         self._delay = 0
         self._first_dts: int | None = None
+        # Read the first frame, from which the delay is measured.
         self._wanted = self._full_from = -_NEVER
         self._can_skip = stream.codec_context.name in _SKIPPABLE and self._idr is None
         frames = self._decode()
@@ -300,6 +297,7 @@ class VideoReader(MediaReader):
             if start is not None and not start.search(bytes(packet)):
                 return
             start = None
+            # Decoders give frames in display order: the smallest time of the packets so far belongs to the next frame.
             if packet.dts is not None:
                 heappush(times, packet.dts)
                 time_of[packet.pts] = packet.dts
@@ -312,10 +310,10 @@ class VideoReader(MediaReader):
                 frame.pts = heappop(times) if times else None
                 yield frame
 
-    def advance_to(self, place: int) -> None:
-        super().advance_to(place)
-        self._wanted = place
-        self._full_from = place - _FULL_FRAMES * self._default_duration if self._can_skip else -_NEVER
+    def advance_to(self, position: int) -> None:
+        super().advance_to(position)
+        self._wanted = position
+        self._full_from = position - _FULL_FRAMES * self._default_duration if self._can_skip else -_NEVER
 
     def _begin(self, frames: Iterator[VideoFrame], *, is_first: bool) -> None:
         self._frames = frames
@@ -334,6 +332,7 @@ class VideoReader(MediaReader):
         """Return the next frame; None after the last one."""
         if self._next_frame is None:  # before the first frame, or after the last one
             self._decode_next(self._position)
+        # A frame ends where the next one starts, so that one is decoded before.
         frame, start, is_first = self._next_frame, self._position, self._next_is_first
         if frame is None:
             self._check_end()
@@ -363,26 +362,28 @@ class VideoReader(MediaReader):
         if stream.duration is None or not is_indexed(self._container):
             return
         stated = ((stream.start_time or 0) + stream.duration) * self.clock
-        found = self._position * self.clock
-        if stated - found > _MAX_SHORTFALL_S:
+        decoded_until = self._position * self.clock
+        if stated - decoded_until > _MAX_SHORTFALL_S:
             raise ValueError(
-                f"the file is cut short: its video ends at {float(found):.3f} s, its header says {float(stated):.3f} s"
+                f"the file is cut short: its video ends at {float(decoded_until):.3f} s, "
+                f"its header says {float(stated):.3f} s"
             )
 
-    def _is_worth_a_seek(self, place: int) -> bool:
-        if place <= self._position:
+    def _is_worth_a_seek(self, position: int) -> bool:
+        if position <= self._position:
             return False
         entries = getattr(self.stream, "index_entries", None)  # missing in older versions of PyAV
         if entries is not None and len(entries) > 1:  # more than the start of the file
-            number = entries.search_timestamp(place, backward=True)
+            entry = entries.search_timestamp(position, backward=True)
             # An entry has the decoding time of its frame, at or before its display time.
-            return bool(number >= 0 and entries[number].timestamp > self._position)
-        return (place - self._position) * self.clock > _MIN_SEEK_S
+            return bool(entry >= 0 and entries[entry].timestamp > self._position)
+        return (position - self._position) * self.clock > _MIN_SEEK_S
 
-    def _seek(self, place: int) -> bool:
+    def _seek(self, position: int) -> bool:
         av = import_av()
+        # Step back further each time, until the decoder starts with a keyframe before the position.
         for step_s in _STEPS_BACK_S:
-            target = place - round(step_s / self.clock)
+            target = position - round(step_s / self.clock)
             if step_s and target < (self.stream.start_time or 0):
                 return False
             try:
@@ -392,7 +393,7 @@ class VideoReader(MediaReader):
             except av.FFmpegError:  # the format cannot seek, or the decoder starts inside a group
                 return False
             time = None if first is None else self._time_of(first)
-            if first is not None and time is not None and time <= place and first.key_frame:
+            if first is not None and time is not None and time <= position and first.key_frame:
                 self._begin(chain([first], frames), is_first=False)
                 return True
         return False

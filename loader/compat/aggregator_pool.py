@@ -90,19 +90,21 @@ class AggregatorPool(Generic[T_input_data, T_aggregation_data, T_result]):
                 yield from self._batches_of(task)
             return
         # Only names are sent to the workers, which a pipe always has space for: they inherit the tasks.
-        named = {f"task {number}, {task!r}"[:_SHOWN]: task for number, task in enumerate(tasks)}
+        named = {f"task {task_number}, {task!r}"[:_SHOWN]: task for task_number, task in enumerate(tasks)}
 
         def work(name: str) -> Generator[bytes, None, None]:
+            # An error travels in place of items. An empty message ends the task.
             try:
                 yield from map(pickle.dumps, self._batches_of(named[name]))
             except Exception as error:  # noqa: BLE001 - raised in the turn of its task
                 yield _packed(error)
             yield b""
 
+        # Workers finish in any order; the results of a task wait until its turn.
         arrived, turn = [deque[bytes]() for _ in tasks], 0
         with closing(stream_from_workers(work, [*named], workers=self.num_workers, apart=True)) as results:
-            for number, packed in results:
-                arrived[number].append(packed)
+            for task_number, packed in results:
+                arrived[task_number].append(packed)
                 while turn < len(tasks) and arrived[turn]:
                     if data := arrived[turn].popleft():
                         items = pickle.loads(data)  # noqa: S301 - its own

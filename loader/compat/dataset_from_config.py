@@ -101,8 +101,8 @@ class RecordDatasetFactory(BaseCoreDatasetFactory[CrudeSample]):
             StorageError: The file cannot be read.
         """
         with closing(SingleFile(DatasetRef(os.fspath(path)))) as file:
-            for number in range(len(file)):
-                yield file.read_parts(number)
+            for row in range(len(file)):
+                yield file.read_parts(row)
 
     @classmethod
     def prepare_dataset(cls, path: str | os.PathLike[str]) -> int:
@@ -266,10 +266,10 @@ def _open_folder(
     given = arguments_of_config(config, trust_code=common["trust_code"])
     common = {**common, "subflavors": {**config.subflavors, **subflavors}}
     if not is_own_module(config.dataset_module):
-        own: BaseWebdatasetFactory[Any] = instantiate(
+        factory: BaseWebdatasetFactory[Any] = instantiate(
             dataset_class, EPath(folder.storage.path("")), {**given, **common}
         )
-        return own
+        return factory
     given = {name: value for name, value in given.items() if name not in config.extra}
     if not issubclass(dataset_class, StandardWebdatasetFactory):
         given.pop("sample_type", None)  # the class defines it
@@ -279,11 +279,11 @@ def _open_folder(
 def _class_of(config: DatasetConfig, *, trust_code: bool) -> type[BaseWebdatasetFactory[Any]]:
     if is_own_module(config.dataset_module):
         name = "CrudeWebdataset" if config.crude else config.dataset_class or ""
-        own: type[BaseWebdatasetFactory[Any]] = getattr(webdatasets, name, StandardWebdatasetFactory)
-        return own
-    found = dataset_class_of(config, trust_code=trust_code)
-    if isinstance(found, type) and issubclass(found, BaseWebdatasetFactory):
-        return found
+        factory_class: type[BaseWebdatasetFactory[Any]] = getattr(webdatasets, name, StandardWebdatasetFactory)
+        return factory_class
+    named = dataset_class_of(config, trust_code=trust_code)
+    if isinstance(named, type) and issubclass(named, BaseWebdatasetFactory):
+        return named
     raise ConfigError(
         f"{config.dataset_module}.{config.dataset_class} is not a dataset class",
         hint="derive it from DefaultDecoderWebdatasetFactory",

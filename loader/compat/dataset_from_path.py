@@ -82,8 +82,8 @@ class DatasetLoaderInterface(ABC):
             TrustError: A dataset needs to run code, and the caller does not allow it.
         """
         choices: dict[str, Any] = {**{name: getattr(self, name) for name in DOCUMENT_CHOICES}, **kwargs}
-        own, given = self.shuffle_over_epochs_multiplier, shuffle_over_epochs_multiplier
-        together = None if own is None or given is None else -1 if -1 in {own, given} else own * given
+        kept, given = self.shuffle_over_epochs_multiplier, shuffle_over_epochs_multiplier
+        together = None if kept is None or given is None else -1 if -1 in {kept, given} else kept * given
         leaves = open_leaves(
             self.get_datasets,
             self.path,

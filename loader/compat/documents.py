@@ -93,11 +93,13 @@ class JsonParser:
         result: T = parser._call(dict(raw_data), fn, "", named=False)
         return result
 
-    def _call(self, given: dict[str, Any], target: Callable[..., Any], place: str, *, named: bool) -> Any:
+    def _call(self, given: dict[str, Any], target: Callable[..., Any], path: str, *, named: bool) -> Any:
+        # The document may name the class or function to call.
         if named and "__module__" in given:
             target = self._named(given, target)
         signature = inspect.signature(target)
         hints = get_type_hints(target.__init__ if isinstance(target, type) else target)  # type: ignore[misc]
+        # Convert each argument to the type that the signature declares.
         arguments: dict[str, Any] = {}
         has_keywords = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
         for name, parameter in signature.parameters.items():
@@ -105,13 +107,15 @@ class JsonParser:
                 continue
             if name in given:
                 kind = hints.get(name, Any)
-                arguments[name] = self._convert(given.pop(name), kind, f"{place}.{name}", named=self.allow_imports)
+                arguments[name] = self._convert(given.pop(name), kind, f"{path}.{name}", named=self.allow_imports)
             elif parameter.default is parameter.empty:
-                raise _fault(f"missing argument {name!r} of {target.__qualname__}", place)
+                raise _fault(f"missing argument {name!r} of {target.__qualname__}", path)
+        # What remains goes to **kwargs; without them, it is an error in strict documents and ignored in others.
         if given and (self.strict or has_keywords):
             if not has_keywords:
-                raise _fault(f"unexpected arguments of {target.__qualname__}: {sorted(given)}", place)
+                raise _fault(f"unexpected arguments of {target.__qualname__}: {sorted(given)}", path)
             arguments |= given
+        # Parameters before a slash take no names.
         positional = [name for name, kind in signature.parameters.items() if kind.kind is kind.POSITIONAL_ONLY]
         values = [arguments.pop(name) for name in positional if name in arguments]
         return target(*values, **arguments)
@@ -121,37 +125,39 @@ class JsonParser:
         module = str(given.pop("__module__"))
         is_class = "__class__" in given
         name = str(given.pop("__class__" if is_class else "__function__", None))
+        # Without trust, only classes may be named that this library has, or that are imported already.
         trusted = is_trusted(self.trust_code)
         if not trusted and not (is_class and (is_own_module(module) or name in vars(sys.modules.get(module, object)))):
             raise refuse(f"the document asks to import {module} for {name}")
-        found = getattr(importlib.import_module(module), name, None)
-        if not callable(found):
+        code = getattr(importlib.import_module(module), name, None)
+        if not callable(code):
             raise ConfigError(f"there is no {module}.{name}")
-        checked = isinstance(expected, type) and expected is not object and isinstance(found, type)
-        if checked and not issubclass(found, typing.cast("type", expected)):
+        # Without trust, only an expected class or a dataclass may be called: any function could do harm.
+        checked = isinstance(expected, type) and expected is not object and isinstance(code, type)
+        if checked and not issubclass(code, typing.cast("type", expected)):
             raise ConfigError(f"expected a subclass of {expected.__qualname__}, found {module}.{name}")
-        if not trusted and not checked and not is_dataclass(found):
+        if not trusted and not checked and not is_dataclass(code):
             raise refuse(f"the document asks to call {module}.{name}")
-        return found  # type: ignore[no-any-return]  # any callable
+        return code  # type: ignore[no-any-return]  # any callable
 
-    def _convert(self, value: Any, kind: Any, place: str, *, named: bool) -> Any:
+    def _convert(self, value: Any, kind: Any, path: str, *, named: bool) -> Any:
         origin, arguments = get_origin(kind), get_args(kind)
         # Types that take any value, and objects that name their class.
         if isinstance(kind, TypeVar) or kind in (Any, inspect.Parameter.empty):
             return value
         if named and isinstance(value, dict) and "__module__" in value:
-            return self._call(dict(value), origin or kind, place, named=True)
+            return self._call(dict(value), origin or kind, path, named=True)
         # Types that are made of other types.
         if origin in (Union, types.UnionType):
-            return self._first_of(value, arguments, place, named=named)
+            return self._first_of(value, arguments, path, named=named)
         if origin is typing.Annotated:
-            return self._convert(value, arguments[0], place, named=named)
+            return self._convert(value, arguments[0], path, named=named)
         if (origin or kind) in _SEQUENCES and isinstance(value, list | tuple):
-            return self._items(value, origin or kind, arguments, place, named=named)
+            return self._items(value, origin or kind, arguments, path, named=named)
         if (origin or kind) in _MAPPINGS and isinstance(value, dict):
             keys, values = arguments or (Any, Any)
             return {
-                self._convert(key, keys, place, named=False): self._convert(item, values, f"{place}.{key}", named=named)
+                self._convert(key, keys, path, named=False): self._convert(item, values, f"{path}.{key}", named=named)
                 for key, item in value.items()
             }
         # Scalars, paths, and objects by their arguments.
@@ -160,26 +166,26 @@ class JsonParser:
         if kind is EPath and isinstance(value, str):
             return EPath(value)
         if isinstance(value, dict) and origin is None and getattr(kind, "__module__", "builtins") != "builtins":
-            return self._call(dict(value), kind, place, named=named)
-        raise _fault(f"expected {getattr(kind, '__name__', kind)}, found {value!r}", place)
+            return self._call(dict(value), kind, path, named=named)
+        raise _fault(f"expected {getattr(kind, '__name__', kind)}, found {value!r}", path)
 
-    def _first_of(self, value: Any, kinds: tuple[Any, ...], place: str, *, named: bool) -> Any:
+    def _first_of(self, value: Any, kinds: tuple[Any, ...], path: str, *, named: bool) -> Any:
         faults = []
         for kind in kinds:
             try:
-                return self._convert(value, kind, place, named=named)
+                return self._convert(value, kind, path, named=named)
             except JsonValueError as error:
                 faults.append(error.message)
-        raise _fault(" or ".join(faults), place)
+        raise _fault(" or ".join(faults), path)
 
-    def _items(self, value: Any, kind: Any, arguments: tuple[Any, ...], place: str, *, named: bool) -> Any:
+    def _items(self, value: Any, kind: Any, arguments: tuple[Any, ...], path: str, *, named: bool) -> Any:
         fixed = kind is tuple and arguments and arguments[-1] is not Ellipsis
         if fixed and len(arguments) != len(value):
-            raise _fault(f"expected {len(arguments)} values, found {len(value)}", place)
+            raise _fault(f"expected {len(arguments)} values, found {len(value)}", path)
         kinds = arguments if fixed else (arguments[0] if arguments else Any,) * len(value)
         items = [
-            self._convert(item, item_kind, f"{place}[{number}]", named=named)
-            for number, (item, item_kind) in enumerate(zip(value, kinds, strict=True))
+            self._convert(item, item_kind, f"{path}[{index}]", named=named)
+            for index, (item, item_kind) in enumerate(zip(value, kinds, strict=True))
         ]
         return kind(items) if kind in (tuple, set, frozenset) else items
 
@@ -195,8 +201,8 @@ def _is_plain(value: Any, kind: Any) -> bool:
     return isinstance(value, int | float) if kind is float else isinstance(kind, type) and isinstance(value, kind)
 
 
-def _fault(message: str, place: str) -> JsonValueError:
-    return JsonValueError(message, at=place.removeprefix(".") or None)
+def _fault(message: str, path: str) -> JsonValueError:
+    return JsonValueError(message, at=path.removeprefix(".") or None)
 
 
 def load_yaml(stream: BinaryIO | bytes) -> Any:

@@ -27,6 +27,7 @@ class WeakCallbacks:
             callable: The function. A method is dropped together with its object.
             make_persistent: Keep the function even if nothing else refers to it, such as a lambda.
         """
+        # A bound method is identified by its object and function.
         method = (getattr(callable, "__self__", None), getattr(callable, "__func__", None))
         is_method = None not in method
         key = tuple(map(id, method)) if is_method else id(callable)  # each access to a method makes an object of it
@@ -37,6 +38,7 @@ class WeakCallbacks:
         if key in hooks:
             return
 
+        # Hooks must not keep their object alive: a weak reference removes the hook with it.
         def drop(_reference: object) -> None:
             hooks.pop(key, None)
 

@@ -97,6 +97,7 @@ class SqliteIndexWriter:
                 at=str(self._path),
                 hint="to add media metadata to an index, pass enable_sample_tables=False",
             )
+        # Tables that exist are kept, unless the caller resets them.
         script = TABLES + UNIQUE_KEYS + ";" if enable_sample_tables else ""
         script += ";".join(MEDIA_TABLES) if enable_media_metadata else ""
         try:
@@ -233,12 +234,10 @@ class AVProbeIndex:
 
     def _sorted(self, *, keyframes: bool) -> tuple[list[int], list[int]]:
         """Return the display times of frames, and the numbers of their entries, by time."""
-        found = sorted(
-            (entry.timestamp, number)
-            for number, entry in enumerate(self._entries)
-            if entry.is_keyframe or not keyframes
+        entries = sorted(
+            (entry.timestamp, index) for index, entry in enumerate(self._entries) if entry.is_keyframe or not keyframes
         )
-        return [time for time, _ in found], [number for _, number in found]
+        return [time for time, _ in entries], [index for _, index in entries]
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -259,5 +258,5 @@ class AVProbeIndex:
             Number of the entry; -1 if there is none.
         """
         times, numbers = self._frames if any_frame else self._keyframes
-        place = max(bisect_right(times, timestamp) - 1, 0) if backward else bisect_left(times, timestamp)
-        return numbers[place] if place < len(numbers) else -1
+        position = max(bisect_right(times, timestamp) - 1, 0) if backward else bisect_left(times, timestamp)
+        return numbers[position] if position < len(numbers) else -1

@@ -51,6 +51,7 @@ class JoinedWebdatasetFactory(BaseCoreDatasetFactory[T_co]):
     ) -> None:
         super().__init__(**options)
         self.names: tuple[str, ...] | None = None
+        # Names of members come from a mapping; a sequence has none.
         if isinstance(inner_datasets, Mapping):
             self.names = tuple(inner_datasets)
             inner_datasets = tuple(inner_datasets.values())
@@ -78,14 +79,15 @@ class JoinedWebdatasetFactory(BaseCoreDatasetFactory[T_co]):
         """The source that the stages read."""
         primary = str(self.inner_datasets[0].path)
         names = self.names or (None,) * len(self.inner_datasets)
+        # The first dataset determines the rows, so nonmatch applies to the others only.
         members = tuple(
             JoinMember(
                 request=dataset.source.request,
-                place=f"inner_datasets[{place if name is None else repr(name)}]",
+                place=f"inner_datasets[{index if name is None else repr(name)}]",
                 name=name,
-                nonmatch=self.nonmatch if place else "error",
+                nonmatch=self.nonmatch if index else "error",
             )
-            for place, (name, dataset) in enumerate(zip(names, self.inner_datasets, strict=True))
+            for index, (name, dataset) in enumerate(zip(names, self.inner_datasets, strict=True))
         )
         plan = JoinPlan(file=primary, place="inner_datasets", members=members, joiner=None)
         return JoinedSource(

@@ -208,27 +208,27 @@ class IJsonlReader:
             IndexError: There is no sample with this number.
             KeyError: The name is not of this form.
         """
-        number = idx if isinstance(idx, int) else _number(idx)
+        line_number = idx if isinstance(idx, int) else _number(idx)
         name = self.jsonl_path.name
         source = SourceInfo(
-            dataset_path=str(self.jsonl_path), index=number, shard_name=name, file_names=(f"{number}.json",)
+            dataset_path=str(self.jsonl_path), index=line_number, shard_name=name, file_names=(f"{line_number}.json",)
         )
         if isinstance(idx, str):
-            return self._reader.read_line(number), source
-        if self.sample_filter is not None and not self.sample_filter(str(number)):
+            return self._reader.read_line(line_number), source
+        if self.sample_filter is not None and not self.sample_filter(str(line_number)):
             return None
         return {
-            "__key__": str(number),
+            "__key__": str(line_number),
             "__shard__": name,
-            "__restore_key__": ("Webdataset", number),
+            "__restore_key__": ("Webdataset", line_number),
             "__sources__": (source,),
-            "json": self._reader.read_line(number),
+            "json": self._reader.read_line(line_number),
         }
 
     def list_all_samples(self) -> Iterator[tuple[str, int, int]]:
         """Yield key, size in bytes, and 0 (the number of the file) of each sample."""
-        for number in range(len(self)):
-            yield str(number), self.cached_offset_reader.get_ijsonl_byte_offset(number)[1], 0
+        for line_number in range(len(self)):
+            yield str(line_number), self.cached_offset_reader.get_ijsonl_byte_offset(line_number)[1], 0
 
     def list_all_sample_parts(self) -> Iterator[tuple[str, int, int]]:
         """Yield name, size in bytes, and 0 of the only part of each sample."""
@@ -236,8 +236,8 @@ class IJsonlReader:
 
     def list_sample_parts(self, sample_key: str) -> Iterator[tuple[str, int, int]]:
         """Yield name, size in bytes, and 0 of the only part of one sample."""
-        number = int(sample_key)
-        yield f"{number}.json", self.cached_offset_reader.get_ijsonl_byte_offset(number)[1], 0
+        line_number = int(sample_key)
+        yield f"{line_number}.json", self.cached_offset_reader.get_ijsonl_byte_offset(line_number)[1], 0
 
     def get_total_size(self) -> int:
         """Return the size of the JSONL file in bytes."""

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, BinaryIO, Self, cast
 
 from ..errors import ConfigError
@@ -18,16 +19,9 @@ if TYPE_CHECKING:
     from ..storage import ReadableFile
 
 
-class _InMemory:
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    def read_at(self, offset: int, size_bytes: int) -> bytes:
-        return self._data[offset : offset + size_bytes]
-
-
 def _region_of(data: bytes) -> FileRegion:
-    return FileRegion(cast("ReadableFile", _InMemory(data)), 0, len(data))  # a region only calls read_at
+    file = SimpleNamespace(read_at=lambda offset, size_bytes: data[offset : offset + size_bytes])
+    return FileRegion(cast("ReadableFile", file), 0, len(data))  # a region only calls read_at
 
 
 class MediaFilterStrategy(StrEnum):

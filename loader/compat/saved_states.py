@@ -117,8 +117,8 @@ class WorkerRng:
         """Return an index of ``probs``, drawn with these probabilities, which sum to 1."""
         if len(probs) == 1:
             return 0
-        number = int(torch.searchsorted(probs.cumsum(0), torch.rand(1, generator=self.rng)))
-        return min(number, len(probs) - 1)  # rounded probabilities may sum to less than 1
+        index = int(torch.searchsorted(probs.cumsum(0), torch.rand(1, generator=self.rng)))
+        return min(index, len(probs) - 1)  # rounded probabilities may sum to less than 1
 
     def choice(self, l: Sequence[T], probs: torch.Tensor | None = None) -> T:  # noqa: E741 - the name callers may pass
         """Return an element, drawn with equal probabilities or with ``probs``."""
@@ -126,7 +126,7 @@ class WorkerRng:
 
     def shuffle(self, l: Sequence[T]) -> list[T]:  # noqa: E741 - as above
         """Return a shuffled copy."""
-        return [l[number] for number in torch.randperm(len(l), generator=self.rng).tolist()]
+        return [l[index] for index in torch.randperm(len(l), generator=self.rng).tolist()]
 
     def rand_pop(self, l: list[T]) -> T:  # noqa: E741 - as above
         """Remove an element, and return it."""

@@ -34,8 +34,8 @@ class _TorchvisionClass:
             raise ImportError(
                 f"torchvision.transforms.{self._name} needs torchvision: pip install torchvision", name="torchvision"
             ) from error
-        found: type = getattr(transforms, self._name)
-        return found
+        transform: type = getattr(transforms, self._name)
+        return transform
 
 
 class TransformMapper(ABC, Generic[TTransform]):
@@ -151,6 +151,7 @@ class RandomResizedCropMapper(_TorchvisionMapper):
         Returns:
             Top, left, height and width of the crop.
         """
+        # Draw area and aspect until a crop fits, as torchvision does.
         height, width = size
         low, high = self.transform.ratio
         for _ in range(_ATTEMPTS):
@@ -160,6 +161,7 @@ class RandomResizedCropMapper(_TorchvisionMapper):
             if 0 < crop_height <= height and 0 < crop_width <= width:
                 top = _randint(height - crop_height + 1)
                 return top, _randint(width - crop_width + 1), crop_height, crop_width
+        # Otherwise take the largest crop in the middle whose aspect is allowed.
         crop_height, crop_width = height, width
         if width / height < low:
             crop_height = round(width / low)
@@ -195,6 +197,7 @@ class RandomCropMapper(_TorchvisionMapper):
     source_type = _TorchvisionClass("RandomCrop")
 
     def apply_transform(self, matrix: Matrix, dst_size: Size) -> tuple[Matrix, Size, Any]:
+        # Pad first; the picture may need more to reach the size of the crop.
         left, top, right, bottom = _padding(self.transform.padding)
         padded_height, padded_width = int(dst_size[0]) + top + bottom, int(dst_size[1]) + left + right
         height, width = _pair(self.transform.size)
@@ -434,7 +437,7 @@ def _mapper_of(transform: Any) -> TransformMapper[Any]:
 
 def _common(what: str, values: Iterator[Any], *, default: Any) -> Any:
     """Return the only value that is not None."""
-    found = [value for value in values if value is not None]
-    if any(value != found[0] for value in found):
-        raise ValueError(f"transforms have different {what}, but the merged one has one: {found}")
-    return found[0] if found else default
+    given = [value for value in values if value is not None]
+    if any(value != given[0] for value in given):
+        raise ValueError(f"transforms have different {what}, but the merged one has one: {given}")
+    return given[0] if given else default

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting import Account
+from ..arrays import IntArray
 from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
 from ..dataset.split_parts import excluded_samples, runs_of_part
@@ -67,7 +68,6 @@ class FilesByKey(Source):
     kind: str = "folder"
 
     def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
-        """Yield the samples, sorted by key; files without an extension are skipped."""
         storage = open_storage(self.path)
         named = ((split_member_name(file.name), file) for file in storage.list())
         members = ((name, file) for name, file in named if name is not None)
@@ -92,8 +92,8 @@ class KeyedTable(Source):
     kind: str = "table"
 
     def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - rows have values
-        """Yield the rows."""
         for line, record in self._records():
+            # The key is in a column, which becomes no part.
             column = self._key(record, line)
             key = record.pop(column)
             if key is None or key == "":
@@ -102,6 +102,7 @@ class KeyedTable(Source):
                     at=f"{self.path}, line {line}",
                     hint="give the line a key, or remove it",
                 )
+            # Each other value becomes a part; nulls are no parts.
             parts: dict[str, PartRef] = {}
             for name, value in record.items():
                 if value is not None:
@@ -109,6 +110,7 @@ class KeyedTable(Source):
                     is_text = isinstance(value, str)
                     data = value.encode("utf-8", "surrogatepass") if is_text else encode_json(value)
                     new = f"{part}.{'txt' if is_text else 'json'}"
+                    # Names that differ in case or punctuation alone would be one part.
                     if new in parts:
                         raise ConfigError(
                             f"two columns, one of them {name!r}, would be the part {new!r}",
@@ -141,6 +143,7 @@ class KeyedTable(Source):
                         at=f"{self.path}, line {record.line}",
                         hint=record.hint or "correct or remove the line",
                     )
+                # CSV does not distinguish an empty text from no value; here it is a part.
                 values = record.values if is_json else {name: value or "" for name, value in record.values.items()}
                 yield record.line, dict(values)
 
@@ -193,8 +196,8 @@ class MatchedSource(Source):
 
 def _find(index: DatasetIndex, key: str) -> list[int]:
     """Return the samples that a join matches with a key; ``<shard>/<key>`` names one, and so all of its bare key."""
-    found = index.find_first_full(key)
-    return found if not found or index.key(found[0]) == key else index.find(index.key(found[0]))
+    samples = index.find_first_full(key)
+    return samples if not samples or index.key(samples[0]) == key else index.find(index.key(samples[0]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -222,11 +225,13 @@ def count_matches(source: MatchedSource, folder: Dataset, *, scratch: str) -> Ma
     parts: dict[str, int] = {}
     matched, unused, shown = 0, 0, list[str]()
     for row in source.source.rows(Listing(scratch=scratch)):
+        # Rows without a sample are counted, and the first ones named.
         samples = _find(index, row.key)
         if not samples:
             unused += 1
             shown += [row.key] * (len(shown) < _MAX_SHOWN)
             continue
+        # The join would have two rows for the sample.
         if has_parts[samples[0]]:
             raise ConfigError(
                 f"two rows belong to the sample {index.full_key(samples[0])!r}; one of them is {row.origin or row.key}",
@@ -323,6 +328,7 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
     source = MatchedSource(source=inner, dataset=plan.dataset, rename=plan.rename)
     with scratch_folder() as scratch:
         counted = count_matches(source, folder, scratch=scratch)
+    # Samples that no split part has, or that are excluded, need no parts.
     used = _used_samples(folder)
     lacking = np.flatnonzero(used & ~counted.has_parts)
     _check(plan, folder, counted, lacking)
@@ -367,7 +373,6 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
 
 
 def _account_of(counted: MatchCount, written: Dataset) -> Account:
-    """Return the account of parts that an earlier run has written."""
     account = Account()
     account.take("rows", counted.matched)
     account.take("parts", sum(counted.parts.values()))
@@ -386,7 +391,7 @@ def _used_samples(folder: Dataset) -> npt.NDArray[np.bool_]:
     return used
 
 
-def _check(plan: AddPartsPlan, folder: Dataset, counted: MatchCount, lacking: npt.NDArray[np.int64]) -> None:
+def _check(plan: AddPartsPlan, folder: Dataset, counted: MatchCount, lacking: IntArray) -> None:
     # Check that keys match.
     if not counted.matched:
         raise ConfigError(
@@ -410,11 +415,12 @@ def _check(plan: AddPartsPlan, folder: Dataset, counted: MatchCount, lacking: np
             at=folder.path,
             hint=f"rename the new one: --rename {clashing[0]}=new.{clashing[0]}; or replace it: --replace",
         )
+    # Check that the joined sample has a field for each part; the type of other joiners is unknown.
     config = folder.documents.config
     spec = SAMPLE_TYPES.get(config.sample_type or "") if config is not None else None
     if plan.joiner != _JOINER or spec is None or spec.crude:
         return
-    fields = [one.name for one in spec.fields]
+    fields = [field_spec.name for field_spec in spec.fields]
     unknown = [name for name in counted.parts if name.partition(".")[0] not in fields]
     if unknown:
         raise ConfigError(
@@ -432,9 +438,11 @@ def _metadataset(plan: AddPartsPlan, file: str, parts: list[str]) -> str:
     if not module or not name:
         raise ConfigError(f"expected MODULE:FUNCTION or MODULE:Class as the joiner, found {plan.joiner!r}")
     kind = "__class__" if name.rpartition(".")[2][:1].isupper() else "__function__"
+    # The added dataset has one part, and the split of the first dataset applies.
     added = {"path": _relative(plan.output, file), "split_part": ALL_PART}
     if plan.nonmatch != "error":
         added["nonmatch"] = plan.nonmatch
+    # Each split joins the part of its name.
     splits = {
         part: {
             "join": [{"path": _relative(plan.dataset, file), "split_part": part}, added],
@@ -478,10 +486,10 @@ def _relative(path: str, file: str) -> str:
 
 
 def _is_written(plan: AddPartsPlan, metadataset: str, text: str) -> bool:
-    """Return True if an interrupted run has written everything but the join."""
     storage, name = open_parent(metadataset)
     if not storage.exists(name):
         return False
+    # A metadataset with other contents is never overwritten.
     if read_document(storage, name).decode("utf-8", "replace") != text:
         raise ConfigError(
             "this metadataset exists, with other contents", file=metadataset, hint="name another one with --metadataset"

@@ -108,19 +108,21 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
     named = named_datasets(request.refs, split_parts=request.query.split_parts)
     at = ", ".join(ref.path for ref in request.refs)
     with open_datasets(named) as opened:
-        every = list(dict.fromkeys(name for one in opened for name in one.folder.index.part_names))
+        # Choose the parts.
+        every = list(dict.fromkeys(name for dataset in opened for name in dataset.folder.index.part_names))
         keep, drop = request.keep_parts, request.drop_parts
         names = kept_parts(every, keep=keep, drop=drop, at=at) if keep or drop else None
         # Choose the samples.
         chosen = choose_samples(opened, request.query, at=at)
-        total = sum(len(one.numbers) for one in chosen)
+        total = sum(len(choice.numbers) for choice in chosen)
         total = total if request.limit is None else min(total, request.limit)
         if not total:
             raise ConfigError("no sample is chosen", at=at, hint="check the conditions")
         account = _account_of(chosen)
         account.see("samples", total)
-        notes = tuple(f"no sample of {one.opened.dataset.path}: it has {one.lacks}" for one in chosen if one.lacks)
+        notes = tuple(f"no sample of {each.opened.dataset.path}: it has {each.lacks}" for each in chosen if each.lacks)
         folder = opened[0].folder
+        # Whole shards are copied if nothing in them is left out.
         is_whole = len(opened) == 1 and total == len(folder.index) and names is None
         is_whole = is_whole and request.format == "webdataset" and not folder.traits.are_records
         if is_whole and not outside_members(folder, account):
@@ -134,6 +136,7 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
             for done, sample in enumerate(islice(_read(chosen, names, request, account), total)):
                 if on_progress is not None and done % 100 == 0:
                     on_progress(done, total)
+                # A sample that the format cannot represent is counted with its reason.
                 reason = _reason_to_leave(sample, request.format)
                 if reason:
                     account.leave("samples", reason, printable(sample.full_key))
@@ -158,34 +161,36 @@ def _reason_to_leave(sample: ExportedSample, format: str) -> str:  # noqa: A002 
 
 
 def _account_of(chosen: Sequence[ChosenSamples]) -> Account:
-    """Return an account with the samples of datasets in which the condition cannot hold."""
     account = Account()
-    for one in chosen:
-        if one.lacks:
-            path, samples = one.opened.dataset.path, len(one.opened.folder.index)
-            account.lose("samples", "L114", f"{path}: it has {one.lacks}", count=samples)
+    for choice in chosen:
+        if choice.lacks:
+            path, samples = choice.opened.dataset.path, len(choice.opened.folder.index)
+            account.lose("samples", "L114", f"{path}: it has {choice.lacks}", count=samples)
     return account
 
 
 def _read(
     chosen: Sequence[ChosenSamples], names: tuple[str, ...] | None, request: ExportRequest, account: Account
 ) -> Iterator[ExportedSample]:
-    for one in chosen:
-        folder = one.opened.folder
+    for choice in chosen:
+        folder = choice.opened.folder
+        # Only tables have a column of splits.
         splits = splits_of_samples(folder) if request.format in ("parquet", "hf") else None
-        for number in one.numbers.tolist():
-            shard = folder.index.shard_of(number).name
+        for sample in choice.numbers.tolist():
+            shard = folder.index.shard_of(sample).name
+            # Shards of several datasets may have one name.
             if len(chosen) > 1:
-                shard = one.opened.name if one.opened.dataset.is_file else f"{one.opened.name}/{shard}"
-            parts = {name: as_bytes(value) for name, value in folder.read_parts(number, names).items()}
+                shard = choice.opened.name if choice.opened.dataset.is_file else f"{choice.opened.name}/{shard}"
+            parts = {name: as_bytes(value) for name, value in folder.read_parts(sample, names).items()}
             if names is None and not folder.traits.are_records:
-                repeated = Counter(part.name for part in tar_index(folder).parts(number))
+                # Of several parts of one name, only one was read.
+                repeated = Counter(part.name for part in tar_index(folder).parts(sample))
                 for name in (name for name, count in repeated.items() if count > 1):
                     account.see("parts", repeated[name] - 1)
-                    key = folder.index.full_key(number)
+                    key = folder.index.full_key(sample)
                     account.leave("parts", "L106", f"{key}.{name}", count=repeated[name] - 1)
-            split = "" if splits is None else splits.name(number)
-            yield ExportedSample(shard, folder.index.key(number), split, parts)
+            split = "" if splits is None else splits.name(sample)
+            yield ExportedSample(shard, folder.index.key(sample), split, parts)
         folder.close()
 
 
@@ -218,6 +223,7 @@ def outside_members(folder: Dataset, account: Account) -> bool:
             scan = TarScan(file.size_bytes, shard.name)
             names: list[bytes] = []
             for batch in read_members(file, scan):
+                # Look at names that may lead out; the exact test is slow.
                 suspect = np.strings.startswith(batch.names, b"/") | (np.strings.find(batch.names, b"..") >= 0)
                 names += batch.names[suspect].tolist()
             links = [link.name for link in scan.links if is_outside_name(decode_name(link.target))]

@@ -55,7 +55,6 @@ class MergeInput:
 
     @property
     def entries(self) -> dict[str, ShardEntry]:
-        """Its shards, by their names in the new dataset."""
         return {self.new_name(shard.name): shard for shard in self.index.shards}
 
 
@@ -64,6 +63,7 @@ def open_inputs(paths: Sequence[str]) -> list[MergeInput]:
     folders = [folder_at(path) for path in paths]
     seen: dict[str, str] = {}
     for path, folder in zip(paths, folders, strict=True):
+        # Two paths may be one dataset.
         where = str(folder.storage.local_path("").resolve()) if not folder.storage.checks_versions else folder.path
         if where in seen:
             raise ConfigError(
@@ -84,18 +84,20 @@ def _folder_names(paths: Sequence[str]) -> list[str]:
     ['a-x', 'a-x-2', 'd']
     """
     components = []
+    # Make names of the components that file systems and keys allow.
     for path in paths:
         protocol, rest = split_url(path)
         pieces = [piece for piece in (rest if protocol else os.path.abspath(rest)).split("/") if piece]
         components.append([_UNSAFE.sub("_", piece).lstrip(".") or "dataset" for piece in pieces] or ["dataset"])
     last = [pieces[-1] for pieces in components]
     names: list[str] = []
+    # Names that repeat get the component above, and then a number.
     for pieces in components:
         name = "-".join(pieces[-2:]) if last.count(pieces[-1]) > 1 else pieces[-1]
-        number, unique = 1, name
+        count, unique = 1, name
         while unique in names:
-            number += 1
-            unique = f"{name}-{number}"
+            count += 1
+            unique = f"{name}-{count}"
         names.append(unique)
     return names
 
@@ -106,15 +108,16 @@ def merged_files(inputs: Sequence[MergeInput]) -> dict[str, bytes]:
     Returns:
         Name → contents: ``dataset.yaml`` and the Python files that it names; empty if no input has one.
     """
-    first, *others = [_described(one) for one in inputs]
-    for one, (document, code) in zip(inputs[1:], others, strict=True):
+    # Compare documents and code with those of the first input.
+    first, *others = [_described(source) for source in inputs]
+    for source, (document, code) in zip(inputs[1:], others, strict=True):
         difference = _difference(first[0], document) or next(
             (name for name in sorted({*first[1], *code}) if first[1].get(name) != code.get(name)), None
         )
         if difference is not None:
             raise ConfigError(
                 f"the datasets describe their samples differently: {difference}",
-                at=f"{inputs[0].path} and {one.path}: {FOLDER}/{DATASET_YAML}",
+                at=f"{inputs[0].path} and {source.path}: {FOLDER}/{DATASET_YAML}",
                 hint="make the files equal, or merge with --crude, which leaves samples without a type",
             )
     if first[0] is None:
@@ -123,14 +126,14 @@ def merged_files(inputs: Sequence[MergeInput]) -> dict[str, bytes]:
     return {DATASET_YAML: read_document(storage, f"{FOLDER}/{DATASET_YAML}"), **first[1]}
 
 
-def _described(one: MergeInput) -> tuple[Any, dict[str, bytes]]:
-    """Return the parsed ``dataset.yaml`` of an input, None without one, and the Python files that it names."""
-    storage, file = one.folder.storage, f"{FOLDER}/{DATASET_YAML}"
+def _described(source: MergeInput) -> tuple[Any, dict[str, bytes]]:
+    storage, file = source.folder.storage, f"{FOLDER}/{DATASET_YAML}"
     if not storage.exists(file):
         return None, {}
     document = parse_yaml(
         read_document(storage, file, is_short=True).decode("utf-8", "replace"), file=storage.path(file)
     )
+    # Code that the document names is compared as bytes, and never run.
     code = {}
     for key in ("sample_loader", "part_filter"):
         value = document.get(key) if isinstance(document, dict) else None
@@ -140,23 +143,25 @@ def _described(one: MergeInput) -> tuple[Any, dict[str, bytes]]:
     return document, code
 
 
-def _difference(one: Any, other: Any, place: str = "") -> str | None:
+def _difference(first: Any, other: Any, path: str = "") -> str | None:
     """Describe the first difference of two documents; None if they are equal."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        for key in [*one, *(key for key in other if key not in one)]:
-            inner = f"{place}.{key}" if place else str(key)
-            if key not in one or key not in other:
-                missing = one.get(key) if key in one else other.get(key)
+    if isinstance(first, dict) and isinstance(other, dict):
+        # Compare mappings key by key, so that the message names the key.
+        for key in [*first, *(key for key in other if key not in first)]:
+            inner = f"{path}.{key}" if path else str(key)
+            if key not in first or key not in other:
+                missing = first.get(key) if key in first else other.get(key)
                 return f"{inner}: only one of them has it: {_short(missing)}"
-            found = _difference(one[key], other[key], inner)
-            if found is not None:
-                return found
+            difference = _difference(first[key], other[key], inner)
+            if difference is not None:
+                return difference
         return None
-    if one == other:
+    if first == other:
         return None
-    if not place:
+    # One of the documents is missing.
+    if not path:
         return "one of them has no such file"
-    return f"{place}: {_short(one)} and {_short(other)}"
+    return f"{path}: {_short(first)} and {_short(other)}"
 
 
 def _short(value: Any) -> str:
@@ -169,45 +174,45 @@ def merged_split(inputs: Sequence[MergeInput]) -> SplitConfig:
     parts: dict[str, list[str]] = {}
     exclude: list[str] = []
     ranges: dict[str, tuple[MergeInput, SubsetRange | None]] = {}
-    for one in inputs:
+    for source in inputs:
         # Refuse filters, whose samples have other numbers in the new dataset.
-        split = one.folder.documents.required_split()
+        split = source.folder.documents.required_split()
         if split.sample_filters:
             raise ConfigError(
                 f"part {next(iter(split.sample_filters))!r} of this dataset has a filter; parts with filters cannot be"
                 " merged",
-                at=one.path,
-                hint=f"split it by shards: energon split {quoted(one.path)} --split-by shards; or mix the datasets in a"
-                " metadataset",
+                at=source.path,
+                hint=f"split it by shards: energon split {quoted(source.path)} --split-by shards; or mix the datasets"
+                " in a metadataset",
             )
         # Join the parts of one name, which must have one range.
-        known = one.folder.shard_counts
+        known = source.folder.shard_counts
         for part, shards in split.split_parts.items():
-            present = [one.new_name(shard) for shard in shards if shard in known]
+            present = [source.new_name(shard) for shard in shards if shard in known]
             parts.setdefault(part, []).extend(present)
             if not present:
                 continue
-            found = split.sample_ranges.get(part)
-            first, expected = ranges.setdefault(part, (one, found))
-            if found != expected:
+            part_range = split.sample_ranges.get(part)
+            first, expected = ranges.setdefault(part, (source, part_range))
+            if part_range != expected:
                 raise ConfigError(
-                    f"part {part!r} has {_shown(expected)} in {first.path}, and {_shown(found)} in {one.path};"
+                    f"part {part!r} has {_shown(expected)} in {first.path}, and {_shown(part_range)} in {source.path};"
                     " a split file has one range for all shards of a part",
-                    at=one.path,
-                    hint=f"split one of them again, by shards: energon split {quoted(one.path)} --split-by shards",
+                    at=source.path,
+                    hint=f"split one of them again, by shards: energon split {quoted(source.path)} --split-by shards",
                 )
         # Exclude what the input excludes.
         names = frozenset(known)
-        exclude += [one.new_name(name) for name in split.exclude if split_sample_name(name, names)[0] in known]
+        exclude += [source.new_name(name) for name in split.exclude if split_sample_name(name, names)[0] in known]
     return SplitConfig(
         split_parts={part: tuple(shards) for part, shards in parts.items()},
         exclude=tuple(exclude),
-        sample_ranges={part: found for part, (_, found) in ranges.items() if found is not None},
+        sample_ranges={part: part_range for part, (_, part_range) in ranges.items() if part_range is not None},
     )
 
 
-def _shown(found: SubsetRange | None) -> str:
-    return "whole shards" if found is None else f"the samples {found} of each shard"
+def _shown(samples: SubsetRange | None) -> str:
+    return "whole shards" if samples is None else f"the samples {samples} of each shard"
 
 
 ProgressCallback = Callable[[int, int], None]
@@ -288,8 +293,8 @@ def run_merge(plan: MergePlan, *, on_progress: ProgressCallback | None = None) -
         raise ConfigError("expected at least two datasets to merge", at=plan.output, hint="name them before the output")
     inputs = open_inputs(plan.inputs)
     if plan.shards != "copy":
-        for one in inputs:
-            check_linkable(one.folder)
+        for source in inputs:
+            check_linkable(source.folder)
     split = merged_split(inputs)
     files = {} if plan.crude else merged_files(inputs)
     # Place the shards, and assemble the index from the indexes of the inputs.
@@ -315,8 +320,8 @@ def run_merge(plan: MergePlan, *, on_progress: ProgressCallback | None = None) -
         carried.write(_new_order(inputs, folder.index.shards), storage)
         # Compare the sums before the folder gets its name.
         account = Account()
-        account.see("samples", sum(len(one.index) for one in inputs))
-        account.see("files", sum(len(one.index.shards) for one in inputs))
+        account.see("samples", sum(len(source.index) for source in inputs))
+        account.see("files", sum(len(source.index.shards) for source in inputs))
         account.use("samples", prepared.samples)
         account.use("files", prepared.shards)
         account.take("bytes", prepared.size_bytes)
@@ -327,7 +332,7 @@ def run_merge(plan: MergePlan, *, on_progress: ProgressCallback | None = None) -
             account.check_complete(at=output.path)
     return MergeReport(
         output=output.path,
-        folders={one.path: one.name for one in inputs},
+        folders={source.path: source.name for source in inputs},
         samples=prepared.samples,
         shards=prepared.shards,
         size_bytes=prepared.size_bytes,
@@ -349,27 +354,29 @@ def _place(
     plan: MergePlan,
     on_progress: ProgressCallback | None,
 ) -> None:
+    # Copies take time by their bytes, links by their number.
     in_bytes = plan.shards == "copy"
-    shards = [shard for one in inputs for shard in one.index.shards]
+    shards = [shard for source in inputs for shard in source.index.shards]
     done, total = 0, sum(shard.size_bytes for shard in shards) if in_bytes else len(shards)
-    for one in inputs:
-        for name, shard in one.entries.items():
-            place_shard(one.folder, shard, storage.path(name), plan.shards, final=os.path.dirname(f"{final}/{name}"))
+    for source in inputs:
+        for name, shard in source.entries.items():
+            place_shard(source.folder, shard, storage.path(name), plan.shards, final=os.path.dirname(f"{final}/{name}"))
             done += shard.size_bytes if in_bytes else 1
             if on_progress is not None:
                 on_progress(done, total)
     if in_bytes:
-        storage.flush([name for one in inputs for name in one.entries])
+        storage.flush([name for source in inputs for name in source.entries])
 
 
 def _save_scans(inputs: Sequence[MergeInput], storage: LocalStorage) -> dict[str, FileInfo]:
     """Store the indexes of all shards where a prepare finds them, which then scans none; return the shards' files."""
     files: dict[str, FileInfo] = {}
     scans: list[tuple[FileInfo, ShardIndex]] = []
-    for one in inputs:
-        for name, entry in one.entries.items():
+    for source in inputs:
+        for name, entry in source.entries.items():
             files[name] = storage.stat(name)
-            scans.append((files[name], shard_index_with_offsets(one.folder.storage, one.index, entry)))
+            scans.append((files[name], shard_index_with_offsets(source.folder.storage, source.index, entry)))
+            # A file of the journal holds many scans: one each would take longer.
             if len(scans) == _SCANS_AT_ONCE:
                 save_scans(storage, scans)
                 scans.clear()
@@ -380,24 +387,25 @@ def _save_scans(inputs: Sequence[MergeInput], storage: LocalStorage) -> dict[str
 
 def _write_tar_idx(inputs: Sequence[MergeInput], folder: Dataset, placed: Mapping[str, FileInfo]) -> None:
     """Write the ``.tar.idx`` files, without which megatron-energon cannot train; not for shards that need a scan."""
-    sources = {name: (one, entry) for one in inputs for name, entry in one.entries.items()}
+    sources = {name: (source, entry) for source in inputs for name, entry in source.entries.items()}
     for shard in tar_index(folder).shards:
-        one, entry = sources[shard.name]
+        source, entry = sources[shard.name]
         offsets = tar_index(folder).sample_offsets(shard)
+        # The new index may lack offsets that the input has.
         if not len(offsets) and shard.info == placed[shard.name]:
-            offsets = shard_index_with_offsets(one.folder.storage, one.index, entry).sample_offsets
+            offsets = shard_index_with_offsets(source.folder.storage, source.index, entry).sample_offsets
         if len(offsets):
             with folder.storage.create(shard.name + TAR_IDX_SUFFIX, durable=False) as file:
                 file.write(tar_idx_bytes(offsets))
 
 
 def _new_order(inputs: Sequence[MergeInput], shards: Sequence[ShardEntry]) -> NewOrder:
-    """Return the samples of the inputs in the order of the new dataset's shards."""
-    old = [OldDataset(one.path, one.folder.storage, one.index.shards) for one in inputs]
+    old = [OldDataset(source.path, source.folder.storage, source.index.shards) for source in inputs]
+    # Each shard has the samples of one range of its input.
     rows = {
-        name: (number, range(shard.first_sample, shard.first_sample + shard.samples))
-        for number, one in enumerate(inputs)
-        for name, shard in one.entries.items()
+        name: (position, range(shard.first_sample, shard.first_sample + shard.samples))
+        for position, source in enumerate(inputs)
+        for name, shard in source.entries.items()
     }
     return NewOrder(old, [rows[shard.name] for shard in shards], shards)
 
@@ -412,5 +420,5 @@ def _warnings(prepared: PrepareReport) -> Iterator[str]:
 
 
 def _media_warnings(inputs: Sequence[MergeInput]) -> Iterator[str]:
-    if any(read_media_filter(one.folder.storage) is not None for one in inputs):
+    if any(read_media_filter(source.folder.storage) is not None for source in inputs):
         yield "media metadata was not carried: energon prepare with --media-metadata-by-… collects it again"

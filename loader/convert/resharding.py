@@ -57,6 +57,7 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
         StorageError: The dataset cannot be read, or the output cannot be written.
         WorkerError: A worker process was killed.
     """
+    # Refuse other inputs, and an output over the input.
     ref, path = plan.ref, plan.ref.path
     if is_metadataset(path) or is_record_file(data_path(path)):
         raise ConfigError("expected a dataset of tar shards", at=path, hint="name the folder of a dataset")
@@ -110,6 +111,7 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
         _import_plan(plan, source, layout, carried_documents(folder)), on_progress=on_progress, before_commit=carry
     )
     account.merge(written.account)
+    # Samples that the split excludes are counted only if they were to be left out.
     counts = not plan.query.excluded and len(excluded_samples(folder))
     return ReshardReport(
         written=replace(written, account=account),
@@ -122,7 +124,6 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
 
 
 def _reshard_tars(plan: ReshardPlan, on_progress: ProgressCallback | None) -> ReshardReport:
-    """Write the samples of tar shards without metadata."""
     query, path = plan.query, plan.ref.path
     for name, value in (
         ("a split part", query.split_parts or None),
@@ -160,7 +161,6 @@ def carried_documents(folder: Dataset) -> dict[str, str]:
 
 
 def _missing_fields(folder: Dataset, names: tuple[str, ...]) -> list[str]:
-    """Return a warning about fields of samples whose parts are dropped."""
     config = folder.documents.config
     if config is None or config.field_map is None or len(names) == len(tar_index(folder).part_names):
         return []
@@ -181,13 +181,15 @@ def sorted_rows(folder: Dataset, samples: IntArray, by: str, compute: Compute | 
         by: ``"key"``, or the name of a column or value.
         compute: Reads a value that is no column; None refuses it.
     """
+    # Keys are in the index, unless a column has this name.
     if by == _KEY and _KEY not in folder.documents.column_names():
         keys = [folder.index.key(sample) for sample in samples.tolist()]
         return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
-    found = DatasetValues(folder, [by], samples, compute).values(by, samples)
-    values, missing = found.values, ~found.known
-    if found.categories is not None:
-        names = np.array(found.categories)
+    # Texts are sorted by their ranks; samples without a value come last.
+    sort_values = DatasetValues(folder, [by], samples, compute).values(by, samples)
+    values, missing = sort_values.values, ~sort_values.known
+    if sort_values.categories is not None:
+        names = np.array(sort_values.categories)
         rank = np.empty(len(names), np.int64)
         rank[np.argsort(names, kind="stable")] = np.arange(len(names))
         missing = missing | (values < 0) | (values >= len(names))
@@ -242,7 +244,6 @@ class ReshardReport:
 
 
 def _shards(files: list[tuple[FileVersion, int]]) -> list[ShardEntry]:
-    """Return the shards that the new index will have; columns name them."""
     shards, first = [], 0
     for (name, size_bytes, _), samples in files:
         file = FileInfo(name=name, size_bytes=size_bytes, mtime_ns=0)

@@ -80,6 +80,7 @@ def find_groups(
         compute: Reads a measured value that is no column, such as ``jpg.width``; None refuses it.
         on_progress: Called while samples are read.
     """
+    # Without an expression, each sample is a group; a key needs no contents.
     index, collector = folder.index, _Collector()
     if expression is None:
         return Groups(np.arange(len(index)), [index.full_key(sample) for sample in range(len(index))])
@@ -96,21 +97,22 @@ def find_groups(
         for value in _as_texts(DatasetValues(folder, [expression], every, compute).values(expression, every)):
             collector.add(value)
         return collector.finish()
+    # A name may mean values of several parts: group by each, and then choose the one that exists.
     collectors = [_Collector() for _ in names]
     for sample, parts in _read(folder, [name.part for some in names for name in some], on_progress):
-        for one, some in zip(collectors, names, strict=True):
-            found = (_value(name, parts, folder, sample) for name in some if name.part in parts)
-            one.add(next((value for value in found if value is not None), None))
-    groups = [one.finish() for one in collectors]
-    existing = [some[0] for some, one in zip(names, groups, strict=True) if one.alone < len(index)]
+        for group_collector, some in zip(collectors, names, strict=True):
+            values = (_value(name, parts, folder, sample) for name in some if name.part in parts)
+            group_collector.add(next((value for value in values if value is not None), None))
+    groups = [collector.finish() for collector in collectors]
+    existing = [some[0] for some, group in zip(names, groups, strict=True) if group.alone < len(index)]
     chosen = only_value(expression, existing, at=folder.path)
-    return next(one for some, one in zip(names, groups, strict=True) if some[0] == chosen)
+    return next(group for some, group in zip(names, groups, strict=True) if some[0] == chosen)
 
 
 def _inside_parts(folder: Dataset, expression: str) -> list[list[ValueName]]:
-    """Return the values inside parts that an expression may mean, each with its alternatives; none for other values."""
-    found = [column_or_values(folder, name) for name in _alternatives(expression, at=folder.path)]
-    if not any(column is not None or meant for column, meant in found):
+    # Find the columns and the values that each alternative may mean.
+    meanings = [column_or_values(folder, name) for name in _alternatives(expression, at=folder.path)]
+    if not any(column is not None or meant for column, meant in meanings):
         raise ConfigError(
             f"there is no column or part {expression!r}; columns: "
             f"{', '.join(folder.documents.column_names()) or 'none'};"
@@ -118,29 +120,26 @@ def _inside_parts(folder: Dataset, expression: str) -> list[list[ValueName]]:
             at=folder.path,
             hint=_HINT,
         )
-    if any(name.trait for _, meant in found for name in meant):
+    # Traits such as a width are measured, not read from inside of a part.
+    if any(name.trait for _, meant in meanings for name in meant):
         return []
-    if len(found) > 1:
-        return [[meant[0] for _, meant in found if meant]]
-    return [[name] for name in found[0][1]]
+    if len(meanings) > 1:
+        return [[meant[0] for _, meant in meanings if meant]]
+    return [[name] for name in meanings[0][1]]
 
 
-def _as_texts(found: Values) -> list[str | None]:
-    values, known = found.values.tolist(), found.known.tolist()
-    if found.categories is not None:
-        return [found.categories[value] if is_known else None for value, is_known in zip(values, known, strict=True)]
+def _as_texts(column: Values) -> list[str | None]:
+    values, known = column.values.tolist(), column.known.tolist()
+    if column.categories is not None:
+        return [column.categories[value] if is_known else None for value, is_known in zip(values, known, strict=True)]
     return [str(value) if is_known else None for value, is_known in zip(values, known, strict=True)]
 
 
 def group_contents(folder: Dataset, part: str | None, *, on_progress: ProgressCallback | None = None) -> Groups:
-    """Group samples whose parts have the same bytes; names of groups are the keys of their first samples.
-
-    Args:
-        part: Compare this part alone; samples without it are alone.
-        on_progress: Called while samples are read.
-    """
+    """Group samples whose parts, or whose one part, have the same bytes; first samples give groups their names."""
     collector, names = _Collector(), list[str]()
     for sample, parts in _read(folder, None if part is None else [part], on_progress):
+        # Names and sizes separate the parts: another division of the same bytes has another digest.
         digest = blake2b(digest_size=16)
         for name, value in sorted(parts.items()):
             data = value if isinstance(value, bytes) else repr(value).encode()
@@ -148,6 +147,7 @@ def group_contents(folder: Dataset, part: str | None, *, on_progress: ProgressCa
             digest.update(data)
         collector.add(digest.hexdigest() if parts else None)
         names.append(folder.index.full_key(sample))
+    # Name each group after its first sample.
     groups = collector.finish()
     _, first = np.unique(groups.numbers, return_index=True)
     return Groups(groups.numbers, [names[sample] for sample in first.tolist()], groups.alone)
@@ -184,6 +184,7 @@ def _value(access: ValueName, parts: dict[str, object], folder: Dataset, sample:
             source=f"{folder.path}: {folder.index.full_key(sample)}",
             hint="group by another value",
         )
+    # A sample without the value is a group of its own.
     try:
         value = msgspec.json.decode(data) if isinstance(data, bytes) and access.path else data
         value = access.value(value)
@@ -263,6 +264,7 @@ def find_leaks(
     Raises:
         ConfigError: The dataset has no split, or the expression names nothing.
     """
+    # Group the samples, and compare the groups with the split parts.
     folder = folder_at(DatasetRef(path, split_config=split_config))
     split = folder.documents.required_split()
     if group_by is not None:
@@ -280,16 +282,14 @@ def _members(folder: Dataset, part: str) -> IntArray:
 
 
 def leaks_of(groups: Groups, members: dict[str, IntArray], samples: int) -> LeakReport:
-    """Return what parts share.
-
-    Args:
-        members: Part → numbers of its samples.
-    """
+    """Return what parts share; ``members`` has the numbers of each part's samples."""
+    # Count the samples of each group in each part, and the parts of each sample.
     counts = np.zeros((len(groups.names), len(members)), np.int64)
     times = np.zeros(samples, np.int64)
     for column, numbers in enumerate(members.values()):
         counts[:, column] = np.bincount(groups.numbers[numbers], minlength=len(groups.names))
         times[numbers] += 1
+    # A group leaks if several parts have samples of it; show the largest ones.
     leaking = np.flatnonzero((counts > 0).sum(axis=1) > 1)
     totals = counts[leaking].sum(axis=1)
     largest = leaking[np.argsort(-totals, kind="stable")][:_MAX_SHOWN]

@@ -100,7 +100,7 @@ def run_split(plan: SplitPlan, *, on_progress: ProgressCallback | None = None) -
     # Collect the samples and shards of each part.
     counts = np.bincount(chosen, minlength=len(plan.ratio)).tolist()
     names = [shard.name for shard in shards]
-    members = [np.flatnonzero(chosen == number) for number in range(len(plan.ratio))]
+    members = [np.flatnonzero(chosen == part_index) for part_index in range(len(plan.ratio))]
     parts = {
         part: tuple(names[shard] for shard in np.unique(shard_of[numbers]).tolist())
         for part, numbers in zip(plan.ratio, members, strict=True)
@@ -144,14 +144,14 @@ def _parts_of_groups(plan: SplitPlan, names: list[str], sizes: IntArray) -> IntA
 
 def _parts_by_shards(plan: SplitPlan, groups: Groups, shard_of: IntArray, names: list[str]) -> IntArray:
     """Return the part of each sample if shards with a common group stay together, shape (n,)."""
+    # Shards that share a group are assigned together.
     component = connect_shards(shard_of, groups.numbers, len(names))
-    roots, number = np.unique(component, return_inverse=True)
-    sizes = np.bincount(number[shard_of], minlength=len(roots)).astype(np.int64)
-    return _parts_of_groups(plan, [names[root] for root in roots.tolist()], sizes)[number][shard_of]
+    roots, component_of = np.unique(component, return_inverse=True)
+    sizes = np.bincount(component_of[shard_of], minlength=len(roots)).astype(np.int64)
+    return _parts_of_groups(plan, [names[root] for root in roots.tolist()], sizes)[component_of][shard_of]
 
 
 def _is_near(ratio: Mapping[str, float], chosen: IntArray) -> bool:
-    """Return True if all parts have their share of the samples within a percentage point."""
     shares = np.bincount(chosen, minlength=len(ratio)) / max(1, len(chosen))
     wanted = np.array([*ratio.values()]) / sum(ratio.values())
     return bool((np.abs(shares - wanted) <= _TOLERANCE).all())
@@ -160,16 +160,19 @@ def _is_near(ratio: Mapping[str, float], chosen: IntArray) -> bool:
 def _write(folder: Dataset, file: str, parts: Mapping[str, tuple[str, ...]], members: Mapping[str, IntArray]) -> None:
     """Write the filters, then the copy of the split before, then the split: a kill leaves the old split or the new."""
     storage = folder.storage
+    # Filters get new names, so that the old split stays valid until it is replaced.
     digest = blake2b(digest_size=4)
     for numbers in members.values():
         digest.update(numbers.astype("<i8").tobytes() + b"|")
     filters = {part: f"split_{digest.hexdigest()}_{_UNSAFE.sub('_', part)[:50]}" for part in members}
-    for number, (part, name) in enumerate(filters.items()):
-        if name in [*filters.values()][:number]:
-            filters[part] = f"{name}_{number}"
+    for position, (part, name) in enumerate(filters.items()):
+        if name in [*filters.values()][:position]:
+            filters[part] = f"{name}_{position}"
+    # Write the filters and the split.
     for part, name in filters.items():
         build_filter_index(folder.path, name, members[part])
     config = SplitConfig(split_parts=dict(parts), exclude=_kept_excludes(folder), sample_filters=filters)
+    # Only the previous split is kept, so filters of the one before it can go.
     obsolete = _filters_of(storage, f"{file}{_BEFORE}") - _filters_of(storage, file) - set(filters.values())
     before = read_document(storage, file) if storage.exists(file) else b""
     for name, data in ((f"{file}{_BEFORE}", before), (file, format_split_config(config, file=file).encode())):
@@ -195,6 +198,7 @@ def undo_split(path: str) -> bool:
     with storage.lock(LOCK):
         if not storage.exists(f"{file}{_BEFORE}"):
             return False
+        # An empty copy means that there was no split file.
         before = read_document(storage, f"{file}{_BEFORE}")
         obsolete = _filters_of(storage, file) - _filters_of(storage, f"{file}{_BEFORE}")
         if before:
@@ -207,7 +211,6 @@ def undo_split(path: str) -> bool:
 
 
 def _filters_of(storage: Storage, file: str) -> set[str]:
-    """Return the filters of a split file that :func:`run_split` has named."""
     if not storage.exists(file):
         return set()
     try:
@@ -250,6 +253,7 @@ def assign_balanced(names: Sequence[str], sizes: IntArray, ratio: Mapping[str, f
     >>> assign_balanced(["a", "b", "c", "d"], np.array([1, 1, 1, 1]), {"train": 3, "val": 1}, 0).tolist().count(0)
     3
     """
+    # A group belongs to the part in which its middle lies.
     order = np.argsort(_positions(names, seed), kind="stable")
     middles = np.cumsum(sizes[order]) - sizes[order] / 2
     parts = np.empty(len(names), np.int64)
@@ -280,19 +284,21 @@ def connect_shards(shard_of: IntArray, groups: IntArray, shards: int) -> IntArra
     >>> connect_shards(np.array([0, 1, 2]), np.array([5, 6, 5]), 4).tolist()
     [0, 1, 0, 3]
     """
+    # Shards that a group has samples in are neighbours in the sorted pairs.
     pairs = np.unique(groups * shards + shard_of)
     group, shard = pairs // shards, pairs % shards
     same = group[1:] == group[:-1]
     edges = np.unique(shard[:-1][same] * shards + shard[1:][same])
+    # Join the shards of each edge; each component keeps its lowest number.
     parent = list(range(shards))
 
-    def root(one: int) -> int:
-        while parent[one] != one:
-            parent[one] = parent[parent[one]]
-            one = parent[one]
-        return one
+    def root(shard: int) -> int:
+        while parent[shard] != shard:
+            parent[shard] = parent[parent[shard]]
+            shard = parent[shard]
+        return shard
 
     for edge in edges.tolist():
         first, second = sorted((root(edge // shards), root(edge % shards)))
         parent[second] = first
-    return np.array([root(one) for one in range(shards)], np.int64)
+    return np.array([root(shard) for shard in range(shards)], np.int64)

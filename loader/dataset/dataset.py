@@ -48,7 +48,6 @@ class Documents:
 
     @property
     def split_path(self) -> str:
-        """Path of the split file, also of a missing one, for messages."""
         return self.storage.path(f"{FOLDER}/{self.split_file or self._split_name}")
 
     @cached_property
@@ -61,6 +60,7 @@ class Documents:
 
     def _named(self, key: str, requested: str, default: str) -> str:
         document = self._config_document
+        # Parsing the document takes long, so it is searched for the key first.
         named = self.config and self.config.extra.get(key) if document and key.encode() in document else None
         if named and requested not in (default, named):
             file = self.storage.path(f"{FOLDER}/{self.ref.dataset_file}")
@@ -90,11 +90,12 @@ class Documents:
         """Replace bare keys of excluded samples by ``<shard>/<key>``; the index is read only if there are some."""
         shards = frozenset((*self._shards, *(name for part in config.split_parts.values() for name in part)))
         names: list[str] = []
+        # A name that is neither a shard nor begins with one is the bare key of a sample.
         for name in config.exclude:
             shard, key = split_sample_name(name, shards)
             is_bare = key is None and shard not in shards and not name.endswith(SHARD_SUFFIXES)
-            found = self._index().find(name) if is_bare else []
-            names += [self._index().full_key(sample) for sample in found] or [name]
+            samples = self._index().find(name) if is_bare else []
+            names += [self._index().full_key(sample) for sample in samples] or [name]
         return (
             config
             if len(names) == len(config.exclude) and tuple(names) == config.exclude
@@ -125,6 +126,7 @@ class Documents:
             return None
         path = self.storage.path(f"{FOLDER}/{self.ref.dataset_file}")
         config = parse_dataset_config(document.decode("utf-8", "replace"), file=path)
+        # Only a field map that depends on the parts needs the index.
         if config.field_map is None or not config.field_map.needs_parts:
             return config
         index = self._index()
@@ -295,11 +297,7 @@ class Dataset(ABC):
 
     @abstractmethod
     def locator(self, wanted: Callable[[str], bool]) -> Callable[..., SampleLocations]:
-        """Return the function that locates samples, by their numbers in the index.
-
-        Args:
-            wanted: Returns True for the names of parts that are read.
-        """
+        """Return the function that locates the wanted parts of samples, by their numbers in the index."""
 
     @abstractmethod
     def stored_parts(self, file: ReadableFile, sample: int, wanted: Callable[[str], bool]) -> dict[str, Any]:
@@ -327,7 +325,7 @@ class Dataset(ABC):
         """
 
     def open_file(self, shard: ShardEntry) -> ReadableFile:
-        """Return an open shard; open it if necessary."""
+        # A file that was replaced is opened again, and then compared with the index.
         if self._rechecks:
             now = self.storage.stat(shard.name)
             if self._checked.setdefault(shard.name, now) != now:

@@ -55,28 +55,28 @@ class JoinedDataset:
     def members_of(self, sample: int) -> list[Member]:
         numbers = self.numbers(np.array([sample]))[0].tolist()
         rows = zip(self.names, self.members, numbers, strict=True)
-        return [Member(f"{name}/", member, number) for name, member, number in rows if number >= 0]
+        return [Member(f"{name}/", member, member_sample) for name, member, member_sample in rows if member_sample >= 0]
 
     def parts(self, sample: int) -> list[PartPlace]:
         return [
             part._replace(name=f"{prefix}{part.name}")
-            for prefix, member, number in self.members_of(sample)
-            for part in member.parts(number)
+            for prefix, member, member_sample in self.members_of(sample)
+            for part in member.parts(member_sample)
         ]
 
     def read(self, sample: int, part: str, start: int = 0, stop: int | None = None) -> bytes:
-        for prefix, member, number in self.members_of(sample):
+        for prefix, member, member_sample in self.members_of(sample):
             if part.startswith(prefix):
-                return member.read(number, part.removeprefix(prefix), start, stop)
+                return member.read(member_sample, part.removeprefix(prefix), start, stop)
         raise KeyError(part)
 
     def read_parts(
         self, sample: int, names: Collection[str] | None = None, *, max_json_bytes: int | None = None
     ) -> dict[str, Any]:
         parts: dict[str, Any] = {}
-        for prefix, member, number in self.members_of(sample):
-            own = names and [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
-            read = member.read_parts(number, own, max_json_bytes=max_json_bytes)
+        for prefix, member, member_sample in self.members_of(sample):
+            member_names = names and [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+            read = member.read_parts(member_sample, member_names, max_json_bytes=max_json_bytes)
             parts |= {f"{prefix}{name}": value for name, value in read.items()}
         return parts
 
@@ -89,7 +89,7 @@ class JoinedDataset:
         return rows
 
     def place_of(self, sample: int) -> str:
-        return " with ".join(member.place_of(number) for _, member, number in self.members_of(sample))
+        return " with ".join(member.place_of(member_sample) for _, member, member_sample in self.members_of(sample))
 
     def close(self) -> None:
         for member in self.members:

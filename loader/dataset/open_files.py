@@ -30,6 +30,7 @@ class OpenFiles:
 
     def __init__(self, most: int | None = None, *, share: int | None = None) -> None:
         self._is_common = most is None and share is None
+        # A run may open many datasets, so their pools share one limit.
         if self._is_common:
             most = max(_MIN_COMMON, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _COMMON_SHARE)
         if most is None:
@@ -44,6 +45,7 @@ class OpenFiles:
 
     def add(self, key: Hashable, file: ReadableFile) -> ReadableFile:
         """Add an open file, and return it; if another thread was faster, return that thread's."""
+        # Drop the oldest files of all pools with the common limit.
         if self._is_common:
             _opened.append(ref(self))
             while len(_opened) > self._most:
@@ -51,6 +53,7 @@ class OpenFiles:
                     pool = _opened.popleft()()
                     if pool is not None:
                         pool.drop_first()
+        # A pool with its own limit drops its own oldest files.
         while not self._is_common and len(self._files) >= self._most:
             self.drop_first()
         return self._files.setdefault(key, file)

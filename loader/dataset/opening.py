@@ -65,10 +65,12 @@ def folder_at(
     ref = DatasetRef.of(ref)
     storage = ref.storage()
     _prefetch(storage, ref, with_index=reads_samples)
+    # The names of the shards tell their format.
     counts = read_shard_info(storage)
     if counts is None:
         raise _not_prepared(storage, ref)
     if record_format(next(iter(counts), "")) is None:
+        # The index is opened at its first use, once for the dataset and its documents.
         open_tars = cache(partial(open_tar_index, storage, counts, reads_samples=reads_samples))
         return TarDataset(Documents(ref, storage, counts, open_tars), counts, open_tars, rechecks=rechecks)
     open_records = cache(partial(open_record_index, storage, counts))
@@ -83,13 +85,13 @@ def tars_at(ref: DatasetRef | str | os.PathLike[str]) -> TarDataset:
 
 
 def _prefetch(storage: Storage, ref: DatasetRef, *, with_index: bool) -> None:
-    """Fetch the documents of a remote dataset at the same time; all again if a prepare commits meanwhile."""
     if isinstance(storage, LocalStorage):
         return
     for _ in range(_MAX_LISTINGS):
         storage.list_once(FOLDER)
         read_committed_documents(storage)
         prefetch_documents(storage, [ref.dataset_file, ref.split_file])
+        # Samples are read soon: fetch the columns of the index, too.
         if with_index and storage.checks_versions:
             for uuid in index_folders(storage)[:1]:
                 storage.prefetch_fixed([f"{INDEX_FOLDER}/{uuid}/{name}.npy" for name in ROW_COLUMNS])

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from ..arrays import numbers_in
+from ..arrays import IntArray, numbers_in
 from ..errors import ConfigError
 from ..format.documents.messages import nearest_hint
 from ..format.documents.next_command import split_hint
@@ -33,18 +32,19 @@ def is_excluded(dataset: Dataset, sample: int) -> bool:
     return keys is not None and dataset.index.key(sample) in keys
 
 
-def excluded_samples(dataset: Dataset) -> npt.NDArray[np.int64]:
+def excluded_samples(dataset: Dataset) -> IntArray:
     """Return the numbers of all samples that the split excludes, ascending."""
     documents = dataset.documents
     if not (documents.excluded_shards or documents.excluded_keys):
         return np.empty(0, np.int64)
     shards = {shard.name: shard for shard in dataset.index.shards}
+    # Excluded shards are ranges; excluded samples are found by their keys.
     whole = numbers_in(dataset.index.samples_of(shards[name]) for name in documents.excluded_shards & shards.keys())
     single = [
-        number
+        sample
         for name, keys in documents.excluded_keys.items()
         for key in keys
-        for number in dataset.index.find(f"{name}/{key}")
+        for sample in dataset.index.find(f"{name}/{key}")
     ]
     return np.union1d(whole, np.array(single, np.int64))
 
@@ -74,30 +74,32 @@ def samples_of_part(dataset: Dataset, split_part: str, *, excluded_shards: bool 
     by_name = {shard.name: shard for shard in dataset.index.shards}
     shards = tuple(by_name) if split_part == ALL_PARTS else shards_of_part(dataset, split_part)
     excluded = frozenset[str]() if excluded_shards else dataset.documents.excluded_shards
-    found = {
+    ranges = {
         name: dataset.index.samples_of(by_name[name]) for name in shards if name in by_name and name not in excluded
     }
+    # A split by samples has only a range of each shard.
     split, file = dataset.documents.split, dataset.documents.split_path
     if split is None or split_part not in split.sample_ranges:
-        return list(found.values())
-    own = (split.samples_of(split_part, len(all_), shard=name, file=file) for name, all_ in found.items())
-    return [samples[kept.start : kept.stop] for samples, kept in zip(found.values(), own, strict=True)]
+        return list(ranges.values())
+    chosen = (split.samples_of(split_part, len(all_), shard=name, file=file) for name, all_ in ranges.items())
+    return [samples[kept.start : kept.stop] for samples, kept in zip(ranges.values(), chosen, strict=True)]
 
 
 def rows_of_part(dataset: Dataset, kept: FilterRows, split_part: str) -> list[range]:
     """Return the rows of a filter that are samples of a split part, one range for each shard with any."""
-    found = []
+    ranges = []
     for samples in samples_of_part(dataset, split_part, excluded_shards=True):
         if not len(samples):
             continue
         shard = dataset.index.shard_of(samples.start)
         rows = kept.rows_of(shard.name)
+        # The part has a range of this shard only, and so a range of its rows.
         if len(samples) < shard.samples:
             numbers = kept.numbers(np.arange(rows.start, rows.stop))
             rows = rows[numbers.searchsorted(samples.start) : numbers.searchsorted(samples.stop)]
         if len(rows):
-            found.append(rows)
-    return found
+            ranges.append(rows)
+    return ranges
 
 
 def runs_of_part(dataset: Dataset, split_part: str) -> list[range]:
@@ -106,19 +108,21 @@ def runs_of_part(dataset: Dataset, split_part: str) -> list[range]:
     if kept is None:
         return samples_of_part(dataset, split_part)
     numbers = kept.numbers(numbers_in(rows_of_part(dataset, kept, split_part)))
+    # Filters keep the samples of excluded shards.
     for shard in dataset.index.shards:
         if shard.name in dataset.documents.excluded_shards:
             samples = dataset.index.samples_of(shard)
             numbers = numbers[(numbers < samples.start) | (numbers >= samples.stop)]
+    # A run ends where the next number is no neighbour.
     breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
     return [range(int(run[0]), int(run[-1]) + 1) for run in np.split(numbers, breaks) if len(run)]
 
 
 def filter_of_part(dataset: Dataset, split_part: str, name: str | None = None) -> FilterRows | None:
     """Open the filter that keeps the samples of a split part, and of another filter; None if none does."""
-    own = dataset.documents.split.sample_filters.get(split_part) if dataset.documents.split else None
-    found = [open_filter(dataset, each) for each in (own, name) if each is not None]
-    return found[0].intersect(found[1]) if len(found) > 1 else found[0] if found else None
+    part_filter = dataset.documents.split.sample_filters.get(split_part) if dataset.documents.split else None
+    filters = [open_filter(dataset, each) for each in (part_filter, name) if each is not None]
+    return filters[0].intersect(filters[1]) if len(filters) > 1 else filters[0] if filters else None
 
 
 def open_filter(dataset: Dataset, name: str) -> FilterRows:

@@ -44,7 +44,7 @@ class TarDataset(Dataset):
         return [PartPlace(part.name, part.size_bytes, part.offset) for part in self.index.parts(sample)]
 
     def read(self, sample: int, part: str, start: int = 0, stop: int | None = None) -> bytes:
-        location = next((one for one in self.index.parts(sample) if one.name == part), None)
+        location = next((candidate for candidate in self.index.parts(sample) if candidate.name == part), None)
         if location is None:
             raise KeyError(part)
         return self.read_range(self.index.shard_of(sample), location, start, stop)

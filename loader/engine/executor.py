@@ -30,7 +30,7 @@ def run_in_executor(
     The function and the items are pickled, and the executor is not shut down. When ``is_stopped`` returns True, a
     ``StoppedError`` ends the work.
     """
-    futures = {executor.submit(function, item): number for number, item in enumerate(items)}
+    futures = {executor.submit(function, item): position for position, item in enumerate(items)}
     return _results(futures, items, is_stopped)
 
 
@@ -42,23 +42,25 @@ def _results(
         while pending:
             if is_stopped is not None and is_stopped():
                 raise StoppedError
+            # Wake up periodically only if the caller may stop the run.
             done, pending = wait(pending, None if is_stopped is None else STOP_PERIOD_S, FIRST_COMPLETED)
             for future in done:
-                number = futures[future]
+                position = futures[future]
                 try:
                     result = future.result()
                 except EnergonError:
                     raise
                 except Exception as error:
-                    item = items[number]
+                    item = items[position]
                     raise WorkerError(
                         f"a task failed while it worked on {getattr(item, 'name', item)}: {type(error).__name__}:"
                         f" {error}",
                         hint="check the workers' logs: they need this library, the path of the dataset and enough"
                         " memory; the next run resumes",
                     ) from error
-                yield number, result
+                yield position, result
     finally:
+        # Tasks that have not begun must not run after an error or an interrupt.
         for future in futures:
             future.cancel()
 

@@ -244,9 +244,9 @@ def format_numbers(numbers: Iterable[int]) -> str:
     '3,17-19'
     """
     ranges: list[list[int]] = []
-    for number in numbers:
-        if ranges and number == ranges[-1][1] + 1:
-            ranges[-1][1] = number
+    for part in numbers:
+        if ranges and part == ranges[-1][1] + 1:
+            ranges[-1][1] = part
         else:
-            ranges.append([number, number])
+            ranges.append([part, part])
     return ",".join(str(start) if start == stop else f"{start}-{stop}" for start, stop in ranges)

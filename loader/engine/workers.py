@@ -119,10 +119,10 @@ def _single(function: Callable[[_Item], _Result], item: _Item) -> Generator[_Res
 def _run_serially(
     function: Callable[[_Item], Generator[_Result, None, None]], items: Sequence[_Item]
 ) -> Generator[tuple[int, _Result], None, None]:
-    for number, item in enumerate(items):
+    for position, item in enumerate(items):
         with closing(function(item)) as results:
             for result in results:
-                yield number, result
+                yield position, result
 
 
 def _run_in_pool(
@@ -204,12 +204,12 @@ class _Pool:
                     raise self._death(connection) from None
                 if error is not None:
                     raise error
-                number, _ = self._pending[connection][0]
+                position, _ = self._pending[connection][0]
                 if not results:
                     self._pending[connection].popleft()
                     self._send(connection, remaining)
                 for result in results:
-                    yield number, result
+                    yield position, result
 
     def _send(self, connection: Connection, remaining: Iterator[tuple[int, Any]]) -> None:
         for number, item in remaining:
@@ -274,7 +274,7 @@ def _interrupts_deferred() -> Iterator[None]:
     """
     interrupts: list[int] = []
     defers = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is not None
-    handler = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number)) if defers else None
+    handler = signal.signal(signal.SIGINT, lambda received, _: interrupts.append(received)) if defers else None
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield  # a new process inherits the mask

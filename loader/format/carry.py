@@ -55,9 +55,9 @@ class NewOrder:
 
     def blocks(self) -> Iterator[tuple[int, IntArray]]:
         """Yield the runs in pieces that take little memory."""
-        for number, samples in self.runs:
+        for dataset, samples in self.runs:
             for start in range(0, len(samples), _SAMPLES_AT_ONCE):
-                yield number, np.asarray(samples[start : start + _SAMPLES_AT_ONCE], np.int64)
+                yield dataset, np.asarray(samples[start : start + _SAMPLES_AT_ONCE], np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,17 +131,20 @@ def _new_column(order: NewOrder, name: str) -> Write:
     _check_alike(columns, order.datasets)
     # Texts get positions in the list of all texts.
     texts = tuple(dict.fromkeys(text for column in columns for text in column.record.categories))
+    # The joined column must hold the values of all datasets, and the codes of all texts.
     dtype = np.result_type(*(column.values.dtype for column in columns))
     if texts and len(columns) > 1:
         dtype = np.result_type(dtype, np.min_scalar_type(len(texts)))
-    position = {text: number for number, text in enumerate(texts)}
+    # Translate the codes of each dataset into codes of the joined list.
+    position = {text: code for code, text in enumerate(texts)}
     tables = [np.array([position[text] for text in column.record.categories], dtype) for column in columns]
 
-    def block(number: int, samples: IntArray) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
-        column, table = columns[number], tables[number]
+    def block(dataset: int, samples: IntArray) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
+        column, table = columns[dataset], tables[dataset]
         values = column.values[samples]
         if column.record.categories == texts:
             return values
+        # Codes outside of the list, such as the one of a missing value, stay as they are.
         known = column.is_known(samples) & (values >= 0) & (values < len(table))
         return np.where(known, table[np.where(known, values, 0)], values.astype(dtype))
 
@@ -180,8 +183,8 @@ def _new_filter(order: NewOrder, name: str) -> Write:
 
         def blocks() -> Iterator[IntArray]:
             start = 0
-            for number, samples in order.blocks():
-                kept = np.flatnonzero(filters[number].keeps(samples)) + start
+            for dataset, samples in order.blocks():
+                kept = np.flatnonzero(filters[dataset].keeps(samples)) + start
                 shards, numbers = np.unique(stops.searchsorted(kept, side="right"), return_counts=True)
                 for shard, count in zip(shards.tolist(), numbers.tolist(), strict=True):
                     counts[names[shard]] += count

@@ -37,8 +37,8 @@ def outdated(message: str, shard: str, offset: int | None = None) -> FormatError
 
 def contradictory(message: object, path: str) -> FormatError:
     """Return the error of an index whose columns contradict each other."""
-    found = f"the columns of the index contradict each other ({message})"
-    return FormatError(found, shard=path, hint="run energon prepare --force-overwrite on this dataset")
+    fault = f"the columns of the index contradict each other ({message})"
+    return FormatError(fault, shard=path, hint="run energon prepare --force-overwrite on this dataset")
 
 
 _FILTER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")

@@ -52,5 +52,5 @@ def iter_jsonl_content(path: str | os.PathLike[str]) -> Iterator[dict[str, bytes
     """
     storage, name = open_parent(path)
     with JsonlReader(storage, name, build_jsonl_index(storage, name)) as reader:
-        for number in range(len(reader)):
-            yield {"json": reader.read_line(number)}
+        for line in range(len(reader)):
+            yield {"json": reader.read_line(line)}

@@ -117,24 +117,27 @@ def read_disk(path: str | os.PathLike[str]) -> Disk | None:
     except OSError:
         return None
     return Disk(
-        path=os.fspath(path),
-        total_bytes=facts.f_blocks * facts.f_frsize,
-        free_bytes=facts.f_bavail * facts.f_frsize,
+        path=os.fspath(path), total_bytes=facts.f_blocks * facts.f_frsize, free_bytes=facts.f_bavail * facts.f_frsize
     )
 
 
 def _cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
     """Yield the folders whose limits apply to this process: its control group and the groups around it."""
+    # Version 1 of control groups has a line for each controller, version 2 one without controllers.
     for line in _text(root / "proc" / "self" / "cgroup").splitlines():
         _, _, rest = line.partition(":")
-        controllers, _, place = rest.partition(":")
+        controllers, _, group_path = rest.partition(":")
         if controllers and controller not in controllers.split(","):
             continue
         top = root / "sys" / "fs" / "cgroup"
         top = top / controller if controllers else top
-        folder = top / place.strip("/")
+        folder = top / group_path.strip("/")
         # Inside of a container, the path is that of the host, and the mount shows the container's own group on top.
-        yield from (one for one in (folder, *folder.parents) if one == top or top in one.parents)
+        yield from (
+            group_folder
+            for group_folder in (folder, *folder.parents)
+            if group_folder == top or top in group_folder.parents
+        )
 
 
 def _cgroup_cores(root: Path) -> Iterator[float]:
@@ -232,10 +235,7 @@ def examine_machine(limits: Limits | None = None, installed: Installed | None = 
     installed = installed or read_packages()
     temporary = read_disk(tempfile.gettempdir())
     cache, cache_disk, advice = _examine_cache()
-    advice += [
-        *_about_packages(installed),
-        *_about_limits(limits, temporary),
-    ]
+    advice += [*_about_packages(installed), *_about_limits(limits, temporary)]
     return Checkup(
         installed=installed,
         limits=limits,
@@ -243,7 +243,7 @@ def examine_machine(limits: Limits | None = None, installed: Installed | None = 
         cache_disk=cache_disk,
         temporary=temporary,
         gpus=read_gpus(),
-        advice=tuple(sorted(advice, key=lambda one: one.severity)),
+        advice=tuple(sorted(advice, key=lambda item: item.severity)),
     )
 
 
@@ -318,9 +318,9 @@ def _examine_cache() -> tuple[CacheSettings | None, Disk | None, list[Advice]]:
     while not os.path.isdir(folder) and os.path.dirname(folder) != folder:
         folder = os.path.dirname(folder)
     # Check that the folder is writable, local and large enough.
-    disk, found = read_disk(folder), list[Advice]()
+    disk, problems = read_disk(folder), list[Advice]()
     if not os.access(folder, os.W_OK | os.X_OK):
-        found.append(
+        problems.append(
             Advice(
                 severity="error",
                 subject="cache",
@@ -330,7 +330,7 @@ def _examine_cache() -> tuple[CacheSettings | None, Disk | None, list[Advice]]:
         )
     network = _network(folder)
     if network is not None:
-        found.append(
+        problems.append(
             Advice(
                 severity="warning" if settings.on_network else "error",
                 subject="cache",
@@ -341,7 +341,7 @@ def _examine_cache() -> tuple[CacheSettings | None, Disk | None, list[Advice]]:
         )
     wanted = min(_MIN_CACHE_BYTES, disk.total_bytes // 10) if disk is not None else 0
     if disk is not None and disk.free_bytes < wanted:
-        found.append(
+        problems.append(
             _warning(
                 subject="cache",
                 message=f"the disk of {settings.folder} has {format_bytes(disk.free_bytes)} free: the cache keeps "
@@ -349,7 +349,7 @@ def _examine_cache() -> tuple[CacheSettings | None, Disk | None, list[Advice]]:
                 hint=f"free space, or set {CACHE_FOLDER_VARIABLE} to a folder on another disk",
             )
         )
-    return settings, disk, found
+    return settings, disk, problems
 
 
 def _network(folder: str) -> str | None:
@@ -393,10 +393,10 @@ def read_packages(distribution: str = _DISTRIBUTION) -> Installed:
     # Sort the packages by their extras, and compare their versions.
     for line in requirements:
         specifier, _, marker = line.partition(";")
-        found = _NAME.match(specifier)
-        if found is None:
+        requirement = _NAME.match(specifier)
+        if requirement is None:
             continue
-        name = found[0]
+        name = requirement[0]
         version = _version(name)
         extra = _EXTRA.search(marker)
         if extra is None:
@@ -432,4 +432,4 @@ def _numbers(version: str) -> tuple[int, ...]:
     >>> _numbers("2.10.0+cu128"), _numbers("2.4")
     ((2, 10, 0), (2, 4))
     """
-    return tuple(int(number) for number in re.match(r"\d*(?:\.\d+)*", version)[0].split(".") if number)  # type: ignore[index]
+    return tuple(int(digits) for digits in re.match(r"\d*(?:\.\d+)*", version)[0].split(".") if digits)  # type: ignore[index]

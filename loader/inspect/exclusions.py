@@ -89,26 +89,29 @@ def exclude(request: ExcludeRequest, on_progress: Callable[[int, int], None] | N
     path = request.ref.path
     opened = _open_prepared(request.ref, split_parts=request.query.split_parts)
     chosen = _with_part(choose_samples(opened, request.query, at=path), request.duplicates)
-    found = [_narrowed(one, request, on_progress) for one in chosen]
+    narrowed = [_narrowed(selection, request, on_progress) for selection in chosen]
     searches = request.lint or request.duplicates is not None
-    if not searches and not any(len(numbers) for numbers in found):
+    if not searches and not any(len(numbers) for numbers in narrowed):
         raise ConfigError("no sample is chosen", at=path, hint="check the conditions and keys")
     # Plan every exclusion, and check that it can be written, before the first one is carried out.
-    plans = [_plan(one.opened.folder, numbers, request.filter) for one, numbers in zip(chosen, found, strict=True)]
-    for one, plan in zip(chosen, plans, strict=True):
+    plans = [
+        _plan(selection.opened.folder, numbers, request.filter)
+        for selection, numbers in zip(chosen, narrowed, strict=True)
+    ]
+    for selection, plan in zip(chosen, plans, strict=True):
         if len(plan.numbers) and not request.dry_run:
-            _check_writable(one.opened.folder)
+            _check_writable(selection.opened.folder)
     # Exclude the samples, dataset by dataset.
     group = uuid4().hex if len(chosen) > 1 and not request.dry_run else ""
     reports: list[ExcludeReport] = []
-    for one, numbers, plan in zip(chosen, found, plans, strict=True):
-        shards = _whole_shards(one, request) if len(numbers) else []
+    for selection, numbers, plan in zip(chosen, narrowed, plans, strict=True):
+        shards = _whole_shards(selection, request) if len(numbers) else []
         if not request.dry_run:
             try:
-                exclude_samples(one.opened.folder, plan, reason=request.reason, shards=shards, group=group)
+                exclude_samples(selection.opened.folder, plan, reason=request.reason, shards=shards, group=group)
             except StorageError as error:
                 raise _with_progress(error, reports) from error
-        reports.append(_report(one, plan, shards, request))
+        reports.append(_report(selection, plan, shards, request))
     return reports
 
 
@@ -119,40 +122,44 @@ def _plan(folder: Dataset, numbers: IntArray, filter_name: str | None) -> Exclus
     return ExclusionPlan(numbers=numbers, already=0, remaining=remaining, filter=filter_name)
 
 
-def _report(one: ChosenSamples, plan: ExclusionPlan, shards: Sequence[str], request: ExcludeRequest) -> ExcludeReport:
-    folder = one.opened.folder
-    examples = [*shards, *(folder.index.full_key(number) for number in plan.numbers[:_MAX_SHOWN].tolist())]
+def _report(
+    selection: ChosenSamples, plan: ExclusionPlan, shards: Sequence[str], request: ExcludeRequest
+) -> ExcludeReport:
+    folder = selection.opened.folder
+    examples = [*shards, *(folder.index.full_key(sample) for sample in plan.numbers[:_MAX_SHOWN].tolist())]
     return ExcludeReport(
-        path=one.opened.dataset.path,
+        path=selection.opened.dataset.path,
         samples=len(plan.numbers),
         already=plan.already,
         remaining=plan.remaining,
         examples=tuple(examples[:_MAX_SHOWN]),
         file=folder.documents.split_file or "" if request.filter is None else request.filter,
         dry_run=request.dry_run,
-        lacks=one.lacks,
+        lacks=selection.lacks,
     )
 
 
-def _narrowed(one: ChosenSamples, request: ExcludeRequest, on_progress: Callable[[int, int], None] | None) -> IntArray:
-    """Return the chosen samples that a lint finds broken, or that are copies."""
-    found = one.numbers
-    if request.lint and len(found):
-        found = np.intersect1d(found, _broken(one.opened, request, on_progress))
-    if request.duplicates is not None and len(found):
-        found = _copies(one.opened, request, found, on_progress)
-    return found
+def _narrowed(
+    selection: ChosenSamples, request: ExcludeRequest, on_progress: Callable[[int, int], None] | None
+) -> IntArray:
+    # The searches take long, so they run only on samples that the query chose.
+    numbers = selection.numbers
+    if request.lint and len(numbers):
+        numbers = np.intersect1d(numbers, _broken(selection.opened, request, on_progress))
+    if request.duplicates is not None and len(numbers):
+        numbers = _copies(selection.opened, request, numbers, on_progress)
+    return numbers
 
 
 def _with_part(chosen: list[ChosenSamples], part: str | None) -> list[ChosenSamples]:
     """Choose no samples of datasets without the part to compare; one of the datasets must have it."""
-    without = [bool(part) and part not in one.opened.folder.index.part_names for one in chosen]
+    without = [bool(part) and part not in selection.opened.folder.index.part_names for selection in chosen]
     if all(without):
         return chosen  # the search raises the error
     empty = np.empty(0, np.int64)
     return [
-        replace(one, numbers=empty, lacks=one.lacks or f"no part {part!r}") if lacks else one
-        for one, lacks in zip(chosen, without, strict=True)
+        replace(selection, numbers=empty, lacks=selection.lacks or f"no part {part!r}") if lacks else selection
+        for selection, lacks in zip(chosen, without, strict=True)
     ]
 
 
@@ -168,55 +175,59 @@ def _with_progress(error: StorageError, reports: Sequence[ExcludeReport]) -> Sto
     )
 
 
-def _whole_shards(one: ChosenSamples, request: ExcludeRequest) -> list[str]:
+def _whole_shards(selection: ChosenSamples, request: ExcludeRequest) -> list[str]:
     if request.lint or request.duplicates is not None or replace(request.query, keys=None, origins={}) != SampleQuery():
         return []
-    names = {shard.name for shard in one.opened.folder.index.shards}
-    return [key for key in dict.fromkeys(one.keys or ()) if key in names]
+    # A whole shard is excluded by its name, if only keys choose samples: conditions may leave some of it.
+    names = {shard.name for shard in selection.opened.folder.index.shards}
+    return [key for key in dict.fromkeys(selection.keys or ()) if key in names]
 
 
-def _broken(one: OpenDataset, request: ExcludeRequest, on_progress: Callable[[int, int], None] | None) -> IntArray:
-    found: list[int] = []
-    for config in one.dataset.dataset_configs:
-        lint = LintRequest(ref=replace(one.dataset.ref, dataset_config=config), workers=request.workers)
+def _broken(opened: OpenDataset, request: ExcludeRequest, on_progress: Callable[[int, int], None] | None) -> IntArray:
+    broken: list[int] = []
+    # Splits of a metadataset may read one dataset by several dataset files: a sample that one of them cannot build is
+    # broken.
+    for config in opened.dataset.dataset_configs:
+        lint = LintRequest(ref=replace(opened.dataset.ref, dataset_config=config), workers=request.workers)
         report = run_lint(lint, None if on_progress is None else lambda now: on_progress(now.done, now.total))
         for finding in report.findings:
             if finding.is_sample:
-                found += one.folder.index.find(f"{finding.shard}/{finding.key}")
-    return np.unique(np.array(found, np.int64))
+                broken += opened.folder.index.find(f"{finding.shard}/{finding.key}")
+    return np.unique(np.array(broken, np.int64))
 
 
 def _copies(
-    one: OpenDataset, request: ExcludeRequest, chosen: IntArray, on_progress: Callable[[int, int], None] | None
+    opened: OpenDataset, request: ExcludeRequest, chosen: IntArray, on_progress: Callable[[int, int], None] | None
 ) -> IntArray:
     """Return all but the first of each group of samples with the same content."""
+    # Hash pictures, audio and video, or the named part, without values: no parts are described.
     stats = StatsRequest(
-        ref=one.dataset.ref,
-        numbers=np.intersect1d(chosen, included_samples(one.folder, request.filter)),
+        ref=opened.dataset.ref,
+        numbers=np.intersect1d(chosen, included_samples(opened.folder, request.filter)),
         parts=(),
         dedupe=request.duplicates,
         workers=request.workers,
     )
     groups = collect_stats(stats, on_progress).duplicate_numbers
-    return np.sort(np.array([number for group in groups for number in group[1:]], np.int64))
+    return np.sort(np.array([sample for group in groups for sample in group[1:]], np.int64))
 
 
 # Open the datasets whose samples are to be excluded, and check that they can be changed.
 
 
 def _open_prepared(ref: DatasetRef | str, *, split_parts: Sequence[str] = ()) -> list[OpenDataset]:
-    """Open the dataset of a path, or the datasets that the splits of a metadataset read."""
     named = named_datasets([DatasetRef.of(ref)], split_parts=split_parts)
-    return [OpenDataset(name=one.path, dataset=one, folder=dataset_at(one.ref)) for one in named]
+    return [OpenDataset(name=dataset.path, dataset=dataset, folder=dataset_at(dataset.ref)) for dataset in named]
 
 
 def _check_writable(folder: Dataset) -> None:
-    storage, place = folder.storage, "" if isinstance(folder, SingleFile) else FOLDER
+    # A single file has no hidden folder: its filters are next to it.
+    storage, target = folder.storage, "" if isinstance(folder, SingleFile) else FOLDER
     is_web_server = isinstance(storage, RemoteStorage) and not storage.can_list
-    if is_web_server or not storage.is_writable(place):
+    if is_web_server or not storage.is_writable(target):
         raise StorageError(
             "samples of this dataset cannot be excluded: it is read-only",
-            path=storage.path(place),
+            path=storage.path(target),
             hint="no dataset was changed; make it writable, or copy it",
         )
 
@@ -253,42 +264,46 @@ def undo_last_exclusion(ref: DatasetRef | str) -> list[tuple[str, Exclusion]]:
         Each changed dataset with the exclusion that was undone; empty if there was nothing to undo.
     """
     opened = _open_prepared(ref)
-    folders = {(one.folder.path, one.dataset.ref.folder): one for one in opened}  # of several split files, one journal
-    last = [(one, entry) for one in folders.values() if (entry := _last_of(one)) is not None]
+    # Split files of one folder share a journal, so the folder counts once.
+    folders = {(target.folder.path, target.dataset.ref.folder): target for target in opened}
+    last = [(target, entry) for target in folders.values() if (entry := _last_of(target)) is not None]
     if not last:
         return []
+    # A command that changed several datasets gave its entries one group, and is undone as a whole.
     latest, its_entry = max(last, key=lambda pair: pair[1].at)
-    chosen = [one for one, entry in last if entry.group == its_entry.group] if its_entry.group else [latest]
-    for one in chosen:
-        _check_writable(one.folder)
+    chosen = [target for target, entry in last if entry.group == its_entry.group] if its_entry.group else [latest]
+    # Refuse before the first dataset is changed.
+    for target in chosen:
+        _check_writable(target.folder)
     undone: list[tuple[str, Exclusion]] = []
-    for one in chosen:
-        while (entry := undo_exclusion(one.folder)) is not None:
-            undone.append((one.dataset.path, entry))
-            following = _last_of(one)
+    for target in chosen:
+        while (entry := undo_exclusion(target.folder)) is not None:
+            undone.append((target.dataset.path, entry))
+            following = _last_of(target)
             if following is None or not entry.group or following.group != entry.group:
                 break
     return undone
 
 
-def _last_of(one: OpenDataset) -> Exclusion | None:
-    journal = ExclusionFiles.of(one.folder).read_journal()
+def _last_of(opened: OpenDataset) -> Exclusion | None:
+    journal = ExclusionFiles.of(opened.folder).read_journal()
     return journal[-1] if journal else None
 
 
 def list_exclusions(ref: DatasetRef | str) -> list[ListedExclusions]:
     """List what is excluded from a dataset, or from each dataset of a metadataset."""
-    return [_listed(one) for one in _open_prepared(ref)]
+    return [_listed(opened) for opened in _open_prepared(ref)]
 
 
-def _listed(one: OpenDataset) -> ListedExclusions:
-    folder, files = one.folder, ExclusionFiles.of(one.folder)
+def _listed(opened: OpenDataset) -> ListedExclusions:
+    folder, files = opened.folder, ExclusionFiles.of(opened.folder)
     journal = files.read_journal()
     split = folder.documents.split
     listed = split.exclude if split else ()
+    # Entries that users wrote into the split file are not in the journal.
     known = {name for entry in journal for name in entry.names}
     return ListedExclusions(
-        path=one.dataset.path,
+        path=opened.dataset.path,
         exclusions=journal,
         shards=tuple(sorted(split.excluded_shards())) if split else (),
         samples=len(excluded_samples(folder)) if split else 0,

@@ -62,7 +62,7 @@ class SampleFinder:
     def split_words(self, words: Sequence[str]) -> tuple[list[str], str | None]:
         """Return the keys among words, and the part that the last word names if samples have it, unless it is a key."""
         *keys, last = words
-        parts = list(dict.fromkeys(name for one in self._opened for name in one.folder.index.part_names))
+        parts = list(dict.fromkeys(name for opened in self._opened for name in opened.folder.index.part_names))
         if not keys or (last not in parts and self._matches(last)):
             return [*keys, last], None
         if last not in parts:
@@ -75,42 +75,43 @@ class SampleFinder:
 
     def find(self, keys: Sequence[str]) -> list[FoundSample]:
         """Return the samples of keys, ``<shard>/<key>`` or bare keys that are unique, in their order."""
-        found = {key: self._matches(key) for key in dict.fromkeys(keys)}
-        unknown = [key for key, some in found.items() if not some]
+        matches = {key: self._matches(key) for key in dict.fromkeys(keys)}
+        unknown = [key for key, some in matches.items() if not some]
         if unknown:
-            raise unknown_key_error([one.folder for one in self._opened], unknown, at=self._path)
-        for key, some in found.items():
+            raise unknown_key_error([opened.folder for opened in self._opened], unknown, at=self._path)
+        for key, some in matches.items():
             self._check_unique(key, some)
-        return [
-            found[key][-1] for key in keys
-        ]  # of a key that a shard repeats, the last counts, as if it were unpacked
+        # Of a key that a shard repeats, the last one counts, as if the shard were unpacked.
+        return [matches[key][-1] for key in keys]
 
     def read(self, sample: FoundSample) -> SampleParts:
         """Read the parts of a sample."""
-        opened, number = sample
+        opened, index = sample
         folder = opened.folder
-        offsets = {part.name: part.offset for part in folder.parts(number)}
-        data = {name: as_bytes(value) for name, value in folder.read_parts(number).items()}
+        # Rows of Parquet files have values, which are read as text or JSON.
+        offsets = {part.name: part.offset for part in folder.parts(index)}
+        data = {name: as_bytes(value) for name, value in folder.read_parts(index).items()}
         return SampleParts(
             dataset=opened.dataset.path,
-            key=folder.index.key(number),
-            shard=folder.index.shard_of(number).name,
-            index=number,
+            key=folder.index.key(index),
+            shard=folder.index.shard_of(index).name,
+            index=index,
             parts=tuple(PartPlace(name, len(some), offsets[name]) for name, some in data.items()),
             data=data,
         )
 
     def _matches(self, key: str) -> list[FoundSample]:
-        return [(one, number) for one in self._opened for number in one.folder.index.find(key)]
+        return [(opened, index) for opened in self._opened for index in opened.folder.index.find(key)]
 
-    def _check_unique(self, key: str, found: Sequence[FoundSample]) -> None:
-        paths = list(dict.fromkeys(opened.dataset.path for opened, _ in found))
+    def _check_unique(self, key: str, matches: Sequence[FoundSample]) -> None:
+        # Several datasets of one metadataset may have the key, or several shards of one dataset.
+        paths = list(dict.fromkeys(opened.dataset.path for opened, _ in matches))
         if len(paths) > 1:
             fault = f"{len(paths):,} datasets have a sample {key!r}"
             raise self._not_unique(fault, paths, _MAX_NAMED, hint="name one of these datasets instead")
-        names = list(dict.fromkeys(opened.folder.index.full_key(number) for opened, number in found))
+        names = list(dict.fromkeys(opened.folder.index.full_key(index) for opened, index in matches))
         if len(names) > 1:
-            fault = f"{len(found):,} samples have the key {key!r}"
+            fault = f"{len(matches):,} samples have the key {key!r}"
             raise self._not_unique(fault, names, _MAX_SAMPLES, hint="name one with its shard")
 
     def _not_unique(self, fault: str, names: Sequence[str], most: int, *, hint: str) -> ConfigError:
@@ -130,6 +131,7 @@ def find_samples_of(ref: DatasetRef | str, words: Sequence[str]) -> Iterator[Sam
     """
     ref = DatasetRef.of(ref)
     datasets = named_datasets([ref])
+    # The last word may be a part; a word with a slash is a key.
     keys = words[:-1] if len(words) > 1 and "/" not in words[-1] else words
     with open_datasets(datasets, keys=keys) as opened:
         yield SampleFinder(ref.path, opened)

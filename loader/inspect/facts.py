@@ -40,6 +40,7 @@ def kind_of_path(path: str) -> str:
         return "metadataset"
     if is_record_file(path):
         return "records"
+    # A folder may end like a file; folders of states are recognised by their files.
     if path.endswith(_CHECKPOINT_SUFFIXES) and not EPath(path).is_dir():
         return "checkpoint"
     if is_prepared(DatasetRef(path).storage()):
@@ -57,10 +58,7 @@ def _has_states(folder: str) -> bool:
 
 
 def path_facts(
-    ref: DatasetRef | str,
-    *,
-    workers: int = 1,
-    on_progress: Callable[[int, int], None] | None = None,
+    ref: DatasetRef | str, *, workers: int = 1, on_progress: Callable[[int, int], None] | None = None
 ) -> dict[str, Any]:
     """Return the facts about what a path names, as ``energon info --json`` prints them.
 
@@ -96,6 +94,7 @@ def path_facts(
 
 def dataset_facts(dataset: Dataset) -> dict[str, Any]:
     """Return the facts about a prepared folder of shards."""
+    # What the dataset is, from its index.
     index = dataset.index
     config = dataset.documents.config
     facts: dict[str, Any] = {
@@ -105,14 +104,17 @@ def dataset_facts(dataset: Dataset) -> dict[str, Any]:
         "shards": len(dataset.shard_counts),
         "bytes": sum(shard.size_bytes for shard in index.shards),
     }
+    # What samples are made of, and which of them are used.
     facts |= _config_facts(config)
     facts["splits"] = _split_facts(dataset, dataset.documents.split)
     facts["excluded"] = _excluded_facts(dataset.documents.split)
     facts["filters"] = [_filter_facts(dataset, name) for name in filter_names(dataset.storage)]
     facts["sample_columns"] = [_column_facts(dataset, name) for name in dataset.documents.column_names()]
+    # What they contain.
     facts["parts"] = _part_facts(index)
     facts |= _part_set_facts(index, is_far=dataset.storage.checks_versions)
     facts["media_metadata"] = media_facts(dataset.storage)
+    # Who made the index, and if it is up to date.
     facts["prepared"] = {"by": index.layout.prepared_by, "at": index.layout.prepared_at}
     facts["index"] = {"uuid": index.uuid, **_freshness(dataset.storage, index)}
     facts["duplicate_keys"] = index.layout.duplicate_keys
@@ -133,9 +135,11 @@ def tar_facts(path: str, *, workers: int = 1, on_progress: Callable[[int, int], 
     Raises:
         StorageError: The path holds no tar files.
     """
+    # Scan all headers: without an index, nothing else knows the samples.
     tars = find_tars(path)
     scan = scan_tars(tars, workers=workers, on_progress=on_progress)
     layout = scan.index.layout
+    # Keys that only prepared datasets fill have empty values, so that readers of the JSON need no checks.
     return {
         "path": path if tars.is_file else tars.storage.path(""),
         "type": "webdataset",
@@ -190,6 +194,7 @@ def _config_facts(config: DatasetConfig | None) -> dict[str, Any]:
 def _split_facts(dataset: Dataset, split: SplitConfig | None) -> list[dict[str, Any]]:
     if split is None:
         return []
+    # Read the exclusions once, for all split parts.
     shard_counts = dataset.shard_counts
     total = sum(shard_counts.values())
     excluded_shards = split.excluded_shards()
@@ -197,6 +202,7 @@ def _split_facts(dataset: Dataset, split: SplitConfig | None) -> list[dict[str, 
     facts = []
     for name, shards in split.split_parts.items():
         kept = [shard for shard in shards if shard not in excluded_shards]
+        # Ranges and filters of samples need the positions of excluded samples.
         if name in split.sample_ranges or name in split.sample_filters:
             excluded = excluded_samples(dataset)
             samples = sum(
@@ -204,6 +210,7 @@ def _split_facts(dataset: Dataset, split: SplitConfig | None) -> list[dict[str, 
                 for some in runs_of_part(dataset, name)
             )
         else:
+            # Whole shards are counted by their entries, without reading the index.
             samples = sum(shard_counts.get(shard, 0) - len(excluded_keys.get(shard, ())) for shard in kept)
         facts.append(
             {"name": name, "shards": len(kept), "samples": samples, "share": samples / total if total else 0.0}
@@ -241,8 +248,8 @@ def _part_set_facts(index: SampleIndex, *, is_far: bool = False) -> dict[str, An
 
 
 def _freshness(storage: Storage, index: SampleIndex) -> dict[str, Any]:
-    """Compare the sizes and times of shards with the index; lint compares their contents."""
     missing, changed, touched = [], [], 0
+    # One listing, instead of a request for each shard.
     storage.list_once("")
     for shard in index.shards:
         try:
@@ -277,7 +284,7 @@ def record_facts(storage: Storage, name: str) -> dict[str, Any]:
 
 
 def _record_parts(file: RecordFile) -> list[dict[str, Any]]:
-    """Return the facts about the parts; rows of Parquet files have no sizes, so that their median is the mean."""
+    # Rows of Parquet files have no sizes, so the mean is shown where several columns share a row.
     count = len(file)
     sizes = file.part_bytes()
     return [
@@ -300,12 +307,14 @@ def median_bytes(file: RecordFile) -> int:
     count = len(file)
     if not count:
         return 0
+    # Read all sizes of a small file, and some runs of a large one.
     if count <= _RUNS * _SAMPLES_A_RUN:
         numbers = np.arange(count)
     else:
         starts = np.arange(_RUNS) * (count - _SAMPLES_A_RUN) // (_RUNS - 1)
         numbers = (starts[:, None] + np.arange(_SAMPLES_A_RUN)).ravel()
     sizes = file.spans(numbers)[1]
+    # Rows of Parquet files have no size of their own: return the mean.
     if sizes[0] < 0:
         return sum(file.part_bytes().values()) // count
     return int(np.median(sizes))

@@ -129,6 +129,8 @@ def describe_value(name: str, value: Any) -> FieldView:
 
 
 def _describe_value(name: str, value: Any) -> FieldView:
+    # Values of Python come first, then arrays, pictures and structures, by what they have instead of their class:
+    # importing torch or Pillow takes long.
     if value is None:
         return FieldView(facts="none")
     if isinstance(value, bytes):
@@ -198,6 +200,7 @@ def _describe_json(data: bytes, size: str) -> FieldView:
 
 def _describe_structure(value: Any, facts: str) -> FieldView:
     try:
+        # Values that JSON does not have are shown by their facts.
         encoder = json.JSONEncoder(indent=2, ensure_ascii=False, default=lambda inner: describe_value("", inner).facts)
         text = _first_text(encoder.iterencode(value))
     except (ValueError, TypeError, RecursionError):
@@ -206,7 +209,7 @@ def _describe_structure(value: Any, facts: str) -> FieldView:
 
 
 def _first_text(pieces: Iterable[str]) -> str:
-    """Join pieces up to the length that is shown: the text of a whole document takes several times its memory."""
+    # Stop at the length that is shown: the text of a whole document takes several times its memory.
     kept, length = [], 0
     for piece in pieces:
         kept.append(piece)
@@ -236,6 +239,7 @@ def _describe_array(array: Any) -> FieldView:
         return FieldView(facts=facts + ", empty", shape=shape, dtype=kind)
     extent = _range_of(array)
     pictures: tuple[Picture, ...] = ()
+    # A few numbers are shown one by one; of others the range, and a picture if they have the shape of one.
     if count <= 8 and extent is not None:
         facts += f": {', '.join(_format_number(item) for item in _flat(array).tolist())}"
     else:
@@ -246,14 +250,15 @@ def _describe_array(array: Any) -> FieldView:
 
 
 def _flat(array: Any) -> Any:
+    # Take evenly spread elements of a large array.
     flat = array.reshape(-1)
     step = max(1, int(flat.shape[0]) // _MAX_STATISTICS)
     return flat[::step]
 
 
 def _range_of(array: Any) -> tuple[float, float] | None:
-    """Return the smallest and the largest number of an array, for a large array in a sample of it."""
     try:
+        # A part of a large array is enough for a range that is only shown.
         some = _flat(array)
         with contextlib.suppress(AttributeError, TypeError, RuntimeError):
             some = some.numpy()  # of a tensor: quicker than torch here; but bfloat16 has no type in numpy
@@ -280,18 +285,18 @@ def _describe_pillow(image: Any) -> FieldView:
 
 
 def _describe_list(values: list[Any] | tuple[Any, ...]) -> FieldView:
-    views = [describe_value(str(number), value) for number, value in enumerate(values[:100])]
+    # Describe the first hundred: a list may have millions.
+    views = [describe_value(str(index), value) for index, value in enumerate(values[:100])]
     facts = f"{type(values).__name__} of {len(values):,}"
     pictures = tuple(picture for view in views for picture in view.pictures)[:_MAX_PICTURES]
     lines = [view.text if view.text is not None and "\n" not in view.text else view.facts for view in views]
     if len(values) > len(views):
         lines.append("…")
-    text = "\n".join(f"[{number}] {line[:500]}" for number, line in enumerate(lines))
+    text = "\n".join(f"[{index}] {line[:500]}" for index, line in enumerate(lines))
     return FieldView(facts=facts, text=text or None, pictures=pictures)
 
 
 def _describe_decoder(decoder: Any) -> FieldView:
-    """Describe audio or video that training code decodes clip by clip."""
     try:
         facts, views = media_views(decoder.get_metadata(), lambda: nullcontext(decoder.stream))
     except Exception as error:  # noqa: BLE001 - damaged media raise many kinds

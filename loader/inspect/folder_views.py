@@ -57,43 +57,38 @@ def _views(
     suffix: str = "",
     in_shard: bool = False,
 ) -> SampleViews:
-    """View some samples of a dataset.
 
-    Args:
-        build: Makes the samples that training gets; None shows the parts alone.
-    """
-
-    def view(place: int) -> SampleView:
-        number = selection[place]
-        index: int | None = selection.position(place)
-        title = place_text(selection, place, shuffled=request.seed is not None) + suffix
+    def view(position: int) -> SampleView:
+        sample_number = selection[position]
+        index: int | None = selection.position(position)
+        title = place_text(selection, position, shuffled=request.seed is not None) + suffix
         if request.key is not None:  # the position in the dataset, since a key selects only one sample or a few
-            index, title = number, place_of(number, len(dataset.index))
+            index, title = sample_number, place_of(sample_number, len(dataset.index))
             if in_shard:
-                shard = dataset.index.shard_of(number)
-                index, title = None, f"{place_of(number - shard.first_sample, shard.samples)} of its shard"
+                shard = dataset.index.shard_of(sample_number)
+                index, title = None, f"{place_of(sample_number - shard.first_sample, shard.samples)} of its shard"
             if len(selection) > 1:
-                title += f", {place + 1} of {len(selection):,} with this key"
-        sample = view_of_sample(dataset, number, title=title, build=build, max_json_bytes=request.max_json_bytes)
+                title += f", {position + 1} of {len(selection):,} with this key"
+        sample = view_of_sample(dataset, sample_number, title=title, build=build, max_json_bytes=request.max_json_bytes)
         return replace(sample, index=index)
 
     return SampleViews(len(selection), view)
 
 
-def place_text(selection: Selection | MixOrder, place: int, *, shuffled: bool) -> str:
+def place_text(selection: Selection | MixOrder, position: int, *, shuffled: bool) -> str:
     """Format the place of a sample as ``--index`` counts without ``--shuffle``, and its draw in a random order.
 
     >>> place_text(Selection([range(10)]), 3, shuffled=False)
     'sample 3 of 10'
     """
-    text = place_of(selection.position(place), len(selection))
-    return f"{text}, drawn as number {place:,}" if shuffled else text
+    text = place_of(selection.position(position), len(selection))
+    return f"{text}, drawn as number {position:,}" if shuffled else text
 
 
 def _with_key(dataset: Dataset, key: str, *, at: str) -> Selection:
-    found = dataset.index.find(key)
-    if found:
-        return Selection([range(number, number + 1) for number in found])
+    numbers = dataset.index.find(key)
+    if numbers:
+        return Selection([range(start, start + 1) for start in numbers])
     hint = "give it as '<shard>/<key>', or as the key alone; energon preview shows some"
     if isinstance(dataset, SingleFile):
         hint = f"keys are the numbers from 0 to {len(dataset) - 1}"
@@ -117,16 +112,16 @@ def open_file_views(request: PreviewRequest) -> SampleViews:
     selection = Selection([chosen], seed=request.seed)
 
     # Describe a file when it is viewed.
-    def view(place: int) -> SampleView:
-        name = names[selection[place]]
-        number = selection[place]
-        drawn = "" if request.seed is None else f", drawn as number {place:,}"
-        title = f"{name}   file {number:,} of {len(names):,}{drawn}"
-        found = SampleView(title=title, fields=(), bare_key=name, index=number)
+    def view(position: int) -> SampleView:
+        name = names[selection[position]]
+        file_index = selection[position]
+        drawn = "" if request.seed is None else f", drawn as number {position:,}"
+        title = f"{name}   file {file_index:,} of {len(names):,}{drawn}"
+        described = SampleView(title=title, fields=(), bare_key=name, index=file_index)
         try:
-            return replace(found, fields=(_describe_file(storage, name, known[name]),))
+            return replace(described, fields=(_describe_file(storage, name, known[name]),))
         except EnergonError as error:
-            return replace(found, fault=str(error))
+            return replace(described, fault=str(error))
 
     return SampleViews(len(selection), view)
 
@@ -157,6 +152,7 @@ def open_tar_views(request: PreviewRequest) -> SampleViews:
             at=tars.not_prepared.at,
             hint=tars.not_prepared.hint,
         )
+    # Scan as little as the request needs.
     shards, key = tars.shards, request.key
     if key is not None:  # if it names its shard, no other one is scanned
         shards = tuple(shard for shard in tars.shards if key.startswith(f"{shard.name}/")) or tars.shards
@@ -165,6 +161,7 @@ def open_tar_views(request: PreviewRequest) -> SampleViews:
     else:
         scan = scan_tars(replace(tars, shards=shards), workers=request.workers, on_progress=request.on_progress)
     _note(request, tars, scan)
+    # View what was scanned.
     every = Selection([range(len(scan.index))], seed=request.seed)
     selection = every if key is None else _with_key(scan, key, at=tars.path)
     suffix = "" if scan.complete else " scanned"
@@ -173,6 +170,7 @@ def open_tar_views(request: PreviewRequest) -> SampleViews:
 
 def scan_note(tars: TarFolder, scan: UnpreparedDataset) -> str:
     """Return how much of tar shards was scanned: ``not prepared; scanned 3 shards``, and how to prepare a folder."""
+    # Damaged shards were scanned, too.
     shards = len(scan.index.shards) + len(scan.damaged)
     extent = plural(shards, "shard")
     if shards < len(tars.shards):

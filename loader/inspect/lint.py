@@ -50,9 +50,9 @@ def rule_groups() -> tuple[RuleGroup, ...]:
 def find_rule(code: str) -> Rule:
     """Return the rule of a code, in any case."""
     rules = {rule.code: rule for group in rule_groups() for rule in group.rules}
-    found = rules.get(code.upper())
-    if found is not None:
-        return found
+    rule_of_code = rules.get(code.upper())
+    if rule_of_code is not None:
+        return rule_of_code
     same_number = next((known for known in rules if known[1:] == code[1:]), None)
     near = f"; did you mean {same_number!r}?" if same_number else did_you_mean(code.upper(), rules)
     raise ConfigError(f"there is no code {code!r}{near}", hint="energon rule lists all codes")

@@ -92,11 +92,11 @@ def _decode_frame(data: bytes | BinaryIO, duration_s: float) -> Image:
         if duration_s > 1 and video.time_base:
             start = video.start_time or 0
             container.seek(start + int(_FRAME_AT * duration_s / video.time_base), stream=video)
-        for number, packet in enumerate(container.demux(video)):
+        for packet_index, packet in enumerate(container.demux(video)):
             for frame in packet.decode():
                 image: Image = frame.to_image()  # type: ignore[no-untyped-call]
                 return image.rotate(frame.rotation, expand=True)
-            if number > _MAX_PACKETS:
+            if packet_index > _MAX_PACKETS:
                 break
     raise ValueError("no frame can be decoded")
 
@@ -164,18 +164,18 @@ def media_facts(storage: Storage) -> dict[str, Any] | None:
         return None
     with closing(MediaMetadataReader(storage)) as reader:
         entries = iter(reader)
-        found = [metadata for _, metadata in islice(entries, _MAX_ENTRIES)]
+        first_entries = [metadata for _, metadata in islice(entries, _MAX_ENTRIES)]
         complete = next(entries, None) is None
     # Summarize each kind of media.
-    images = [metadata for metadata in found if isinstance(metadata, ImageMetadata)]
-    av = [metadata for metadata in found if isinstance(metadata, AVMetadata)]
+    images = [metadata for metadata in first_entries if isinstance(metadata, ImageMetadata)]
+    av = [metadata for metadata in first_entries if isinstance(metadata, AVMetadata)]
     videos = [metadata for metadata in av if metadata.video_width is not None]
     sounds = [metadata for metadata in av if metadata.audio_channels is not None]
     return {
         "strategy": media_filter.strategy,
         "patterns": list(media_filter.patterns),
         "exact": media_filter.exact,
-        "entries": len(found),
+        "entries": len(first_entries),
         "complete": complete,  # False: only the first entries by name
         "images": {
             "count": len(images),

@@ -25,8 +25,9 @@ def metadataset_facts(ref: DatasetRef | str) -> dict[str, Any]:
         StorageError: The file cannot be read.
     """
     planned = plan_splits(ref).checked()
-    datasets = _Datasets()
-    splits = [_SplitFacts(tree, datasets).facts(name) for name, tree in planned.trees.items()]
+    # All splits share what is known of datasets: splits often read the same ones.
+    paths, counter = DatasetPaths(), LeafCounter()
+    splits = [_SplitFacts(tree, paths, counter).facts(name) for name, tree in planned.trees.items()]
     return {
         "path": planned.file,
         "type": "metadataset",
@@ -35,41 +36,14 @@ def metadataset_facts(ref: DatasetRef | str) -> dict[str, Any]:
     }
 
 
-class _Datasets:
-    """Cache of the datasets that leaves name: their faults and numbers of samples."""
-
-    def __init__(self) -> None:
-        self._paths = DatasetPaths()
-        self._counter = LeafCounter()
-
-    def fault(self, dataset: LeafPlan | JoinMember) -> str | None:
-        """Return the fault of a dataset's path, or of the paths of its auxiliary stores; None without faults."""
-        try:
-            found = self._paths.fault_of_dataset(dataset.ref)
-            for name, store in dataset.request.aux.items():
-                fault = self._paths.fault_of_aux(store)
-                found = found or (f"aux {name}: {fault}" if fault else None)
-        except EnergonError as error:
-            return _one_line(error)
-        return found
-
-    def count(self, leaf: LeafPlan) -> tuple[int | None, str | None]:
-        """Return the number of samples of a leaf, and why it is unknown or the leaf cannot be loaded."""
-        fault = None if leaf.join is not None else self.fault(leaf)
-        try:
-            return self._counter.count(leaf), fault
-        except EnergonError as error:
-            return None, fault or _one_line(error, of_dataset=leaf.join is None)
-
-
 class _SplitFacts:
     """The shares and repetitions of the leaves of one split."""
 
-    def __init__(self, tree: PlanNode, datasets: _Datasets) -> None:
+    def __init__(self, tree: PlanNode, paths: DatasetPaths, counter: LeafCounter) -> None:
         self._tree = tree
-        self._datasets = datasets
+        self._paths, self._counter = paths, counter
         leaves = list(tree.leaves())
-        self._counts = {id(leaf): datasets.count(leaf) for leaf in leaves}
+        self._counts = {id(leaf): self._count(leaf) for leaf in leaves}
         # Validation may mix weights and repetitions, which then have no effect.
         self._weighted = all(leaf.weight is not None and leaf.repetitions is None for leaf in leaves)
         self._total = _sum([self._counts[id(leaf)][0] for leaf in leaves])
@@ -90,8 +64,26 @@ class _SplitFacts:
             "tree": tree,
         }
 
+    def _fault(self, dataset: LeafPlan | JoinMember) -> str | None:
+        """Return the first fault of a dataset's path and of the paths of its auxiliary stores; None without faults."""
+        try:
+            faults = [self._paths.fault_of_dataset(dataset.ref)]
+            for name, store in dataset.request.aux.items():
+                fault = self._paths.fault_of_aux(store)
+                faults.append(fault and f"aux {name}: {fault}")
+        except EnergonError as error:
+            return _one_line(error)
+        return next(filter(None, faults), None)
+
+    def _count(self, leaf: LeafPlan) -> tuple[int | None, str | None]:
+        """Return the number of samples of a leaf, and why it is unknown or the leaf cannot be loaded."""
+        fault = None if leaf.join is not None else self._fault(leaf)
+        try:
+            return self._counter.count(leaf), fault
+        except EnergonError as error:
+            return None, fault or _one_line(error, of_dataset=leaf.join is None)
+
     def _pass_samples(self, leaf: LeafPlan) -> float | None:
-        """Return the number of samples of a leaf in a pass, if no leaf is weighted."""
         samples = self._counts[id(leaf)][0]
         return None if samples is None else samples * (1.0 if leaf.repetitions is None else leaf.repetitions)
 
@@ -102,19 +94,19 @@ class _SplitFacts:
         return times / self._pass if times is not None and self._pass else None
 
     def _expected_repetitions(self, leaf: LeafPlan) -> float | None:
-        """Return the repetitions of each sample in a pass, or in as many samples as the whole mix has.
-
-        None if a blend with a unit leads to the leaf, as its share of samples depends on their sizes, or if its share
-        changes during the run.
-        """
+        # The repetitions of each sample in a pass are unknown if a blend with a unit leads to the leaf, as its share of
+        # samples depends on their sizes, or if its share changes during the run.
         samples = self._counts[id(leaf)][0]
         if leaf.schedule is not None or any(step.unit != SAMPLES for step in leaf.blends):
             return None
+        # Without weights, the documents name the repetitions.
         if not self._weighted or leaf.weight is None:
             return 1.0 if leaf.repetitions is None else leaf.repetitions
+        # With weights, the leaf has its share of as many samples as the whole mix has.
         return leaf.weight * self._total / samples if self._total is not None and samples else None
 
     def _node(self, node: PlanNode) -> dict[str, Any]:
+        # Every node has all keys, so that readers of the JSON need no checks; leaves replace some values.
         children = [self._node(child) for child in node.children]
         facts: dict[str, Any] = {
             "kind": node.kind,
@@ -143,6 +135,7 @@ class _SplitFacts:
     def _leaf(self, leaf: LeafPlan) -> dict[str, Any]:
         samples, fault = self._counts[id(leaf)]
         join = None if leaf.join is None else self._join(leaf.join)
+        # A fault of a member is reported in place of the fault of the join, which follows from it.
         if join is not None:
             fault = next((member["fault"] for member in join["members"] if member["fault"]), fault)
         self._faults += fault is not None
@@ -173,7 +166,7 @@ class _SplitFacts:
                     "nonmatch": member.nonmatch,
                     "subflavors": dict(member.request.subflavors),
                     **_stores(member.request.aux),
-                    "fault": self._datasets.fault(member),
+                    "fault": self._fault(member),
                 }
                 for member in join.members
             ],
@@ -204,12 +197,12 @@ def _schedule(node: PlanNode) -> dict[str, Any] | None:
 
 
 def _one_line(error: EnergonError, *, of_dataset: bool = True) -> str:
-    found = error.message.replace("\n", "; ")
+    text = error.message.replace("\n", "; ")
     if of_dataset and isinstance(error, ConfigError) and error.file:
-        found = f"{error.file}: {found}"
-    return f"{found}; {error.hint}" if error.hint else found
+        text = f"{error.file}: {text}"
+    return f"{text}; {error.hint}" if error.hint else text
 
 
 def _sum(numbers: Sequence[Any]) -> Any:
-    """Return the sum of numbers; None if one is unknown."""
-    return None if any(number is None for number in numbers) else sum(numbers)
+    # A sum with an unknown number is unknown.
+    return None if any(count is None for count in numbers) else sum(numbers)

@@ -66,15 +66,17 @@ class DatasetFiles:
 
     def entry(self, path: Sequence[str]) -> Entry | None:
         """Return what is at a path; None if nothing is."""
+        # The root, or the folder of a shard.
         shard, rest = self._shard_of(path)
         if self._layout.shard_folders and path and shard is None:
             return None
         if not rest:
             return Entry(is_folder=True, mtime_ns=shard.mtime_ns if shard else 0)
-        found = self._find(shard, rest)
-        if found is None:
+        # The folder of a sample, or the file of a part.
+        target = self._find(shard, rest)
+        if target is None:
             return None
-        sample, part = found
+        sample, part = target
         mtime_ns = self._folder.index.shard_of(sample).mtime_ns
         if part is None:
             return Entry(is_folder=True, mtime_ns=mtime_ns)
@@ -89,9 +91,9 @@ class DatasetFiles:
         elif not rest:
             yield from dict.fromkeys(self._sample_names(shard))
         else:
-            found = self._find(shard, rest)
-            if found is not None and found[1] is None:
-                yield from map(file_name, self._sizes(found[0]))
+            target = self._find(shard, rest)
+            if target is not None and target[1] is None:
+                yield from map(file_name, self._sizes(target[0]))
 
     def read(self, path: Sequence[str], offset: int, size: int) -> bytes:
         """Read bytes of a file, fewer at its end; raise a ``FileNotFoundError`` where there is none."""
@@ -110,19 +112,18 @@ class DatasetFiles:
             self._folder.close()
 
     def _shard_of(self, path: Sequence[str]) -> tuple[ShardEntry | None, Sequence[str]]:
-        """Return the shard of a path, if it has one, and the rest of the path."""
         if not self._layout.shard_folders or not path:
             return None, path
         return self._shards.get(path[0]), path[1:]
 
     def _find(self, shard: ShardEntry | None, path: Sequence[str]) -> tuple[int, str | None] | None:
-        """Return the sample and the part at a path; no part for a sample's folder."""
         if self._layout.sample_folders:
             key, part = key_of(path[0]), key_of(path[1]) if len(path) > 1 else None
             depth = 2
         else:
             key, part = split_file_name(path[0])
             depth = 1
+        # A path that continues below a file leads nowhere.
         if len(path) > depth or (shard is None and self._layout.shard_folders):
             return None
         sample = self._sample(shard, key)
@@ -130,8 +131,9 @@ class DatasetFiles:
 
     def _sample(self, shard: ShardEntry | None, key: str) -> int | None:
         index = self._folder.index
-        found = index.find(key if shard is None else f"{shard.name}/{key}")
-        for sample in reversed(found):
+        candidates = index.find(key if shard is None else f"{shard.name}/{key}")
+        # Of samples with one key, the last counts, as if the tar files were unpacked.
+        for sample in reversed(candidates):
             is_same = index.key(sample) == key and (shard is None or index.shard_of(sample) is shard)
             is_in_part = any(sample in some for some in self._ranges)
             if is_same and is_in_part and not (self._is_restricted and is_excluded(self._folder, sample)):
@@ -165,11 +167,7 @@ class Entry(NamedTuple):
 
 
 def open_tree(
-    ref: DatasetRef | str,
-    layout: Layout,
-    *,
-    split_part: str | None = None,
-    on_progress: ProgressCallback | None = None,
+    ref: DatasetRef | str, layout: Layout, *, split_part: str | None = None, on_progress: ProgressCallback | None = None
 ) -> MountedTree:
     """Open a dataset or a metadataset as a tree of files.
 
@@ -190,11 +188,11 @@ def open_tree(
 def _open_files(
     ref: DatasetRef, layout: Layout, split_part: str | None, on_progress: ProgressCallback | None = None
 ) -> DatasetFiles:
-    """Open the files of a dataset; closing them removes a temporary index."""
     path = data_path(ref.path)
     if is_record_file(path):
         return DatasetFiles(dataset_at(path), layout, split_part=split_part)
     with ExitStack() as stack:
+        # Shards that are not prepared get an index in a temporary folder.
         indexed = index_temporarily(replace(ref, path=path), stack, on_progress)
         if indexed is not None and split_part is not None:
             raise ConfigError(
@@ -203,6 +201,7 @@ def _open_files(
                 hint="run energon prepare, or mount all samples",
             )
         files = DatasetFiles(folder_at(indexed or replace(ref, path=path)), layout, split_part=split_part)
+        # Closing the files removes the temporary folder.
         files.resources = stack.pop_all()
         return files
 
@@ -283,11 +282,13 @@ def _of_node(node: PlanNode) -> _Tree:
     if node.leaf is not None and node.leaf.join is None:
         return node.leaf.request
     if node.leaf is not None and node.leaf.join is not None:
+        # Numbers keep the names of members apart that have the same last part.
         members = node.leaf.join.members
-        return {f"{number}_{_last_name(member.path)}": member.request for number, member in enumerate(members)}
+        return {f"{index}_{_last_name(member.path)}": member.request for index, member in enumerate(members)}
+    # A metadataset of one dataset needs no folder of its own.
     if node.kind == "metadataset" and len(node.children) == 1:
         return _of_node(node.children[0])
-    return {f"{number}_{_node_name(child)}": _of_node(child) for number, child in enumerate(node.children)}
+    return {f"{index}_{_node_name(child)}": _of_node(child) for index, child in enumerate(node.children)}
 
 
 def _node_name(node: PlanNode) -> str:
@@ -305,6 +306,7 @@ def _last_name(path: str) -> str:
 
 def serve_tree(tree: MountedTree, directory: str, *, on_ready: Callable[[], None] | None = None) -> None:
     """Mount a tree, read-only, at an empty folder, and serve it until it is unmounted or interrupted; then close it."""
+    # Check what may fail before the dataset is mounted.
     fuse = _import_mfusepy()
     _check_directory(directory)
     source = "energon"  # what `mount` and `df` show
@@ -335,8 +337,7 @@ def _import_mfusepy() -> Any:
         import mfusepy
     except ImportError as error:
         raise ConfigError(
-            "energon mount needs mfusepy, which is not installed",
-            hint="run: pip install 'energon-toolkit[mount]'",
+            "energon mount needs mfusepy, which is not installed", hint="run: pip install 'energon-toolkit[mount]'"
         ) from error
     except OSError as error:  # it loads libfuse when it is imported
         raise ConfigError(
@@ -366,7 +367,6 @@ def _check_directory(directory: str) -> None:
 
 
 def _operations(fuse: Any, tree: MountedTree, on_ready: Callable[[], None] | None) -> Any:
-    """Return the file system's operations, with the names and signatures of FUSE."""
     owner = {"st_uid": os.getuid(), "st_gid": os.getgid()}
 
     # Programs see errors as codes.

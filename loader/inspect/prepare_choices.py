@@ -21,13 +21,7 @@ from ..format.prepare.dataset_yaml import SAMPLE_LOADER, DatasetYaml, dataset_co
 from ..format.prepare.plan import SplitRequest
 from ..format.prepare.split import detect_split, ranges_by_ratio, split_by_ratio
 from .sample_view import SampleView, describe_sample, view_decoder
-from .sampled_contents import (
-    SampledContents,
-    ShardFolder,
-    field_map_warnings,
-    missing_sentence,
-    part_names_of_fields,
-)
+from .sampled_contents import SampledContents, ShardFolder, field_map_warnings, missing_sentence, part_names_of_fields
 from .text import plural
 
 _SETTLED = ("split", "samples", "ask_split", "by_samples", "spec", "field_map", "ask_dataset_yaml")
@@ -97,6 +91,7 @@ class OpenChoices:
 
     def fitted(self, request: SplitRequest) -> SplitRequest:
         """Return a split whose ratio is applied to samples where whole shards miss it, and samples meet it better."""
+        # A choice of the user stays; otherwise samples are divided only where that comes nearer to the ratio.
         divided = replace(request, by_samples=True)
         if self.by_samples is not None:
             return divided if self.by_samples and request.ratio is not None else request
@@ -133,20 +128,20 @@ def complete_choices(given: OpenChoices, folder: ShardFolder) -> OpenChoices:
     return open_choices(folder, **{name: getattr(given, name) for name in _SETTLED})
 
 
-def _proposal(found: SampledContents) -> Proposal:
-    if found.holds_values:  # columns are not decoded, so their names do not tell their types
+def _proposal(contents: SampledContents) -> Proposal:
+    if contents.holds_values:  # columns are not decoded, so their names do not tell their types
         return Proposal(sample_types=[CRUDE])
-    return propose(found.seen)
+    return propose(contents.seen)
 
 
-def proposed_field_map(spec: SampleTypeSpec, found: SampledContents) -> dict[str, str]:
+def proposed_field_map(spec: SampleTypeSpec, contents: SampledContents) -> dict[str, str]:
     """Return the proposed field-map expressions for the fields of a sample type."""
-    return propose_field_map(spec, found.seen)
+    return propose_field_map(spec, contents.seen)
 
 
-def settled_field_map(spec: SampleTypeSpec, found: SampledContents) -> dict[str, str] | None:
+def settled_field_map(spec: SampleTypeSpec, contents: SampledContents) -> dict[str, str] | None:
     """Return the field map of a sample type if no other one is possible."""
-    return only_field_map(spec, found.seen)
+    return only_field_map(spec, contents.seen)
 
 
 def propose_choices(given: OpenChoices) -> Choices:
@@ -175,22 +170,22 @@ def choice_files(folder: ShardFolder, choices: Choices, *, name: str) -> dict[st
     chosen = choices.dataset_yaml
     if chosen is None:
         return {}
-    found = folder.contents
+    contents = folder.contents
     files = files_to_write(
-        chosen, name=name, proposals=proposed_field_map(chosen.spec, found), part_names=found.part_names
+        chosen, name=name, proposals=proposed_field_map(chosen.spec, contents), part_names=contents.part_names
     )
-    if SAMPLE_LOADER in files and (code := _generated_code(found, chosen)) is not None:
+    if SAMPLE_LOADER in files and (code := _generated_code(contents, chosen)) is not None:
         files[SAMPLE_LOADER] = code
     if folder.has_file(SAMPLE_LOADER):
         files.pop(SAMPLE_LOADER, None)
     return files
 
 
-def _generated_code(found: SampledContents, chosen: DatasetYaml) -> str | None:
+def _generated_code(contents: SampledContents, chosen: DatasetYaml) -> str | None:
     """Return the ``sample_loader.py`` that needs no editing; None if the user has to complete it."""
-    layout = _proposal(found).layout
-    if layout is None and not found.holds_values:
-        layout = find_layout(found.part_names, found.json_example)
+    layout = _proposal(contents).layout
+    if layout is None and not contents.holds_values:
+        layout = find_layout(contents.part_names, contents.json_example)
     return layout.code if layout is not None and layout.type_name == chosen.spec.name else None
 
 
@@ -228,36 +223,36 @@ def _code_note(folder: ShardFolder, chosen: DatasetYaml) -> str:
     )
 
 
-def _dropped_note(found: SampledContents, chosen: DatasetYaml) -> Iterator[str]:
+def _dropped_note(contents: SampledContents, chosen: DatasetYaml) -> Iterator[str]:
     """Yield what samples of this type do not have, or why they are of this type."""
-    proposal = _proposal(found)
+    proposal = _proposal(contents)
     is_proposed = chosen.spec == proposal.sample_types[0]
     if is_proposed and proposal.reason is not None:
         yield proposal.reason
     field_map = chosen.field_map or {}
-    if found.holds_values or chosen.spec.crude:
+    if contents.holds_values or chosen.spec.crude:
         return
-    if is_proposed and not found.are_first and proposal.fits is not None and proposal.fits < found.samples:
-        yield f"{chosen.spec.name} fits {proposal.fits:,} of {plural(found.samples, 'sample')}"
-    if found.samples and not found.are_first:
+    if is_proposed and not contents.are_first and proposal.fits is not None and proposal.fits < contents.samples:
+        yield f"{chosen.spec.name} fits {proposal.fits:,} of {plural(contents.samples, 'sample')}"
+    if contents.samples and not contents.are_first:
         fields = part_names_of_fields(parse_field_map(dict(field_map), file="the field map"))
-        for name, missing in found.missing(fields).items():
-            if not chosen.spec.field(name).required and missing.samples < found.samples:
-                yield missing_sentence(name, field_map[name], missing, found.samples)
-    dropped = dropped_parts(chosen.spec, field_map, found.seen)
-    for each in found.part_sets.sets[:_MAX_SETS]:
-        lost = dropped_parts(chosen.spec, field_map, found.seen, each.parts, together=True)
+        for name, missing in contents.missing(fields).items():
+            if not chosen.spec.field(name).required and missing.samples < contents.samples:
+                yield missing_sentence(name, field_map[name], missing, contents.samples)
+    dropped = dropped_parts(chosen.spec, field_map, contents.seen)
+    for each in contents.part_sets.sets[:_MAX_SETS]:
+        lost = dropped_parts(chosen.spec, field_map, contents.seen, each.parts, together=True)
         dropped += [name for name in lost if name not in dropped]
     if dropped and proposal.layout is None:
-        yield f"no field of {chosen.spec.name} holds {_counted(dropped, found)}, so training does not read it"
+        yield f"no field of {chosen.spec.name} holds {_counted(dropped, contents)}, so training does not read it"
 
 
-def _counted(names: Sequence[str], found: SampledContents) -> str:
+def _counted(names: Sequence[str], contents: SampledContents) -> str:
     """Return part names, those that not all samples have with their number and the first of them."""
-    counts = found.part_counts
+    counts = contents.part_counts
     pieces = [
-        f"{name} (in {counts[name]:,}, first {found.part_sets.first_with(name)})"
-        if counts[name] < found.samples
+        f"{name} (in {counts[name]:,}, first {contents.part_sets.first_with(name)})"
+        if counts[name] < contents.samples
         else name
         for name in names[:_MAX_NAMES]
     ]
@@ -349,12 +344,12 @@ def view_first_sample(folder: ShardFolder, choice: DatasetYaml, *, trust_code: b
         return SampleView(title=title, fields=(), fault=error.message)
 
 
-def with_printed_names(choices: Choices, found: SampledContents) -> Choices:
+def with_printed_names(choices: Choices, contents: SampledContents) -> Choices:
     """Return choices whose field map has the names that are printed: ``json[caption]`` for ``caption``."""
     chosen = choices.dataset_yaml
     if chosen is None or chosen.field_map is None:
         return choices
-    field_map = resolved_fields(chosen.field_map, found.part_names, found.json_values)
+    field_map = resolved_fields(chosen.field_map, contents.part_names, contents.json_values)
     return replace(choices, dataset_yaml=replace(chosen, field_map=field_map))
 
 
@@ -429,4 +424,4 @@ def complete_field(question: FieldQuestion, text: str) -> list[str]:
     last = text[start:].lstrip()
     before = text[: len(text) - len(last)]
     parts = filter(is_part_name, question.part_names)
-    return [before + found for found in (*parts, *question.json_values) if found.startswith(last)]
+    return [before + completion for completion in (*parts, *question.json_values) if completion.startswith(last)]

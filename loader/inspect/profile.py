@@ -33,12 +33,12 @@ class ProfiledLoader:
 
     def seconds(self, group: str) -> dict[str, float]:
         """Return the seconds of ``waited_for`` or ``workers`` by cause or activity, the longest first."""
-        found = {
+        by_cause = {
             name.removeprefix(f"{group}/").removesuffix("_s"): value
             for name, value in self.numbers.items()
             if name.startswith(f"{group}/")
         }
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
+        return dict(sorted(by_cause.items(), key=lambda item: -item[1]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,26 +77,23 @@ def profile_script(
         exit_code = _run([sys.executable, script, *arguments], environment)
         loaders, events = [], []
         started = sorted((_started(path), path) for path in Path(folder).glob("*.stats.json"))
-        for number, ((process, own_number), path) in enumerate(started):
-            found = json.loads(path.read_text(encoding="utf-8"))
+        for process_index, ((process, own_number), path) in enumerate(started):
+            statistics = json.loads(path.read_text(encoding="utf-8"))
             name = f"loader {own_number} of process {process}"
-            if found["ranks"] > 1:
-                name += f", rank {found['rank']}"
-            line, suggestions = found.pop("line"), tuple(found.pop("suggestions"))
-            loaders.append(ProfiledLoader(name=name, line=line, suggestions=suggestions, numbers=found))
-            events += _events_of(path, number, name)
+            if statistics["ranks"] > 1:
+                name += f", rank {statistics['rank']}"
+            line, suggestions = statistics.pop("line"), tuple(statistics.pop("suggestions"))
+            loaders.append(ProfiledLoader(name=name, line=line, suggestions=suggestions, numbers=statistics))
+            events += _events_of(path, process_index, name)
     # Write the trace and the statistics.
     _write(trace, {"traceEvents": events, "displayTimeUnit": "ms"})
     if stats is not None:
-        _write(stats, {"exit_code": exit_code, "loaders": [asdict(one) for one in loaders]})
+        _write(stats, {"exit_code": exit_code, "loaders": [asdict(loader) for loader in loaders]})
     return ScriptProfileReport(exit_code=exit_code, loaders=tuple(loaders))
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a program to its end, and return its exit code.
-
-    A terminal interrupts the program, too: it ends in its own way, such as after it has saved a checkpoint.
-    """
+    # A terminal interrupts the program, too, which ends in its own way, such as after it has saved a checkpoint.
     with subprocess.Popen(command, env=environment) as program:
         while True:
             with suppress(KeyboardInterrupt):
@@ -121,16 +118,16 @@ def _write(path: str | os.PathLike[str], document: Any) -> None:
 
 def _started(path: Path) -> tuple[int, int]:
     """Return the process of a loader, and its number there, from the name of its file."""
-    _, process, number = path.name.removesuffix(".stats.json").split("-")
-    return int(process), int(number)
+    _, process, loader_number = path.name.removesuffix(".stats.json").split("-")
+    return int(process), int(loader_number)
 
 
-def _events_of(stats: Path, number: int, name: str) -> list[dict[str, Any]]:
+def _events_of(stats: Path, process_index: int, name: str) -> list[dict[str, Any]]:
     """Return the events of a loader's trace, as a process of the common trace."""
     path = stats.with_name(stats.name.replace(".stats.json", ".trace.json"))
     events: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
     for event in events:
-        event["pid"] = number
+        event["pid"] = process_index
         if event["name"] == "process_name":
             event["args"] = {"name": name}
     return events

@@ -61,8 +61,9 @@ def _show_dataset(console: Console, facts: dict[str, Any], path: Text | None) ->
 
 
 def _show_parts(console: Console, parts: list[dict[str, Any]]) -> None:
-    largest = nlargest(_MAX_PARTS, range(len(parts)), key=lambda number: parts[number]["total_bytes"])
-    shown = [parts[number] for number in sorted(largest)]
+    # Show the largest parts, in the order of the dataset.
+    largest = nlargest(_MAX_PARTS, range(len(parts)), key=lambda index: parts[index]["total_bytes"])
+    shown = [parts[index] for index in sorted(largest)]
     sizes = [map(format_bytes, (each["total_bytes"], each["median_bytes"])) for each in shown]
     rows = [(each["name"], format_percent(each["coverage"]), *of) for each, of in zip(shown, sizes, strict=True)]
     print_table(console, ("part", ">coverage", ">total", ">median"), rows)
@@ -85,12 +86,12 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         lines.append(
             ("excluded", f"{plural(excluded['shards'], 'shard')}, {plural(excluded['samples'], 'single sample')}")
         )
-    for found in facts.get("filters") or ():
-        kept = found["fault"] or f"keeps {plural(found['samples'], 'sample')}"
-        lines.append(("filter", escape_controls(f"{found['name']}: {kept}")))
-    for found in facts.get("sample_columns") or ():
-        unit = f" in {found['unit']}" if found["unit"] else ""
-        lines.append(("column", escape_controls(f"{found['name']}: {found['fault'] or found['of'] + unit}")))
+    for entry in facts.get("filters") or ():
+        kept = entry["fault"] or f"keeps {plural(entry['samples'], 'sample')}"
+        lines.append(("filter", escape_controls(f"{entry['name']}: {kept}")))
+    for entry in facts.get("sample_columns") or ():
+        unit = f" in {entry['unit']}" if entry["unit"] else ""
+        lines.append(("column", escape_controls(f"{entry['name']}: {entry['fault'] or entry['of'] + unit}")))
     lines += _record_lines(facts)
     lines += _media_lines(facts.get("media_metadata"))
     # The state of the index.
@@ -173,10 +174,10 @@ def _size_text(facts: dict[str, Any]) -> str:
 
 
 def _duration_text(facts: dict[str, Any]) -> str:
-    """Format a duration, with the numbers of files whose lengths were not taken from their headers."""
     seconds = facts["seconds"]
     text = f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:.1f} min"
     text = text if seconds < 6000 else f"{seconds / 3600:,.1f} h"
+    # Show how many lengths were not taken from headers.
     basis = ", ".join(f"{count:,} {name}" for name, count in facts["basis"].items() if name in ("counted", "decoded"))
     return f"{text} ({basis})" if basis else text
 
@@ -198,6 +199,7 @@ def show_metadataset(console: Console, facts: dict[str, Any]) -> None:
     """Print a tree for each split, and the number of faults."""
     console.print(Text(escape_controls(facts["path"]), style="bold"))
     console.print(f"metadataset with {plural(len(facts['splits']), 'split')}")
+    # Paths are shown relative to the file.
     folder = os.path.dirname(facts["path"])
     if not console.is_terminal:
         console.width = _PIPED_COLUMNS
@@ -222,11 +224,7 @@ def _split_text(split: dict[str, Any]) -> str:
 
 
 def _rows(node: dict[str, Any], folder: str, first: str = "", rest: str = "") -> Iterator[list[Any]]:
-    """Yield the rows of a node and of its descendants.
-
-    Args:
-        folder: The folder of the metadataset; paths below it are shown relative to it.
-    """
+    # Name the node, and describe it in one row.
     labels = [_label(node, folder)] if first else []
     while node["kind"] == "metadataset" and len(node["children"]) == 1:
         node = node["children"][0]  # an only child shares the row of its metadataset
@@ -241,10 +239,11 @@ def _rows(node: dict[str, Any], folder: str, first: str = "", rest: str = "") ->
         Text("" if node["expected_repetitions"] is None else f"{node['expected_repetitions']:.3g}×"),
         _node_notes(node),
     ]
+    # Then draw its branches: members of a join look like datasets.
     if node["join"] is not None:
         children = [{**_MEMBER, **member} for member in node["join"]["members"]]
-    for number, child in enumerate(children, start=1):
-        is_last = number == len(children)
+    for index, child in enumerate(children, start=1):
+        is_last = index == len(children)
         yield from _rows(child, folder, rest + ("└─ " if is_last else "├─ "), rest + ("   " if is_last else "│  "))
 
 
@@ -264,7 +263,6 @@ def _label(node: dict[str, Any], folder: str) -> str:
 
 
 def _node_notes(node: dict[str, Any]) -> Text:
-    """Format the remaining settings of a node, and its fault, in one line."""
     notes = [f"{name}: {value}" for name, value in node.get("subflavors", {}).items()]
     if node.get("unit", "samples") != "samples":
         notes.append(f"weights by {node['unit']}")

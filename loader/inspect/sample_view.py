@@ -100,6 +100,7 @@ def make_build(dataset: Dataset, request: PreviewRequest, *, crude_too: bool = F
     Args:
         request: The ``trust_code`` of its reference decides if code of the dataset may run.
     """
+    # Importing what builds samples takes long, so crude samples do without it.
     config = dataset.documents.config
     if (config is None or config.crude) and not crude_too:
         return None
@@ -149,7 +150,7 @@ def view_decoder(config: DatasetConfig | None) -> SampleDecoder:
 
 
 def view_of_sample(
-    dataset: Dataset, number: int, *, title: str, build: Build | None, max_json_bytes: int | None
+    dataset: Dataset, sample_number: int, *, title: str, build: Build | None, max_json_bytes: int | None
 ) -> SampleView:
     """Read one sample and describe it: its fields, or its raw parts if it has no type or cannot be built.
 
@@ -159,28 +160,28 @@ def view_of_sample(
         max_json_bytes: Larger JSON parts are neither read nor parsed; None for no limit.
     """
     # Describe the sample by its key.
-    key = dataset.index.full_key(number)
-    excluded = _is_excluded(dataset, number)
-    found = SampleView(
+    key = dataset.index.full_key(sample_number)
+    excluded = _is_excluded(dataset, sample_number)
+    view = SampleView(
         title=f"{key}   {title}{', excluded' if excluded else ''}",
         fields=(),
         key=key,
-        bare_key=dataset.index.key(number),
-        shard=dataset.index.shard_of(number).name,
+        bare_key=dataset.index.key(sample_number),
+        shard=dataset.index.shard_of(sample_number).name,
         excluded=excluded,
     )
     # Read its parts, and build it.
     try:
-        parts = dataset.read_parts(number, max_json_bytes=max_json_bytes)
+        parts = dataset.read_parts(sample_number, max_json_bytes=max_json_bytes)
     except EnergonError as error:
-        return replace(found, fault=str(error))
+        return replace(view, fault=str(error))
     if build is None:
-        return replace(found, fields=describe_parts(parts))
+        return replace(view, fields=describe_parts(parts))
     try:
         sample = build(parts, key)
     except Exception as error:  # noqa: BLE001 - the dataset's own code may raise anything
-        return replace(found, fields=describe_parts(parts), **reason_of(error, shown="shown as parts"))
-    return replace(found, fields=describe_sample(sample))
+        return replace(view, fields=describe_parts(parts), **reason_of(error, shown="shown as parts"))
+    return replace(view, fields=describe_sample(sample))
 
 
 def describe_parts(parts: Mapping[str, Any]) -> tuple[FieldView, ...]:
@@ -202,13 +203,13 @@ def describe_sample(sample: Any) -> tuple[FieldView, ...]:
     return tuple(describe_value(name, value) for name, value in values.items() if not name.startswith("__"))
 
 
-def place_of(place: int, count: int) -> str:
+def place_of(position: int, count: int) -> str:
     """Format the position of a sample, counted from 0.
 
     >>> place_of(0, 1200)
     'sample 0 of 1,200'
     """
-    return f"sample {place:,} of {count:,}"
+    return f"sample {position:,} of {count:,}"
 
 
 def reason_of(error: Exception, *, shown: str, before: str = "") -> dict[str, Any]:
@@ -220,9 +221,9 @@ def reason_of(error: Exception, *, shown: str, before: str = "") -> dict[str, An
     return {"fault": str(error) if isinstance(error, EnergonError) else f"{before}{type(error).__name__}: {error}"}
 
 
-def _is_excluded(dataset: Dataset, number: int) -> bool:
+def _is_excluded(dataset: Dataset, sample: int) -> bool:
     try:
-        return is_excluded(dataset, number)
+        return is_excluded(dataset, sample)
     except EnergonError:
         return False  # preview does not need the split file: lint reports its faults
 
@@ -248,11 +249,11 @@ class Selection:
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
-    def __getitem__(self, place: int) -> int:
-        which, inner = _split_place(self._ends, self.position(place))
+    def __getitem__(self, position: int) -> int:
+        which, inner = _split_place(self._ends, self.position(position))
         return self._ranges[which][inner]
 
-    def position(self, place: int) -> int:
+    def position(self, position: int) -> int:
         """Return the place of a sample if nothing were shuffled.
 
         >>> shuffled = Selection([range(10, 12), range(20, 23)], seed=1)
@@ -260,22 +261,24 @@ class Selection:
         ...     for place in range(5))
         True
         """
-        if not 0 <= place < len(self):
-            raise IndexError(place)
+        if not 0 <= position < len(self):
+            raise IndexError(position)
         if self._random is None:
-            return place
-        while len(self._drawn) <= place:
+            return position
+        # Draw only as far as is needed, as a preview of a million samples shows a few.
+        while len(self._drawn) <= position:
             done = len(self._drawn)
             other = self._random.randrange(done, len(self))
             self._drawn.append(self._moved.get(other, other))
             self._moved[other] = self._moved.get(done, done)
-        return self._drawn[place]
+        return self._drawn[position]
 
 
-def _split_place(ends: Sequence[int], place: int) -> tuple[int, int]:
+def _split_place(ends: Sequence[int], position: int) -> tuple[int, int]:
     """Return which of some sequences, one after another, has a place, and the place within it."""
-    which = bisect_right(ends, place)
-    return which, place - (ends[which - 1] if which else 0)
+    # The first sequence that ends after the position holds it.
+    which = bisect_right(ends, position)
+    return which, position - (ends[which - 1] if which else 0)
 
 
 class MixOrder:
@@ -305,23 +308,23 @@ class MixOrder:
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
-    def __getitem__(self, place: int) -> tuple[int, int]:
+    def __getitem__(self, position: int) -> tuple[int, int]:
         """Return the dataset at a place, and the number of the sample within it."""
-        if not 0 <= place < len(self):
-            raise IndexError(place)
+        if not 0 <= position < len(self):
+            raise IndexError(position)
         if self._seed is None:
-            return _split_place(self._ends, place)
-        while len(self._drawn) <= place:
+            return _split_place(self._ends, position)
+        while len(self._drawn) <= position:
             [which] = self._random.choices(range(len(self._sizes)), cum_weights=self._cumulated)
             self._drawn.append((which, self._times[which]))
             self._times[which] += 1
-        which, times = self._drawn[place]
+        which, times = self._drawn[position]
         epoch, index = divmod(times, self._sizes[which])
         return which, self._order(which, epoch)[index]
 
-    def position(self, place: int) -> int:
+    def position(self, position: int) -> int:
         """Return the place of a sample if nothing were shuffled."""
-        which, index = self[place]
+        which, index = self[position]
         return index + (self._ends[which - 1] if which else 0)
 
     def _order(self, which: int, epoch: int) -> Selection:

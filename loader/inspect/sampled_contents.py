@@ -70,7 +70,7 @@ class SampledContents:
     def part_counts(self) -> dict[str, int]:
         """Part name → number of samples that have it, the most frequent first, then in the order of the index."""
         counts = self.part_sets.part_samples()
-        order = {} if self.index is None else {name: number for number, name in enumerate(self.index.part_names)}
+        order = {} if self.index is None else {name: index for index, name in enumerate(self.index.part_names)}
         return dict(sorted(counts.items(), key=lambda item: (-item[1], order.get(item[0], 0))))
 
     @property
@@ -106,6 +106,7 @@ class SampledContents:
 
     def missing(self, fields: Mapping[str, Sequence[str]]) -> dict[str, Missing]:
         """Return the fields that some samples cannot fill, exactly; one of the part names of a field is enough."""
+        # The table has the most frequent sets only: if there are others, the index is counted.
         if self.part_sets.others and self.index is not None:
             return self.index.missing(fields)
         return self.part_sets.coverage(fields)
@@ -152,17 +153,20 @@ def inspect_folder(ref: DatasetRef | str, *, exclude: str | None = None, scans: 
     storage = ref.storage()
     storage.list_once("")
     read_committed_documents(storage)
+    # Find the shards.
     sizes = {shard.name: shard.size_bytes for shard in find_shards(storage, exclude=exclude).shards}
 
     def has_any(*names: str) -> bool:
         return any(storage.exists(f"{FOLDER}/{name}") for name in names)
 
     contents = SampledContents()
+    # Scan all samples, as a prepare does, but write nothing.
     if scans:
         plan = PreparePlan.of(ref, exclude=exclude)
         with open_prepare(plan, storage=storage, inspects=True, is_trial=True) as prepare:
             prepare.scan()
             contents = contents_of_scan(prepare)
+    # Documents count only if an index belongs to them.
     prepared = storage.exists(INFO_JSON) or storage.exists(INFO_YAML)
     return ShardFolder(
         storage=storage,
@@ -179,8 +183,8 @@ def contents_of_scan(prepare: RunningPrepare) -> SampledContents:
     index = prepare.index
     table = index.part_sets()
     examples = [
-        (each.example, prepare.read_parts(each.first_sample, max_bytes=_MAX_OTHER_BYTES if number else _MAX_PART_BYTES))
-        for number, each in enumerate(table.sets[:_MAX_EXAMPLES])
+        (each.example, prepare.read_parts(each.first_sample, max_bytes=_MAX_OTHER_BYTES if rank else _MAX_PART_BYTES))
+        for rank, each in enumerate(table.sets[:_MAX_EXAMPLES])
     ]
     return SampledContents(
         part_sets=table,
@@ -206,20 +210,20 @@ def field_map_warnings(choice: DatasetYaml, folder: ShardFolder, *, trust_code: 
         trust_code: Load pickles.
     """
     # Find the fields that no sample can fill.
-    found = folder.contents
-    if choice.field_map is None or not found.samples:
+    contents = folder.contents
+    if choice.field_map is None or not contents.samples:
         return []
     field_map = parse_field_map(dict(choice.field_map), file="the field map")
-    proposals = propose_field_map(choice.spec, found.seen)
-    missing = found.missing(part_names_of_fields(field_map))
+    proposals = propose_field_map(choice.spec, contents.seen)
+    missing = contents.missing(part_names_of_fields(field_map))
     faulty = {
-        name: _missing_parts(field_map, name, found, proposals)
+        name: _missing_parts(field_map, name, contents, proposals)
         for name, each in missing.items()
-        if each.samples == found.samples
+        if each.samples == contents.samples
     }
     # Fill the others from one sample of each part set.
-    values = set(found.json_values)
-    for number, (key, parts) in enumerate([(found.key, found.parts), *found.examples]):
+    values = set(contents.json_values)
+    for example_index, (key, parts) in enumerate([(contents.key, contents.parts), *contents.examples]):
         testable = {
             name: expression
             for name, expression in field_map.expressions().items()
@@ -230,26 +234,26 @@ def field_map_warnings(choice: DatasetYaml, folder: ShardFolder, *, trust_code: 
                 continue  # other samples have the value: coverage_warnings counts those without it
             proposal = proposals.get(name)
             has_hint = "did you mean" in fault or proposal in (None, testable[name])
-            where = f"in the first sample, {key}" if found.is_first and not number else f"in sample {key}"
+            where = f"in the first sample, {key}" if contents.is_first and not example_index else f"in sample {key}"
             faulty[name] = f"{where}, {fault}{'' if has_hint else f'; did you mean {proposal!r}?'}"
     return list(faulty.values())
 
 
-def coverage_warnings(choice: DatasetYaml, found: SampledContents) -> list[str]:
+def coverage_warnings(choice: DatasetYaml, contents: SampledContents) -> list[str]:
     """Return a sentence for each required field that some samples cannot fill, with their number and the first one.
 
     Parts are counted over all samples, and keys inside json over the samples that were inspected.
     """
-    if choice.field_map is None or found.are_first:
+    if choice.field_map is None or contents.are_first:
         return []
     field_map = parse_field_map(dict(choice.field_map), file="the field map")
-    missing = found.missing(part_names_of_fields(field_map))
+    missing = contents.missing(part_names_of_fields(field_map))
     partial = [
-        missing_sentence(name, choice.field_map[name], each, found.samples)
+        missing_sentence(name, choice.field_map[name], each, contents.samples)
         for name, each in missing.items()
-        if choice.spec.field(name).required and each.samples < found.samples
+        if choice.spec.field(name).required and each.samples < contents.samples
     ]
-    return [*partial, *_missing_values(choice, field_map, found)]
+    return [*partial, *_missing_values(choice, field_map, contents)]
 
 
 def part_names_of_fields(field_map: FieldMap) -> dict[str, list[str]]:
@@ -263,24 +267,26 @@ def missing_sentence(name: str, expression: str, missing: Missing, samples: int)
     return f"field {name!r} ({expression}) is missing in {count}, first {missing.example}"
 
 
-def _missing_parts(field_map: FieldMap, name: str, found: SampledContents, proposals: Mapping[str, str]) -> str:
+def _missing_parts(field_map: FieldMap, name: str, contents: SampledContents, proposals: Mapping[str, str]) -> str:
     expression = field_map.expressions()[name]
-    names = found.part_names
+    names = contents.part_names
     shown = ", ".join(names[:_SHOWN_NAMES]) + (", …" if len(names) > _SHOWN_NAMES else "")
-    which = "first " if found.are_first else ""
-    seen = f"the {which}{found.samples:,} samples have" if found.samples > 1 else "the only sample has"
+    which = "first " if contents.are_first else ""
+    seen = f"the {which}{contents.samples:,} samples have" if contents.samples > 1 else "the only sample has"
+    # A similar name is more likely meant than a proposal by the contents.
     near = nearest_names(field_map.fields[name][0].part, names, limit=1)
     meant = near[0] if near else proposals.get(name)
     hint = f"; did you mean {meant!r}?" if meant else ""
     return f"field {name!r} comes from {expression!r}, but {seen} only {shown}{hint}"
 
 
-def _missing_values(choice: DatasetYaml, field_map: FieldMap, found: SampledContents) -> Iterator[str]:
+def _missing_values(choice: DatasetYaml, field_map: FieldMap, contents: SampledContents) -> Iterator[str]:
     """Yield a sentence for each required field whose value is missing in some json parts that were inspected."""
     for name, accesses in field_map.fields.items():
+        # An alternative may fill the field, and an optional field need not be filled.
         if len(accesses) > 1 or not accesses[0].path or not choice.spec.field(name).required:
             continue
-        of_part = found.contents.structures.get(accesses[0].part, {})
+        of_part = contents.contents.structures.get(accesses[0].part, {})
         value = accesses[0].expression
         without = [each for values, each in of_part.items() if not any(inner.startswith(value) for inner in values)]
         if 0 < len(without) < len(of_part):

@@ -45,6 +45,7 @@ class _Samples:
     def __init__(self, leaf: LeafPlan, request: PreviewRequest) -> None:
         self._folder = dataset_at(leaf.ref)
         part = self._folder.documents.loaded_part(leaf.split_part)
+        # Choose the samples in the order of a run: the split part, then the filter, then the subset.
         ranges = samples_of_part(self._folder, part, excluded_shards=True)
         self._filter = filter_of_part(self._folder, part, leaf.filter)
         if self._filter is not None:
@@ -62,33 +63,36 @@ class _Samples:
         numbers = self._folder.index.find(key)
         if self._filter is not None:
             numbers = self._filter.find(np.array(numbers, np.int64)).tolist()
+        # Positions count over the ranges, one after another.
         begins = np.cumsum([0, *map(len, self._ranges)]).tolist()
         return [
-            begin + number - some.start
-            for number in numbers
+            begin + sample - some.start
+            for sample in numbers
             for begin, some in zip(begins, self._ranges, strict=False)
-            if number in some
+            if sample in some
         ]
 
     def view(self, index: int, title: str) -> SampleView:
-        number = self._numbers[index]
+        sample = self._numbers[index]
         if self._filter is not None:
-            number = int(self._filter.numbers(np.array([number]))[0])
-        return view_of_sample(self._folder, number, title=title, build=self._build, max_json_bytes=self._limit)
+            sample = int(self._filter.numbers(np.array([sample]))[0])
+        return view_of_sample(self._folder, sample, title=title, build=self._build, max_json_bytes=self._limit)
 
 
 class _Rows:
     """Rows of a join: the joined samples, or the members' samples if the joiner cannot run."""
 
     def __init__(self, leaf: LeafPlan, join: JoinPlan, request: PreviewRequest) -> None:
+        # The rows, of which a subset may take some.
         rows = open_join(join)
         at = f"{join.file}: {join.place}"
         self._start, self._stop = resolve_subset(leaf.request.subset, len(rows), at=at)
-        self._members = [_Member(member, number, request) for number, member in enumerate(join.members)]
+        self._members = [_Member(member, member_index, request) for member_index, member in enumerate(join.members)]
         folders = tuple(member.folder for member in self._members)
         self._joined = JoinedDataset(folders, None, rows, file=join.file, place=join.place)
         self._joiner: Callable[..., Any] | None = None
         self._refused: EnergonError | None = None
+        # A joiner is code of the dataset: without trust, the members are shown alone.
         if not request.crude and join.joiner is not None:
             from ..samples.building.dataset_code import load_joiner
 
@@ -109,7 +113,7 @@ class _Rows:
         if self._joiner is None:
             return self._separately(numbers, heading)
         try:
-            samples = [member.make(number) for member, number in zip(self._members, numbers, strict=True)]
+            samples = [member.make(member_sample) for member, member_sample in zip(self._members, numbers, strict=True)]
             by_name = {str(member.name): sample for member, sample in zip(self._members, samples, strict=True)}
             joined = self._joiner(*samples) if self._members[0].name is None else self._joiner(**by_name)
         except Exception as error:  # noqa: BLE001 - the joiner may raise anything
@@ -118,8 +122,7 @@ class _Rows:
         return SampleView(title=heading, fields=describe_sample(joined))
 
     def _separately(self, numbers: Sequence[int], heading: str) -> SampleView:
-        """Describe the members' samples one after another."""
-        views = [member.view(number) for member, number in zip(self._members, numbers, strict=True)]
+        views = [member.view(sample) for member, sample in zip(self._members, numbers, strict=True)]
         if self._refused is not None:
             views.append(SampleView(title="", fields=(), **reason_of(self._refused, shown=_NOT_JOINED)))
         return SampleView(
@@ -131,10 +134,10 @@ class _Rows:
 
 
 class _Member:
-    def __init__(self, member: JoinMember, number: int, request: PreviewRequest) -> None:
+    def __init__(self, member: JoinMember, position: int, request: PreviewRequest) -> None:
         self.name = member.name
         self.folder = dataset_at(member.ref)
-        self._label = member.name if member.name is not None else f"{number} {os.path.basename(member.path)}"
+        self._label = member.name if member.name is not None else f"{position} {os.path.basename(member.path)}"
         self._build = None if request.crude else make_build(self.folder, request)
         self._request = request
 
@@ -142,19 +145,19 @@ class _Member:
     def _for_joiner(self) -> Build | None:
         return make_build(self.folder, self._request, crude_too=True)
 
-    def make(self, number: int) -> Any:
-        """Build the sample to pass to the joiner; None for a missing one (``number < 0``)."""
-        if number < 0 or self._for_joiner is None:
+    def make(self, sample: int) -> Any:
+        """Build the sample to pass to the joiner; None for a missing one (``sample < 0``)."""
+        if sample < 0 or self._for_joiner is None:
             return None
-        parts = self.folder.read_parts(number, max_json_bytes=self._request.max_json_bytes)
-        return self._for_joiner(parts, self.folder.full_key(number))
+        parts = self.folder.read_parts(sample, max_json_bytes=self._request.max_json_bytes)
+        return self._for_joiner(parts, self.folder.full_key(sample))
 
-    def view(self, number: int) -> SampleView:
+    def view(self, sample: int) -> SampleView:
         """Describe the sample; the names of its fields are prefixed with the member's name."""
-        if number < 0:
+        if sample < 0:
             return SampleView(title="", fields=[FieldView(name=self._label, facts="no sample has this key")])
         limit = self._request.max_json_bytes
-        view = view_of_sample(self.folder, number, title="", build=self._build, max_json_bytes=limit)
+        view = view_of_sample(self.folder, sample, title="", build=self._build, max_json_bytes=limit)
         fields = [replace(field, name=f"{self._label}: {field.name}") for field in view.fields]
         return replace(view, fields=fields)
 
@@ -225,29 +228,31 @@ def _open_mix(request: PreviewRequest) -> SampleViews:
         return _find_in_mix(mixed, request.key, request.ref.path)
     order = MixOrder([len(leaf.views) for leaf in mixed], [leaf.weight for leaf in mixed], seed=request.seed)
 
-    def view(place: int) -> SampleView:
-        which, index = order[place]
-        title = place_text(order, place, shuffled=request.seed is not None)
-        return replace(mixed[which].view(index, title), index=order.position(place))
+    def view(position: int) -> SampleView:
+        which, index = order[position]
+        title = place_text(order, position, shuffled=request.seed is not None)
+        return replace(mixed[which].view(index, title), index=order.position(position))
 
     return SampleViews(len(order), view)
 
 
 def _find_in_mix(mixed: list[_MixedLeaf], key: str, path: str) -> SampleViews:
-    found = [(leaf, index) for leaf in mixed for index in leaf.views.find(key)]
-    if not found:
+    matches = [(leaf, index) for leaf in mixed for index in leaf.views.find(key)]
+    if not matches:
         raise ConfigError(
             f"no sample of these datasets has the key {key!r}",
             at=path,
             hint="give it as '<shard>/<key>', or as the key alone; energon preview shows some",
         )
 
-    def view(place: int) -> SampleView:
-        leaf, index = found[place]
+    def view(position: int) -> SampleView:
+        leaf, index = matches[position]
         title = f"sample {index:,} of {len(leaf.views):,} of its dataset"
-        return leaf.view(index, f"{title}, {place + 1} of {len(found):,} with this key" if len(found) > 1 else title)
+        return leaf.view(
+            index, f"{title}, {position + 1} of {len(matches):,} with this key" if len(matches) > 1 else title
+        )
 
-    return SampleViews(len(found), view)
+    return SampleViews(len(matches), view)
 
 
 class _MixedLeaf:

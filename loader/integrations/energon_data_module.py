@@ -245,6 +245,7 @@ class EnergonMultiModalDataModule:
         """
         if split not in ("train", "val"):
             raise ConfigError(f"expected split to be 'train' or 'val', found {split!r}")
+        # Options that both kinds of datasets take.
         options: dict[str, Any] = {
             "split_part": split,
             "worker_config": worker_config,
@@ -255,6 +256,7 @@ class EnergonMultiModalDataModule:
         if split == "val" and not self.validation_as_training:
             options |= {name: value for name, value in self.kwargs.items() if name not in _TRAINING_ONLY}
             return get_val_dataset(self.path, **options)
+        # Options of training.
         options["shuffle_buffer_size"] = self.shuffle_buffer_size
         options["max_samples_per_sequence"] = self.max_samples_per_sequence
         options |= {name: value for name, value in self.kwargs.items() if name not in _VALIDATION_ONLY}
@@ -290,7 +292,7 @@ class EnergonMultiModalDataModule:
         return get_savable_loader(dataset, pin_memory=self.pin_memory)
 
     def _endless_of(self, split: str, loader: SavableDataLoader[Any]) -> EnergonDataloader[Any]:
-        found = self._endless.get(split)
-        if found is None or found.dataloader is not loader:
-            found = self._endless[split] = EnergonDataloader(loader)
-        return found
+        endless = self._endless.get(split)
+        if endless is None or endless.dataloader is not loader:
+            endless = self._endless[split] = EnergonDataloader(loader)
+        return endless

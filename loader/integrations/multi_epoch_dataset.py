@@ -84,7 +84,6 @@ class MultiEpochDatasetWrapper(Dataset[U_co], ABC, Generic[T, U_co]):
         """Transform a sample for its epoch; must return the same for the same arguments."""
 
     def __getitem__(self, index: EpochIndex) -> U_co:
-        """Return a sample of an epoch."""
         return self.apply_transform(self.dataset[index.idx], index)
 
     def __getitems__(self, indices: Sequence[EpochIndex]) -> list[U_co]:
@@ -96,7 +95,6 @@ class MultiEpochDatasetWrapper(Dataset[U_co], ABC, Generic[T, U_co]):
         return [self.apply_transform(sample, index) for sample, index in zip(samples, indices, strict=True)]
 
     def __len__(self) -> int:
-        """Return the number of samples of one epoch."""
         return len(self.dataset)
 
 
@@ -108,7 +106,6 @@ class IdentityMultiEpochDatasetWrapper(MultiEpochDatasetWrapper[T, T]):
     """
 
     def apply_transform(self, sample: T, index: EpochIndex) -> T:  # noqa: ARG002 - it is the same in all epochs
-        """Return the sample unchanged."""
         return sample
 
 
@@ -160,9 +157,11 @@ class MultiEpochDatasetResampler(Dataset[T_co]):
                 f"Only one of num_epochs and num_samples should be provided, found {self.num_epochs} and "
                 f"{self.num_samples}."
             )
+        # Take the length once: a dataset that changes it is refused later.
         self._length = len(self.dataset)
         if self._length < 1:
             raise ValueError("expected a dataset with samples, found an empty one")
+        # Derive the number of epochs from the number of samples, or the reverse.
         if self.num_samples is not None:
             self._total = checked_integer(self.num_samples, "num_samples", minimum=1)
             self.num_epochs = -(-self._total // self._length)
@@ -175,7 +174,6 @@ class MultiEpochDatasetResampler(Dataset[T_co]):
         self.epoch_seeds = epoch_seeds(checked_integer(self.seed, "seed"), self.num_epochs)
 
     def __len__(self) -> int:
-        """Return the number of samples of all epochs."""
         return self._total
 
     def __getitem__(self, index: int) -> T_co:
@@ -198,15 +196,15 @@ class MultiEpochDatasetResampler(Dataset[T_co]):
         return [self.dataset[index] for index in epoch_indices]
 
     def _epoch_index(self, index: int) -> EpochIndex:
-        place = operator.index(index)
-        if not 0 <= place < self._total:
-            raise IndexError(f"Index {place} out of bounds for dataset of length {self._total}.")
+        position = operator.index(index)
+        if not 0 <= position < self._total:
+            raise IndexError(f"Index {position} out of bounds for dataset of length {self._total}.")
         if len(self.dataset) != self._length:
             raise RuntimeError(
                 f"the dataset had {self._length} samples when it was resampled and now has {len(self.dataset)}, which "
                 "would shift all epochs"
             )
-        epoch, idx = divmod(place, self._length)
+        epoch, idx = divmod(position, self._length)
         if self.shuffle:
             idx = permute(idx, self._length, int(self.epoch_seeds[epoch]))
         return EpochIndex(epoch, idx)

@@ -52,6 +52,7 @@ class BatchRamp:
                 f"expected micro_batch_size and data_parallel_size of at least 1, found {self.micro_batch_size} and "
                 f"{self.data_parallel_size}"
             )
+        # A ramp must reach the final size in whole increments.
         sizes = [self.global_batch_size]
         if self.rampup_batch_size is not None:
             start, increment, samples = self._ramp()
@@ -62,6 +63,7 @@ class BatchRamp:
                     f"found a start of {start}, an increment of {increment} and {samples} samples"
                 )
             sizes += [start, increment]
+        # Every size on the way is a sum of these, so it divides evenly if these do.
         if any(size < 1 or size % at_once for size in sizes):
             raise ConfigError(
                 f"expected the samples of a step to be a multiple of the {at_once} that {self.data_parallel_size} "
@@ -89,7 +91,6 @@ class BatchRamp:
         return start + consumed_samples * steps // samples * increment
 
     def num_microbatches(self, consumed_samples: int) -> int:
-        """Return the micro-batches of each rank in the step that follows ``consumed_samples``."""
         return self.batch_size(consumed_samples) // (self.micro_batch_size * self.data_parallel_size)
 
     def consumed_after(self, steps: int, *, consumed_samples: int = 0) -> int:
@@ -310,7 +311,6 @@ class MegatronDataSampler:
         self.if_first_step = 0
 
     def compute_consumed_samples(self, steps_since_resume: int = 0) -> int:
-        """Return the number of consumed samples after ``steps_since_resume`` steps of this run."""
         return self._ramp.consumed_after(steps_since_resume, consumed_samples=self.init_consumed_samples)
 
     def batches(self, total_samples: int, *, rank: int = 0) -> ConsumedSamplesBatchSampler:

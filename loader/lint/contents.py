@@ -40,11 +40,7 @@ def media_names(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def media_note(names: Iterable[str], level: str, check: SampleCheck | None) -> str | None:
-    """Return a line about the parts with sound or video that a lint does not decode, and why.
-
-    Returns:
-        None if all are decoded.
-    """
+    """Return a line about sound and video that a lint does not decode, and why; None if all are decoded."""
     reason = f"level {level}" if check is None else getattr(check, "undecoded_media", None)
     named = ", ".join(media_names(names))
     return f"sound and video were not decoded ({named}): {reason}" if named and reason else None
@@ -52,28 +48,23 @@ def media_note(names: Iterable[str], level: str, check: SampleCheck | None) -> s
 
 @dataclass(frozen=True, slots=True)
 class SampleLint:
-    """Check samples one by one; picklable.
+    """Check samples one by one; picklable."""
 
-    Attributes:
-        check: The check of a sample's parts; None runs only the checks of the rules.
-        required: Parts whose absence the check of the headers reports.
-        with_lines: Check that lines are JSON objects, too; otherwise the check of the whole file has done so.
-    """
-
-    check: SampleCheck | None
-    required: frozenset[str] = frozenset()
-    with_lines: bool = True
+    check: SampleCheck | None  # the check of a sample's parts; None runs only the checks of the rules
+    required: frozenset[str] = frozenset()  # parts whose absence the check of the headers reports
+    with_lines: bool = True  # check that lines are JSON objects, too; otherwise the check of the whole file has done so
 
     def findings(self, dataset: Dataset, samples: Iterable[int]) -> Iterator[Finding]:
         """Yield the findings about samples, by their numbers in the dataset, ascending."""
+        # Read each shard once, for all of its samples.
         index = dataset.index
         checks = Samples.checks(kind_of(dataset), "of_sample")
         for shard, numbers in groupby(samples, index.shard_of):
             if isinstance(index, RecordIndex):
                 file = index.file(index.number_of(shard.name))
                 with file.open() as opened:
-                    for number in numbers:
-                        yield from self._of_record(checks, file, opened, number - shard.first_sample)
+                    for sample in numbers:
+                        yield from self._of_record(checks, file, opened, sample - shard.first_sample)
             else:
                 yield from self._of_shard(checks, dataset, shard, numbers)
 
@@ -115,13 +106,14 @@ class SampleLint:
                 read = ReadSample(shard=shard.name, key=key, parts=parts)
                 yield from self._of_sample(checks, read, self.check, locations)
 
-    def _of_record(self, checks: _Checks, file: RecordFile, opened: ReadableFile, number: int) -> Iterator[Finding]:
-        key = str(number)
+    def _of_record(self, checks: _Checks, file: RecordFile, opened: ReadableFile, index: int) -> Iterator[Finding]:
+        key = str(index)
         try:
-            parts = read_record(file, opened, number, max_json_bytes=self._max_json_bytes)
+            parts = read_record(file, opened, index, max_json_bytes=self._max_json_bytes)
+            # Lines are parsed here too, unless they are too large: that is a finding of its own.
             is_large = any(isinstance(data, LargePart) for data in parts.values())
             if self.with_lines and file.decodes and not is_large:
-                (offset,), _ = file.spans(np.array([number]))
+                (offset,), _ = file.spans(np.array([index]))
                 for line in LineBlock(b"".join(parts.values()), int(offset), 0, file.name).examine():
                     if line.fault is not None:
                         rule, expected = fault_of_line(line)
@@ -139,16 +131,14 @@ class SampleLint:
     def _of_sample(
         self, checks: _Checks, sample: ReadSample, check: SampleCheck | None, locations: Sequence[PartLocation] = ()
     ) -> Iterator[Finding]:
-        """Yield the faults that a check has about a sample, then what the checks of the rules find.
-
-        Args:
-            locations: Byte ranges of the parts of a tar, whose headers were checked for empty and missing parts.
-        """
+        # Locations are of the parts of a tar, whose headers were checked for empty and missing parts.
+        # Run the check, which may run code of the dataset.
         key, parts = sample.key, sample.parts
         try:
             faults = () if check is None else check(key, parts)
         except Exception as error:  # noqa: BLE001 - one sample must not hide the faults of all others
             faults = [(None, f"the check of this sample failed: {type(error).__name__}: {error}")]
+        # Report its faults, each with the rule that fits: a part that is missing, damaged, or too large.
         by_name = {part.name: part for part in locations} if faults else {}
         for part, message in faults:
             location = by_name.get(part or "")
@@ -159,5 +149,6 @@ class SampleLint:
                 rule = Samples.W310
             offset = (location or locations[0]).offset if locations else None
             yield Finding(rule, message, shard=sample.shard, key=key, part=part, offset=offset)
+        # Then run the checks of the rules.
         for check_of_rule in checks:
             yield from check_of_rule(sample)

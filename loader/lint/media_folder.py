@@ -22,28 +22,27 @@ _BY_NAME_OR_HEADER = MediaFilter(strategy="GLOB", patterns=("*",))
 
 
 def lint_media_folder(plan: LintPlan, *, on_progress: OnProgress | None = None) -> LintReport:
-    """Lint the files of a folder that have media metadata.
-
-    Args:
-        on_progress: Called after each file.
-    """
+    """Lint the files of a folder that have media metadata; progress is reported after each file."""
     storage, check = plan.ref.storage(), plan.sample_check()
     lint = RunningLint(max_findings=plan.max_findings, on_progress=on_progress)
     try:
+        # Read the recorded metadata, in the order of the names.
         with closing(MediaMetadataReader(storage)) as reader:
             known = sorted(reader, key=lambda entry: entry[0])
         recorded = read_media_filter(storage)
+        # Extract as it was recorded: exact durations differ from durations in headers.
         now_filter = replace(_BY_NAME_OR_HEADER, exact=recorded is not None and recorded.exact)
         lint.media_note = media_note(sorted({name.rpartition(".")[2] for name, _ in known}), "headers", check)
 
         def faults(entry: tuple[str, MediaMetadata]) -> list[Finding]:
             return list(_faults(storage, *entry, check, now_filter))
 
-        for done, number, findings in lint.results(faults, known):
+        # Compare each file with its metadata.
+        for done, index, findings in lint.results(faults, known):
             lint.add(*findings)
             lint.samples = done
             is_decoded = check is not None and lint.media_note is None
-            lint.decoded_media += is_decoded and media_type_of_name(known[number][0]) == "av"
+            lint.decoded_media += is_decoded and media_type_of_name(known[index][0]) == "av"
             lint.progress(done, len(known), "files")
     except (ConfigError, FormatError) as error:
         lint.add(Finding(MediaFolders.E601, error.message))
@@ -67,6 +66,7 @@ def _faults(
     except StorageError as error:
         yield Finding(Shards.E109, error.message, shard=name)
         return
+    # A file that differs may still decode, so both are checked.
     if now != metadata:
         yield Finding(MediaFolders.E603, _difference(metadata, now), shard=name)
     key, part = split_member_name(name) or ("", "")

@@ -73,17 +73,18 @@ def check_split(dataset: Dataset) -> Iterator[Finding]:
     yield from _unused_shards(dataset, split, parts_of)
 
 
-def _do_parts_overlap(dataset: Dataset, split: SplitConfig, one: str, other: str) -> bool:
+def _do_parts_overlap(dataset: Dataset, split: SplitConfig, part: str, other: str) -> bool:
     ranges, filters = split.sample_ranges, split.sample_filters
-    if one in filters and other in filters:
+    if part in filters and other in filters:
         try:
-            return len(open_filter(dataset, filters[one]).intersect(open_filter(dataset, filters[other]))) > 0
+            return len(open_filter(dataset, filters[part]).intersect(open_filter(dataset, filters[other]))) > 0
         except EnergonError:
             return False  # reported with the filter
-    return do_overlap([ranges[one]] if one in ranges else [], [ranges[other]] if other in ranges else [])
+    return do_overlap([ranges[part]] if part in ranges else [], [ranges[other]] if other in ranges else [])
 
 
 def _unknown_excludes(index: SampleIndex, split: SplitConfig) -> Iterator[Finding]:
+    # Keys may have slashes, so an entry is split by the names of shards.
     known = frozenset(shard.name for shard in index.shards)
     for name in split.exclude:
         shard, key = split_sample_name(name, known)
@@ -98,6 +99,7 @@ def _unused_shards(dataset: Dataset, split: SplitConfig, used: Collection[str]) 
         on_disk = find_shards(dataset.storage).names
     except StorageError:
         on_disk = []  # every shard is missing, and reported one by one
+    # Names that the listing above has skipped.
     for name in dataset.storage.unreadable_names:
         if name.endswith(SHARD_SUFFIXES) and name not in dataset.shard_counts:
             message = "a name that no reader opens: a pipe, device or socket, or one with '..'"
@@ -222,8 +224,9 @@ def check_sqlite(dataset: Dataset) -> Iterator[Finding]:
     except sqlite3.Error as error:
         yield Finding(DatasetFiles.E006, f"index.sqlite cannot be read ({error}): {_REBUILD}")
         return
+    # Shard numbers out of range mean that the file is of other shards.
     shards = len(dataset.shard_counts)
-    unknown = [number for number in numbers if number not in range(shards)]
+    unknown = [shard_index for shard_index in numbers if shard_index not in range(shards)]
     if unknown:
         message = (
             f"index.sqlite holds samples of shard number {unknown[-1]}, and .info.json has {shards} shards: {_REBUILD}"
@@ -232,21 +235,22 @@ def check_sqlite(dataset: Dataset) -> Iterator[Finding]:
 
 
 def _check_sqlite_rows(scan: ScannedShard) -> Iterator[Finding]:
-    """Compare the rows of one shard in ``index.sqlite`` with its headers; report the first that differs."""
-    number, shard, scanned = scan.sqlite_number, scan.name, scan.headers
-    if number is None or scanned.scattered:
+    shard_index, shard, scanned = scan.sqlite_number, scan.name, scan.headers
+    if shard_index is None or scanned.scattered:
         return  # index.sqlite cannot express scattered samples
+    # Arrange the headers as the rows of both tables, in the order of the queries.
     offsets, names = scanned.sample_offsets, scanned.part_names
     columns = (scanned.keys(), range(len(scanned)), offsets[:-1].tolist(), np.diff(offsets).tolist())
     samples = zip(*columns, strict=True)
     sample_of = np.repeat(np.arange(len(scanned)), np.diff(scanned.part_ends, prepend=0)).tolist()
     part_names = (names[name] for name in scanned.part_name.tolist())
     parts = zip(sample_of, part_names, scanned.part_offset.tolist(), scanned.part_size.tolist(), strict=True)
+    # The table of parts is optional, and compared if it is there.
     try:
         with closing(open_sqlite(scan.storage.local_path(INDEX_SQLITE))) as database:
-            yield from _compare(scan, _SAMPLES, database.execute(_SAMPLES, (number,)), samples)
+            yield from _compare(scan, _SAMPLES, database.execute(_SAMPLES, (shard_index,)), samples)
             if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'sample_parts'").fetchone():
-                yield from _compare(scan, _PARTS, database.execute(_PARTS, (number,)), parts)
+                yield from _compare(scan, _PARTS, database.execute(_PARTS, (shard_index,)), parts)
     except sqlite3.Error as error:
         yield Finding(DatasetFiles.E006, f"index.sqlite cannot be read ({error}): {_REBUILD}", shard=shard)
 
@@ -263,16 +267,16 @@ _PARTS = (
 def _compare(
     scan: ScannedShard, table: str, rows: sqlite3.Cursor, expected: Iterable[tuple[Any, ...]]
 ) -> Iterator[Finding]:
-    """Compare the rows of a table, of samples or of parts, with the headers; report the first that differs."""
+    # The first difference is enough: one added row moves all later ones.
     noun = "part" if table == _PARTS else "sample"
-    for number, (right, row) in enumerate(zip_longest(expected, rows)):
+    for index, (right, row) in enumerate(zip_longest(expected, rows)):
         if row == right:
             continue
         if right is None:
-            message = f"index.sqlite has more {noun}s than the shard's {number}: {_REBUILD}"
+            message = f"index.sqlite has more {noun}s than the shard's {index}: {_REBUILD}"
             yield Finding(DatasetFiles.E006, message, shard=scan.name)
         else:
-            sample, part = (right[0], right[1]) if table == _PARTS else (number, None)
+            sample, part = (right[0], right[1]) if table == _PARTS else (index, None)
             message = f"index.sqlite has {row}, the shard has {noun} {right}: {_REBUILD}"
             key = scan.headers.keys()[sample]
             yield Finding(DatasetFiles.E006, message, shard=scan.name, key=key, part=part, offset=right[2])
@@ -280,16 +284,17 @@ def _compare(
 
 
 def _check_tar_idx(scan: ScannedShard) -> Iterator[Finding]:
-    """Compare the ``.tar.idx`` file with the shard; scattered samples cannot have one."""
     storage, shard, scanned = scan.storage, scan.name, scan.headers
     if scanned.scattered:
         return
+    # A file of the right length may have offsets of an earlier shard.
     if has_tar_idx(storage, shard, len(scanned)):
         if storage.read(f"{shard}.idx") != tar_idx_bytes(scanned.sample_offsets):
             yield Finding(DatasetFiles.E007, f"its offsets differ from the shard's: {SCAN_AGAIN}", shard=shard)
     elif storage.exists(f"{shard}.idx"):
         message = "its length does not fit the shard: run energon prepare again"
         yield Finding(DatasetFiles.E007, message, shard=shard)
+    # Prepare writes both files or none, so only a dataset with index.sqlite lacks one.
     elif storage.exists(INDEX_SQLITE):
         yield Finding(DatasetFiles.W008, "run energon prepare again", shard=shard)
 

@@ -47,6 +47,7 @@ class JsonlCheck:
                 if not file.size_bytes:
                     self._add(JsonlFiles.E407, "this file is empty; expected one JSON object a line")
                     return
+                # Without an index, the lines are checked alone.
                 index = self._open_index()
                 if index is not None:
                     self._lint.samples = len(index)
@@ -71,7 +72,7 @@ class JsonlCheck:
             return None
 
     def _check_order(self, offsets: npt.NDArray[np.uint64]) -> None:
-        """Check, without reading the file, that the offsets of the index ascend."""
+        # Offsets have to ascend, which can be seen without reading the file.
         for start in range(0, len(offsets), _OFFSETS_AT_ONCE):
             some = offsets[start : start + _OFFSETS_AT_ONCE + 1]
             wrong = np.flatnonzero(some[1:] <= some[:-1])
@@ -93,6 +94,7 @@ class JsonlCheck:
         samples = 0
         try:
             for block in line_blocks(file, self._path):
+                # Faults of lines come first, and a comparison with the index only while it agrees.
                 starts = self._starts(block, samples)
                 if block.is_cut:
                     size_bytes = block.stop - block.offset
@@ -127,6 +129,7 @@ class JsonlCheck:
     def _starts(self, block: LineBlock, samples: int) -> npt.NDArray[np.uint64]:
         """Return the offsets of the samples of a block; faults of its lines are findings."""
         starts = None
+        # Check all lines at once; only a block with a fault is examined line by line.
         with suppress(FormatError):  # the wrong lines are found below
             block.check_encoding()
             starts = block.starts()
@@ -137,6 +140,7 @@ class JsonlCheck:
                     rule, expected = fault_of_line(line)
                     self._add(rule, f"line {line.number:,} is not {expected}: {line.fault}", line.offset)
             starts = np.array([line.offset for line in lines], np.uint64)
+        # Lines that are no samples are blank.
         blank = block.line_count - len(starts)
         if blank and not self._blank:
             self._first_blank = block.first_blank_line()
@@ -146,7 +150,7 @@ class JsonlCheck:
         return starts
 
     def _are_indexed(self, starts: npt.NDArray[np.uint64], offsets: npt.NDArray[np.uint64], samples: int) -> bool:
-        """Compare the offsets of samples with the index, and report the first difference."""
+        # Report the first difference: one changed line moves all later offsets.
         expected = offsets[:-1][samples : samples + len(starts)]
         differ = np.flatnonzero(starts[: len(expected)] != expected)
         if len(differ):
@@ -154,6 +158,7 @@ class JsonlCheck:
             message = f"the index has sample {samples + first:,} at byte {int(expected[first]):,}; the file has it here"
             self._add_stale(message, int(starts[first]))
             return False
+        # Lines were appended since the index was written.
         if len(expected) < len(starts):
             message = f"the index has {len(offsets) - 1:,} samples, and there are more from here"
             self._add_stale(message, int(starts[len(expected)]))
@@ -242,11 +247,10 @@ def check_record_file(lint: RunningLint, storage: Storage, name: str, *, level: 
 
 
 def _check_tokens(lint: RunningLint, storage: Storage, name: str, *, every_sample: bool) -> None:
-    """Check the index of a token file, and the range of each sequence."""
-
     def add(rule: LintRule, message: str, offset: int | None = None) -> None:
         lint.add(Finding(rule, message, shard=name, offset=offset))
 
+    # An index that cannot be read, and one with wrong ranges, are different faults.
     try:
         file = TokenFile(storage, name)
     except FormatError as error:
@@ -279,12 +283,12 @@ def _check_tokens(lint: RunningLint, storage: Storage, name: str, *, every_sampl
 
 
 def _check_rows(lint: RunningLint, storage: Storage, name: str, *, every_sample: bool) -> None:
-    """Check the footer of a Parquet file, and decode each row group."""
     from ..format.records.row_file import CACHED_BYTES, RowFile, RowGroups
 
     def add(rule: LintRule, message: str) -> None:
         lint.add(Finding(rule, message, shard=name))
 
+    # Opening reads the footer.
     try:
         file = RowFile(storage, name)
     except FormatError as error:
@@ -295,7 +299,7 @@ def _check_rows(lint: RunningLint, storage: Storage, name: str, *, every_sample:
         return
     lint.samples = len(file)
     # Groups that do not fit in the cache.
-    large = [number for number, size_bytes in enumerate(file.group_bytes) if size_bytes > CACHED_BYTES]
+    large = [group for group, size_bytes in enumerate(file.group_bytes) if size_bytes > CACHED_BYTES]
     if large:
         message = (
             f"row group {large[0]} has {file.group_bytes[large[0]]:,} bytes, the cache {CACHED_BYTES:,}; "
@@ -307,9 +311,9 @@ def _check_rows(lint: RunningLint, storage: Storage, name: str, *, every_sample:
     # Groups that do not decode.
     done, total = 0, max(1, sum(file.group_bytes))
     with RowGroups(storage, name) as groups:
-        for number, size_bytes in enumerate(file.group_bytes):
+        for group, size_bytes in enumerate(file.group_bytes):
             try:
-                groups.decode(number)
+                groups.decode(group)
             except FormatError as error:
                 add(ColumnFiles.E414, _in_one_line(error))
             if not lint.complete:

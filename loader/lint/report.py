@@ -179,13 +179,15 @@ def group_findings(findings: Iterable[Finding]) -> list[FindingGroup]:
     [('s.tar/7', 's.tar/9')]
     """
     groups: dict[object, list[Finding]] = {}
-    for number, finding in enumerate(findings):
-        cause = number if finding.shard is None else _cause(finding)
+    for index, finding in enumerate(findings):
+        # A finding about the dataset is a group by itself.
+        cause = index if finding.shard is None else _cause(finding)
         groups.setdefault(cause, []).append(finding)
     return [FindingGroup(findings=tuple(group)) for group in groups.values()]
 
 
 def _cause(finding: Finding) -> tuple[object, ...]:
+    # Messages of one cause differ in numbers, keys and bytes of the data only.
     message = finding.message
     for details, replacement in _DETAILS:
         message = details.sub(replacement, message)

@@ -65,6 +65,7 @@ def lint_dataset(plan: LintPlan, *, on_progress: OnProgress | None = None) -> Li
         WorkerError: A worker process was killed.
     """
     lint = _DatasetLint(plan, on_progress)
+    # A wrong request is no finding: it is raised after the report's errors are caught.
     unknown: ConfigError | None = None
     try:
         dataset = _open_listed(plan.ref)
@@ -116,8 +117,6 @@ def lint_file(plan: LintPlan, *, on_progress: OnProgress | None = None) -> LintR
 
 
 class _DatasetLint(RunningLint):
-    """A running lint of a dataset, or of tar shards that are not prepared."""
-
     def __init__(self, plan: LintPlan, on_progress: OnProgress | None) -> None:
         super().__init__(workers=plan.workers, max_findings=plan.max_findings, on_progress=on_progress)
         self._plan = plan
@@ -130,7 +129,7 @@ class _DatasetLint(RunningLint):
 
     def check(self, dataset: Dataset) -> None:
         """Check the metadata, then the headers of all shards, then the samples of shards with correct headers."""
-        self._numbers = {shard: number for number, shard in enumerate(dataset.shard_counts)}
+        self._numbers = {shard: index for index, shard in enumerate(dataset.shard_counts)}
         with suppress(EnergonError):  # the check of its shards reports a damaged column
             self.part_sets = dataset.index.part_sets()
         shards = _shards_to_check(dataset, self._plan.split_parts)
@@ -157,7 +156,7 @@ class _DatasetLint(RunningLint):
             self._decode(open_dataset, [shard for shard in shards if shard.name not in stale], check, config)
 
     def _check_files(self, dataset: Dataset, shards: Sequence[ShardEntry], config: DatasetConfig | None) -> None:
-        """Check the JSONL or Parquet files of a folder, each whole."""
+        # Each file is checked whole, in one task: its lines have to be read from the start.
         is_typed = config is not None and not config.crude  # a line that is JSON and a row are whole crude samples
         check_one = partial(
             check_record_shard,
@@ -172,7 +171,7 @@ class _DatasetLint(RunningLint):
 
     def check_tars(self, tars: TarFolder) -> None:
         """Check the headers of all shards, then the samples of whole shards."""
-        self._numbers = {shard.name: number for number, shard in enumerate(tars.shards)}
+        self._numbers = {shard.name: shard_index for shard_index, shard in enumerate(tars.shards)}
         self.shards = len(tars.shards)
         if not tars.is_file:
             self.add(unreadable_dataset(tars.not_prepared))
@@ -182,16 +181,16 @@ class _DatasetLint(RunningLint):
         check = self._plan.sample_check()
         summaries: dict[int, ShardSummary] = {}
         headers = partial(check_unprepared_shard, tars.storage, read_bytes=self._plan.level == "bytes")
-        for done, number, (summary, findings) in self.results(headers, tars.shards):
+        for done, shard_index, (summary, findings) in self.results(headers, tars.shards):
             self.add(*findings)
             if summary is not None:
-                summaries[number] = summary
+                summaries[shard_index] = summary
             if check is None:
                 self.progress(done, len(tars.shards), "shards")
         if not self.complete:
             return
         # Check these shards as a dataset, and decode their samples.
-        index = join_summaries(tars, [summaries[number] for number in sorted(summaries)])
+        index = join_summaries(tars, [summaries[shard_index] for shard_index in sorted(summaries)])
         self.samples, self.part_sets = len(index), index.part_sets()
         self.media_note = media_note(index.part_names, self._plan.level, check)
         _check_rules(self, UnpreparedDataset(tars, index, complete=True))
@@ -210,11 +209,11 @@ class _DatasetLint(RunningLint):
         self.samples = sum(shard.samples for shard in shards)
         done = 0
         decode = OnDataset(open_dataset, partial(decode_samples, lint=SampleLint(check, required)))
-        for _, number, (findings, pictures, decoded_media) in self.results(decode, tasks):
+        for _, task_index, (findings, pictures, decoded_media) in self.results(decode, tasks):
             self.add(*findings)
             self.pictures += pictures
             self.decoded_media += decoded_media
-            done += len(tasks[number].samples)
+            done += len(tasks[task_index].samples)
             self.progress(done, self.samples, "samples")
 
     def _sample_check(self, dataset: Dataset, config: DatasetConfig | None) -> SampleCheck | None:
@@ -236,7 +235,7 @@ def _has_errors(findings: Sequence[Finding]) -> bool:
 
 
 def _open_listed(ref: DatasetRef) -> Dataset:
-    """Open a dataset, and list its folder once instead of asking for each file."""
+    # List the folder once, instead of asking for each file.
     dataset = folder_at(ref)
     dataset.storage.list_once("")
     return dataset
@@ -247,7 +246,7 @@ def _open_tars(tars: TarFolder, layout: Layout) -> Dataset:
 
 
 def _readable_split(dataset: Dataset) -> SplitConfig | None:
-    """Return the split; None if it is missing or, which is a finding, invalid."""
+    # A missing split has no excluded samples; an invalid one is a finding of its own.
     try:
         return dataset.documents.split
     except ConfigError:
@@ -255,15 +254,14 @@ def _readable_split(dataset: Dataset) -> SplitConfig | None:
 
 
 def _shards_to_check(dataset: Dataset, split_parts: tuple[str, ...] | None) -> list[ShardEntry]:
-    """Return the shards to check: all that are not excluded, or the ones of some split parts.
-
-    Without a readable split, split parts have no shards.
-    """
+    """Return the shards to check: all that are not excluded, or the shards of some split parts."""
+    # Excluded shards may be damaged: that is often why they are excluded.
     split = _readable_split(dataset)
     excluded = split.excluded_shards() if split else frozenset()
     shards = [shard for shard in dataset.index.shards if shard.name not in excluded]
     if split_parts is None:
         return shards
+    # Without a readable split, split parts have no shards.
     chosen = {shard for part in split_parts if split for shard in split.split_parts[part]}
     return [shard for shard in shards if shard.name in chosen]
 
@@ -303,12 +301,13 @@ class DecodeTasks(Sequence[LintTask]):
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
-    def __getitem__(self, number: Any, /) -> Any:  # an integer: workers take one task after another
-        if not 0 <= number < len(self):
-            raise IndexError(f"expected a task in [0, {len(self)}), found {number}")
-        shard_number = bisect_right(self._ends, number)
+    def __getitem__(self, index: Any, /) -> Any:  # an integer: workers take one task after another
+        if not 0 <= index < len(self):
+            raise IndexError(f"expected a task in [0, {len(self)}), found {index}")
+        # Find the shard of the task, then its range of samples.
+        shard_number = bisect_right(self._ends, index)
         shard = self._shards[shard_number]
-        start = (number - (self._ends[shard_number - 1] if shard_number else 0)) * _SAMPLES_AT_ONCE
+        start = (index - (self._ends[shard_number - 1] if shard_number else 0)) * _SAMPLES_AT_ONCE
         stop = min(start + _SAMPLES_AT_ONCE, shard.samples)
         return LintTask(shard, range(shard.first_sample + start, shard.first_sample + stop))
 
@@ -373,6 +372,7 @@ def check_shard(
         findings += _check_headers(
             lambda: scan(headers=index_shard(dataset.storage, shard.name)), shard.name, read_bytes=read_bytes
         )[1]
+    # Faults of samples that are excluded already need no attention.
     excluded = _excluded_keys(dataset, shard.name)
     return [each for each in findings if not (each.is_sample and each.key in excluded)]
 
@@ -394,8 +394,8 @@ def check_unprepared_shard(
 def _check_headers(
     scan: Callable[[], ScannedShard], shard: str, *, read_bytes: bool
 ) -> tuple[ScannedShard | None, list[Finding]]:
-    """Scan the headers of a shard and run all their checks; damage of the shard is a finding."""
     scanned, findings = None, list[Finding]()
+    # Damage ends the checks of the shard, and is a finding itself.
     try:
         scanned = scan()
         for rules in RULES_OF_DATASETS:
@@ -468,7 +468,7 @@ def _changes(dataset: Dataset, shard: ShardEntry) -> Iterator[Finding]:
 
 
 def _missing_columns(dataset: Dataset, shard: ShardEntry, config: DatasetConfig | None) -> Iterator[Finding]:
-    """Yield a finding for each required field whose column no sample of the file has."""
+    # A field needs one of its alternatives in the file.
     columns = open_record_file(dataset.storage, shard.name).part_names
     for field, alternatives in required_parts(config).items():
         if not set(alternatives) & set(columns):

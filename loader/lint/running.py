@@ -59,12 +59,13 @@ class RunningLint:
         Results come in the order of the tasks: the findings that fit in the maximum are the first ones of the data,
         whichever worker is the fastest.
         """
+        # Findings of earlier steps may have filled the lint.
         if tasks and self.is_full:
             self.complete = False
             return
         with closing(run_in_workers(check, tasks, workers=self._workers)) as results:
-            for finished, (number, result) in enumerate(_in_order(results), start=1):
-                yield finished, number, result
+            for finished, (index, result) in enumerate(_in_order(results), start=1):
+                yield finished, index, result
                 if finished < len(tasks) and self.is_full:
                     self.complete = False
                     return
@@ -91,11 +92,11 @@ class RunningLint:
 
 
 def _in_order(results: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-    """Yield numbered results by their numbers, from 0; results that arrive early wait."""
+    # Results that arrive before an earlier one wait here.
     early: dict[int, Any] = {}
     following = 0
-    for number, result in results:
-        early[number] = result
+    for index, result in results:
+        early[index] = result
         while following in early:
             yield following, early.pop(following)
             following += 1

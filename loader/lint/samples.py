@@ -20,7 +20,6 @@ from .rule import DATASETS, SHARDS, TARS, Finding, LintRule, LintRules, ScannedS
 
 
 def _check_parts(scan: ScannedShard) -> Iterator[Finding]:
-    """Find empty, repeated, scattered and missing parts of samples by the headers of a shard."""
     if scan.has_changed_size:
         return
     # Map parts to samples.
@@ -56,7 +55,7 @@ def _check_parts(scan: ScannedShard) -> Iterator[Finding]:
 
     # Find samples without a part that their type needs.
     for field, alternatives in required_parts(scan.config).items():
-        names = [number for number, name in enumerate(scanned.part_names) if name in alternatives]
+        names = [name_index for name_index, name in enumerate(scanned.part_names) if name in alternatives]
         has = np.zeros(len(scanned), np.bool_)
         has[sample_of[np.isin(scanned.part_name, names)]] = True
         for sample in np.flatnonzero(~has).tolist():
@@ -76,9 +75,10 @@ def _scattered(scanned: ShardIndex, sample_of: npt.NDArray[np.int64]) -> list[in
     """Return the samples that have other parts between theirs; ``sample_of`` maps p parts to samples, shape (p,)."""
     if not scanned.scattered:
         return []
-    place = np.empty(len(sample_of), np.int64)
-    place[np.argsort(scanned.part_offset)] = np.arange(len(sample_of))
-    gaps = (np.diff(sample_of) == 0) & (np.diff(place) != 1)
+    # The rank of each part by its offset: neighbours of a sample have neighbouring ranks.
+    rank = np.empty(len(sample_of), np.int64)
+    rank[np.argsort(scanned.part_offset)] = np.arange(len(sample_of))
+    gaps = (np.diff(sample_of) == 0) & (np.diff(rank) != 1)
     return [int(sample) for sample in np.unique(sample_of[1:][gaps])]
 
 
@@ -99,7 +99,7 @@ _HASHES_AT_ONCE = 1 << 20  # 8 MB of the index
 
 
 def _check_duplicate_keys(dataset: Dataset) -> Iterator[Finding]:
-    """Find keys that occur in several shards: the first hundred, and then the number of all."""
+    # Name some of them, then the number of all.
     index = tar_index(dataset)
     total = index.layout.duplicate_keys
     if total:
@@ -109,7 +109,6 @@ def _check_duplicate_keys(dataset: Dataset) -> Iterator[Finding]:
 
 
 def _check_part_names(dataset: Dataset) -> Iterator[Finding]:
-    """Report part names that are the rest of base names with dots."""
     for message in once_warning(dataset.index.layout):
         yield Finding(Samples.W309, message)
 
@@ -117,9 +116,11 @@ def _check_part_names(dataset: Dataset) -> Iterator[Finding]:
 def _duplicate_keys(index: DatasetIndex) -> Iterator[Finding]:
     start = 0
     while start < len(index):
+        # Read the key table in pieces that end between two hashes.
         stop = min(start + _HASHES_AT_ONCE, len(index))
         while stop < len(index) and index.key_hash[stop] == index.key_hash[stop - 1]:
             stop += 1
+        # Keys of one hash may differ, so the keys themselves are compared.
         for low, high in equal_neighbours(np.array(index.key_hash[start:stop])):
             seen: dict[str, int] = {}
             for sample in index.key_sample[start + low : start + high].tolist():

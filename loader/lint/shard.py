@@ -25,13 +25,12 @@ def compare_file(storage: Storage, shard: ShardEntry) -> tuple[FileInfo | None, 
     try:
         now = storage.stat(name)
     except StorageError as error:
-        missing = isinstance(error.__cause__, FileNotFoundError)
-        return None, [Finding(Shards.E101 if missing else Shards.E109, error.message, shard=name)]
+        return None, [Finding(Shards.E101 if error.is_missing else Shards.E109, error.message, shard=name)]
     if shard.has_changed(now):
         is_version = now.size_bytes == shard.size_bytes
         expected = f"version {shard.etag}" if is_version else f"{shard.size_bytes} bytes"
-        found = now.etag if is_version else now.size_bytes
-        message = f"expected {expected}, as indexed, found {found}: run energon prepare again"
+        actual = now.etag if is_version else now.size_bytes
+        message = f"expected {expected}, as indexed, found {actual}: run energon prepare again"
         return now, [Finding(Shards.E102, message, shard=name)]
     if shard.was_touched(now):
         return now, [Finding(Shards.W103, "the shard was changed or copied since it was indexed", shard=name)]
@@ -39,7 +38,7 @@ def compare_file(storage: Storage, shard: ShardEntry) -> tuple[FileInfo | None, 
 
 
 def _compare(scan: ScannedShard) -> Iterator[Finding]:
-    """Compare the index of a shard with its headers; report the first difference."""
+    # A stale index is a finding already.
     index, shard, scanned = scan.index, scan.entry, scan.headers
     if index is None or shard is None or scan.has_changed_size:
         return
@@ -78,6 +77,7 @@ def _compare(scan: ScannedShard) -> Iterator[Finding]:
                 offset=int(scanned.part_offset[row]),
             )
             return
+    # The parts are equal: now compare which samples they belong to, and the keys.
     if (known.part_ends != scanned.part_ends).any():
         sample = int(np.flatnonzero(known.part_ends != scanned.part_ends)[0])
         message = f"the index assigns other parts to this sample than the shard: {SCAN_AGAIN}"
@@ -91,9 +91,9 @@ def _compare(scan: ScannedShard) -> Iterator[Finding]:
 
 
 def _compare_key_table(index: DatasetIndex, shard: ShardEntry, known: ShardIndex) -> Iterator[Finding]:
-    """Check that look-up by key finds each sample; report the first that it does not find."""
     if not shard.samples:
         return
+    # Look up each sample of the shard; one that is not found shows a damaged table.
     samples = shard.first_sample + known.key_order
     missed = samples[~_in_key_table(index, known.key_hash, samples.astype(np.uint64))]
     if len(missed):
@@ -105,25 +105,23 @@ def _compare_key_table(index: DatasetIndex, shard: ShardEntry, known: ShardIndex
 def _in_key_table(
     index: DatasetIndex, hashes: npt.NDArray[np.uint64], samples: npt.NDArray[np.uint64]
 ) -> npt.NDArray[np.bool_]:
-    """Return which of n pairs of hash and sample are in the key table; shape (n,).
-
-    Bisects by hash, and among equal hashes by sample.
-    """
+    """Return which of n pairs of hash and sample are in the key table; shape (n,)."""
+    # Bisect by hash for all pairs at once, then among equal hashes by sample.
     low = np.searchsorted(index.key_hash, hashes, "left")
     ends = np.searchsorted(index.key_hash, hashes, "right")
     high = ends.copy()
+    # Each round halves the ranges that are still open.
     while (open_rows := np.flatnonzero(low < high)).size:
         middle = (low[open_rows] + high[open_rows]) // 2
         is_before = index.key_sample[middle] < samples[open_rows]
         low[open_rows[is_before]] = middle[is_before] + 1
         high[open_rows[~is_before]] = middle[~is_before]
-    found = low < ends
-    found[found] = index.key_sample[low[found]] == samples[found]
-    return found
+    is_known = low < ends
+    is_known[is_known] = index.key_sample[low[is_known]] == samples[is_known]
+    return is_known
 
 
 def _check_members(scan: ScannedShard) -> Iterator[Finding]:
-    """Report the warnings of a tar file, members of no sample, and an archive without samples."""
     for warning in scan.headers.warnings:
         yield Finding(Shards.W106, warning, shard=scan.name)
     for entry in scan.headers.left_out:
@@ -136,12 +134,13 @@ def _check_members(scan: ScannedShard) -> Iterator[Finding]:
 
 def _check_end(scan: ScannedShard) -> Iterator[Finding]:
     with scan.storage.open(scan.name, scan.info) as file:
+        # Archives end with zeros: other bytes after the last sample may be lost samples.
         for offset in range(int(scan.headers.sample_offsets[-1]), file.size_bytes, _CHUNK):
             data = file.read_at(offset, _CHUNK)
             if data.strip(b"\0"):
-                found = offset + len(data) - len(data.lstrip(b"\0"))
+                start = offset + len(data) - len(data.lstrip(b"\0"))
                 message = "no tool reads these bytes; two tar files joined by cat look like this"
-                yield Finding(Shards.W107, message, shard=scan.name, offset=found)
+                yield Finding(Shards.W107, message, shard=scan.name, offset=start)
                 break
 
 

@@ -81,30 +81,33 @@ def named_datasets(refs: Sequence[DatasetRef], *, split_parts: Sequence[str] = (
         split_parts: Only these split parts; of a metadataset, the datasets and split parts that its splits of these
             names read. Empty for all.
     """
-    found: dict[DatasetRef, NamedDataset] = {}
+    by_ref: dict[DatasetRef, NamedDataset] = {}
+    # A metadataset names several datasets, and several references may name one dataset.
     for ref in refs:
         if is_metadataset(ref.path):
             named = _of_metadataset(ref, split_parts)
         else:
             named = iter([NamedDataset(ref=ref, split_parts=(*split_parts,))])
-        for one in named:
-            other = found.setdefault(one.ref, one)
-            found[one.ref] = replace(
+        for dataset in named:
+            # A dataset that comes again stays where it is, and gets the further configurations and split parts.
+            other = by_ref.setdefault(dataset.ref, dataset)
+            by_ref[dataset.ref] = replace(
                 other,
-                dataset_configs=tuple(dict.fromkeys((*other.dataset_configs, *one.dataset_configs))),
-                split_parts=tuple(dict.fromkeys((*other.split_parts, *one.split_parts))),
+                dataset_configs=tuple(dict.fromkeys((*other.dataset_configs, *dataset.dataset_configs))),
+                split_parts=tuple(dict.fromkeys((*other.split_parts, *dataset.split_parts))),
             )
-    return list(found.values())
+    return list(by_ref.values())
 
 
 def _of_metadataset(ref: DatasetRef, split_parts: Sequence[str]) -> Iterator[NamedDataset]:
+    # Read the leaves of the requested splits, and the members of their joins.
     planned = plan_splits(ref, split_parts=split_parts or None).checked()
     for leaf in (leaf for tree in planned.trees.values() for leaf in tree.leaves()):
-        for one in leaf.datasets:
+        for member in leaf.datasets:
             yield NamedDataset(
-                ref=replace(one.ref, dataset_config=None),
-                dataset_configs=(one.ref.dataset_config,),
-                split_parts=(one.split_part,) if split_parts else (),
+                ref=replace(member.ref, dataset_config=None),
+                dataset_configs=(member.ref.dataset_config,),
+                split_parts=(member.split_part,) if split_parts else (),
                 metadataset=ref.path,
             )
 
@@ -135,13 +138,14 @@ def open_datasets(datasets: Sequence[NamedDataset], *, keys: Sequence[str] = ())
     """
     names = DatasetNames()
     with ExitStack() as stack:
-        found = []
-        for one in datasets:
-            indexed = None if one.is_file else index_temporarily(one.ref, stack, keys=keys)
-            folder = dataset_at(indexed or one.ref)
+        opened = []
+        for dataset in datasets:
+            # Tar shards without an index get one in a temporary folder, which the stack removes.
+            indexed = None if dataset.is_file else index_temporarily(dataset.ref, stack, keys=keys)
+            folder = dataset_at(indexed or dataset.ref)
             stack.callback(folder.close)
-            found.append(OpenDataset(name=names.add(one.path), dataset=one, folder=folder))
-        yield found
+            opened.append(OpenDataset(name=names.add(dataset.path), dataset=dataset, folder=folder))
+        yield opened
 
 
 # Find the samples of several datasets that a query chooses.
@@ -172,26 +176,29 @@ def choose_samples(datasets: Sequence[OpenDataset], query: SampleQuery, *, at: s
     Args:
         datasets: The datasets; their split parts replace the query's.
     """
+    # Find the keys that each dataset has, and the names that it lacks.
     keys = _keys_of_each(datasets, query, at)
-    lacking = [unknown_names(one.folder, query) if len(datasets) > 1 else [] for one in datasets]
+    lacking = [unknown_names(opened.folder, query) if len(datasets) > 1 else [] for opened in datasets]
     if all(lacking):
         lacking = [[] for _ in datasets]  # the first dataset raises the error
+    # Search the datasets that have all names.
     errors: list[UnknownValueError] = []
     chosen = []
-    for one, its_keys, names in zip(datasets, keys, lacking, strict=True):
+    for opened, its_keys, names in zip(datasets, keys, lacking, strict=True):
         numbers = np.empty(0, np.int64)
         if not names and (its_keys is None or its_keys):
-            parts = one.dataset.split_parts or query.split_parts
+            parts = opened.dataset.split_parts or query.split_parts
             try:
-                numbers = find_samples(one.folder, replace(query, keys=its_keys, split_parts=parts))
+                numbers = find_samples(opened.folder, replace(query, keys=its_keys, split_parts=parts))
             except UnknownValueError as error:  # of a value that was searched for in the samples
                 errors.append(error)
+                # A value that no dataset has is an error; the others only have no chosen samples.
                 if len(errors) == len(datasets):
                     raise
                 names.append(error.message.removeprefix("no sample has the "))
         chosen.append(
             ChosenSamples(
-                opened=one, numbers=numbers, keys=its_keys, lacks=f"no {' and no '.join(names)}" if names else ""
+                opened=opened, numbers=numbers, keys=its_keys, lacks=f"no {' and no '.join(names)}" if names else ""
             )
         )
     return chosen
@@ -200,14 +207,15 @@ def choose_samples(datasets: Sequence[OpenDataset], query: SampleQuery, *, at: s
 def _keys_of_each(datasets: Sequence[OpenDataset], query: SampleQuery, at: str) -> list[tuple[str, ...] | None]:
     if query.keys is None:
         return [None for _ in datasets]
-    keys = [keys_of_folder(query.keys, query.origins, one.folder) for one in datasets]
+    keys = [keys_of_folder(query.keys, query.origins, opened.folder) for opened in datasets]
     if query.keys and not any(keys):
         raise foreign_keys_error(query.origins, at=at)
     if len(datasets) == 1:
         return list(keys)  # its query names the unknown ones
-    found = [samples_of_keys(one.folder, its_keys) for one, its_keys in zip(datasets, keys, strict=True)]
+    # Each key must be in one of the datasets that it is meant for.
+    samples_by_key = [samples_of_keys(opened.folder, its_keys) for opened, its_keys in zip(datasets, keys, strict=True)]
     meant = dict.fromkeys(key for its_keys in keys for key in its_keys)
-    unknown = [key for key in meant if not any(of_one.get(key) for of_one in found)]
+    unknown = [key for key in meant if not any(of_one.get(key) for of_one in samples_by_key)]
     if unknown:
-        raise unknown_key_error([one.folder for one in datasets], unknown, at=at)
-    return [tuple(key for key, samples in of_one.items() if samples) for of_one in found]
+        raise unknown_key_error([opened.folder for opened in datasets], unknown, at=at)
+    return [tuple(key for key, samples in of_one.items() if samples) for of_one in samples_by_key]

@@ -41,6 +41,7 @@ class LeafCounter:
             return _checked(leaf, start, stop, stop - start)
         folder = self._folder(leaf.ref)
         part = folder.documents.loaded_part(leaf.split_part)
+        # `dataset.yaml` may name another split part than the request.
         leaf = replace(leaf, request=replace(leaf.request, split_part=part))
         kept = self._filter(folder, part, leaf.filter)
         # A filter, or ranges of shards: numbers of samples in the index.
@@ -61,7 +62,6 @@ class LeafCounter:
 
 
 def _checked(leaf: LeafPlan, start: int, stop: int, count: int) -> int:
-    """Return a number of samples; raise a ``ConfigError`` if the leaf's subset is empty."""
     if count <= 0:
         raise ConfigError(_no_samples(leaf, start=start, stop=stop), at=leaf.path)
     return count
@@ -89,6 +89,7 @@ def _count_excluded(folder: Dataset, split_part: str, start: int, stop: int, who
         return 0
     shards, keys = split.excluded_shards(), split.excluded_samples()
     count = begin = 0
+    # Follow the range `[begin, end)` of each shard in the split part, which the subset cuts.
     for name, samples in _shards(folder, split_part):
         end = begin + samples
         if name in shards:
@@ -99,7 +100,7 @@ def _count_excluded(folder: Dataset, split_part: str, start: int, stop: int, who
             first = _first_sample(folder, name) if name in keys else 0
             for key in keys.get(name, ()):
                 numbers = folder.index.find(f"{name}/{key}")
-                count += sum(start <= begin + number - first < stop for number in numbers)
+                count += sum(start <= begin + sample - first < stop for sample in numbers)
         begin = end
     return count
 
@@ -124,6 +125,7 @@ def _no_samples(leaf: LeafPlan, *, start: int, stop: int) -> str:
         what = "this file"
     if leaf.filter is not None:
         what = f"the filter {leaf.filter!r} in {what}"
+    # The subset has samples, but all of them are excluded.
     if stop > start:
         return f"all {stop - start} samples of {what} are excluded"
     return f"{'the subset of ' if leaf.request.subset else ''}{what} has no samples"
@@ -134,11 +136,7 @@ def _no_samples(leaf: LeafPlan, *, start: int, stop: int) -> str:
 
 @contextmanager
 def named_by(leaf: LeafPlan, file: str) -> Iterator[None]:
-    """Add the place that references a leaf to the errors of a block; errors of a join name their place already.
-
-    Args:
-        leaf: The leaf; without a place, the errors stay as they are.
-    """
+    """Add the place of a leaf to the errors of a block; errors of joins have one, and a root has none."""
     try:
         yield
     except EnergonError as error:

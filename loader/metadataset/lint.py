@@ -68,18 +68,23 @@ class _MetadatasetLint(RunningLint):
         self._added: set[Finding] = set()
 
     def check(self, planned: PlannedSplits) -> None:
+        # Report the faults of the documents.
         self.complete = not planned.faults
         self.add(*(Finding(Metadatasets.E501, str(fault)) for fault in planned.faults))
+        # Check the leaves of each split, and note the datasets that they use.
         for name, tree in planned.trees.items():
             for repeated in find_repeated_leaves(tree):
                 self.add(Finding(Metadatasets.W503, f"split {name!r}: {repeated}"))
             for leaf in tree.leaves():
                 self.add(*self._check_leaf(leaf))
+            # Only datasets that exist have columns to compare units with.
             existing = {ref.path for ref in self._used}
             leaves = (leaf for leaf in tree.leaves() if leaf.datasets[0].path in existing)
             for unit in _faults_of_units(leaves, self._columns):
                 self.add(Finding(Metadatasets.W508, f"split {name!r}: {unit}"))
+        # Compare the splits with each other.
         self.add(*_shared_with_training(planned))
+        # Lint each dataset once, with all split parts that leaves read.
         self._work = {dataset: _work(dataset, tuple(parts), self._plan.level) for dataset, parts in self._used.items()}
         for dataset, work in self._work.items():
             if self.is_full:
@@ -96,12 +101,14 @@ class _MetadatasetLint(RunningLint):
     # -------------------------------------------------------------------------------------------------------- leaves
 
     def _check_leaf(self, leaf: LeafPlan) -> Iterator[Finding]:
+        # Several leaves may reference a missing dataset, which is one finding.
         missing = [(dataset.path, self._missing(dataset)) for dataset in leaf.datasets]
         for path, fault in missing:
             if fault is not None:
                 yield from self._once(("path", path), fault)
         for dataset in leaf.datasets:
             yield from self._check_stores(dataset)
+        # Samples can be counted only if all datasets of the leaf exist.
         if all(fault is None for _, fault in missing):
             yield from self._check_samples(leaf)
 
@@ -120,17 +127,18 @@ class _MetadatasetLint(RunningLint):
                 open_record_filter(leaf.path, leaf.filter).check()
         except ConfigError as error:
             if not error.file:  # a fault of a file of the dataset is found with the dataset
-                place = leaf.place if leaf.join is not None else ""
+                join_place = leaf.place if leaf.join is not None else ""
+                # Leaves with the same settings have the same fault.
                 about = (
                     "samples",
                     leaf.path,
-                    place,
+                    join_place,
                     leaf.split_part,
                     leaf.ref.split_config,
                     leaf.filter,
                     leaf.request.subset,
                 )
-                path = "" if place else f"{leaf.path}: "
+                path = "" if join_place else f"{leaf.path}: "
                 yield from self._once(about, Finding(Metadatasets.E504, f"{leaf.place}: {path}{error.message}"))
         except EnergonError as error:
             if leaf.filter is not None:  # otherwise found with the dataset
@@ -140,7 +148,6 @@ class _MetadatasetLint(RunningLint):
                 )
 
     def _missing(self, dataset: LeafPlan | JoinMember) -> Finding | None:
-        """Return the finding for a dataset that cannot be opened; record a dataset that can as used."""
         try:
             fault = self._paths.fault_of_dataset(dataset.ref)
         except EnergonError as error:
@@ -148,6 +155,7 @@ class _MetadatasetLint(RunningLint):
         if fault is not None:
             return Finding(Metadatasets.E502, f"{dataset.place}.path: {fault}")
         ref = dataset.ref
+        # A reference that names the default documents means the same dataset as one that names none.
         used = replace(ref, split_config=ref.split_file, dataset_config=ref.dataset_file)
         self._used.setdefault(used, {})[dataset.split_part] = None
         return None
@@ -172,12 +180,14 @@ class _MetadatasetLint(RunningLint):
     def _check_dataset(self, ref: DatasetRef, work: _Work) -> None:
         plan = self._plan
 
+        # Report a share of the work on all datasets.
         def progress(now: LintProgress) -> None:
             work.done = work.total * now.done / now.total
             done = round(sum(each.done for each in self._work.values()))
             total = sum(each.total for each in self._work.values())
             self.progress(done, total, "samples" if plan.level == "decode" else "shards")
 
+        # Lint the split parts in use; the limit of findings holds for the whole metadataset.
         dataset_plan = replace(
             plan,
             ref=ref,
@@ -187,6 +197,7 @@ class _MetadatasetLint(RunningLint):
         )
         report = (lint_file if is_record_file(ref.path) else lint_dataset)(dataset_plan, on_progress=progress)
         work.done = work.total
+        # Add the result to the totals.
         self.complete &= report.complete
         self.datasets += 1
         self.shards += report.shards
@@ -201,8 +212,8 @@ def _shared_with_training(planned: PlannedSplits) -> Iterator[Finding]:
     training = [name for name in planned.trees if name.startswith("train")]
     for name, other in product(training, planned.trees):
         if other not in training:
-            for found in find_shared_leaves(planned.trees[name], planned.trees[other]):
-                yield Finding(Metadatasets.W507, f"splits {name!r} and {other!r}: {found}")
+            for message in find_shared_leaves(planned.trees[name], planned.trees[other]):
+                yield Finding(Metadatasets.W507, f"splits {name!r} and {other!r}: {message}")
 
 
 def _in_one_line(error: EnergonError) -> str:
@@ -227,6 +238,7 @@ def _work(ref: DatasetRef, parts: tuple[str, ...], level: str) -> _Work:
         split = folder.documents.split.split_parts if folder.documents.split else {}
     except EnergonError:
         return _Work(split_parts=None, total=1)  # its lint reports the fault
+    # Split parts that the dataset lacks are faults of their leaves.
     known = tuple(part for part in dict.fromkeys(map(folder.documents.loaded_part, parts)) if part in split)
     counts = [folder.shard_counts.get(shard, 0) for part in known for shard in split[part]]
     return _Work(split_parts=known, total=sum(counts) if level == "decode" else len(counts))
@@ -242,11 +254,13 @@ def _faults_of_units(
 
     A unit that is no column of any dataset, nor similar to one, is a metric of the task encoder.
     """
+    # Collect the datasets below each unit.
     below: dict[str, dict[DatasetRef, None]] = {}
     for leaf in leaves:
         dataset = leaf.datasets[0]
         for unit in dict.fromkeys(step.unit for step in leaf.blends if step.unit != SAMPLES):
             below.setdefault(unit, {})[replace(dataset.ref, split_config=None, dataset_config=None)] = None
+    # Compare each unit with the columns of these datasets.
     for unit, datasets in below.items():
         known = {dataset: names for dataset in datasets if (names := columns_of(dataset)) is not None}
         columns = [*known.values()]

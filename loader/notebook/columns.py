@@ -37,7 +37,6 @@ class Columns(Mapping[str, npt.NDArray[Any]]):
         self.indexes = indexes
 
     def _names(self) -> list[str]:
-        """Return the columns that all datasets have."""
         names = [leaf.first.documents.column_names() for leaf, _ in self.indexes()]
         return [name for name in names[0] if all(name in some for some in names)] if names else []
 
@@ -57,6 +56,7 @@ class Columns(Mapping[str, npt.NDArray[Any]]):
             ConfigError: A dataset has no such column; the message names a similar one.
             FormatError: A column is damaged, or of other shards.
         """
+        # A single dataset keeps its memory-mapped array; several are copied into one.
         pieces = [_values(column, numbers) for column, numbers in self.opened(name)]
         if len(pieces) == 1:
             return pieces[0]
@@ -85,6 +85,7 @@ def _open(leaf: Leaf, name: str) -> Column:
 def _values(column: Column, numbers: IntArray | None) -> npt.NDArray[Any]:
     values = column.values if numbers is None else column.values[_rows(numbers)]
     if column.record.categories:
+        # The last entry is the value of samples without one, whose code is out of range.
         texts = np.array([*column.record.categories, None], dtype=object)
         known = (values >= 0) & (values < len(texts) - 1)
         return texts[np.where(known, values, -1)]
@@ -118,12 +119,14 @@ def arrow_table(
     if twice is not None:
         message = f"two columns of the table would be named {twice!r}"
         raise ConfigError(message, hint="name the columns and parts to take, and make two tables")
+    # Columns are added in the order in which they were named.
     table: dict[str, Any] = {}
     if keys:
         table["key"] = pa.array([key for leaf, some in columns.indexes() for key in _keys(leaf, some)], pa.string())
     for name in columns if names is None else names:
         pieces = [_arrow(column, numbers) for column, numbers in columns.opened(name)]
         table[name] = pa.chunked_array(pieces).combine_chunks() if len(pieces) > 1 else pieces[0]
+    # Parts are read last: it takes the longest, and the columns may be wrong.
     if parts:
         rows = [_texts(leaf, index, parts) for leaf, index in samples]
         table |= {name: pa.array([row[name] for row in rows], pa.string()) for name in parts}
@@ -149,6 +152,7 @@ def _arrow(column: Column, numbers: IntArray | None) -> pa.Array:
 
 def _texts(leaf: Leaf, index: int, names: Sequence[str]) -> dict[str, str | None]:
     """Return parts of a sample as text; None for those that it lacks."""
+    # Read the named parts of a sample once, then decode each.
     parts = {name: as_bytes(value) for name, value in leaf.source.folder.read_parts(index, names).items()}
     texts: dict[str, str | None] = {}
     for name in names:
@@ -162,6 +166,7 @@ def _texts(leaf: Leaf, index: int, names: Sequence[str]) -> dict[str, str | None
                 part=name,
                 hint="name parts that are texts: txt, json, cls …",
             ) from error
+        # All texts of a column are in memory together.
         if data is not None and len(data) > _MAX_TEXT_BYTES:
             raise SampleError(
                 f"expected a part of at most {_MAX_TEXT_BYTES:,} bytes, found {len(data):,} in part {name!r}",

@@ -55,15 +55,10 @@ class SampleLocation:
 
 @dataclass(frozen=True)
 class Leaf:
-    """One dataset, file or join of an opened dataset.
+    """One dataset, file or join of an opened dataset."""
 
-    Attributes:
-        source: Reads and builds its samples.
-        split: The split of the metadataset that names it; None without a metadataset.
-    """
-
-    source: Source
-    split: str | None = None
+    source: Source  # reads and builds its samples
+    split: str | None = None  # the split of the metadataset that names it; None without a metadataset
 
     @property
     def first(self) -> Dataset:
@@ -85,6 +80,7 @@ class Leaf:
 
     def read(self, index: int, part: str, start: int, stop: int | None) -> bytes:
         """Read a range of the bytes of a part."""
+        # Ask the dataset for the range, so that no more than it is read.
         dataset = self.source.folder
         try:
             if format_of(self.first.path) == "binidx":  # of which a dataset reads the text
@@ -93,6 +89,7 @@ class Leaf:
         except KeyError as error:
             if isinstance(error, SampleError):
                 raise
+        # The key was of no part: name the parts that there are.
         known = ", ".join(each.name for each in dataset.parts(index))
         raise MissingFileError(f"there is no part {part!r}; the sample has: {known}", at=dataset.place_of(index))
 
@@ -107,21 +104,21 @@ def _stored_bytes(value: Any) -> bytes:
     return value.tobytes() if isinstance(value, np.ndarray) else as_bytes(value)
 
 
-def _location(dataset: Dataset, number: int) -> SampleLocation:
-    shard = dataset.index.shard_of(number)
+def _location(dataset: Dataset, index: int) -> SampleLocation:
+    shard = dataset.index.shard_of(index)
     return SampleLocation(
         dataset=dataset.path,
         shard=dataset.storage.path(shard.name),
-        key=dataset.index.key(number),
-        number=number,
-        parts=_ranges(dataset, number),
+        key=dataset.index.key(index),
+        number=index,
+        parts=_ranges(dataset, index),
     )
 
 
-def _ranges(dataset: Dataset, number: int) -> dict[str, PartRange]:
+def _ranges(dataset: Dataset, index: int) -> dict[str, PartRange]:
     """Return the ranges of parts; of a line or a document, its own; of the values of a row, only their sizes."""
     if isinstance(dataset.index, RecordIndex):
-        found = dataset.index.locate(np.array([number]))
-        if found.size_bytes[0] >= 0:
-            return {found.part_name[0]: PartRange(offset=int(found.start[0]), size_bytes=int(found.size_bytes[0]))}
-    return {part.name: PartRange(offset=part.offset, size_bytes=part.size_bytes) for part in dataset.parts(number)}
+        record = dataset.index.locate(np.array([index]))
+        if record.size_bytes[0] >= 0:
+            return {record.part_name[0]: PartRange(offset=int(record.start[0]), size_bytes=int(record.size_bytes[0]))}
+    return {part.name: PartRange(offset=part.offset, size_bytes=part.size_bytes) for part in dataset.parts(index)}

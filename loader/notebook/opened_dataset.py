@@ -87,13 +87,7 @@ def open_dataset(
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"expected a path for open_dataset(), found {path!r}")
     use_storage_options(path, storage_options)
-    ref = given_ref(
-        path,
-        meta_folder,
-        split_config=split_config,
-        dataset_config=dataset_config,
-        trust_code=trust_code,
-    )
+    ref = given_ref(path, meta_folder, split_config=split_config, dataset_config=dataset_config, trust_code=trust_code)
     form = None if key_format is None else checked_key_format(key_format, source="key_format")
     return OpenedDataset(LoadRequest.at(ref, split_part=ALL_PARTS, key_format=form), decoder)
 
@@ -133,7 +127,7 @@ def _open(request: LoadRequest, decoder: SampleDecoder | None) -> tuple[tuple[Le
 
 
 def _check_no_documents(ref: DatasetRef) -> None:
-    """Raise an error for documents that are requested of data that have none."""
+    # Ignoring a document that the caller names would open other samples than expected.
     given = [name for name in DOCUMENT_CHOICES if getattr(ref, name, None)]
     if given:
         raise ConfigError(
@@ -205,6 +199,7 @@ class OpenedDataset(NumberedSamples[Any]):
         super().__init__([leaf.source for leaf in self._leaves])
 
     def __getstate__(self) -> dict[str, Any]:
+        # Leave out the cached text, and the object that removes a temporary index: each process has its own.
         kept = ("_request", "_decoder", "_leaves", "_reader", "_total", "_chosen", "_selection")
         state = {name: value for name, value in self.__dict__.items() if name in kept}
         return state | {"_index_path": self._index_path}
@@ -231,7 +226,7 @@ class OpenedDataset(NumberedSamples[Any]):
         return kept
 
     def _numbers_of(self, positions: IntArray) -> IntArray:
-        """Return the numbers of positions; those that were not chosen are omitted."""
+        # Positions that were not chosen have no number.
         if self._chosen is None:
             return positions
         return np.flatnonzero(np.isin(self._chosen, positions, assume_unique=True))
@@ -263,9 +258,9 @@ class OpenedDataset(NumberedSamples[Any]):
         leaf, index = self._place(number)
         return leaf.first.index.full_key(leaf.source.folder.members_of(index)[0].number)
 
-    def _place(self, number: int) -> tuple[Leaf, int]:
+    def _place(self, sample: int) -> tuple[Leaf, int]:
         """Return the dataset of a sample, and its number in the index or join."""
-        leaf, index = self._reader.picking.index_of(self._position(number))
+        leaf, index = self._reader.picking.index_of(self._position(sample))
         return self._leaves[leaf], index
 
     def _indexes(self) -> Iterator[tuple[Leaf, IntArray | None]]:
@@ -439,14 +434,14 @@ class OpenedDataset(NumberedSamples[Any]):
         by_key = None if keys is None else self._of_keys([keys] if isinstance(keys, str) else list(keys))
         # Collect the positions of the samples of each dataset.
         pieces = [np.empty(0, np.int64)]
-        for number, (leaf, first) in enumerate(zip(self._leaves, self._reader.picking.starts, strict=True)):
+        for leaf_index, (leaf, first) in enumerate(zip(self._leaves, self._reader.picking.starts, strict=True)):
             if split_part is not None and is_mix and leaf.split != split_part:
                 continue
             indexes = None
             if query != SampleQuery():
                 indexes = leaf.find(query)
             if by_key is not None:
-                indexes = by_key[number] if indexes is None else np.intersect1d(indexes, by_key[number])
+                indexes = by_key[leaf_index] if indexes is None else np.intersect1d(indexes, by_key[leaf_index])
             if indexes is None:
                 pieces.append(np.arange(first, first + leaf.source.samples))
             else:
@@ -461,13 +456,15 @@ class OpenedDataset(NumberedSamples[Any]):
 
     def _of_keys(self, keys: Sequence[str]) -> list[IntArray]:
         """Return the samples of some keys in each dataset, ascending."""
-        found = [leaf.find_keys(keys) for leaf in self._leaves]
-        unknown = [key for key in dict.fromkeys(keys) if not any(len(by_key[key]) for by_key in found)]
+        # A key may be in some of the datasets only.
+        matches = [leaf.find_keys(keys) for leaf in self._leaves]
+        unknown = [key for key in dict.fromkeys(keys) if not any(len(by_key[key]) for by_key in matches)]
         if unknown:
             raise unknown_key_error([leaf.first for leaf in self._leaves], unknown, at=self.path)
-        return [np.unique(np.concatenate([np.empty(0, np.int64), *by_key.values()])) for by_key in found]
+        return [np.unique(np.concatenate([np.empty(0, np.int64), *by_key.values()])) for by_key in matches]
 
     def _with(self, chosen: IntArray, selection: Sequence[str]) -> OpenedDataset:
+        # A selection shares the open datasets of this one.
         selected = object.__new__(OpenedDataset)
         selected.__dict__.update({name: value for name, value in self.__dict__.items() if name != "_info"})
         selected._chosen = chosen
@@ -491,7 +488,7 @@ class OpenedDataset(NumberedSamples[Any]):
         """
         from .columns import arrow_table
 
-        samples = (self._place(number) for number in range(len(self)))
+        samples = (self._place(sample) for sample in range(len(self)))
         return arrow_table(self.columns, columns, parts=parts, keys=keys, samples=samples)
 
     def browse(self, *, height: int = 640) -> BrowseFrame:
@@ -519,10 +516,10 @@ class OpenedDataset(NumberedSamples[Any]):
         return self._info
 
     def _repr_html_(self) -> str:
-        from .shown import ShownSample, dataset_html
+        from .shown import dataset_html
 
         excluded, samples = {*self.excluded[:_SHOWN].tolist()}, []
-        for number in range(min(_SHOWN, len(self))):
-            title = f"{number}   {self.key(number)}{', excluded' if number in excluded else ''}"
-            samples.append(ShownSample(title, partial(self.__getitem__, number), partial(self.parts, number)))
+        for sample in range(min(_SHOWN, len(self))):
+            title = f"{sample}   {self.key(sample)}{', excluded' if sample in excluded else ''}"
+            samples.append((title, partial(self.__getitem__, sample), partial(self.parts, sample)))
         return dataset_html(self._info, samples)

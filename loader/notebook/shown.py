@@ -11,7 +11,7 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from ..engine.workers import usable_cores
@@ -70,6 +70,7 @@ class BrowseFrame:
         command += [] if ref.split_config is None else ["--split-config", ref.split_config]
         command += ref.folder_flags
         with tempfile.TemporaryFile("w+") as messages:
+            # The pipe to its input ends with this process, and the server with the pipe.
             process = subprocess.Popen(
                 [*command, "--", ref.path],
                 stdin=subprocess.PIPE,
@@ -78,6 +79,7 @@ class BrowseFrame:
                 text=True,
                 start_new_session=True,  # Ctrl-C interrupts the cell, not the server
             )
+            # The first line has the address, once the server serves pages.
             line = process.stdout.readline() if process.stdout else ""
             if not line:
                 _end(process, os.getpid())
@@ -115,6 +117,7 @@ def info_text(request: LoadRequest, samples: int, selection: tuple[str, ...]) ->
     """Return the screen of ``energon info`` for a dataset or a selection, with the criteria of the selection."""
     from rich.console import Console
 
+    # Plain text: `repr` shows it as it is, and the page escapes it.
     stream = io.StringIO()
     console = Console(
         file=stream,
@@ -126,23 +129,21 @@ def info_text(request: LoadRequest, samples: int, selection: tuple[str, ...]) ->
         emoji=False,
         force_jupyter=False,
     )
+    # A dataset whose facts cannot be read can still have samples that can be.
     try:
         facts = path_facts(request.ref, workers=usable_cores())
         show_facts(console, facts)
     except EnergonError as error:
         stream.write(f"{escape_controls(request.path)}\n{plural(samples, 'sample')}\n{error}\n")
+    # Names in the facts come from data, and a terminal may show them.
     lines = escape_controls(stream.getvalue(), keep="\n").rstrip("\n")
     if not selection:
         return lines
     return f"{lines}\n\nselected: {plural(samples, 'sample')} by {escape_controls(', '.join(selection))}"
 
 
-class ShownSample(NamedTuple):
-    """A sample to show: its heading, and functions that return it and its parts."""
-
-    title: str
-    load: Callable[[], Any]
-    parts: Callable[[], Mapping[str, bytes]]
+ShownSample = tuple[str, Callable[[], Any], Callable[[], Mapping[str, bytes]]]
+"""A sample to show: its heading, and functions that return it and its parts."""
 
 
 def dataset_html(text: str, samples: Iterable[ShownSample]) -> str:
@@ -150,6 +151,7 @@ def dataset_html(text: str, samples: Iterable[ShownSample]) -> str:
     page = Page()
     page.add(f"<pre>{escaped(text)}</pre>")
     for title, load, parts in samples:
+        # One sample that fails must not hide the others.
         try:
             add_sample(page, load(), title=title)
         except TrustError as error:

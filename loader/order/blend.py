@@ -48,8 +48,8 @@ def _count(counts: IntArray, lane: IntArray, stop: int, seed: int) -> IntArray:
 
     def before(block: int) -> tuple[IntArray, npt.NDArray[np.bool_]]:
         """Return the counts before a block that all lanes have, and where a lane has one more."""
-        periods, number = divmod(block, blocks)
-        whole, rest = np.divmod(counts * number, blocks)  # (counts · number + phase) // blocks, as phase < blocks
+        periods, nth = divmod(block, blocks)
+        whole, rest = np.divmod(counts * nth, blocks)  # (counts · nth + phase) // blocks, as phase < blocks
         return periods * counts + whole, phase >= (blocks - rest).astype(phase.dtype)
 
     # The block of the last position of each lane; rounding moves a block's start by a few positions.
@@ -84,9 +84,9 @@ def _count_in_block(in_block: IntArray, kept: IntArray, key: Words) -> IntArray:
     is_end = bool(2 * kept.sum() > sizes.sum())  # the end of the block is shorter than its beginning
     first, last = (kept, sizes) if is_end else (np.zeros_like(kept), kept)
     source, begin = _sources_of_blocks(in_block)
-    lane, place = _ranges(last - first)
-    place += first[lane]
-    used = source[permute(place, sizes[lane], key[lane]) + begin[lane]]
+    lane, position = _ranges(last - first)
+    position += first[lane]
+    used = source[permute(position, sizes[lane], key[lane]) + begin[lane]]
     counted: IntArray = np.bincount(used, minlength=in_block.shape[1])
     return in_block.sum(axis=0) - counted if is_end else counted
 
@@ -105,6 +105,7 @@ def locate_in_lanes(
         Two arrays of shape (all positions,).
     """
     counts = np.asarray(counts, dtype=np.int64)
+    # Locate some lanes at a time: each takes memory for all sources.
     size = max(1, _LOCATED // len(counts))
     parts = [
         _located(counts, lane[rows], start[rows], stop[rows], seed)
@@ -127,9 +128,9 @@ def _located(counts: IntArray, lane: IntArray, start: IntArray, stop: IntArray, 
 
     def before(rows: IntArray, block: IntArray) -> IntArray:
         """Return the number of samples of each source before a block of some lanes; shape (rows, sources)."""
-        periods, number = (part[:, None] for part in np.divmod(block, blocks))
-        found: IntArray = periods * counts + per_block * number + (remainder * number + phase[rows]) // blocks
-        return found
+        periods, nth = (part[:, None] for part in np.divmod(block, blocks))
+        counted: IntArray = periods * counts + per_block * nth + (remainder * nth + phase[rows]) // blocks
+        return counted
 
     # Prepare the columns of all ranges together; each range is filled block by block.
     lengths = stop - start
@@ -141,17 +142,17 @@ def _located(counts: IntArray, lane: IntArray, start: IntArray, stop: IntArray, 
         low, high = before(rows, block), before(rows, block + 1)
         # Choose the ranges whose next position is in their block; a block that was guessed too high goes back.
         is_found = high.sum(axis=1) > at
-        found, low, high = rows[is_found], low[is_found], high[is_found]
+        fitting, low, high = rows[is_found], low[is_found], high[is_found]
         skipped = at[is_found] - low.sum(axis=1)
         if (skipped < 0).any():
             block[np.flatnonzero(is_found)[skipped < 0]] -= 1
             continue
         # Locate their positions in the block, and write them to their places in the columns.
-        last = np.minimum(stop[found], high.sum(axis=1)) - low.sum(axis=1)
-        its_key = extend(keys[found], *np.divmod(block[is_found], blocks))
+        last = np.minimum(stop[fitting], high.sum(axis=1)) - low.sum(axis=1)
+        its_key = extend(keys[fitting], *np.divmod(block[is_found], blocks))
         in_range, columns = _positions_in_blocks(low, high - low, skipped, last, its_key)
-        lane_row, place = _ranges(last - skipped)
-        target = (offset[found] + at[is_found] - start[found])[lane_row] + place
+        lane_row, rank_in_lane = _ranges(last - skipped)
+        target = (offset[fitting] + at[is_found] - start[fitting])[lane_row] + rank_in_lane
         source[target], position[target] = (column[in_range] for column in columns)
         # Continue with the next block of the ranges that have positions left.
         at[is_found] += last - skipped
@@ -177,8 +178,8 @@ def _positions_in_blocks(
         A mask of the wanted positions among those before ``last``, and the two columns of the latter.
     """
     cells, begin = _sources_of_blocks(in_block)
-    lane, place = _ranges(last)
-    source = cells[permute(place, in_block.sum(axis=1)[lane], key[lane]) + begin[lane]]
+    lane, position = _ranges(last)
+    source = cells[permute(position, in_block.sum(axis=1)[lane], key[lane]) + begin[lane]]
     # The k-th position of a source in the permuted block is the k-th of its stream.
     cell = lane * before.shape[1] + source
     order = np.argsort(cell, kind="stable")
@@ -186,7 +187,7 @@ def _positions_in_blocks(
     starts = np.flatnonzero(is_first)
     rank = np.empty(len(cell), np.int64)
     rank[order] = np.arange(len(cell)) - starts[np.cumsum(is_first) - 1]
-    return place >= first[lane], (source, before[lane, source] + rank)
+    return position >= first[lane], (source, before[lane, source] + rank)
 
 
 def _sources_of_blocks(in_block: IntArray) -> tuple[IntArray, IntArray]:
@@ -198,13 +199,12 @@ def _sources_of_blocks(in_block: IntArray) -> tuple[IntArray, IntArray]:
 
 def _ranges(lengths: IntArray) -> tuple[IntArray, IntArray]:
     """Return the number of each range, once for each of its places, and these places from 0."""
-    number = np.repeat(np.arange(len(lengths)), lengths)
-    return number, np.arange(len(number)) - (np.cumsum(lengths) - lengths)[number]
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    return row, np.arange(len(row)) - (np.cumsum(lengths) - lengths)[row]
 
 
 _PERIOD = 1 << 16
 BLOCK = 256  # positions, or fewer
-_MASK = 0xFFFFFFFFFFFFFFFF
 PHASE, SOURCES = 6, 7  # purposes of random numbers; each is hashed into the number's key
 
 
@@ -293,10 +293,10 @@ class BlendOrder:
 
     def _counts_before(self, block: IntArray) -> IntArray:
         """Return the number of samples of each source before some blocks, shape (blocks, sources)."""
-        period, number = (part[:, None] for part in np.divmod(block, self._blocks))
+        period, nth = (part[:, None] for part in np.divmod(block, self._blocks))
         # (counts · block + phase) // blocks, in pieces that do not overflow.
         before: IntArray = (
-            period * self._counts + self._per_block * number + (self._remainder * number + self._phase) // self._blocks
+            period * self._counts + self._per_block * nth + (self._remainder * nth + self._phase) // self._blocks
         )
         return before
 
@@ -309,13 +309,13 @@ class BlendOrder:
         cells = np.repeat(
             np.arange(counts.size, dtype=np.uint16 if counts.size < 1 << 16 else np.int64), counts.ravel()
         )
-        place = np.arange(len(cells))
+        position_in_block = np.arange(len(cells))
         start = np.repeat(np.cumsum(sizes) - sizes, sizes)
-        period, number = np.divmod(np.arange(first, first + blocks), self._blocks)
-        key = np.repeat(extend(self._key, period, number), sizes)
-        cell = cells[permute(place - start, np.repeat(sizes, sizes), key) + start]
+        period, block_number = np.divmod(np.arange(first, first + blocks), self._blocks)
+        key = np.repeat(extend(self._key, period, block_number), sizes)
+        cell = cells[permute(position_in_block - start, np.repeat(sizes, sizes), key) + start]
         # The k-th position of a source in the permuted block is the k-th of its stream.
         position = np.empty(len(cells), dtype=np.int64)
         cell_start = np.cumsum(counts.ravel()) - counts.ravel()
-        position[np.argsort(cell, kind="stable")] = place + (before[:-1].ravel() - cell_start)[cells]
+        position[np.argsort(cell, kind="stable")] = position_in_block + (before[:-1].ravel() - cell_start)[cells]
         return (cell % sources).astype(np.int64), position

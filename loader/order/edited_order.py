@@ -46,16 +46,17 @@ class MixHistory:
         return (*self.earlier, Mix(self.origins, tuple(weights), schedule))
 
     def ends_of(self, lane: int) -> tuple[int, ...]:
-        found = []
+        ends = []
         for positions, batch in zip(self.ends, self.batches, strict=True):
+            # A lane that had begun before the change continues from where it was.
             if lane not in positions and lane < batch:
                 raise StateError(
                     f"the mix of datasets changed, and the position of lane {lane} at that change is not known on this "
                     "rank",
                     hint="restore the states of all ranks by restore_state_global()",
                 )
-            found.append(positions.get(lane, 0))
-        return tuple(found)
+            ends.append(positions.get(lane, 0))
+        return tuple(ends)
 
 
 @dataclass(frozen=True)
@@ -90,14 +91,14 @@ class EditedOrder:
     def batches(self) -> None:
         """None, because the order is endless."""
 
-    def lane(self, number: int, ends: Sequence[int] = ()) -> EditedLane:
+    def lane(self, lane: int, ends: Sequence[int] = ()) -> EditedLane:
         """Return the stream of a lane.
 
         Raises:
             ValueError: The ends are not ascending positions, one for each earlier mix.
         """
-        check_lane(number, self.lanes)
-        mixes = LaneMixes(self.mixes, lane=number, lanes=self.lanes, seed=self.seed, ends=ends)
+        check_lane(lane, self.lanes)
+        mixes = LaneMixes(self.mixes, lane=lane, lanes=self.lanes, seed=self.seed, ends=ends)
         return EditedLane(mixes, self._streams)
 
     def count(self, stops: IntArray) -> IntArray:
@@ -146,9 +147,9 @@ class EditedLane:
         epoch, sample = (np.where(is_gone, 0, column) for column in located)
         return source, epoch, sample
 
-    def locate_at(self, place: IntArray) -> Located:
+    def locate_at(self, at: IntArray) -> Located:
         """Return the samples at some positions of a mix that never changed, in ascending order; shape (m,)."""
-        source, position = locate_scattered(place, self._mixes.parts[-1].locate) if len(place) else (place, place)
+        source, position = locate_scattered(at, self._mixes.parts[-1].locate) if len(at) else (at, at)
         return source, *self._streams.locate(source, self._number, position)
 
 
@@ -167,22 +168,26 @@ def count_stretches(schedule: WeightSchedule, stops: IntArray, *, seed: int) -> 
     last = len(schedule.starts) - 1  # the stretch without end
     words = rounding_words(seed, np.arange(last))
     in_last = np.zeros_like(stops)
+    # Lanes start their stretches at different positions, so count lane by lane.
     for lane, its_stops in enumerate(stops.T):
         starts = schedule.lane_starts(lane, stops.shape[1])
         rows = starts.searchsorted(its_stops, side="right") - 1
         ended = min(last, int(rows.max()) + 1)
         lengths = np.diff(starts)[:ended]
         divided = divide_stretches(schedule.counts[:ended], lengths, lane=lane, words=words[:ended])
+        # Stretches that ended count as a whole.
         before = np.cumsum(divided, axis=0)
         total[rows > 0] += before[rows[rows > 0] - 1]
+        # Of the stretch in which a lane stops, count the positions that came; the last stretch follows below.
         rest = its_stops - starts[rows]
         in_last[rows == last, lane] = rest[rows == last]
-        for place in np.flatnonzero((rows < last) & (rest > 0)).tolist():
-            blend = BlendOrder(divided[rows[place]], lane=lane, seed=stretch_seed(seed, int(rows[place])))
-            total[place] += blend.counts(int(rest[place]))
+        for lane_row in np.flatnonzero((rows < last) & (rest > 0)).tolist():
+            blend = BlendOrder(divided[rows[lane_row]], lane=lane, seed=stretch_seed(seed, int(rows[lane_row])))
+            total[lane_row] += blend.counts(int(rest[lane_row]))
+    # The last stretch has one blend for all lanes, which are counted together.
     counts = quantise_scheduled_weights(schedule.weights[-1])
-    for place in np.flatnonzero(in_last.any(axis=1)).tolist():
-        total[place] += count_in_lanes(counts, stops=in_last[place], seed=stretch_seed(seed, last))
+    for lane_row in np.flatnonzero(in_last.any(axis=1)).tolist():
+        total[lane_row] += count_in_lanes(counts, stops=in_last[lane_row], seed=stretch_seed(seed, last))
     return total
 
 

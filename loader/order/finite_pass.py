@@ -48,56 +48,45 @@ class PrebatchedPass:
 
     @property
     def batches(self) -> int:
-        return -(-self._layout.samples // self.batch_size)
+        return -(-self._sections[0] // self.batch_size)
 
-    def lane(self, number: int) -> _PrebatchedLane:
-        check_lane(number, self.lanes)
-        batches = max(0, -(-(self.batches - number) // self.lanes))
-        has_last = batches > 0 and (self.batches - 1) % self.lanes == number
-        missing = self.batches * self.batch_size - self._layout.samples if has_last else 0
-        return _PrebatchedLane(self, self._layout, number, length=batches * self.batch_size - missing)
+    def lane(self, lane: int) -> _PrebatchedLane:
+        check_lane(lane, self.lanes)
+        batches = max(0, -(-(self.batches - lane) // self.lanes))
+        has_last = batches > 0 and (self.batches - 1) % self.lanes == lane
+        samples, own_samples, rest = self._sections
+        missing = self.batches * self.batch_size - samples if has_last else 0
+        return _PrebatchedLane(self, own_samples, rest, lane, length=batches * self.batch_size - missing)
 
     @cached_property
-    def _layout(self) -> _Layout:
+    def _sections(self) -> tuple[int, int, SequentialPass | _Remainder]:
+        # The samples of the pass; the samples that each lane takes from its own stream, in full micro-batches; and what
+        # remains in all lanes then.
         if isinstance(self.inner, SequentialPass):
-            return _Layout(sum(self.inner.samples), 0, self.inner)
+            return sum(self.inner.samples), 0, self.inner
         lengths = self.inner.lane_lengths()
         own_samples = int(lengths.min()) // self.batch_size * self.batch_size
-        return _Layout(int(lengths.sum()), own_samples, _Remainder(self.inner, lengths, own_samples))
-
-
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """The two sections of a pass.
-
-    Attributes:
-        samples: Number of samples of the pass.
-        own_samples: Number of samples that each lane takes from its own stream, in full micro-batches.
-        rest: The samples that remain in all lanes.
-    """
-
-    samples: int
-    own_samples: int
-    rest: SequentialPass | _Remainder
+        return int(lengths.sum()), own_samples, _Remainder(self.inner, lengths, own_samples)
 
 
 class _PrebatchedLane:
     """The micro-batches of a lane: first from its own samples, then its share of the rest."""
 
-    def __init__(self, order: PrebatchedPass, parts: _Layout, number: int, *, length: int) -> None:
+    def __init__(
+        self, order: PrebatchedPass, own_samples: int, rest: SequentialPass | _Remainder, lane: int, *, length: int
+    ) -> None:
         self.length = length
-        self._order = order
-        self._layout = parts
-        self._number = number
-        self._stream = order.inner.lane(number)
+        self._order, self._number = order, lane
+        self._own_samples, self._rest = own_samples, rest
+        self._stream = order.inner.lane(lane)
 
     def locate(self, start: int, stop: int) -> Located:
         check_range(start, stop, self.length)
-        own_samples = self._layout.own_samples
+        own_samples = self._own_samples
         if stop <= own_samples:
             return self._stream.locate(start, stop)
-        batch, place = np.divmod(np.arange(max(start, own_samples), stop) - own_samples, self._order.batch_size)
-        rest = self._layout.rest.locate((batch * self._order.lanes + self._number) * self._order.batch_size + place)
+        batch, position = np.divmod(np.arange(max(start, own_samples), stop) - own_samples, self._order.batch_size)
+        rest = self._rest.locate((batch * self._order.lanes + self._number) * self._order.batch_size + position)
         return rest if start >= own_samples else _concatenate([self._stream.locate(start, own_samples), rest])
 
 
@@ -110,15 +99,15 @@ class _Remainder:
         self._ends = np.cumsum(lengths - taken)
         self._starts = self._ends - (lengths - taken)
 
-    def locate(self, place: IntArray) -> Located:
-        lane = np.searchsorted(self._ends, place, side="right")
-        position = place - self._starts[lane] + self._taken
+    def locate(self, index: IntArray) -> Located:
+        lane = np.searchsorted(self._ends, index, side="right")
+        position = index - self._starts[lane] + self._taken
         pieces = []
-        for number in np.unique(lane).tolist():
-            mine = position[lane == number]
+        for lane_number in np.unique(lane).tolist():
+            mine = position[lane == lane_number]
             # Micro-batches of other lanes make gaps.
             first = int(mine[0])
-            source, epoch, sample = self._inner.lane(number).locate(first, int(mine[-1]) + 1)
+            source, epoch, sample = self._inner.lane(lane_number).locate(first, int(mine[-1]) + 1)
             pieces.append((source[mine - first], epoch[mine - first], sample[mine - first]))
         return _concatenate(pieces)
 
@@ -189,17 +178,17 @@ class SequentialPass:
     def batches(self) -> None:
         """None: stages that drop or regroup samples decide how many micro-batches a lane makes."""
 
-    def lane(self, number: int) -> _SequentialLane:
-        check_lane(number, self.lanes)
+    def lane(self, lane: int) -> _SequentialLane:
+        check_lane(lane, self.lanes)
         total = sum(self.samples)
-        return _SequentialLane(self, range(total * number // self.lanes, total * (number + 1) // self.lanes))
+        return _SequentialLane(self, range(total * lane // self.lanes, total * (lane + 1) // self.lanes))
 
-    def locate(self, place: IntArray) -> Located:
+    def locate(self, position: IntArray) -> Located:
         """Return the samples at places of the concatenated sources, shape (m,)."""
         ends = np.cumsum(np.array(self.samples, dtype=np.int64))
-        source = np.searchsorted(ends, place, side="right")
+        source = np.searchsorted(ends, position, side="right")
         starts = ends - np.array(self.samples, dtype=np.int64)
-        return source, np.zeros(len(place), dtype=np.int64), place - starts[source]
+        return source, np.zeros(len(position), dtype=np.int64), position - starts[source]
 
 
 class _SequentialLane:
@@ -248,12 +237,12 @@ class FinitePass:
     def batches(self) -> None:
         """None: stages that drop or regroup samples decide how many micro-batches a lane makes."""
 
-    def lane(self, number: int) -> BlendedLane:
-        check_lane(number, self.lanes)
-        counts = self._partition.lengths(np.array([number]))[0]
-        one = len(self.sources) == 1
-        blend = None if one else BlendOrder(counts, lane=number, seed=self.seed)
-        return BlendedLane(number, self._partition, blend, int(counts.sum()))
+    def lane(self, lane: int) -> BlendedLane:
+        check_lane(lane, self.lanes)
+        counts = self._partition.lengths(np.array([lane]))[0]
+        is_single = len(self.sources) == 1
+        blend = None if is_single else BlendOrder(counts, lane=lane, seed=self.seed)
+        return BlendedLane(lane, self._partition, blend, int(counts.sum()))
 
     def lane_lengths(self) -> IntArray:
         """Return the number of samples of each lane, shape (lanes,)."""
@@ -263,23 +252,6 @@ class FinitePass:
     @cached_property
     def _partition(self) -> EpochPartition:
         return EpochPartition(self.sources, self.repetitions, self.lanes)
-
-
-@dataclass(frozen=True, slots=True)
-class _Groups:
-    """The groups of epochs that contain some positions; all of shape (m,).
-
-    Attributes:
-        start: Number of samples of the source in the groups before.
-        size: Number of samples that are partitioned; in the last epoch of a fractional repetition, a part of the epoch.
-        epoch: The group's first epoch, which also numbers the group.
-        together: Number of epochs of the group.
-    """
-
-    start: IntArray
-    size: IntArray
-    epoch: IntArray
-    together: IntArray
 
 
 def pass_samples(samples: Sequence[int], repetitions: Sequence[float]) -> list[int]:
@@ -344,15 +316,21 @@ class EpochPartition:
         """
         first_turn = take_by_source(self._first_turn, source)
         before = self._turns_before(lane, first_turn)
-        groups = self._groups_at(source, lane, position + before)
-        place = position + before - self._turns_before(lane, first_turn + groups.start)
-        start, length = self._share((first_turn + groups.start) % self.lanes, groups.size, lane)
-        place = self._shuffle.within_window(source, lane, groups.epoch, place, length)
-        epoch, sample = self._shuffle.within_group(source, groups.epoch, start + place, groups.together)
-        return groups.epoch + epoch, sample
+        # Find the lane's share of the group, then shuffle within the share and within the group.
+        of_group, size, first_epoch, together = self._groups_at(source, lane, position + before)
+        in_window = position + before - self._turns_before(lane, first_turn + of_group)
+        start, length = self._share((first_turn + of_group) % self.lanes, size, lane)
+        in_window = self._shuffle.within_window(source, lane, first_epoch, in_window, length)
+        epoch, sample = self._shuffle.within_group(source, first_epoch, start + in_window, together)
+        return first_epoch + epoch, sample
 
-    def _groups_at(self, source: IntArray, lane: int, turn: IntArray) -> _Groups:
-        """Find the groups in which the lane gets the sources' samples of some turns."""
+    def _groups_at(self, source: IntArray, lane: int, turn: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """Find the groups in which the lane gets the sources' samples of some turns.
+
+        Returns:
+            The source's samples in the groups before; the samples that are partitioned, which are a part of the last
+            epoch of a fractional repetition; the group's first epoch, which also numbers it; and its epochs.
+        """
         samples = take_by_source(self._shuffle.samples, source)
         together = take_by_source(self._shuffle.epochs_together, source)
         epochs: IntArray
@@ -360,13 +338,13 @@ class EpochPartition:
         first_turn = take_by_source(self._first_turn, source)
         group = samples * together
         # The last group before which the lane has no more samples than that: _turns_before, solved for the group.
-        number = np.minimum((turn * self.lanes + lane - first_turn) // group, groups)
-        is_whole = number < groups
+        group_number = np.minimum((turn * self.lanes + lane - first_turn) // group, groups)
+        is_whole = group_number < groups
         is_part = turn >= self._turns_before(lane, first_turn + epochs * samples)
-        epoch = np.where(is_part, epochs, number * together)
+        epoch = np.where(is_part, epochs, group_number * together)
         together = np.where(is_part, 1, np.where(is_whole, together, left))
         size = np.where(is_part, take_by_source(self._part, source), samples * together)
-        return _Groups(epoch * samples, size, epoch, together)
+        return epoch * samples, size, epoch, together
 
     def _share(self, first_turn: IntArray, size: IntArray, lane: int) -> tuple[IntArray, IntArray]:
         each, extra = np.divmod(size, self.lanes)

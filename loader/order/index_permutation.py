@@ -96,11 +96,11 @@ def checked_integer(value: Any, name: str, *, minimum: int = 0, maximum: int | N
     """
     if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__"):
         raise ValueError(f"expected {name} to be an integer, found {type(value).__name__} {value!r}")
-    number = operator.index(value)
-    if number < minimum or (maximum is not None and number > maximum):
+    integer = operator.index(value)
+    if integer < minimum or (maximum is not None and integer > maximum):
         allowed = f"at least {minimum}" if maximum is None else f"in [{minimum}, {maximum}]"
-        raise ValueError(f"expected {name} to be {allowed}, found {number}")
-    return number
+        raise ValueError(f"expected {name} to be {allowed}, found {integer}")
+    return integer
 
 
 _BOUND = np.uint64(2**31 - 1)
@@ -125,10 +125,10 @@ def epoch_seeds(seed: int, epochs: int) -> npt.NDArray[np.int64]:
     [191664963, 1662057957, 1405681631]
     """
     bits = np.random.PCG64(seed)
-    found = np.empty(0, dtype=np.uint64)
-    while len(found) < epochs:
-        words = np.atleast_1d(bits.random_raw((epochs - len(found) + 1) // 2))
+    seeds = np.empty(0, dtype=np.uint64)
+    while len(seeds) < epochs:
+        words = np.atleast_1d(bits.random_raw((epochs - len(seeds) + 1) // 2))
         halves = np.stack([words & _MASK, words >> _HALF], axis=1).ravel()  # the lower one comes first
         products = halves * _BOUND
-        found = np.concatenate([found, products[(products & _MASK) >= _MIN_LOWER_HALF] >> _HALF])
-    return found[:epochs].astype(np.int64)
+        seeds = np.concatenate([seeds, products[(products & _MASK) >= _MIN_LOWER_HALF] >> _HALF])
+    return seeds[:epochs].astype(np.int64)

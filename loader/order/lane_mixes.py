@@ -64,8 +64,8 @@ class WeightSchedule:
         """
         batch, rest = np.divmod(np.array(self.starts, np.int64), self.deal)
         before, next_lane = np.divmod(batch, lanes)
-        found: IntArray = (before + (lane < next_lane)) * self.deal + np.where(lane == next_lane, rest, 0)
-        return found
+        starts: IntArray = (before + (lane < next_lane)) * self.deal + np.where(lane == next_lane, rest, 0)
+        return starts
 
     @cached_property
     def counts(self) -> IntArray:
@@ -135,9 +135,9 @@ class Mix:
             raise ValueError(f"expected different origins, and a weight for each, found {self}")
 
 
-def stretch_seed(seed: int, number: int) -> int:
+def stretch_seed(seed: int, stretch: int) -> int:
     """Return the seed of the blend of a stretch of a schedule, from the seed of its mix."""
-    return int(mix(seed, _STRETCH, number))
+    return int(mix(seed, _STRETCH, stretch))
 
 
 def rounding_words(seed: int, numbers: IntArray) -> Words:
@@ -157,37 +157,48 @@ class LaneMixes:
         if len(starts) != len(mixes) or starts != sorted(starts):
             raise ValueError(f"expected {len(mixes) - 1} ascending positions, found {list(ends)}")
         self.number = lane
-        self.origins, row = np.unique(np.concatenate([one.origins for one in mixes]), return_inverse=True)
-        rows = np.split(row, np.cumsum([len(one.origins) for one in mixes])[:-1])
+        # A dataset of several mixes has one origin: its stream continues where the mix before left it.
+        self.origins, row = np.unique(np.concatenate([part_mix.origins for part_mix in mixes]), return_inverse=True)
+        rows = np.split(row, np.cumsum([len(part_mix.origins) for part_mix in mixes])[:-1])
         last = np.full(len(self.origins), GONE)  # for each origin, its source in the last mix
         last[rows[-1]] = np.arange(len(rows[-1]))
+        # Open the mixes in their order, each from the positions that the earlier ones consumed.
         consumed = np.zeros(len(self.origins), np.int64)
         self.parts: list[LaneMix] = []
-        for turn, (one, own) in enumerate(zip(mixes, rows, strict=True)):
+        for turn, (part_mix, rows_of_mix) in enumerate(zip(mixes, rows, strict=True)):
             blend_seed = seed if turn == 0 else int(mix(seed, _MIX, turn))
-            part = LaneMix(one, starts[turn], consumed[own], last[own], lane=lane, lanes=lanes, seed=blend_seed)
+            part = LaneMix(
+                part_mix,
+                starts[turn],
+                consumed[rows_of_mix],
+                last[rows_of_mix],
+                lane=lane,
+                lanes=lanes,
+                seed=blend_seed,
+            )
             self.parts.append(part)
             if turn < len(ends):
-                consumed[own] += part.counts(ends[turn])
+                consumed[rows_of_mix] += part.counts(ends[turn])
         self._consumed, self._last = consumed, rows[-1]
 
     def consumed(self, position: int) -> dict[int, int]:
         """Return for each origin its number of samples before a position of the last mix."""
-        found = self._consumed.copy()
-        found[self._last] += self.parts[-1].counts(position)
-        return dict(zip(self.origins.tolist(), found.tolist(), strict=True))
+        counts = self._consumed.copy()
+        counts[self._last] += self.parts[-1].counts(position)
+        return dict(zip(self.origins.tolist(), counts.tolist(), strict=True))
 
     def locate(self, start: int, stop: int) -> tuple[IntArray, IntArray]:
         """Return the sources, as numbers in the last mix or ``GONE``, and the positions in their streams."""
+        # Most ranges begin in the last mix; states may name positions in earlier ones.
         if start >= self.parts[-1].start:
             return self.parts[-1].locate(start, stop)
-        found = []
+        located = []
         ends = [*(part.start for part in self.parts[1:]), max(stop, self.parts[-1].start)]
         for part, end in zip(self.parts, ends, strict=True):
             low, high = max(start, part.start), min(stop, end)
             if low <= high:  # an empty range has a place, too
-                found.append(part.locate(low, high))
-        source, position = (np.concatenate(columns) for columns in zip(*found, strict=True))
+                located.append(part.locate(low, high))
+        source, position = (np.concatenate(columns) for columns in zip(*located, strict=True))
         return source, np.where(source == GONE, 0, position)
 
 
@@ -220,8 +231,8 @@ class LaneMix:
     def counts(self, stop: int) -> IntArray:
         """Return the number of samples of each source of the mix before a position."""
         stretch = self._stretch_at(stop)
-        found: IntArray = stretch.offset - self._offset + stretch.counts(stop)
-        return found
+        totals: IntArray = stretch.offset - self._offset + stretch.counts(stop)
+        return totals
 
     def locate(self, start: int, stop: int) -> tuple[IntArray, IntArray]:
         """Return the sources, as numbers in the last mix, and the positions in their streams."""
@@ -239,24 +250,26 @@ class LaneMix:
         return self._last[source], position
 
     def _stretch_at(self, position: int) -> _Stretch:
-        found = self._stretch
-        if not (found.start <= position and (found.end is None or position < found.end)):
-            found = self._stretch = self._open(int(self._starts.searchsorted(position, side="right")) - 1)
-        return found
+        stretch = self._stretch
+        if not (stretch.start <= position and (stretch.end is None or position < stretch.end)):
+            stretch = self._stretch = self._open(int(self._starts.searchsorted(position, side="right")) - 1)
+        return stretch
 
     def _open(self, row: int) -> _Stretch:
         start, end = int(self._starts[row]), None
         schedule, blend = self._mix.schedule, None
+        # A single source needs no blend.
         if len(self._offset) > 1:
             counts, seed = None, self._seed
             if schedule is not None:
-                number = self._first + row
-                seed = stretch_seed(seed, number)
+                stretch_number = self._first + row
+                seed = stretch_seed(seed, stretch_number)
+                # A stretch that ends blends its exact counts; the last one blends weights, as it has no length.
                 if row + 1 < len(self._starts):
                     end = int(self._starts[row + 1])
                     counts = self._divide(schedule, row, row + 1)[0]
                 else:
-                    counts = quantise_scheduled_weights(schedule.weights[number])
+                    counts = quantise_scheduled_weights(schedule.weights[stretch_number])
             if counts is None:
                 counts = quantise_weights(self._mix.weights)
             blend = BlendOrder(counts, lane=self._lane, seed=seed)
@@ -270,9 +283,9 @@ class LaneMix:
         known, offset = self._divided
         if known > row:
             known, offset = 0, self._offset
-        found: IntArray = offset + self._divide(schedule, known, row).sum(axis=0)
-        self._divided = row, found
-        return found
+        offsets: IntArray = offset + self._divide(schedule, known, row).sum(axis=0)
+        self._divided = row, offsets
+        return offsets
 
     def _divide(self, schedule: WeightSchedule, first: int, stop: int) -> IntArray:
         """Return the number of samples of each source in some stretches that end; shape (stretches, sources)."""
@@ -288,19 +301,12 @@ class LaneMix:
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """The positions of one blend.
+    """The positions of one blend."""
 
-    Attributes:
-        start: The first one.
-        end: The one after the last; None if it has no end.
-        blend: The blend; None for a single source.
-        offset: For each source, the position in its stream at which it continues.
-    """
-
-    start: int
-    end: int | None
-    blend: BlendOrder | None
-    offset: IntArray
+    start: int  # the first one
+    end: int | None  # the one after the last; None if it has no end
+    blend: BlendOrder | None  # the blend; None for a single source
+    offset: IntArray  # for each source, the position in its stream at which it continues
 
     def counts(self, stop: int) -> IntArray:
         """Return the number of samples of each source before a position."""

@@ -92,7 +92,7 @@ _SMALL_SIZE = 128  # below this size, few rounds favour some permutations, so mo
 _SMALL_ROUNDS = 16
 _MAX_SCALAR = 8  # up to this many positions, Python integers are faster than numpy
 _HALF = np.array(32, dtype=np.uint64)
-_ROUND_NUMBERS = tuple(np.array(number, dtype=np.uint64) for number in range(_SMALL_ROUNDS))
+_ROUND_NUMBERS = tuple(np.array(round_number, dtype=np.uint64) for round_number in range(_SMALL_ROUNDS))
 
 
 def permute(position: IntArray, size: IntArray | int, key: Words) -> IntArray:
@@ -115,6 +115,7 @@ def permute(position: IntArray, size: IntArray | int, key: Words) -> IntArray:
     size = np.asarray(size, dtype=np.int64)
     if not ((position >= 0) & (position < size)).all():
         raise ValueError("expected positions in [0, size)")
+    # The network permutes a grid that is barely larger than the size.
     columns = np.ceil(np.sqrt(size)).astype(np.int64)  # a, so that a·b is barely more than the size
     rows = -(-size // columns)  # b
     # Adding zeros broadcasts faster than numpy's function for it.
@@ -122,11 +123,13 @@ def permute(position: IntArray, size: IntArray | int, key: Words) -> IntArray:
     size, columns, rows = size + zeros, columns + zeros, rows + zeros
     network = _Network(columns.view(np.uint64), rows.view(np.uint64), mix(key) + zeros.view(np.uint64))
     bound = size.view(np.uint64)  # a·b of the largest sizes has 64 bits
+    # Few positions are permuted one by one: numpy's fixed cost for each round would be higher.
     if len(position) > _MAX_SCALAR:
         result = network.permute(position.view(np.uint64))
         outside = np.flatnonzero(result >= bound)
     else:
         result, outside = position.astype(np.uint64), np.arange(len(position))
+    # Positions outside of the size are permuted again until they are inside, which keeps the result a permutation.
     while len(outside) > _MAX_SCALAR:
         moved = network.select(outside).permute(result[outside])
         result[outside] = moved
@@ -153,17 +156,11 @@ def permute_integer(position: int, size: int, key: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Network:
-    """Permutations of ``[0, columns · rows)``, each of the same shape (m,) as the positions.
+    """Permutations of ``[0, columns · rows)``, each of the same shape (m,) as the positions."""
 
-    Attributes:
-        columns: a.
-        rows: b.
-        key: Hash of the key, the common start of the hashes of all rounds.
-    """
-
-    columns: Words
-    rows: Words
-    key: Words
+    columns: Words  # a
+    rows: Words  # b
+    key: Words  # hash of the key, the common start of the hashes of all rounds
 
     def select(self, index: IntArray) -> _Network:
         return _Network(self.columns[index], self.rows[index], self.key[index])
@@ -184,9 +181,9 @@ def _walk(position: int, size: int, columns: int, rows: int, key: int) -> int:
     rounds = _SMALL_ROUNDS if columns * rows < _SMALL_SIZE else _ROUNDS
     while True:
         y, x = divmod(position, columns)
-        for number in range(0, rounds, 2):
-            x = (x + _below(extend_integer(key, y, number), columns)) % columns
-            y = (y + _below(extend_integer(key, x, number + 1), rows)) % rows
+        for round_number in range(0, rounds, 2):
+            x = (x + _below(extend_integer(key, y, round_number), columns)) % columns
+            y = (y + _below(extend_integer(key, x, round_number + 1), rows)) % rows
         position = y * columns + x
         if position < size:
             return position
@@ -194,17 +191,17 @@ def _walk(position: int, size: int, columns: int, rows: int, key: int) -> int:
 
 def _rounds(network: _Network, numbers: range, position: Words) -> Words:
     y, x = np.divmod(position, network.columns)
-    for number in numbers[::2]:
-        _shift(x, y, network.columns, network.key, number)
-        _shift(y, x, network.rows, network.key, number + 1)
+    for round_number in numbers[::2]:
+        _shift(x, y, network.columns, network.key, round_number)
+        _shift(y, x, network.rows, network.key, round_number + 1)
     y *= network.columns
     y += x
     return y
 
 
-def _shift(moved: Words, by: Words, bound: Words, key: Words, number: int) -> None:
+def _shift(moved: Words, by: Words, bound: Words, key: Words, round_number: int) -> None:
     """Rotate coordinates in place within ``[0, bound)``, by a hash of the other coordinates."""
-    word = extend(key, by, _ROUND_NUMBERS[number])
+    word = extend(key, by, _ROUND_NUMBERS[round_number])
     np.right_shift(word, _HALF, out=word)
     np.multiply(word, bound, out=word)
     np.right_shift(word, _HALF, out=word)

@@ -79,8 +79,8 @@ class SourceOrders:
     def window_of(self, lane: int, position: int) -> tuple[int, int]:
         """Return the first position of a window of the first source's stream in a lane, and its end."""
         length, size = int(self.length(lane)[0]), int(self._shuffle.window[0])
-        cycle, place = divmod(position, length)
-        first = place - place % size
+        cycle, in_cycle = divmod(position, length)
+        first = in_cycle - in_cycle % size
         return cycle * length + first, cycle * length + min(first + size, length)
 
     def locate(self, source: IntArray, lane: int | IntArray, position: IntArray) -> tuple[IntArray, IntArray]:
@@ -94,16 +94,17 @@ class SourceOrders:
             The epochs and the sample numbers, each of shape (m,).
         """
         together, group = take_by_source(self._shuffle.epochs_together, source), take_by_source(self._group, source)
+        # A lane has a range of each cycle. Shuffle within the range, then within the group of epochs that it falls in.
         cycle_size = group * take_by_source(self._groups_per_cycle, source)
         start = cycle_size * lane // self.lanes
         length = cycle_size * (lane + 1) // self.lanes - start
-        cycle, place = np.divmod(position, length)
+        cycle, in_cycle = np.divmod(position, length)
         cycle = _collapse_if_equal(cycle)
-        place = self._shuffle.within_window(source, lane, cycle, place, length)
-        number, place = np.divmod(cycle * cycle_size + start + place, group)
-        number = _collapse_if_equal(number)
-        epoch, sample = self._shuffle.within_group(source, number, place, together)
-        return number * together + epoch, sample
+        in_cycle = self._shuffle.within_window(source, lane, cycle, in_cycle, length)
+        group_number, in_group = np.divmod(cycle * cycle_size + start + in_cycle, group)
+        group_number = _collapse_if_equal(group_number)
+        epoch, sample = self._shuffle.within_group(source, group_number, in_group, together)
+        return group_number * together + epoch, sample
 
 
 class SourceShuffle:
@@ -122,21 +123,24 @@ class SourceShuffle:
         self.epochs_together = np.maximum(
             1, _column(min(source.epochs_together or 1, _MAX_EPOCHS_TOGETHER) for source in sources)
         )
+        # Small sources have shorter slices, so that each lane still gets some of them.
         fine = np.maximum(1, self.samples // (SLICES_PER_LANE * lanes))
         self.slice_length = np.minimum(_column(source.slice_length for source in sources), fine)
         self.with_replacement = np.array([source.epochs_together == WITH_REPLACEMENT for source in sources])
         self._is_unshuffled = np.array([source.epochs_together is None for source in sources])
         self._has_buffer = np.array([source.shuffle_buffer > 1 for source in sources])
         self._whole_slices = self.samples // self.slice_length  # of an epoch, without the short one
+        # A window is a whole number of slices that holds the shuffle buffer.
         buffer = _column(source.shuffle_buffer for source in sources)
         self.window = np.maximum(_MIN_WINDOW_SLICES, -(-buffer // self.slice_length)) * self.slice_length
+        # Windows, rotations and slices are permuted independently of each other.
         seed = mix(np.array([source.seed & 0xFFFFFFFFFFFFFFFF for source in sources], dtype=np.uint64))
         self._window_seed, self._rotation_seed, self._slice_seed = (
             mix(seed, purpose) for purpose in (_WINDOW, _ROTATION, _SLICES)
         )
 
     def within_window(
-        self, source: IntArray, lane: int | IntArray, cycle: IntArray, place: IntArray, length: IntArray
+        self, source: IntArray, lane: int | IntArray, cycle: IntArray, in_cycle: IntArray, length: IntArray
     ) -> IntArray:
         """Move samples within the windows of a lane.
 
@@ -148,16 +152,19 @@ class SourceShuffle:
         """
         is_unshuffled = take_by_source(self._is_unshuffled, source)
         if is_unshuffled.all():
-            return place
+            return in_cycle
+        # Find the window, which is shorter at the end of the cycle.
         window = take_by_source(self.window, source)
-        number, offset = np.divmod(place, window)
-        start = place - offset
+        window_number, offset = np.divmod(in_cycle, window)
+        start = in_cycle - offset
         size = np.minimum(window, length - start)
+        # The permutation depends on source, lane, cycle and window. One lane for all positions needs one hash.
         if isinstance(lane, int):
             key = take_by_source(extend(self._window_seed, lane), source)
         else:
             key = extend(take_by_source(self._window_seed, source), lane)
-        key = extend(key, cycle, number)
+        key = extend(key, cycle, window_number)
+        # With a buffer, permute single samples; without one, interleave slices, which are read in order.
         shuffled = _where(
             take_by_source(self._has_buffer, source),
             lambda: permute(offset, size, key),
@@ -166,13 +173,13 @@ class SourceShuffle:
         return np.where(is_unshuffled, offset, shuffled) + start
 
     def within_group(
-        self, source: IntArray, number: IntArray, place: IntArray, together: IntArray
+        self, source: IntArray, group_number: IntArray, in_group: IntArray, together: IntArray
     ) -> tuple[IntArray, IntArray]:
         """Permute the slices of groups of epochs.
 
         Args:
-            number: The number of the group; draws with replacement have one epoch in a group. A single one if it is
-                the same for all.
+            group_number: The number of the group; draws with replacement have one epoch in a group. A single value if
+                it is the same for all.
 
         Returns:
             The epochs, counted from the group's first, and the sample numbers; all of shape (m,).
@@ -181,43 +188,46 @@ class SourceShuffle:
         if not is_unshuffled.all():
             shuffled = _where(
                 take_by_source(self.with_replacement, source),
-                lambda: self._drawn(source, number, place),
-                lambda: self._permuted(source, number, place, together),
+                lambda: self._drawn(source, group_number, in_group),
+                lambda: self._permuted(source, group_number, in_group, together),
             )
-            place = np.where(is_unshuffled, place, shuffled)
-        return np.divmod(place, take_by_source(self.samples, source))
+            in_group = np.where(is_unshuffled, in_group, shuffled)
+        return np.divmod(in_group, take_by_source(self.samples, source))
 
-    def _drawn(self, source: IntArray, number: IntArray, place: IntArray) -> IntArray:
+    def _drawn(self, source: IntArray, group_number: IntArray, in_group: IntArray) -> IntArray:
         """Draw slices with replacement; a slice that passes the source's end continues at its start."""
         samples = take_by_source(self.samples, source)
-        slice_number, offset = np.divmod(place, take_by_source(self.slice_length, source))
-        key = extend(take_by_source(self._slice_seed, source), number)
+        slice_number, offset = np.divmod(in_group, take_by_source(self.slice_length, source))
+        key = extend(take_by_source(self._slice_seed, source), group_number)
         drawn: IntArray = (_below_wide(extend(mix(key), _DRAWS, slice_number), samples) + offset) % samples
         return drawn
 
-    def _permuted(self, source: IntArray, number: IntArray, place: IntArray, together: IntArray) -> IntArray:
+    def _permuted(self, source: IntArray, group_number: IntArray, index: IntArray, together: IntArray) -> IntArray:
         """Permute a group's whole slices, append the short ones, and rotate the result."""
         samples, length, whole = (
             take_by_source(values, source) for values in (self.samples, self.slice_length, self._whole_slices)
         )
+        # Rotate first, so that the short slices at the end of the group come at any position.
         group = samples * together
-        place = (place + _below_wide(extend(take_by_source(self._rotation_seed, source), number), group)) % group
+        rotation = _below_wide(extend(take_by_source(self._rotation_seed, source), group_number), group)
+        index = (index + rotation) % group
+        # Whole slices of all epochs are permuted together; the short ones follow.
         slices = whole * together
-        in_whole = place < slices * length
-        key = extend(take_by_source(self._slice_seed, source), number)
+        in_whole = index < slices * length
+        key = extend(take_by_source(self._slice_seed, source), group_number)
 
         def in_whole_slices() -> IntArray:
-            slice_number, offset = np.divmod(np.where(in_whole, place, 0), length)
+            slice_number, offset = np.divmod(np.where(in_whole, index, 0), length)
             moved = _permute_distinct(slice_number, np.maximum(1, slices), key)
             epoch, moved = np.divmod(moved, np.maximum(1, whole))
-            found: IntArray = epoch * samples + moved * length + offset
-            return found
+            moved_index: IntArray = epoch * samples + moved * length + offset
+            return moved_index
 
         def in_short_slices() -> IntArray:
             long = whole * length
-            epoch, offset = np.divmod(place - long * together, np.maximum(1, samples - long))
-            found: IntArray = epoch * samples + long + offset
-            return found
+            epoch, offset = np.divmod(index - long * together, np.maximum(1, samples - long))
+            moved_index: IntArray = epoch * samples + long + offset
+            return moved_index
 
         return _where(in_whole, in_whole_slices, in_short_slices)
 

@@ -48,11 +48,11 @@ class RepeatedOrder:
     def batches(self) -> None:
         """None, because the order is endless."""
 
-    def lane(self, number: int) -> BlendedLane:
-        check_lane(number, self.lanes)
-        one = len(self.sources) == 1
-        blend = None if one else BlendOrder(self._counts, lane=number, seed=self.seed)
-        return BlendedLane(number, self._orders, blend, None)
+    def lane(self, lane: int) -> BlendedLane:
+        check_lane(lane, self.lanes)
+        is_single = len(self.sources) == 1
+        blend = None if is_single else BlendOrder(self._counts, lane=lane, seed=self.seed)
+        return BlendedLane(lane, self._orders, blend, None)
 
     def locate_in_lanes(self, lane: IntArray, position: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """Return the samples at positions of several lanes, at a fraction of the time that the lanes take one by one.
@@ -70,10 +70,10 @@ class RepeatedOrder:
         starts = np.flatnonzero((np.diff(lane, prepend=-1) != 0) | (np.diff(position, prepend=-1) != 1))
         lengths = np.diff(starts, append=len(lane))
         first = position[starts]
-        source, place = locate_in_lanes(
+        source, in_source = locate_in_lanes(
             self._counts, lane=lane[starts], start=first, stop=first + lengths, seed=self.seed
         )
-        return source, *self._orders.locate(source, lane, place)
+        return source, *self._orders.locate(source, lane, in_source)
 
     def count(self, stops: IntArray) -> IntArray:
         """Return the number of samples of each source in the first positions of all lanes together.
@@ -166,15 +166,15 @@ class LaneHosting:
         workers = max(1, self.workers)
         return -(-self.hosted // workers) * workers
 
-    def batch(self, number: int) -> int:
-        """Return the number in the run of the rank's ``number``-th micro-batch since the start or resume."""
-        return self.first_batch + number * self.ranks + self.rank
+    def batch(self, micro_batch: int) -> int:
+        """Return the number in the run of the rank's ``micro_batch``-th micro-batch since the start or resume."""
+        return self.first_batch + micro_batch * self.ranks + self.rank
 
-    def lane(self, number: int) -> int:
-        return self.batch(number) % self.lanes
+    def lane(self, micro_batch: int) -> int:
+        return self.batch(micro_batch) % self.lanes
 
-    def worker(self, number: int) -> int:
-        return number % self.hosted % max(1, self.workers)
+    def worker(self, micro_batch: int) -> int:
+        return micro_batch % self.hosted % max(1, self.workers)
 
     def lanes_of_worker(self, worker: int) -> list[int]:
         return [self.lane(turn) for turn in range(worker, self.hosted, max(1, self.workers))]
@@ -256,7 +256,7 @@ class StreamOrder(Protocol):
     def batches(self) -> int | None:
         """Number of micro-batches of a pass if it is known ahead (a ``PrebatchedPass``); else None."""
 
-    def lane(self, number: int) -> LaneOrder:
+    def lane(self, lane: int) -> LaneOrder:
         """Return the stream of a lane in ``[0, lanes)``."""
 
 
@@ -275,8 +275,8 @@ class BlendedLane:
         length: Number of samples of the pass in this lane; None for an endless order.
     """
 
-    def __init__(self, number: int, streams: SourceStreams, blend: BlendOrder | None, length: int | None) -> None:
-        self._number = number
+    def __init__(self, lane: int, streams: SourceStreams, blend: BlendOrder | None, length: int | None) -> None:
+        self._number = lane
         self._streams = streams
         self._blend = blend
         self._length = length
@@ -302,25 +302,25 @@ class BlendedLane:
             return None
         return self._streams.window_of(self._number, position)
 
-    def locate_at(self, place: IntArray) -> Located:
+    def locate_at(self, positions: IntArray) -> Located:
         """Return the samples at some positions of the lane's stream, in ascending order; shape (m,)."""
-        if self._blend is None or not len(place):
-            source = np.zeros(len(place), dtype=np.int64)
-            return source, *self._streams.locate(source, self._number, place)
-        source, position = locate_scattered(place, self._blend.locate)
+        if self._blend is None or not len(positions):
+            source = np.zeros(len(positions), dtype=np.int64)
+            return source, *self._streams.locate(source, self._number, positions)
+        source, position = locate_scattered(positions, self._blend.locate)
         return source, *self._streams.locate(source, self._number, position)
 
 
 def locate_scattered(
-    place: IntArray, locate: Callable[[int, int], tuple[IntArray, IntArray]]
+    positions: IntArray, locate: Callable[[int, int], tuple[IntArray, IntArray]]
 ) -> tuple[IntArray, IntArray]:
     """Return what ``locate(start, stop)`` of a blend gives for some positions, in ascending order; at least one.
 
     Positions of neighbouring blocks are located together, since a blend permutes whole blocks.
     """
-    cuts = np.flatnonzero((np.diff(place) > BLOCK) | (np.diff(place // _MAX_SPAN) > 0)) + 1
+    cuts = np.flatnonzero((np.diff(positions) > BLOCK) | (np.diff(positions // _MAX_SPAN) > 0)) + 1
     parts = [
-        [column[run - run[0]] for column in locate(int(run[0]), int(run[-1]) + 1)] for run in np.split(place, cuts)
+        [column[run - run[0]] for column in locate(int(run[0]), int(run[-1]) + 1)] for run in np.split(positions, cuts)
     ]
     source, position = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     return source, position
@@ -337,14 +337,14 @@ def check_range(start: int, stop: int, length: int | None) -> None:
         raise ValueError(f"expected 0 <= start <= stop{limit}, found [{start}, {stop})")
 
 
-def check_lane(number: int, lanes: int) -> None:
+def check_lane(lane: int, lanes: int) -> None:
     """Check that a run has a lane.
 
     Raises:
         ValueError: Not ``0 <= number < lanes``.
     """
-    if not 0 <= number < lanes:
-        raise ValueError(f"expected a lane in [0, {lanes}), found {number}")
+    if not 0 <= lane < lanes:
+        raise ValueError(f"expected a lane in [0, {lanes}), found {lane}")
 
 
 def check_sources(sources: Sequence[SourceOrder], shares: Sequence[float], lanes: int) -> None:
@@ -396,15 +396,15 @@ class DealtOrder:
         length = self.inner.lane(0).length
         return None if length is None else -(-length // self.chunk)
 
-    def lane(self, number: int) -> _DealtLane:
-        check_lane(number, self.lanes)
-        return _DealtLane(self, self.inner.lane(0), number)
+    def lane(self, lane: int) -> _DealtLane:
+        check_lane(lane, self.lanes)
+        return _DealtLane(self, self.inner.lane(0), lane)
 
 
 class _DealtLane:
-    def __init__(self, order: DealtOrder, stream: Any, number: int) -> None:
+    def __init__(self, order: DealtOrder, stream: Any, lane: int) -> None:
         self._stream = stream
-        self._number = number
+        self._number = lane
         self._lanes = order.lanes
         self._chunk = order.chunk
         self.length = None if stream.length is None else self._share_of(stream.length)

@@ -114,8 +114,8 @@ class VolumeBlend:
             ValueError: As for the class.
         """
         if self._items:
-            targets = {place: self.target(place) for place in range(len(self._shares))}
-            targets = {place: target for place, target in targets.items() if target}
+            targets = {index: self.target(index) for index in range(len(self._shares))}
+            targets = {index: target for index, target in targets.items() if target}
             self.changed = VolumeChange(self.total, self._items, targets)
         self._begin(weights)
 
@@ -125,7 +125,7 @@ class VolumeBlend:
         largest = max(weights)  # dividing by it first keeps the sum of large weights finite
         whole = fsum(weight / largest for weight in weights)
         self._shares = [max(weight / largest / whole, 5e-324) if weight else 0.0 for weight in weights]
-        used = [place for place, share in enumerate(self._shares) if share]
+        used = [index for index, share in enumerate(self._shares) if share]
         # Datasets with items that are ahead, by the total at which they are not any more; and the others, by deadline.
         self._ahead: list[tuple[float, float, int]] = []
         self._ready: list[tuple[float, int]] = []
@@ -133,83 +133,85 @@ class VolumeBlend:
         self._chosen: int | None = None
         self._targets: Mapping[int, float] = {}
         self._start = 0.0
-        fresh = [place for place in used if place not in self._volumes]
+        fresh = [index for index in used if index not in self._volumes]
         if self.changed is None:
             # Those without items, the next one last. Their deadlines are multiples of one average.
-            self._deadlines = {place: self._phases[place] / self._shares[place] for place in fresh}
-            self._fresh = sorted(fresh, key=lambda place: (self._deadlines[place], place), reverse=True)
+            self._deadlines = {index: self._phases[index] / self._shares[index] for index in fresh}
+            self._fresh = sorted(fresh, key=lambda index: (self._deadlines[index], index), reverse=True)
         else:
             self._targets = targets = self.changed.targets
-            left_out = [place for place, share in enumerate(self._shares) if not share]
-            lack = fsum(targets.get(place, 0.0) - self.volume(place)[1] for place in left_out)
+            left_out = [index for index, share in enumerate(self._shares) if not share]
+            lack = fsum(targets.get(index, 0.0) - self.volume(index)[1] for index in left_out)
             self._start = self.changed.total - lack
             average = self.changed.total / self.changed.items
-            for place in fresh:
-                share, target = self._shares[place], targets.get(place, 0.0)
-                deadline = self._start + (self._phases[place] * average - target) / share
-                heappush(self._ahead, (self._start - target / share, deadline, place))
-        for place in used:
-            if place in self._volumes:
-                self._add(place, self._volumes[place])
+            for index in fresh:
+                share, target = self._shares[index], targets.get(index, 0.0)
+                deadline = self._start + (self._phases[index] * average - target) / share
+                heappush(self._ahead, (self._start - target / share, deadline, index))
+        for index in used:
+            if index in self._volumes:
+                self._add(index, self._volumes[index])
 
     def choose(self) -> int:
         """Return the place of the dataset of the next item; the same until :meth:`count` is called."""
         if self._chosen is not None:
             return self._chosen
+        # Datasets that are no longer ahead of their share become ready, the earliest deadline first.
         ahead, ready, total = self._ahead, self._ready, self.total
         while ahead and ahead[0][0] <= total:
-            _, deadline, place = heappop(ahead)
+            _, deadline, index = heappop(ahead)
             if not ready and not self._fresh and not (ahead and ahead[0][0] <= total):
-                self._chosen = place  # the only one; most choices among few datasets are
-                return place
-            heappush(ready, (deadline, place))
+                self._chosen = index  # the only one; most choices among few datasets are
+                return index
+            heappush(ready, (deadline, index))
+        # Datasets without items have their deadlines in items, which the average size converts.
         if self._fresh:
-            place = self._fresh[-1]
+            index = self._fresh[-1]
             average = total / self._items if self._items else 1.0
-            if not ready or (self._deadlines[place] * average, place) <= ready[0]:
+            if not ready or (self._deadlines[index] * average, index) <= ready[0]:
                 self._chosen = self._fresh.pop()
                 return self._chosen
         # If all are ahead, because of rounding or of empty items, the one that is least.
         self._chosen = heappop(ready)[1] if ready else heappop(ahead)[2]
         return self._chosen
 
-    def count(self, place: int, size: float) -> None:
+    def count(self, index: int, size: float) -> None:
         """Count the item of a dataset that :meth:`choose` returned.
 
         Args:
             size: The item's size, finite and at least 0; 0 for a skipped item.
         """
-        items, volume, empty = self._volumes.get(place, (0, 0.0, 0.0))
+        items, volume, empty = self._volumes.get(index, (0, 0.0, 0.0))
         if size:
             self.total += size
             self._items += 1
             counts = items + 1, volume + size, 0.0
         else:
             counts = items, volume, empty + (self.total / self._items if self._items else 1.0)
-        self._volumes[place] = counts
+        self._volumes[index] = counts
         self._chosen = None
-        self._add(place, counts)
+        self._add(index, counts)
 
-    def _add(self, place: int, counts: LeafVolume) -> None:
+    def _add(self, index: int, counts: LeafVolume) -> None:
         """Add a dataset with items: by the total at which it has its share, and by the deadline of its next item."""
         items, volume, empty = counts
-        share, lead = self._shares[place], volume + empty
+        share, lead = self._shares[index], volume + empty
         if self._targets:
-            lead -= self._targets.get(place, 0.0)
+            lead -= self._targets.get(index, 0.0)
         start = deadline = self._start + lead / share
         if items:
-            spread = (self._phases[place] + items * _GOLDEN) % 1.0
+            spread = (self._phases[index] + items * _GOLDEN) % 1.0
             deadline = self._start + (lead + spread * (volume / items)) / share
         if start <= self.total:
-            heappush(self._ready, (deadline, place))
+            heappush(self._ready, (deadline, index))
         else:
-            heappush(self._ahead, (start, deadline, place))
+            heappush(self._ahead, (start, deadline, index))
 
-    def volume(self, place: int) -> LeafVolume:
-        return self._volumes.get(place, (0, 0.0, 0.0))
+    def volume(self, index: int) -> LeafVolume:
+        return self._volumes.get(index, (0, 0.0, 0.0))
 
-    def target(self, place: int) -> float:
+    def target(self, index: int) -> float:
         """Return the volume that a dataset would have if each had exactly its share, between all changes."""
         if self.changed is None:
-            return self._shares[place] * self.total
-        return self.changed.targets.get(place, 0.0) + self._shares[place] * (self.total - self.changed.total)
+            return self._shares[index] * self.total
+        return self.changed.targets.get(index, 0.0) + self._shares[index] * (self.total - self.changed.total)

@@ -152,12 +152,13 @@ def marked(fn: Callable[..., Any], marks: Mapping[str, Any]) -> Callable[..., An
 
 def mark_of(fn: Any, name: str, default: Any) -> Any:
     """Return a mark of a function, a bound method, a callable object, or a ``functools.partial`` of these."""
+    # Marks may be on the function itself, on the __call__ of its class, or on what a partial or staticmethod wraps.
     while True:
-        found = getattr(fn, name, None)
-        if found is None and callable(fn) and not hasattr(fn, "__code__") and not isinstance(fn, type):
-            found = getattr(type(fn).__call__, name, None)
-        if found is not None:
-            return found
+        mark = getattr(fn, name, None)
+        if mark is None and callable(fn) and not hasattr(fn, "__code__") and not isinstance(fn, type):
+            mark = getattr(type(fn).__call__, name, None)
+        if mark is not None:
+            return mark
         if isinstance(fn, partial):
             fn = fn.func
         elif isinstance(fn, staticmethod):  # a name in a class body, before the class exists
@@ -256,9 +257,9 @@ def failure_tolerance(fn: Callable[..., Any], default_failure_tolerance: int | N
 def default_failure_tolerance(fn: Callable[..., Any], default: int) -> int:
     """Return ``__default_failure_tolerance__`` of the task encoder that a bound method belongs to, else ``default``."""
     for owner in (fn, getattr(fn, "__self__", None)):
-        found = getattr(owner, "__default_failure_tolerance__", None)
-        if found is not None:
-            return int(found)
+        tolerance = getattr(owner, "__default_failure_tolerance__", None)
+        if tolerance is not None:
+            return int(tolerance)
     return default
 
 

@@ -71,6 +71,7 @@ def array_picture(array: Any) -> Picture | None:
     shape = tuple(int(size) for size in array.shape)
     if 0 in shape:
         return None
+    # Guess the layout from the shape: (H, W), (C, H, W), or else (H, W, C).
     if len(shape) == 2:
         height, width = shape
         channels_first = False
@@ -142,6 +143,7 @@ def _to_rgb(image: Image) -> Image:
     import numpy as np
     from PIL import Image as PillowImage
 
+    # Numbers of any range are scaled, transparent pixels get a grey ground.
     if image.mode.startswith("I") or image.mode == "F":
         return PillowImage.fromarray(_stretch(np.asarray(image))).convert("RGB")
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
@@ -186,6 +188,7 @@ def _to_bytes(pixels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Scale numbers to 0–255: those from 0 to 1 by 255, others from their least to their greatest."""
     import numpy as np
 
+    # Floats from 0 to 1, as models use them, keep their scale; all others are stretched.
     if pixels.dtype.kind in "fb":
         numbers = pixels if pixels.dtype.itemsize >= 4 else pixels.astype(np.float32)
         if not (np.isfinite(numbers.min()) and np.isfinite(numbers.max())):

@@ -45,6 +45,7 @@ def map_values(value: Any, function: Callable[[Any], Any], *, is_leaf: Callable[
     if is_leaf(value):
         return function(value)
     if isinstance(value, Mapping):
+        # Copy only what changes: values that stay the same are shared with the original.
         changed = {
             key: new for key, old in value.items() if (new := map_values(old, function, is_leaf=is_leaf)) is not old
         }
@@ -57,10 +58,10 @@ def map_values(value: Any, function: Callable[[Any], Any], *, is_leaf: Callable[
             copied[key] = new
         return copied
     if isinstance(value, list | tuple):
-        found = [item if type(item) in PLAIN else map_values(item, function, is_leaf=is_leaf) for item in value]
-        if all(map(is_, found, value)):
+        items = [item if type(item) in PLAIN else map_values(item, function, is_leaf=is_leaf) for item in value]
+        if all(map(is_, items, value)):
             return value
-        return type(value)(*found) if hasattr(value, "_fields") else type(value)(found)
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     if is_dataclass(value) and not isinstance(value, type):
         return _mapped_fields(value, function, is_leaf)
     return function(value)
@@ -240,6 +241,7 @@ def as_type(value: Any, target: Any) -> Any:
     >>> as_type(CaptioningSample(__key__="s.tar/0", image="…", caption="a cat"), ImageSample)
     ImageSample(__key__='s.tar/0', image='…')
     """
+    # Fields are passed by name; fields that the target lacks are dropped.
     if type(value) is target:
         return value
     given = fields_of(value)

@@ -98,6 +98,7 @@ def _image_tags(value: Any) -> Iterator[str]:
 
 
 def _pictures(value: Any) -> Iterator[Picture]:
+    # An array of four dimensions is a batch or a clip: show its first pictures.
     if isinstance(value, Tensor | np.ndarray):
         shape = tuple(value.shape)
         if len(shape) == 4:
@@ -125,10 +126,10 @@ _MAX_CHARACTERS = 1000  # of a text in the detailed form
 _MAX_ITEMS = 100  # of a list in the detailed form
 _YAML_ITEMS = 10  # of a list, each of which takes a line or more
 
-_SUMMARY_LINES = 60
+_SUMMARY_LINES = 60  # of a summary, and values of a container in it
 _SUMMARY_ITEMS = 8  # of a list or dict
 _SUMMARY_CHARACTERS = 100  # of a text
-_SUMMARY_DEPTH = 6
+_SUMMARY_DEPTH = 6  # of nested values
 
 
 def format_sample_compact(sample: Any, depth: int = 3, max_items: int = 10, max_str_len: int = 50) -> str:
@@ -194,6 +195,7 @@ def format_sample_detailed(sample: Any, indent: str = "") -> str:
 
 
 def _yaml_value(value: Any) -> Any:
+    # Arrays are shown by shape and range, as their values would fill pages.
     if isinstance(value, Tensor | np.ndarray):
         return _shape(value) + _range(value)
     if isinstance(value, np.generic):
@@ -202,14 +204,15 @@ def _yaml_value(value: Any) -> Any:
         return value
     if isinstance(value, str):
         return _cut_text(str(value), _MAX_CHARACTERS)
+    # Fields and items are shown by name, up to a limit.
     named = _named_values(value)
     if named or isinstance(value, Mapping):
-        inner = {name if type(name) is int else str(name): _yaml_value(one) for name, one in named[:_MAX_ITEMS]} | (
+        inner = {name if type(name) is int else str(name): _yaml_value(item) for name, item in named[:_MAX_ITEMS]} | (
             {"…": f"{len(named) - _MAX_ITEMS} more"} if len(named) > _MAX_ITEMS else {}
         )
         return inner if isinstance(value, Mapping) else {type(value).__name__: inner}
     if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes):
-        items = [_yaml_value(one) for one in islice(value, _YAML_ITEMS)]
+        items = [_yaml_value(item) for item in islice(value, _YAML_ITEMS)]
         return items + ([f"… {len(value) - _YAML_ITEMS} more"] if len(value) > _YAML_ITEMS else [])
     return _cut(value, _MAX_CHARACTERS) if isinstance(value, bytes) else _cut_text(repr(value), _MAX_CHARACTERS)
 
@@ -258,6 +261,7 @@ def shown_values(sample: Any) -> list[tuple[str, Any, str]]:
 
 
 def _summary(value: Any, name: str, indent: str, depth: int) -> Iterator[str]:
+    # Arrays take one line, and so does everything that has no fields, or is too deep.
     first = indent + (f"{name}: " if name else "")
     if isinstance(value, Tensor | np.ndarray):
         yield first + _shape(value) + _range(value)
@@ -268,6 +272,7 @@ def _summary(value: Any, name: str, indent: str, depth: int) -> Iterator[str]:
         text = format_sample_compact(value, 2, _SUMMARY_ITEMS, _SUMMARY_CHARACTERS)
         yield first + _cut_text(_escaped(text), 10 * _SUMMARY_CHARACTERS)
         return
+    # Containers have a heading, and a line for each of their first values.
     pairs = list(enumerate(value)) if is_list else named
     counted = is_list or isinstance(value, Mapping)
     yield first + type(value).__name__ + (f" of {len(pairs)}" if counted else "")
@@ -289,7 +294,7 @@ def _hidden(sample: Any) -> set[str]:
 
 
 def _escaped(text: str) -> str:
-    return text if text.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+    return text if text.isprintable() else "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def _named_values(sample: Any) -> list[tuple[Any, Any]]:

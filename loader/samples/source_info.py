@@ -96,8 +96,8 @@ def get_source_info(sample: Any) -> list[SourceInfo] | None:
     True
     """
     if isinstance(sample, list):
-        return [source for one in sample for source in get_source_info(one) or ()] or None
-    found = sample.get("__sources__") if isinstance(sample, dict) else getattr(sample, "__sources__", None)
-    if isinstance(found, list):  # of a batch, with a tuple for each sample
-        return [source for each in found for source in each or ()]
-    return None if found is None else list(found)
+        return [source for inner in sample for source in get_source_info(inner) or ()] or None
+    sources = sample.get("__sources__") if isinstance(sample, dict) else getattr(sample, "__sources__", None)
+    if isinstance(sources, list):  # of a batch, with a tuple for each sample
+        return [source for each in sources for source in each or ()]
+    return None if sources is None else list(sources)

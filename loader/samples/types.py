@@ -43,11 +43,12 @@ def join_parts(sample: Any, *others: Any) -> Any:
     >>> join_parts(CrudeSample({"__key__": "a", "jpg": 1}), CrudeSample({"__key__": "b", "txt": "new"}), None)["txt"]
     'new'
     """
+    # Dicts take any part; fields of a class must exist, since a misspelt name would be lost silently.
     added = {name: value for other in others if other is not None for name, value in _parts(other)}
     if isinstance(sample, dict):
         return CrudeSample({**sample, **added})
     joined = copy(sample)
-    known = {one.name for one in fields(sample)} if is_dataclass(sample) else set()
+    known = {known_field.name for known_field in fields(sample)} if is_dataclass(sample) else set()
     for name, value in added.items():
         field = name.partition(".")[0]
         if field not in known:
@@ -121,9 +122,9 @@ class Sample(SummaryMixin, PinMemoryMixin, ExtendableDataclassMixin, TagsMixin):
         try:
             shared = {name: getattr(base_sample, name) for name in _SHARED}
         except AttributeError as error:
-            found = type(base_sample).__name__
+            base_class = type(base_sample).__name__
             raise SampleError(
-                f"cannot derive a {cls.__name__} from a {found}, which has no field {error.name!r}",
+                f"cannot derive a {cls.__name__} from a {base_class}, which has no field {error.name!r}",
                 hint=f"from a crude sample, build it with {cls.__name__}(**basic_sample_keys(sample), …)",
             ) from None
         return cls(**shared | with_field_names(fields_given))

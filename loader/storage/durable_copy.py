@@ -28,6 +28,7 @@ def scratch_folder() -> Iterator[str]:
     """
     _remove_abandoned(tempfile.gettempdir())
     with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as folder:
+        # Take the lock before its file has the name that other processes look for.
         lock = os.path.join(folder, _LOCK)
         descriptor = os.open(f"{lock}.new", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -50,9 +51,11 @@ def _remove_abandoned(parent: str) -> None:
 def _remove_if_abandoned(folder: str) -> None:
     descriptor = os.open(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
+        # Every user may write to the parent folder: folders of other users stay.
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid():
             return
+        # Its owner and all of its forks have ended if the lock is free.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.rmtree(folder, ignore_errors=True)
     finally:
@@ -111,6 +114,7 @@ def copy_into_place(source: str, target: str) -> None:
     """Copy a file, or a folder with all its contents, so that the target appears whole or not at all."""
     if _is_copied(source, target):
         return  # an earlier copy was interrupted before its source was removed
+    # Copy under a hidden name on the target's disk, and rename when all of it is there.
     temporary = temporary_name(target)
     try:
         if os.path.isdir(source) and not os.path.islink(source):
@@ -123,6 +127,7 @@ def copy_into_place(source: str, target: str) -> None:
         with suppress(OSError):
             os.unlink(temporary)
         raise
+    # The caller removes the source next, so the new name has to survive a power cut.
     _flush_folder(os.path.dirname(target))
 
 
@@ -136,6 +141,7 @@ def _copy_file(source: str, target: str) -> None:
 def _is_copied(source: str, target: str) -> bool:
     if not (os.path.isdir(source) and os.path.isdir(target)) or os.path.islink(source):
         return False
+    # Names and sizes are enough: the target appears under its name only when it is whole.
     names = [os.path.relpath(path, source) for path in _files(source)]
     sizes = [_size(os.path.join(source, name)) for name in names]
     return sizes == [_size(os.path.join(target, name)) for name in names]
@@ -156,6 +162,7 @@ def flush_files(paths: Iterable[str]) -> None:
     """Wait until the disk has the files, the contents of the folders, and their names."""
     files: list[str] = []
     folders: set[str] = set()
+    # Collect the files, and the folders that hold their names.
     for path in paths:
         folders.add(os.path.dirname(path))
         if os.path.isdir(path):
@@ -168,6 +175,7 @@ def flush_files(paths: Iterable[str]) -> None:
         return
     with ThreadPoolExecutor(_FLUSH_THREADS) as threads:
         list(threads.map(_flush_file, files))
+    # Folders last, so that a name on the disk never leads to a file without contents.
     for folder in folders:
         _flush_folder(folder)
 

@@ -286,8 +286,8 @@ class EPath:
         if not self.is_local():
             return map(EPath, remote_path.glob(str(self), pattern))
         base = str(self.local_path())
-        found = glob.glob(os.path.join(glob.escape(base), pattern), recursive=True)
-        return iter(sorted(EPath(f"{self}{path.removeprefix(base)}") for path in found))
+        paths = glob.glob(os.path.join(glob.escape(base), pattern), recursive=True)
+        return iter(sorted(EPath(f"{self}{path.removeprefix(base)}") for path in paths))
 
     def walk(self) -> Iterator[EPath]:
         """Yield all files below the folder, sorted; also those whose names begin with a dot.
@@ -297,8 +297,8 @@ class EPath:
         if not self.is_local():
             return map(EPath, remote_path.walk(str(self)))
         base = str(self.local_path())
-        found = (os.path.join(folder, name) for folder, names in walk_folders(base, has_hidden=True) for name in names)
-        return iter(sorted(EPath(f"{self}{path.removeprefix(base)}") for path in found if os.path.isfile(path)))
+        paths = (os.path.join(folder, name) for folder, names in walk_folders(base, has_hidden=True) for name in names)
+        return iter(sorted(EPath(f"{self}{path.removeprefix(base)}") for path in paths if os.path.isfile(path)))
 
     def mkdir(self, exist_ok: bool = True, parents: bool = False) -> None:  # noqa: ARG002 - see below
         """Create the folder. Missing folders above it are created in any case; object stores need none."""

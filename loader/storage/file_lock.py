@@ -41,21 +41,23 @@ def hold_lock(path: str, *, wait: bool, shared: bool = False) -> Iterator[None]:
 
 @contextmanager
 def _thread_lock(path: str, wait: bool) -> Iterator[None]:
-    own = _thread_locks.setdefault(os.path.realpath(path), _ThreadLock())
-    if wait and own.holder == threading.get_ident():
+    # Threads need a lock of their own: the system gives all threads of a process the same lock.
+    thread_lock = _thread_locks.setdefault(os.path.realpath(path), _ThreadLock())
+    if wait and thread_lock.holder == threading.get_ident():
         raise StorageError("this thread holds this lock already, and would wait for itself", path=path)
-    if not own.lock.acquire(blocking=wait):
+    if not thread_lock.lock.acquire(blocking=wait):
         raise _locked(path, f"process {os.getpid()}, which is this one")
-    own.holder = threading.get_ident()
+    thread_lock.holder = threading.get_ident()
     try:
         yield
     finally:
-        own.holder = None
-        own.lock.release()
+        thread_lock.holder = None
+        thread_lock.lock.release()
 
 
 @contextmanager
 def _record_lock(path: str, wait: bool, shared: bool) -> Iterator[None]:
+    # Open the lock file without following a link, which a hostile dataset may contain.
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
@@ -70,6 +72,7 @@ def _record_lock(path: str, wait: bool, shared: bool) -> Iterator[None]:
                 raise_storage_error("lock this file", path, error)
             holder = os.pread(fd, 1000, 0).decode("utf-8", "replace").strip() or "another process"
             raise _locked(path, holder) from None
+        # Write who holds the lock, for the message of those that do not get it.
         started = time.strftime("%Y-%m-%d %H:%M:%S")
         others = "one or more parts of a prepare, the last one started by " if shared else ""
         with suppress(OSError):  # on a full disk the lock holds, and only the name of its holder is missing
@@ -84,6 +87,7 @@ def _locked(path: str, holder: str) -> StorageError:
     return StorageError(f"another run is at work here: {holder}", path=path, hint="wait until it is done, or stop it")
 
 
+# Blocking calls know no deadline, so a lock is tried again and again: often at first, since most waits are short.
 _FIRST_DELAY_S, _MAX_DELAY_S, _GROWTH = 0.001, 0.05, 1.5
 
 
@@ -99,11 +103,11 @@ class RangeLocks:
             os.close(self._fd)
             raise OSError(errno.EPERM, "its file of locks is no plain file of this user", name)
 
-    def acquire(self, number: int, *, wait_s: float, shared: bool = False) -> bool:
+    def acquire(self, offset: int, *, wait_s: float, shared: bool = False) -> bool:
         """Acquire a lock.
 
         Args:
-            number: The lock, in [0, 2^62).
+            offset: The byte of the file that is the lock, in [0, 2^62).
 
         Returns:
             False if others held it all the time.
@@ -111,7 +115,7 @@ class RangeLocks:
         stop_s, delay_s = time.monotonic() + wait_s, _FIRST_DELAY_S
         while True:
             try:
-                fcntl.lockf(self._fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB, 1, number)
+                fcntl.lockf(self._fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB, 1, offset)
             except OSError as error:
                 if error.errno not in (errno.EACCES, errno.EAGAIN):
                     return True  # a file system without locks: what is done twice is done right twice
@@ -122,19 +126,19 @@ class RangeLocks:
             time.sleep(delay_s)
             delay_s = min(delay_s * _GROWTH, _MAX_DELAY_S)
 
-    def release(self, number: int) -> None:
+    def release(self, offset: int) -> None:
         try:
-            fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, number)
+            fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, offset)
         except OSError as error:
             if error.errno not in (errno.ENOLCK, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
                 raise
 
     @contextmanager
-    def hold(self, number: int, *, wait_s: float) -> Iterator[bool]:
+    def hold(self, offset: int, *, wait_s: float) -> Iterator[bool]:
         """Hold a lock, for some seconds at most to wait; yield False without it."""
-        is_held = self.acquire(number, wait_s=wait_s)
+        is_held = self.acquire(offset, wait_s=wait_s)
         try:
             yield is_held
         finally:
             if is_held:
-                self.release(number)
+                self.release(offset)

@@ -23,6 +23,7 @@ from .shared_answers import answers_here, shared
 PAUSES_S = (0.1, 0.5, 2.0)
 """Pauses before the repetitions of a failed operation, in seconds."""
 
+# Faults that a network file system reports while its server restarts, or a disk reports once.
 _PASSING = frozenset({errno.EIO, errno.EREMOTEIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN})
 
 _log = get_logger(__name__)
@@ -42,6 +43,7 @@ def retry(attempt: Callable[[OSError], T], error: OSError, *, action: str, path:
     Raises:
         StorageError: The last attempt failed, too.
     """
+    # Stop at once for faults that waiting does not fix.
     for pause_s in PAUSES_S:
         if error.errno not in _PASSING:
             break
@@ -100,6 +102,7 @@ class _LocalFile(ReadableFile):
             self._fd = _open(path)
         except OSError as error:
             self._fd = retry(lambda _: _open(path), error, action="open this file", path=path)
+        # Ask the open file, not the path, which may lead elsewhere by now.
         status = os.fstat(self._fd)
         if not S_ISREG(status.st_mode):
             raise StorageError(
@@ -110,6 +113,7 @@ class _LocalFile(ReadableFile):
 
     def read_at(self, offset: int, size_bytes: int) -> bytes:
         try:
+            # One call reads nearly everything; the loop of `pread_all` costs time in each small read.
             data = os.pread(self._fd, size_bytes, offset)
             if len(data) < size_bytes and offset + len(data) < self.size_bytes:
                 data += pread_all(self._fd, offset + len(data), size_bytes - len(data))
@@ -119,6 +123,7 @@ class _LocalFile(ReadableFile):
 
     def _read_again(self, offset: int, size_bytes: int, error: OSError) -> bytes:
         def attempt(last: OSError) -> bytes:
+            # A server that was restarted refuses old handles: only another open helps.
             if last.errno == errno.ESTALE:
                 self._open_again(last)
             return pread_all(self._fd, offset, size_bytes)
@@ -127,6 +132,7 @@ class _LocalFile(ReadableFile):
         return retry(attempt, error, action=action, path=self._path)
 
     def _open_again(self, error: OSError) -> None:
+        # Readers hold offsets of the file as it was: another file under its name would give wrong samples.
         fd = _open(self._path)
         try:
             status = os.fstat(fd)
@@ -191,19 +197,19 @@ class LocalStorage(Storage):
         return self._replaced is not None and f"{name}/".startswith(f"{self._replaced[0]}/")
 
     def _writable_path(self, name: str) -> str:
-        """Return the path of a file to write or remove, and refuse links to other folders inside hidden folders.
-
-        A hostile dataset may contain such a link, to have files of the user overwritten or removed. The hidden folder
-        itself (``.nv-meta``) may be a link: users store it elsewhere if the shards are read-only.
-        """
+        # Only the replacement may change, so that a read-only dataset stays as it is.
         if self._replaced is not None and not self._is_replaced(name):
             raise read_only_error(self.path(name), *self._replaced)
+        # Refuse links to other folders inside hidden folders: a hostile dataset may contain such a link, to have files
+        # of the user overwritten or removed. The hidden folder itself (`.nv-meta`) may be a link: users store it
+        # elsewhere if the shards are read-only.
         folder = name.rpartition("/")[0]
         if folder not in self._checked_folders and folder.startswith("."):
             self._check_folder(folder)
         return self.path(name)
 
     def _check_folder(self, name: str) -> None:
+        # The first folder may be a link, so the check begins with the second one.
         folders = name.split("/")
         for depth in range(2, len(folders) + 1):
             folder = self.path("/".join(folders[:depth]))
@@ -272,9 +278,11 @@ class LocalStorage(Storage):
                 raise StorageError("expected a file or folder, found a pipe, device or socket", path=top) from error
             raise_storage_error("list this folder", error.filename or top, error)
 
+        # List the names first: sorting by whole names orders the files of nested folders, too.
         for base, files in walk_folders(top, onerror=unreadable):
             prefix = os.path.normpath(os.path.join(folder, os.path.relpath(base, top)))
             names.extend(files if prefix == "." else [f"{prefix}/{name}" for name in files])
+        # Then read the status of each file, in the order of the names.
         for name in sorted(names):
             try:
                 status = os.stat(self.path(name))
@@ -292,6 +300,7 @@ class LocalStorage(Storage):
         path = self._writable_path(name)
         temporary: str | None = None
         try:
+            # Write under another name in the same folder, from where a rename is one step.
             unused = temporary_name(path)
             fd = _open_new(unused)
             temporary = unused
@@ -300,8 +309,10 @@ class LocalStorage(Storage):
                 file.flush()
                 if durable:
                     os.fsync(fd)
+            # The file appears under its name only now, whole.
             os.replace(temporary, path)
         except BaseException as error:
+            # Leave nothing behind, also after Ctrl-C.
             if temporary is not None:
                 with suppress(FileNotFoundError):  # renamed already, or the whole folder is gone
                     os.unlink(temporary)
@@ -330,6 +341,7 @@ class LocalStorage(Storage):
 
     def rename(self, old: str, new: str) -> None:
         source, target = self._writable_path(old), self._writable_path(new)
+        # Rename; the folder of the target may be missing, which is rare, so it is not checked before.
         try:
             try:
                 os.replace(source, target)
@@ -341,6 +353,7 @@ class LocalStorage(Storage):
                 raise_storage_error(f"rename {old} to this", target, error)
         else:
             return
+        # On another disk, copy, and remove the source only after the copy is complete.
         try:
             os.makedirs(os.path.dirname(target), exist_ok=True)
             copy_into_place(source, target)  # the folder is a link to another disk
@@ -365,6 +378,7 @@ class LocalStorage(Storage):
 
     def remove(self, name: str) -> None:
         path = self._writable_path(name)
+        # A removed folder may come back as a link, so every folder is checked again.
         self._checked_folders = {""}
         try:
             if os.path.isdir(path) and not os.path.islink(path):
@@ -399,6 +413,7 @@ def walk_folders(
     """
     links = {top: 0}  # number of links in the path of a folder
     for base, folders, files in os.walk(top, onerror=onerror, followlinks=True):
+        # `os.walk` descends into what remains of this list.
         folders[:] = sorted(
             name
             for name in folders
@@ -415,6 +430,7 @@ def _links_to_ancestor(folder: str, top: str) -> bool:
     """Return True if a folder is a link to a folder above it: following it would never end."""
     if not os.path.islink(folder):
         return False
+    # Compare real paths, since the folders above may be reached through links as well.
     target = os.path.realpath(folder)
     while folder != top:
         folder = os.path.dirname(folder)

@@ -44,11 +44,13 @@ def map_file(path: str | os.PathLike[str]) -> Any:
         if calls is None:
             return _map_in_python(fd, size_bytes, path)
         map_pages, unmap_pages = calls
+        # The map stays valid after the descriptor is closed.
         address = map_pages(None, size_bytes, mmap.PROT_READ, mmap.MAP_SHARED, fd, 0)
         if address == _FAILED:
             raise _os_error(ctypes.get_errno(), path)
     finally:
         os.close(fd)
+    # The pages are unmapped with the last view; at exit the system does it, while views may still be read.
     buffer = (ctypes.c_ubyte * size_bytes).from_address(address)
     weakref.finalize(buffer, unmap_pages, address, size_bytes).atexit = False
     return buffer
@@ -61,8 +63,8 @@ def _map_in_python(fd: int, size_bytes: int, path: str | os.PathLike[str]) -> mm
     return mmap.mmap(fd, size_bytes, prot=mmap.PROT_READ, **untracked)
 
 
-def _os_error(number: int, path: str | os.PathLike[str]) -> OSError:
-    return OSError(number, os.strerror(number), os.fspath(path))
+def _os_error(error_number: int, path: str | os.PathLike[str]) -> OSError:
+    return OSError(error_number, os.strerror(error_number), os.fspath(path))
 
 
 @cache
@@ -72,8 +74,9 @@ def _libc_calls() -> tuple[Any, Any] | None:
         map_pages, unmap_pages = libc.mmap, libc.munmap
     except (AttributeError, OSError, TypeError):  # a Python without dynamic linking, or a system without these calls
         return None
-    address, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    # Declare the types: by default, ctypes passes addresses as 32-bit integers.
+    address, size, integer = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     map_pages.restype = address
-    map_pages.argtypes = (address, size, number, number, number, ctypes.c_long)
+    map_pages.argtypes = (address, size, integer, integer, integer, ctypes.c_long)
     unmap_pages.argtypes = (address, size)
     return map_pages, unmap_pages

@@ -41,6 +41,7 @@ def raise_storage_error(action: str, path: str, error: OSError) -> NoReturn:
 
 def check_name(name: str, *, folder: str) -> None:
     """Check that a name leads to a file in its folder: names come from datasets, which may be hostile."""
+    # The first test of `..` is fast, and false for nearly all names.
     if name.startswith("/") or (".." in name and ".." in name.split("/")):
         raise StorageError(
             f"the name {name!r} leads out of this folder",
@@ -108,6 +109,7 @@ class FileInfo:
         """
         if not (self.mtime_ns and now.mtime_ns):
             return False
+        # The coarsest unit that divides the present time is the unit of the store that reports it.
         unit_ns = next((unit_ns for unit_ns in _TIME_UNITS_NS if now.mtime_ns % unit_ns == 0), 1)
         return self.mtime_ns // unit_ns != now.mtime_ns // unit_ns
 
@@ -176,7 +178,7 @@ class Storage(Protocol):
     """A folder of files, local or remote. Names are relative to it, with ``/`` between folders.
 
     Every method raises :class:`loader.errors.StorageError` with the path and the cause if the files cannot be reached.
-    If a file is missing, :attr:`__cause__` is a ``FileNotFoundError``.
+    If a file is missing, the cause is a ``FileNotFoundError``, and ``is_missing`` is true.
     """
 
     url: str
@@ -324,6 +326,7 @@ def read_document(storage: Storage, name: str, *, is_short: bool = False) -> byt
     """
     share = _SHORT_SHARE if is_short else 1
     limit = max_document_bytes() // share
+    # One request reads nearly every document whole, and shows the size of others before they are read.
     data, size_bytes = storage.read_start(name, _MOST_DOCUMENTS_BYTES)
     if size_bytes > limit:
         raise ConfigError(

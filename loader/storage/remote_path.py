@@ -39,35 +39,23 @@ def _file(url: str) -> tuple[RemoteStorage, str]:
 
 
 def stat(url: str) -> FileInfo:
-    """Return the size, time and version of a file.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-    """
+    """Return the size, time and version of a file; raise a ``FileNotFoundError`` for a missing one."""
     return _of_file(url, RemoteStorage.stat)
 
 
 def stat_any(url: str) -> FileInfo:
-    """Return the size and time of a file, or of a folder, whose name and size are empty.
-
-    Raises:
-        FileNotFoundError: There is no such file, and none below it.
-    """
+    """Return the size and time of a file, or of a folder, whose name and size are empty; raise as :func:`stat`."""
     try:
         return stat(url)
     except FileNotFoundError:
-        newest = max((found.mtime_ns for found in _folder(url).objects()), default=None)
+        newest = max((below.mtime_ns for below in _folder(url).objects()), default=None)
         if newest is None:
             raise
         return FileInfo(name="", size_bytes=0, mtime_ns=newest)
 
 
 def read(url: str) -> bytes:
-    """Read a whole file, in one request.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-    """
+    """Read a whole file, in one request; raise a ``FileNotFoundError`` for a missing one."""
     return _of_file(url, RemoteStorage.read)
 
 
@@ -76,7 +64,7 @@ def _of_file(url: str, ask: Callable[[RemoteStorage, str], T]) -> T:
     try:
         return ask(*_file(url))
     except StorageError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
+        if error.is_missing:
             raise FileNotFoundError(errno.ENOENT, "this object does not exist", url) from error
         raise
 
@@ -110,15 +98,18 @@ def open_file(url: str, mode: str, encoding: str) -> IO[Any]:
         FileExistsError: The mode is ``"x"``, and there is such a file.
         ValueError: The mode reads and writes, or appends.
     """
+    # Bytes or text is chosen last: all files are opened as bytes.
     kind = mode.replace("b", "").replace("t", "")
     if kind not in ("r", "w", "x"):
         raise ValueError(f"expected a mode 'r', 'w' or 'x' for an object, found {mode!r}")
     storage, name = _file(url)
     if kind == "r":
+        # Small reads would each be a request, so a buffer joins them.
         reader = io.BufferedReader(FileStream(storage.open(name, stat(url))), _READ_AT_ONCE)
         return reader if "b" in mode else io.TextIOWrapper(reader, encoding=encoding)
     if kind == "x" and is_file(url):
         raise FileExistsError(errno.EEXIST, "this object exists", url)
+    # The condition of `x` is checked again by the store when the file is written.
     upload = _Upload(storage, name, if_absent=kind == "x")
     return upload if "b" in mode else _TextUpload(upload, encoding=encoding)
 
@@ -164,7 +155,7 @@ def walk(url: str) -> Iterator[str]:
     """Yield the URLs of all objects below a URL, sorted as paths."""
     storage = _folder(url)
     # Some tools mark folders by empty objects.
-    names = [found.key for found in storage.objects() if not found.key.endswith("/")]
+    names = [listed.key for listed in storage.objects() if not listed.key.endswith("/")]
     return (storage.path(name) for name in sorted(names))
 
 
@@ -174,23 +165,27 @@ def glob(url: str, pattern: str) -> list[str]:
     As in a shell, ``*`` and ``**`` do not match names that begin with a dot.
     """
     parts = posixpath.normpath(pattern).split("/")
+    # A pattern may begin above the URL.
     while parts[0] == "..":
         url, parts = url.rpartition("/")[0], parts[1:]
+    # List below the folders that have no wildcard, instead of the whole bucket.
     fixed = list(itertools.takewhile(lambda part: not has_magic(part), parts[:-1]))
     storage = _folder(url)
-    found = set()
+    # Stores have no folders, so the folders in the path of each object are matched, too.
+    matches = set()
     for listed in storage.objects("/".join(fixed)):
         path = listed.key.rstrip("/").split("/")
         folders = {tuple(path[:depth]) for depth in range(len(path))}
-        found |= {folder for folder in folders if _matches(folder, parts)}
+        matches |= {folder for folder in folders if _matches(folder, parts)}
         if not pattern.endswith("/") and _matches(path, parts):
-            found.add(tuple(path))
-    return sorted(storage.path("/".join(path)) for path in found)
+            matches.add(tuple(path))
+    return sorted(storage.path("/".join(path)) for path in matches)
 
 
 def _matches(path: Sequence[str], pattern: Sequence[str]) -> bool:
     if not pattern:
         return not path
+    # `**` matches no folder, or one more folder.
     if pattern[0] == "**" and _matches(path, pattern[1:]):
         return True
     if not path or (path[0].startswith(".") and has_magic(pattern[0]) and not pattern[0].startswith(".")):
@@ -201,11 +196,7 @@ def _matches(path: Sequence[str], pattern: Sequence[str]) -> bool:
 
 
 def remove(url: str, *, missing_ok: bool) -> None:
-    """Remove a file.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-    """
+    """Remove a file; raise a ``FileNotFoundError`` for a missing one, unless that is permitted."""
     if not missing_ok:
         stat(url)
     storage, name = _file(url)

@@ -30,19 +30,20 @@ class Answers:
     """A record of answers.
 
     Args:
-        found: The answers of another process; None records the answers of this process.
+        received: The answers of another process; None records the answers of this process.
 
     Attributes:
         records: True if this process reads the files, and records what it finds.
     """
 
-    def __init__(self, found: dict[tuple[Any, ...], Answer] | None = None) -> None:
-        self.records = found is None
-        self.found: dict[tuple[Any, ...], Answer] = {} if found is None else found
+    def __init__(self, received: dict[tuple[Any, ...], Answer] | None = None) -> None:
+        self.records = received is None
+        self.found: dict[tuple[Any, ...], Answer] = {} if received is None else received
 
     def ask(self, question: tuple[Any, ...], read: Callable[[], _R]) -> _R:
         if not self.records and question in self.found:
             return self.found[question]  # type: ignore[return-value]  # a question has answers of one type
+        # Errors are not recorded: another process may succeed, or raises the error itself.
         answer = read()
         if self.records and not (isinstance(answer, bytes) and len(answer) > _MAX_ANSWER_BYTES):
             self.found[question] = answer  # type: ignore[assignment]

@@ -78,10 +78,10 @@ def resolve_path(path: str | os.PathLike[str], folder: str | None = None) -> str
     protocol, rest = split_url(path)
     if protocol:
         return os.fspath(path)
-    protocol, place = split_url(os.getcwd() if folder is None else folder)
+    protocol, start = split_url(os.getcwd() if folder is None else folder)
     if not protocol or rest.startswith("/"):
-        return os.path.normpath(os.path.join(place, rest))
-    return _normal_url(f"{protocol}://{place}/{rest}", written=rest)
+        return os.path.normpath(os.path.join(start, rest))
+    return _normal_url(f"{protocol}://{start}/{rest}", written=rest)
 
 
 def normal_url(path: str) -> str:
@@ -94,20 +94,20 @@ def normal_url(path: str) -> str:
     ('s3://bucket/coco/a', 'x/../coco', 'https://host/a?b=1/../2')
     """
     protocol, _, rest = path.partition("://")
-    place = rest.partition("?")[0] if protocol in ("http", "https") else rest
-    is_plain = not protocol.isidentifier() or {".", ".."}.isdisjoint(place.split("/"))
+    location = rest.partition("?")[0] if protocol in ("http", "https") else rest
+    is_plain = not protocol.isidentifier() or {".", ".."}.isdisjoint(location.split("/"))
     if is_plain or path.startswith(_LOCAL_PREFIXES):
         return path
-    return _normal_url(f"{protocol}://{place}", written=path) + rest[len(place) :]
+    return _normal_url(f"{protocol}://{location}", written=path) + rest[len(location) :]
 
 
 def _normal_url(url: str, *, written: str) -> str:
-    protocol, _, place = url.partition("://")
-    bucket, _, key = place.partition("/")
+    protocol, _, location = url.partition("://")
+    bucket, _, key = location.partition("/")
     normal = posixpath.normpath(key)
     if normal.split("/", 1)[0] == "..":
-        found = f"the path {redact_urls(written)!r} leads out of the bucket"
-        raise ConfigError(found, at=redact_urls(url), hint="write the whole URL")
+        message = f"the path {redact_urls(written)!r} leads out of the bucket"
+        raise ConfigError(message, at=redact_urls(url), hint="write the whole URL")
     return f"{protocol}://{bucket}" if normal == "." else f"{protocol}://{bucket}/{normal}"
 
 
@@ -208,9 +208,9 @@ def hint_of_missing(path: str) -> str:
     return f"an interrupted run has left {first} ({size_of(first):,} bytes), which is removed when it completes; {how}"
 
 
-def _calls(method: str, place: Callable[[SplitStorage, str], tuple[Storage, str]]) -> Any:
+def _calls(method: str, locate: Callable[[SplitStorage, str], tuple[Storage, str]]) -> Any:
     def call(self: SplitStorage, name: str, *arguments: Any, **options: Any) -> Any:
-        storage, inner = place(self, name)
+        storage, inner = locate(self, name)
         return getattr(storage, method)(inner, *arguments, **options)
 
     return call

@@ -115,9 +115,11 @@ def open_aux_store(url: DatasetRef | str | os.PathLike[str]) -> FileStore[Any]:
     """
     ref = DatasetRef.of(url)
     text = ref.path
+    # A folder of files.
     files = files_folder(text)
     if files is not None:
         return SystemFileStore(_check_exists(files, of_files=True))
+    # A file of records.
     record_store = _RECORD_STORES.get(format_of(data_path(text)))
     if record_store is not None:
         return record_store(text)

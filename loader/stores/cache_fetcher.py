@@ -52,12 +52,14 @@ class CacheFetcher:
         self._limits = limits
         self.count = 0
         self._keeps_values = keeps_values
+        # Entries that a lazy will take; requests in their order; entries that the garbage collector dropped.
         self._entries: dict[tuple[FileStore[Any], str], CacheEntry] = {}
         self._queue: OrderedDict[CacheEntry, None] = OrderedDict()
         self._dropped: deque[CacheEntry] = deque()
         self._threads: list[threading.Thread] = []
         self._closed = False
         self._warned = False
+        # One lock, and a condition for each thing that threads wait for.
         self._lock = threading.Lock()
         self._file_queued = threading.Condition(self._lock)
         self._space_freed = threading.Condition(self._lock)
@@ -146,9 +148,10 @@ class CacheFetcher:
         return entry
 
     def stop(self) -> None:
-        """Stop the threads and free the disk; entries that are taken later are fetched then."""
+        # A forked process has the fetcher's lock, perhaps locked, and none of its threads.
         if self.pid != os.getpid():
             return
+        # Lazies that remain read their files from the stores.
         with self._lock:
             self._closed = True
             for entry in self._entries.values():
@@ -160,6 +163,7 @@ class CacheFetcher:
             self._scratch.close()
             for condition in (self._file_queued, self._space_freed, self._file_fetched):
                 condition.notify_all()
+        # Wait for the threads, each at work on one file.
         deadline = time.monotonic() + _JOIN_S  # a thread may read from a disk that hangs
         for thread in self._threads:
             if thread is not threading.current_thread():
@@ -200,6 +204,7 @@ class CacheFetcher:
         extent: Extent | None = None
         entry.needs_space = False
         try:
+            # Read without the lock: storage may be slow.
             fetched = entry.read_store()
             entry.source = fetched[1]
             data = self._serialize(entry, fetched[0])
@@ -211,6 +216,7 @@ class CacheFetcher:
             raise
         finally:
             with self._lock:
+                # Publish the result, also of a failure, to the lazies that wait.
                 self._finish(entry, fetched, extent)
                 if not entry.waiters:  # otherwise the last of them queues it again
                     self._requeue(entry, lazies=entry.lazies - (not ahead))

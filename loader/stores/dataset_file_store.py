@@ -102,7 +102,6 @@ class DatasetFileStore(FileStore[bytes]):
         return dataset.media.get(self._find(dataset.index, key)[2])
 
     def _find(self, index: DatasetIndex, key: str) -> tuple[ShardEntry, PartLocation, str]:
-        """Return the shard of a part, its location there, and its name without the shard."""
         split = split_member_name(key)
         if split is None:
             raise self._not_a_name(key)
@@ -110,7 +109,11 @@ class DatasetFileStore(FileStore[bytes]):
         samples = index.find_first_full(name)
         if not samples and (bare := key_without_shard(name)) is not None:
             samples = index.find_first_full(bare)
-        matches = [(sample, found) for sample in samples if (found := index.shard_and_part(sample, part_name))]
+        matches = [
+            (sample, shard_and_part)
+            for sample in samples
+            if (shard_and_part := index.shard_and_part(sample, part_name))
+        ]
         if len(matches) != 1:
             raise self._ambiguous(key, [row[0] for row in matches]) if matches else self._missing(name, part_name)
         sample, (shard, part) = matches[0]

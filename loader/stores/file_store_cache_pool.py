@@ -58,6 +58,7 @@ class FileStoreCachePool(CachePool):
         max_cache_count: int = 10_000_000,
         method: Method = "raw",
     ) -> None:
+        # Name all faulty arguments at once.
         faults = [
             Fault(place=name, message=f"expected {expected}, found {value!r}")
             for name, value, is_valid, expected in (

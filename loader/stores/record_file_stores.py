@@ -45,15 +45,15 @@ class _RecordFileStore(FileStore[T_co]):
     def _read(self, key: str | int) -> tuple[Any, SourceInfo]:
         opened = self._file()
         name = opened.file
-        number = record_number(str(key).removesuffix(f".{self.part}"), name, len(opened))
-        if number is None:
+        record = record_number(str(key).removesuffix(f".{self.part}"), name, len(opened))
+        if record is None:
             raise MissingFileError(
                 f"there is no {self.samples} {key!r}; keys are the numbers from 0 to {len(opened) - 1:,}",
                 key=str(key),
                 source=self._path,
             )
-        source = SourceInfo(self._path, number, name, (f"{number}.{self.part}",))
-        return opened.read_parts(number)[self.part], source
+        source = SourceInfo(self._path, record, name, (f"{record}.{self.part}",))
+        return opened.read_parts(record)[self.part], source
 
     def get_path(self) -> str:
         return self._path

@@ -52,7 +52,6 @@ class Extent:
     size_bytes: int
 
     def write(self, data: bytes) -> None:
-        """Write all bytes; from any thread."""
         rest = memoryview(data)
         while rest:
             rest = rest[os.pwrite(self.segment.fd, rest, self.offset + len(data) - len(rest)) :]
@@ -87,7 +86,6 @@ class ScratchFile:
             raise_storage_error("create a cache file in this folder", self._folder, error)
 
     def reserve(self, size_bytes: int) -> Extent:
-        """Reserve space for some bytes, to be written by :meth:`Extent.write`."""
         segment = self._segment
         if segment is None or segment.end >= self._segment_bytes:
             segment = self._segment = _Segment(self._folder)

@@ -83,13 +83,12 @@ class SystemFileStore(FileStore[bytes]):
 
     def _find(self, key: str) -> tuple[str, Storage, str]:
         """Return the key, without a shard that is no folder, with the storage of the file and its name there."""
-        place = self._place(key)
-        if (bare := key_without_shard(key)) is not None and not place[0].exists(place[1]):
-            key, place = bare, self._place(bare)
-        return key, *place
+        shard_place = self._place(key)
+        if (bare := key_without_shard(key)) is not None and not shard_place[0].exists(shard_place[1]):
+            key, shard_place = bare, self._place(bare)
+        return key, *shard_place
 
     def _place(self, key: str) -> tuple[Storage, str]:
-        """Return the storage of a key's file, and its name there."""
         if not _may_be_path(key):
             raise self._missing(key)
         if self._base is None:

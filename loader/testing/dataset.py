@@ -47,22 +47,22 @@ class DatasetContract:
 
     def test_each_number_has_its_sample(self, dataset: OpenedDataset, content: DatasetContent) -> None:
         assert len(dataset) == len(content.keys)
-        assert [dataset.key(number) for number in range(len(dataset))] == list(content.keys)
-        assert [dataset.parts(number) for number in range(len(dataset))] == list(content.parts)
+        assert [dataset.key(index) for index in range(len(dataset))] == list(content.keys)
+        assert [dataset.parts(index) for index in range(len(dataset))] == list(content.parts)
         assert {*dataset.part_names} >= {*chain.from_iterable(content.parts)}
         assert key_of(dataset[0]) == content.keys[0]
         assert key_of(dataset[-1]) == content.keys[-1]
         assert list(map(key_of, dataset[1:3])) == list(content.keys[1:3])
 
     def test_a_number_out_of_range_is_an_error(self, dataset: OpenedDataset) -> None:
-        for number in (len(dataset), -len(dataset) - 1):
+        for index in (len(dataset), -len(dataset) - 1):
             for read in (dataset.__getitem__, dataset.parts, dataset.where_is, dataset.key):
-                with pytest.raises(IndexError, match=f"there is no sample {number}: the dataset has {len(dataset)}"):
-                    read(number)
+                with pytest.raises(IndexError, match=f"there is no sample {index}: the dataset has {len(dataset)}"):
+                    read(index)
 
     def test_a_batch_has_the_order_of_its_numbers(self, dataset: OpenedDataset, content: DatasetContent) -> None:
         numbers = [len(dataset) - 1, 0, 1, 0]
-        assert list(map(key_of, dataset.__getitems__(numbers))) == [content.keys[number] for number in numbers]
+        assert list(map(key_of, dataset.__getitems__(numbers))) == [content.keys[index] for index in numbers]
 
     def test_ranges_of_parts_are_cut_at_their_ends(self, dataset: OpenedDataset, content: DatasetContent) -> None:
         for name, data in content.parts[1].items():
@@ -79,10 +79,10 @@ class DatasetContract:
             dataset.read(0, "nowhere")
 
     def test_a_key_finds_its_sample(self, dataset: OpenedDataset, content: DatasetContent) -> None:
-        for number, key in enumerate(content.keys):
-            assert number in dataset.find(key)
+        for index, key in enumerate(content.keys):
+            assert index in dataset.find(key)
             if content.keys.count(key) == 1:
-                assert dataset.find(key) == [number]
+                assert dataset.find(key) == [index]
         unique = next(key for key in content.keys if content.keys.count(key) == 1)
         assert key_of(dataset[unique]) == unique
 
@@ -94,12 +94,12 @@ class DatasetContract:
             dataset["no such key"]
 
     def test_the_bytes_of_a_sample_lie_where_it_says(self, dataset: OpenedDataset, content: DatasetContent) -> None:
-        for number in (0, len(dataset) - 1):
-            first = dataset.where_is(number)
-            located = dict(content.parts[number])
-            for place in (first, *first.joined):
-                storage, name = open_parent(place.shard)
-                for part, at in place.parts.items():
+        for index in (0, len(dataset) - 1):
+            first = dataset.where_is(index)
+            located = dict(content.parts[index])
+            for location in (first, *first.joined):
+                storage, name = open_parent(location.shard)
+                for part, at in location.parts.items():
                     if at.offset is None:
                         continue
                     data = storage.read(name, ByteRange(at.offset, at.offset + at.size_bytes))
@@ -114,24 +114,24 @@ class DatasetContract:
     def test_threads_read_at_the_same_time(self, dataset: OpenedDataset, content: DatasetContent) -> None:
         numbers = [*range(len(dataset))] * _THREADS
         with ThreadPoolExecutor(_THREADS) as threads:
-            assert list(threads.map(lambda number: key_of(dataset[number]), numbers)) == [
-                content.keys[number] for number in numbers
+            assert list(threads.map(lambda index: key_of(dataset[index]), numbers)) == [
+                content.keys[index] for index in numbers
             ]
-            assert list(threads.map(dataset.parts, numbers)) == [content.parts[number] for number in numbers]
+            assert list(threads.map(dataset.parts, numbers)) == [content.parts[index] for index in numbers]
 
     def test_iteration_omits_excluded_samples_unless_asked(
         self, dataset: OpenedDataset, content: DatasetContent
     ) -> None:
         assert dataset.excluded.tolist() == sorted(content.excluded)
-        kept = [key for number, key in enumerate(content.keys) if number not in content.excluded]
+        kept = [key for index, key in enumerate(content.keys) if index not in content.excluded]
         assert list(map(key_of, dataset)) == kept
         assert list(map(key_of, dataset.iterate(include_excluded=True))) == list(content.keys)
 
     def test_a_selection_numbers_its_samples_from_0(self, dataset: OpenedDataset, content: DatasetContent) -> None:
-        numbers = [number for number, key in enumerate(content.keys) if content.keys.count(key) == 1][1::2]
-        chosen = dataset.select(keys=[content.keys[number] for number in numbers])
-        assert [chosen.key(number) for number in range(len(chosen))] == [content.keys[number] for number in numbers]
-        assert [chosen.parts(number) for number in range(len(chosen))] == [content.parts[number] for number in numbers]
+        numbers = [index for index, key in enumerate(content.keys) if content.keys.count(key) == 1][1::2]
+        chosen = dataset.select(keys=[content.keys[index] for index in numbers])
+        assert [chosen.key(index) for index in range(len(chosen))] == [content.keys[index] for index in numbers]
+        assert [chosen.parts(index) for index in range(len(chosen))] == [content.parts[index] for index in numbers]
         assert chosen.find(content.keys[numbers[-1]]) == [len(chosen) - 1]
         assert chosen.find(content.keys[numbers[0] - 1]) == []
         assert pickle.loads(pickle.dumps(chosen)).key(0) == content.keys[numbers[0]]

@@ -105,9 +105,9 @@ def _steps(dataset: SavableDataset[Any], lane: Lane, *, most: int, state: str, m
     running = pickle.loads(pickle.dumps(dataset)).open(lane, json.loads(state))
     schema = dataset.state_schema()
     given = []
-    for number in range(made, made + most):
-        context.batch_index = number * lane.count + lane.number
-        seed_batch(lane.seed, lane.number, number)
+    for batch in range(made, made + most):
+        context.batch_index = batch * lane.count + lane.number
+        seed_batch(lane.seed, lane.number, batch)
         before = json.dumps(running.state())
         check_value(json.loads(before), schema)
         assert json.loads(before).keys() <= schema.keys()
@@ -151,18 +151,18 @@ def check_resumes(dataset: SavableDataset[Any], *, count: int = 1, most: int = 6
         loads: Rebuilt items are equal; pass False if their parts were made for different micro-batches, since
             these have other restore keys.
     """
-    for number in range(count):
-        whole = steps(dataset, lane(number, count), most=most)
+    for lane_number in range(count):
+        whole = steps(dataset, lane(lane_number, count), most=most)
         for made, step in enumerate(whole):
-            rest = steps(dataset, lane(number, count), most=most - made, state=step.state, made=made)
-            assert [(one.value, one.item_id) for one in rest] == [(one.value, one.item_id) for one in whole[made:]], (
-                made
-            )
-            assert [json.loads(one.state) for one in rest] == [json.loads(one.state) for one in whole[made:]]
+            rest = steps(dataset, lane(lane_number, count), most=most - made, state=step.state, made=made)
+            assert [(each.value, each.item_id) for each in rest] == [
+                (each.value, each.item_id) for each in whole[made:]
+            ], made
+            assert [json.loads(each.state) for each in rest] == [json.loads(each.state) for each in whole[made:]]
         if loads:
-            own = lane(number, count)
-            with in_hook_context(own.context):
-                _check_loads(dataset, own, whole)
+            loading_lane = lane(lane_number, count)
+            with in_hook_context(loading_lane.context):
+                _check_loads(dataset, loading_lane, whole)
     if count > 1 and has_end(dataset):
         _check_lanes_together(dataset, count, most)
 

@@ -49,8 +49,8 @@ class StorageContract:
         with storage.open("x") as file:
 
             def read_often(start: int) -> None:
-                found = {file.read_at(start, 3) for _ in range(30)}
-                wrong.extend(found - {bytes([start, start + 1, start + 2])})
+                contents = {file.read_at(start, 3) for _ in range(30)}
+                wrong.extend(contents - {bytes([start, start + 1, start + 2])})
 
             threads = [threading.Thread(target=read_often, args=(start,)) for start in (0, 50, 100, 200)]
             for thread in threads:
@@ -72,7 +72,7 @@ class StorageContract:
         with pytest.raises(StorageError, match=r"No such file|does not exist") as caught:
             getattr(storage, action)("gone.tar")
         assert caught.value.path == storage.path("gone.tar")
-        assert isinstance(caught.value.__cause__, FileNotFoundError)
+        assert caught.value.is_missing
         assert str(caught.value).count("\n") == 2  # message, at, hint
 
     @pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt()], ids=["error", "Ctrl-C"])
@@ -97,7 +97,7 @@ class StorageContract:
             if storage.create_once("a/x", content):
                 created.append(content)
 
-        threads = [threading.Thread(target=create, args=(bytes([number]),)) for number in range(4)]
+        threads = [threading.Thread(target=create, args=(bytes([writer]),)) for writer in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -40,14 +40,14 @@ class SegmentFlags:
     def __init__(self) -> None:
         self._flags: Any = RawArray(ctypes.c_ubyte, _MAX_SEGMENTS)
 
-    def is_free(self, number: int) -> bool:
-        return not self._flags[number]
+    def is_free(self, segment: int) -> bool:
+        return not self._flags[segment]
 
-    def take(self, number: int) -> None:
-        self._flags[number] = 1
+    def take(self, segment: int) -> None:
+        self._flags[segment] = 1
 
-    def release(self, number: int) -> None:
-        self._flags[number] = 0
+    def release(self, segment: int) -> None:
+        self._flags[segment] = 0
 
 
 class _Name(NamedTuple):
@@ -58,24 +58,20 @@ class _Name(NamedTuple):
     generation: int  # the number of times that the worker replaced it by a larger one
 
 
-class _Attached(NamedTuple):
-    name: _Name
-    memory: mmap.mmap
-
-
+_Attached = tuple[_Name, mmap.mmap]
 _attached: dict[tuple[int, int], _Attached] = {}  # this process's mappings, by process id and number of the segment
 
 
 def _attach(name: _Name, file: int, size_bytes: int) -> _Attached:
     known = _attached.get((name.pid, name.number))
-    if known is not None and known.name == name:
+    if known is not None and known[0] == name:
         return known
     descriptor = os.open(_PROCESSES / str(name.pid) / "fd" / str(file), os.O_RDWR | os.O_CLOEXEC)
     try:
         memory = mmap.mmap(descriptor, size_bytes)
     finally:
         os.close(descriptor)
-    attached = _attached[name.pid, name.number] = _Attached(name, memory)
+    attached = _attached[name.pid, name.number] = name, memory
     return attached
 
 
@@ -87,13 +83,14 @@ def forget_segments(pids: Sequence[int]) -> None:
 
 def mapped_bytes(pids: Sequence[int]) -> int:
     """Return the size of the segments of some workers that this process has mapped."""
-    return sum(len(attached.memory) for (pid, _), attached in [*_attached.items()] if pid in pids)
+    return sum(len(memory) for name, memory in [*_attached.values()] if name.pid in pids)
 
 
 def _view(segment: _Attached, size_bytes: int, flags: SegmentFlags) -> memoryview:
     """Return the first bytes of a segment; it is released with the last object that refers to the view."""
-    exporter = (ctypes.c_ubyte * size_bytes).from_buffer(segment.memory)
-    weakref.finalize(exporter, _release, flags, segment.name, os.getpid()).atexit = False
+    name, memory = segment
+    exporter = (ctypes.c_ubyte * size_bytes).from_buffer(memory)
+    weakref.finalize(exporter, _release, flags, name, os.getpid()).atexit = False
     return memoryview(exporter).cast("B")
 
 
@@ -106,8 +103,8 @@ def _release(flags: SegmentFlags, name: _Name, pid: int) -> None:
 class _Segment:
     # The rank opens it when it reads a message, while the worker still runs.
 
-    def __init__(self, number: int, generation: int, size_bytes: int) -> None:
-        self.name = _Name(os.getpid(), number, generation)
+    def __init__(self, index: int, generation: int, size_bytes: int) -> None:
+        self.name = _Name(os.getpid(), index, generation)
         self.size_bytes = size_bytes
         self.file = os.memfd_create("energon-batches", os.MFD_CLOEXEC)
         try:
@@ -135,22 +132,23 @@ class SegmentPool:
 
     def take(self, size_bytes: int) -> _Segment | None:
         """Return a free segment of at least ``size_bytes``, to send and to write to; None if all are in use."""
-        free = [number for number in range(len(self._segments)) if self._flags.is_free(number)]
-        fits = [number for number in free if self._segments[number].size_bytes >= size_bytes]
+        # Take the smallest free segment that fits; else create one; else replace one that is free and too small.
+        free = [segment for segment in range(len(self._segments)) if self._flags.is_free(segment)]
+        fits = [segment for segment in free if self._segments[segment].size_bytes >= size_bytes]
         if fits:
-            number = min(fits, key=lambda number: self._segments[number].size_bytes)
+            segment = min(fits, key=lambda segment: self._segments[segment].size_bytes)
         elif len(self._segments) < _MAX_SEGMENTS:
-            number = len(self._segments)
-            self._segments.append(_Segment(number, 0, _rounded_up(size_bytes)))
+            segment = len(self._segments)
+            self._segments.append(_Segment(segment, 0, _rounded_up(size_bytes)))
         elif free:
-            number = free[0]
-            replaced = self._segments[number]
-            self._segments[number] = _Segment(number, replaced.name.generation + 1, _rounded_up(size_bytes))
+            segment = free[0]
+            replaced = self._segments[segment]
+            self._segments[segment] = _Segment(segment, replaced.name.generation + 1, _rounded_up(size_bytes))
             replaced.close()
         else:
             return None
-        self._flags.take(number)
-        return self._segments[number]
+        self._flags.take(segment)
+        return self._segments[segment]
 
 
 def _rounded_up(size_bytes: int) -> int:
@@ -183,6 +181,7 @@ class BundlePacker:
 
     def add(self, message: Any) -> None:
         """Add a message: any object that pickles. One that does not raises an error, and is not added."""
+        # If pickling fails, the message leaves nothing behind for the next one.
         before = len(self._contents)
         try:
             self._pickler.dump(message)
@@ -194,6 +193,7 @@ class BundlePacker:
             self._stream.seek(0)
             self._stream.truncate()
             self._pickler.clear_memo()
+        # A pipe holds little before it blocks the worker: longer pickles go to the shared memory.
         if len(pickled) > self._room:
             self._contents.append(memoryview(pickled))
             pickled = b""
@@ -213,12 +213,14 @@ class BundlePacker:
         Args:
             pool: The segments of the worker. None, or a pool without a free segment, uses torch's shared memory.
         """
+        # Lay out the contents one after the other, aligned for tensors.
         ranges: list[tuple[int, int]] = []
         for content in self._contents:
             start = -(-ranges[-1][1] // _ALIGNMENT) * _ALIGNMENT if ranges else 0
             ranges.append((start, start + content.nbytes))
         if not ranges:
             return self._pickles, None, ranges
+        # A pool lends memory that the rank has mapped already; without one, or if all is in use, memory is created.
         shared: Any = None if pool is None else pool.take(ranges[-1][1])
         if shared is not None:
             memory = memoryview(shared.memory)

@@ -22,6 +22,7 @@ from tests.cli.run_energon import RunEnergon
 from tests.e2e.text_dataset import write_texts
 from tests.elastic_runs import fingerprint, number_of
 from tests.source_tree import ROOT
+from tests.unit.training.states.test_checksum import ByLength, same
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +121,32 @@ def test_the_json_report_is_complete(
     assert {name: run[name] for name in wanted} == wanted
     assert [stage["name"] for stage in run["stages"]] == ["batch", "decode", "read"]
     assert [(one["path"], one["split_part"], one["samples"]) for one in run["datasets"]] == [(str(texts), "train", 157)]
+
+
+def test_a_state_with_integer_keys_is_described_and_converted(texts: Path, tmp_path: Path, energon: RunEnergon) -> None:
+    """A user's stage may count by integers; ``torch.save`` keeps them, next to the texts of the other stages."""
+
+    def build(lanes: int | None) -> Any:
+        config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=lanes, seed_offset=5)
+        dataset = get_train_dataset(
+            texts, worker_config=config, batch_size=4, shuffle_buffer_size=20, max_samples_per_sequence=10
+        )
+        return get_savable_loader(ByLength(dataset, same))
+
+    loader = build(12)
+    steps_of(loader, 3)
+    state = loader.save_state_rank()
+    state["lane"] = {int(lane): dict(inner) for lane, inner in state["lane"].items()}  # as some frameworks make them
+    path = save(tmp_path / "rank0.pt", {"loader": state})
+    done = energon("checkpoint", "info", path)
+    assert (done.code, done.err) == (0, "")
+    assert "next        micro-batch 3 of the run" in done.out
+    assert energon("checkpoint", "redist", path, tmp_path / "two", "--new-world-size", 2).code == 0
+    assert energon("checkpoint", "redist", tmp_path / "two", tmp_path / "one", "--new-world-size", 1).code == 0
+    (written,) = (tmp_path / "one").iterdir()
+    restored = build(None)
+    restored.restore_state_rank(torch.load(written, weights_only=True)["loader"])
+    assert fingerprint(next(iter(restored))) == fingerprint(next(iter(loader)))
 
 
 def test_states_are_found_anywhere_in_a_training_checkpoint(

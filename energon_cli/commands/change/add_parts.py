@@ -64,9 +64,11 @@ def add_parts(
     from loader.convert import AddPartsPlan, run_add_parts
     from loader.engine import usable_cores
 
+    # Parse the new names of parts.
     renamed = {old: new for old, _, new in (pair.partition("=") for pair in rename)}
     if not all(renamed.values()):
         raise click.BadParameter("expected OLD=NEW", param_hint="--rename")
+    # Write the dataset of the new parts and the metadataset that joins them.
     plan = AddPartsPlan(
         dataset=check_path(dataset),
         output=output,
@@ -76,6 +78,7 @@ def add_parts(
     )
     with ProgressBar("Writing parts", unit="samples") as bar:
         report = run_add_parts(plan, on_progress=lambda state: bar.update(state.samples, state.samples_total))
+    # Report, with the keys on either side that match nothing.
     show_account(report.account)
     if as_json:
         print_json(report)

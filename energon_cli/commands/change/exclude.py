@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +10,7 @@ import click
 from loader.errors import escape_controls
 
 from ...command import energon_command
-from ...console import facts_of, output_console, print_json, show_note
+from ...console import facts_of, output_console, print_json, print_reports, show_note
 from ...dataset_options import check_ref, dataset_options, query_options
 from ...options import shared_options
 from ...progress import ProgressBar
@@ -115,8 +114,8 @@ def exclude(
         reports = library.exclude(request, bar.update)
     # Report.
     if as_json:
-        documents = [asdict(report) | {"lacks": report.lacks or None} for report in reports]
-        print_json({"datasets": documents} if is_mix else documents[0])
+        names = "path samples already remaining examples file lacks dry_run"
+        print_reports([facts_of(report, names, lacks=report.lacks or None) for report in reports], is_list=is_mix)
     else:
         _show_reports(request, reports, is_mix=is_mix)
 
@@ -126,11 +125,10 @@ def _list(ref: DatasetRef, *, is_mix: bool, as_json: bool) -> None:
 
     listed = library.list_exclusions(ref)
     if as_json:
-        documents = [_listed_document(one) for one in listed]
-        print_json({"datasets": documents} if is_mix else documents[0])
+        print_reports(list(map(_listed_document, listed)), is_list=is_mix)
         return
-    for one in listed:
-        _show_list(one, title=one.path if is_mix else None)
+    for exclusions in listed:
+        _show_list(exclusions, title=exclusions.path if is_mix else None)
 
 
 def _undo(ref: DatasetRef, *, is_mix: bool, as_json: bool) -> None:
@@ -182,15 +180,15 @@ def _show_report(report: ExcludeReport, *, is_mix: bool) -> None:
 
 def _listed_document(listed: ListedExclusions) -> dict[str, object]:
     entries = [
-        {
-            **facts_of(entry, "at reason samples"),
-            "split_file": entry.split_file or None,
-            "filter": entry.filter or None,
-            "names": entry.names,
-        }
+        facts_of(
+            entry,
+            "at reason samples split_file filter names",
+            split_file=entry.split_file or None,
+            filter=entry.filter or None,
+        )
         for entry in listed.exclusions
     ]
-    return {**facts_of(listed, "path samples shards filters"), "exclusions": entries, "others": listed.others}
+    return facts_of(listed, "path samples shards filters exclusions others", exclusions=entries)
 
 
 def _show_list(listed: ListedExclusions, *, title: str | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,44 +18,53 @@ from ...options import parse_size_or_megabytes, shared_options
 from ...progress import ProgressBar
 
 if TYPE_CHECKING:
-    from loader.convert import ExportRequest
     from loader.dataset.query import SampleQuery
     from loader.format import DatasetRef
 
+    Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-_BY_ENDING = {".jsonl": "jsonl", ".parquet": "parquet"}
 _OTHER_FILES = frozenset(
     {".arrow", ".csv", ".gz", ".json", ".ndjson", ".pq", ".tar", ".tgz", ".tsv", ".txt", ".zip", ".zst"}
 )
 
 
+def _export_options(forms: Sequence[str], default: str, *added: Decorator, **shard_size: Any) -> Decorator:
+    """Add the options of both commands; those in ``added`` follow the options that choose samples."""
+    options: tuple[Decorator, ...] = (
+        click.option(
+            "--format",
+            "file_format",
+            type=click.Choice(forms),
+            help=f"Form of the copy.  [default: {default}, else files]",
+        ),
+        copy_options,
+        shared_options("limit", "parts", "drop_parts", "by_shard"),
+        *added,
+        shared_options("shard_size", **shard_size),
+        shared_options("strict", "progress", "json"),
+        dataset_options(),
+    )
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        # Decorators apply from the last one to the first.
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
 @energon_command("export")
 @click.argument("path")
 @click.argument("dest")
-@click.option(
-    "--format",
-    "file_format",
-    type=click.Choice(["files", "jsonl", "parquet", "hf", "webdataset"]),
-    help="Form of the copy.  [default: by the ending of DEST, else files]",
+@_export_options(
+    ["files", "jsonl", "parquet", "hf", "webdataset"],
+    "by the ending of DEST",
+    click.option("--link", is_flag=True, help="With webdataset, hard links to whole shards instead of copies."),
+    click.option("--raw", is_flag=True, help="With parquet and hf, all parts as bytes."),
+    help="With webdataset, most bytes of a shard.",
 )
-@copy_options
-@shared_options("limit", "parts", "drop_parts", "by_shard")
-@click.option("--link", is_flag=True, help="With webdataset, hard links to whole shards instead of copies.")
-@click.option("--raw", is_flag=True, help="With parquet and hf, all parts as bytes.")
-@shared_options("shard_size", help="With webdataset, most bytes of a shard.")
-@shared_options("strict", "progress", "json")
-@dataset_options()
-def export(
-    ref: DatasetRef,
-    dest: str,
-    *,
-    file_format: str | None,
-    parts: tuple[str, ...],
-    link: bool,
-    shard_size: int,
-    as_json: bool,
-    **options: Any,
-) -> None:
+def export(ref: DatasetRef, dest: str, *, file_format: str | None, link: bool, **options: Any) -> None:
     """Copy the samples of the dataset at PATH to DEST, for other programs; nothing is overwritten.
 
     files: each part is a file <key>.<part>. jsonl: a line for each sample. parquet and hf: a row for each sample, with
@@ -75,8 +85,6 @@ def export(
         Export the validation part:
             energon export s3://bucket/coco val --split-parts val
     """
-    from loader.convert import ExportRequest
-
     ending = os.path.splitext(dest)[1].lower()
     if file_format is None and ending in _OTHER_FILES:
         raise click.UsageError(
@@ -84,45 +92,20 @@ def export(
         )
     if link and file_format != "webdataset":
         raise click.UsageError("--link belongs to --format webdataset.")
-    endings = (form for ending, form in _BY_ENDING.items() if dest.endswith(ending))
-    request = ExportRequest(
-        refs=[check_ref(ref)],
-        output=dest,
-        format=file_format or next(endings, "files"),
-        keep_parts=parts,
-        link=link,
-        shard_bytes=shard_size,
-        **options,
-    )
-    _copy_samples(request, as_json=as_json)
+    _copy_samples([ref], dest, file_format, forms_of_files=("jsonl", "parquet"), link=link, **options)
 
 
 @energon_command("extract")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH… [KEY]…")
 @click.option("-o", "--output", metavar="DEST", required=True, help="A new folder; for jsonl, a new file.")
-@click.option(
-    "--format",
-    "file_format",
-    type=click.Choice(["files", "tar", "jsonl"]),
-    help="Form of the copy.  [default: jsonl if DEST ends in .jsonl, else files]",
+@_export_options(
+    ["files", "tar", "jsonl"],
+    "jsonl if DEST ends in .jsonl",
+    callback=parse_size_or_megabytes,
+    help="Most bytes of a tar shard; a number alone counts megabytes.",
 )
-@copy_options
-@shared_options("limit", "parts", "drop_parts", "by_shard")
-@shared_options(
-    "shard_size", callback=parse_size_or_megabytes, help="Most bytes of a tar shard; a number alone counts megabytes."
-)
-@shared_options("strict", "progress", "json")
-@dataset_options()
 def extract(
-    refs: tuple[DatasetRef, ...],
-    *,
-    output: str,
-    file_format: str | None,
-    query: SampleQuery,
-    parts: tuple[str, ...],
-    shard_size: int,
-    as_json: bool,
-    **options: Any,
+    refs: tuple[DatasetRef, ...], *, output: str, file_format: str | None, query: SampleQuery, **options: Any
 ) -> None:
     """Copy samples of the datasets at PATH to a new folder or file; nothing is overwritten.
 
@@ -154,33 +137,50 @@ def extract(
         Copy what a filter keeps:
             energon extract s3://bucket/coco -o good --format tar --filter good
     """
-    from loader.convert import ExportRequest
-
     # Words that name no path are keys.
     keys = [ref.path for ref in refs[1:] if not _is_path(ref.path)]
-    request = ExportRequest(
-        refs=[check_ref(ref) for ref in refs if ref.path not in keys],
-        output=output,
-        format=file_format or ("jsonl" if output.endswith(".jsonl") else "files"),
-        query=replace(query, keys=[*keys, *(query.keys or ())]) if keys else query,
-        keep_parts=parts,
-        shard_bytes=shard_size,
-        **options,
-    )
-    _copy_samples(request, as_json=as_json)
+    query = replace(query, keys=[*keys, *(query.keys or ())]) if keys else query
+    paths = [ref for ref in refs if ref.path not in keys]
+    _copy_samples(paths, output, file_format, forms_of_files=("jsonl",), query=query, **options)
 
 
 def _is_path(word: str) -> bool:
     return "://" in word or os.path.lexists(word)
 
 
-def _copy_samples(request: ExportRequest, *, as_json: bool) -> None:
-    from loader.convert import export_samples
+def _copy_samples(
+    refs: Sequence[DatasetRef],
+    output: str,
+    file_format: str | None,
+    *,
+    forms_of_files: Sequence[str],
+    parts: tuple[str, ...],
+    shard_size: int,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Copy samples, and print a report.
 
+    Args:
+        file_format: The form of the copy; None takes the form that the ending of ``output`` names.
+        forms_of_files: The forms that an ending names.
+    """
+    from loader.convert import ExportRequest, export_samples
+
+    endings = (form for form in forms_of_files if output.endswith(f".{form}"))
+    # Choose the form, and copy.
+    request = ExportRequest(
+        refs=[check_ref(ref) for ref in refs],
+        output=output,
+        format=file_format or next(endings, "files"),
+        keep_parts=parts,
+        shard_bytes=shard_size,
+        **options,
+    )
     with ProgressBar("Copying samples", unit="samples") as bar:
         report = export_samples(request, bar.update)
-    for note in report.notes:
-        show_note(note)
+    # Notes and what was left out come first: on a terminal, the last line is the result.
+    show_note(*report.notes)
     show_account(report.account)
     if as_json:
         print_json(report)

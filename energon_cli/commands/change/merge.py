@@ -56,6 +56,7 @@ def merge(
     from loader.convert import MergePlan, run_merge
     from loader.engine import usable_cores
 
+    # The last path is DEST, so that click cannot count the inputs.
     if len(inputs) < 2:
         raise click.UsageError("Name at least two datasets, and then the new one.")
     plan = MergePlan(
@@ -65,6 +66,7 @@ def merge(
         workers=usable_cores(),
         **options,
     )
+    # Links take no time that depends on their size: the bar counts bytes only for copies.
     is_copy = plan.shards == "copy"
     what = "Copying shards" if is_copy else "Linking shards"
     with ProgressBar(what, unit="bytes" if is_copy else "shards") as bar:

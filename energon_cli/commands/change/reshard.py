@@ -73,6 +73,7 @@ def reshard(
 
     if shuffle_seed is not None and sort_by is not None:
         raise click.UsageError("Pass --shuffle or --sort-by, not both.")
+    # Without --split-ratio, the new dataset has the split of the old one.
     plan = ReshardPlan(
         ref=check_ref(ref),
         output=dest,
@@ -87,6 +88,7 @@ def reshard(
         workers=num_workers or usable_cores(),
         **options,
     )
+    # Write the shards, and prepare the dataset that they form.
     with ProgressBar("Writing shards", unit="samples") as bar:
         report = run_reshard(plan, on_progress=lambda now: bar.update(now.samples, now.samples_total))
     _show(report, dest, as_json=as_json)
@@ -97,16 +99,16 @@ def _show(report: ReshardReport, dest: str, *, as_json: bool) -> None:
     written, prepared = report.written, report.written.prepared
     warnings = (*report.warnings, *prepared.warnings)
     if as_json:
-        prepare = "samples=prepared.samples shards=prepared.shards size_bytes split=prepared.split"
-        document = {
-            "output": dest,
-            **facts_of(written, f"{prepare} shards_kept_from_interrupted_run=resumed renamed_keys=renamed"),
-            **facts_of(report, "excluded without_parts columns filters"),
-            "warnings": warnings,
-            "seconds": round(written.seconds, 3),
-            "account": written.account,
-        }
         show_account(written.account)
+        document = facts_of(
+            report,
+            "output written.prepared.samples written.prepared.shards written.size_bytes written.prepared.split "
+            "shards_kept_from_interrupted_run=written.resumed renamed_keys=written.renamed excluded without_parts "
+            "columns filters warnings seconds written.account",
+            output=dest,
+            warnings=warnings,
+            seconds=round(written.seconds, 3),
+        )
         print_json(document)
         return
     # The text has what was written, and what was not.

@@ -100,9 +100,9 @@ def split(
     # Check the present split.
     if split_ratio is None:
         with bar:
-            found = find_leaks(path, group_by=group_by, part=duplicates_of, compute=compute, on_progress=bar.update)
-        print_json(found) if as_json else _show_leaks(found, group_by)
-        click.get_current_context().exit(0 if found.is_clean else 1)
+            leaks = find_leaks(path, group_by=group_by, part=duplicates_of, compute=compute, on_progress=bar.update)
+        print_json(leaks) if as_json else _show_leaks(leaks, group_by)
+        click.get_current_context().exit(0 if leaks.is_clean else 1)
     # Write the new one.
     plan = SplitPlan(
         path=path,
@@ -131,14 +131,14 @@ def _show(report: SplitReport, path: str) -> None:
         show_note(f"split by {report.by}; undo it: energon split {path} --undo")
 
 
-def _show_leaks(found: LeakReport, group_by: str | None) -> None:
+def _show_leaks(report: LeakReport, group_by: str | None) -> None:
     console = output_console()
     what = "groups" if group_by is not None else "contents"
-    for leak in found.leaks:
+    for leak in report.leaks:
         parts = ", ".join(f"{part} {samples:,}" for part, samples in leak.samples.items())
         console.print(escape_controls(f"{leak.group}: {parts}"))
-    if found.overlapping_samples:
-        console.print(f"{found.overlapping_samples:,} samples are in several parts themselves")
-    verdict = f"{found.leaking_groups:,} of {found.groups:,} {what} are in several parts"
-    verdict += f", with {found.leaking_samples:,} samples"
-    console.print(verdict if not found.is_clean else f"no leaks: {found.groups:,} {what}, each in one part")
+    if report.overlapping_samples:
+        console.print(f"{report.overlapping_samples:,} samples are in several parts themselves")
+    verdict = f"{report.leaking_groups:,} of {report.groups:,} {what} are in several parts"
+    verdict += f", with {report.leaking_samples:,} samples"
+    console.print(verdict if not report.is_clean else f"no leaks: {report.groups:,} {what}, each in one part")

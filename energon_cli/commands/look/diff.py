@@ -89,18 +89,18 @@ def diff(
 
 
 def _document(report: DiffReport) -> dict[str, Any]:
-    return {
-        **facts_of(report, "a=before b=after kinds same=is_same count resumes"),
-        "differences": [
-            {**facts_of(one, "place name a=before b=after"), "text": str(one)} for one in report.differences
-        ],
-        "notes": report.notes,
-    }
+    differences = [
+        facts_of(difference, "place name a=before b=after text", text=str(difference))
+        for difference in report.differences
+    ]
+    names = "a=before b=after kinds same=is_same count resumes differences notes"
+    return facts_of(report, names, differences=differences)
 
 
 def _show(console: Console, report: DiffReport) -> None:
-    for one in report.differences:
-        console.print(str(one))
+    for difference in report.differences:
+        console.print(str(difference))
+    # What is counted and not listed, and the verdict for a checkpoint.
     hidden = report.count - len(report.differences)
     if hidden:
         console.print(f"… and {hidden:,} more (--max-differences)")

@@ -67,6 +67,7 @@ def get(
 
     ref = check_ref(ref)
     with find_samples_of(ref, words) as finder:
+        # The last word is a part if samples have such a part.
         keys, part = finder.split_words(words)
         if part is not None and as_json:
             raise click.UsageError("--json lists parts; it has no use with PART.")
@@ -77,8 +78,8 @@ def get(
             for sample in samples:
                 _print(part, sample.part(part))
         elif not as_json:
-            for number, sample in enumerate(samples):
-                _show(sample, is_first=number == 0, is_only=sample.dataset == ref.path)
+            for position, sample in enumerate(samples):
+                _show(sample, is_first=position == 0, is_only=sample.dataset == ref.path)
         if as_json:
             for sample in map(finder.read, finder.find(keys)):
                 print_json(sample, in_one_line=True)
@@ -88,8 +89,8 @@ def _show(sample: SampleParts, *, is_first: bool, is_only: bool) -> None:
     from loader.inspect import print_table
 
     rows = [
-        (place.name, format_bytes(place.size_bytes), "–" if place.offset is None else f"{place.offset:,}")
-        for place in sample.parts[:_MAX_PARTS]
+        (part.name, format_bytes(part.size_bytes), "–" if part.offset is None else f"{part.offset:,}")
+        for part in sample.parts[:_MAX_PARTS]
     ]
     console = output_console()
     if not is_first:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...command import energon_command
-from ...console import linked_path, output_console, print_json
+from ...console import linked_path, output_console, print_reports
 from ...dataset_options import check_ref, dataset_options
 from ...options import shared_options
 from ...progress import ProgressBar
@@ -51,17 +51,17 @@ def info(refs: tuple[DatasetRef, ...], *, as_json: bool) -> None:
     from loader.inspect import path_facts, show_facts
 
     documents = []
-    for number, given in enumerate(refs):
+    for position, given in enumerate(refs):
         ref = check_ref(given)
         with ProgressBar("Scanning headers", unit="shards") as bar:
             facts = path_facts(ref, workers=usable_cores(), on_progress=bar.update)
         documents.append(facts)
         if not as_json:
-            if number:
+            if position:
                 click.echo()
             console = output_console()
             show_facts(console, facts, linked_path(console, facts["path"]))
     if as_json:
-        print_json(documents[0] if len(refs) == 1 else {"datasets": documents})
+        print_reports(documents, is_list=len(refs) != 1)
     if any(facts.get("faults") or facts.get("damaged") for facts in documents):
         raise click.exceptions.Exit(1)

@@ -32,22 +32,27 @@ def lint_document(
     path: str, level: str, report: LintReport, fixed: int | None, pages: PageLinks | None = None
 ) -> dict[str, Any]:
     """Return the ``--json`` document of a check; its keys are stable."""
-    return {
-        "path": path,
-        "level": level,
-        **facts_of(report, "complete datasets shards samples"),
-        "seconds": round(report.seconds, 3),
-        **facts_of(report, "decoded_media media_note errors"),
-        "warnings": len(report.findings) - report.errors,
-        "fixed": fixed,
-        "pictures": _pictures_by_part(report),
-        "part_sets": report.part_sets,
-        "findings": [
-            facts_of(finding, "severity code message dataset shard key part offset at hint")
-            | {"page": None if pages is None else pages.url(finding.dataset, finding.shard, finding.key)}
-            for finding in report.findings
-        ],
-    }
+    # Describe each finding, with the page of its sample if pages are served.
+    findings = [
+        facts_of(
+            finding,
+            "severity code message dataset shard key part offset at hint page",
+            page=None if pages is None else pages.url(finding.dataset, finding.shard, finding.key),
+        )
+        for finding in report.findings
+    ]
+    return facts_of(
+        report,
+        "path level complete datasets shards samples seconds decoded_media media_note errors warnings fixed pictures "
+        "part_sets findings",
+        path=path,
+        level=level,
+        seconds=round(report.seconds, 3),
+        warnings=len(report.findings) - report.errors,
+        fixed=fixed,
+        pictures=_pictures_by_part(report),
+        findings=findings,
+    )
 
 
 def show_lint(
@@ -175,6 +180,7 @@ def _lines(
     finding = group.first
     where = _place(finding) if len(group.places) == 1 else _places(group)
     url = page(finding)
+    # The first line names the finding and its place, which is a link to the page or file.
     line = Text()
     line.append(f"{finding.severity:<7} {finding.code}", style="red" if finding.severity == "error" else "yellow")
     if where:
@@ -183,6 +189,7 @@ def _lines(
         line.append(escape_controls(where), style=Style(bold=True, link=target))
     line.append(f": {escape_controls(finding.message)}")
     yield line
+    # Further lines have what the first line cannot: a URL without links, the position, and the hint.
     if url is not None and not has_links:
         yield Text(f"  page: {url}")
     for label, value in (("at", finding.at), ("hint", finding.hint)):
@@ -282,9 +289,9 @@ def github_commands(path: str, report: LintReport) -> Iterator[str]:
         file = os.path.relpath(where) if os.path.exists(where := _file(path, finding)) else where
         properties = {"file": file, "title": f"{finding.code} {_sample(finding)}".rstrip()}
         shown = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-        place = "" if finding.offset is None else f" (at byte {finding.offset})"
+        at = "" if finding.offset is None else f" (at byte {finding.offset})"
         hint = "" if finding.hint is None else f"\nhint: {finding.hint}"
-        yield f"::{finding.severity} {shown}::{_data(f'{finding.message}{place}{hint}')}"
+        yield f"::{finding.severity} {shown}::{_data(f'{finding.message}{at}{hint}')}"
 
 
 def _data(text: str) -> str:

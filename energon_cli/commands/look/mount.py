@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import click
 
 from ...command import energon_command
-from ...console import print_json, show_note
+from ...console import facts_of, print_json, show_note
 from ...dataset_options import check_ref, dataset_options
 from ...options import shared_options
 from ...progress import ProgressBar
@@ -91,7 +91,8 @@ def mount(
 
     def show() -> None:
         if as_json:
-            print_json({"path": ref.path, "directory": mounted, "process": os.getpid()}, in_one_line=True)
+            facts = facts_of(ref, "path directory process", directory=mounted, process=os.getpid())
+            print_json(facts, in_one_line=True)
             sys.stdout.flush()
         else:
             show_note(f"mounted at {mounted}; Ctrl-C unmounts")

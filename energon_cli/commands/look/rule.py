@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from loader.accounting import Rule
 
+_TEXTS = ("why", "action", "example")  # are Markdown
 _LABEL_WIDTH = 9
 _COLOURS = {"error": "red", "failed": "red", "warning": "yellow", "left out": "yellow"}
 
@@ -45,13 +46,13 @@ def rule(codes: tuple[str, ...], *, as_json: bool) -> None:
     except ConfigError as error:
         raise click.BadParameter(f"{error.message} ({error.hint})", param_hint="CODE") from error
     if as_json:
-        print_json([_document(one) for one in rules or (one for group in rule_groups() for one in group.rules)])
+        print_json([_document(each) for each in rules or (each for group in rule_groups() for each in group.rules)])
         return
     console = output_console()
-    for number, one in enumerate(rules):
-        if number:
+    for position, each in enumerate(rules):
+        if position:
             console.print()
-        _show(console, one)
+        _show(console, each)
     if not rules:
         _show_all(console)
 
@@ -59,8 +60,8 @@ def rule(codes: tuple[str, ...], *, as_json: bool) -> None:
 def _document(rule: Rule) -> dict[str, Any]:
     from loader.accounting import plain_text
 
-    texts = {name: plain_text(getattr(rule, name)) for name in ("why", "action", "example")}
-    return {**facts_of(rule, "code severity meaning"), **texts}
+    texts = {name: plain_text(getattr(rule, name)) for name in _TEXTS}
+    return facts_of(rule, "code severity meaning why action example", **texts)
 
 
 def _show(console: Console, rule: Rule) -> None:
@@ -69,7 +70,7 @@ def _show(console: Console, rule: Rule) -> None:
     document = _document(rule)
     colour = _COLOURS[rule.severity]
     console.print(Text.assemble((f"{rule.severity} {rule.code}", colour), f": {rule.meaning}"))
-    for label in ("why", "action", "example"):
+    for label in _TEXTS:
         line = Text.assemble("  ", (f"{label + ':':<{_LABEL_WIDTH}}", "cyan"), document[label])
         console.print(line)
 

@@ -12,7 +12,7 @@ from loader.errors import StorageError, escape_controls
 from loader.inspect import print_part_sets, print_table
 
 from ...command import energon_command
-from ...console import output_console, print_json, show_note, write_file
+from ...console import output_console, print_reports, show_note, write_file
 from ...dataset_options import check_ref, dataset_options, query_options
 from ...options import shared_options
 from ...progress import ProgressBar
@@ -99,13 +99,13 @@ def stats(
     # Collect the statistics of each dataset, and show them or keep them for the JSON.
     documents, has_findings = [], False
     with open_datasets(datasets) as opened:
-        for one in choose_samples(opened, query, at=", ".join(ref.path for ref in refs)):
-            path, ref = one.opened.dataset.path, one.opened.folder.ref
-            if write and one.opened.is_temporary:
+        for choice in choose_samples(opened, query, at=", ".join(ref.path for ref in refs)):
+            path, ref = choice.opened.dataset.path, choice.opened.folder.ref
+            if write and choice.opened.is_temporary:
                 raise _no_columns(path)
             request = StatsRequest(
                 ref=ref,
-                numbers=one.numbers,
+                numbers=choice.numbers,
                 parts=parts or None,
                 sample=limit,
                 dedupe=duplicates_of or ("" if duplicates else None),
@@ -120,14 +120,14 @@ def stats(
             has_findings |= bool(report.broken_count or report.duplicates)
             if as_json:
                 documents.append(report.document())
-            _show(report, lacks=one.lacks, notes_only=as_json)
+            _show(report, lacks=choice.lacks, notes_only=as_json)
             if html is not None:
                 page = html_report(report, ref)
                 write_file(html, page.encode(errors="backslashreplace"), hint="name another file")
                 show_note(f"wrote {html}")
     # Print the JSON of all datasets.
     if as_json:
-        print_json(documents[0] if len(documents) == 1 else {"datasets": documents})
+        print_reports(documents, is_list=len(documents) != 1)
     if has_findings:
         raise click.exceptions.Exit(1)
 
@@ -178,12 +178,12 @@ def show_stats(console: Console, report: StatsReport) -> None:
         rows = (
             (
                 name,
-                f"{found.count:,}",
-                *map(_number, (found.minimum, found.quantile(0.5), found.maximum)),
-                _mean(found, report),
-                Text(_histogram(found, bars), no_wrap=True),
+                f"{values.count:,}",
+                *map(_number, (values.minimum, values.quantile(0.5), values.maximum)),
+                _mean(values, report),
+                Text(_histogram(values, bars), no_wrap=True),
             )
-            for name, found in sorted(report.numbers.items())[:_MAX_VALUES]
+            for name, values in sorted(report.numbers.items())[:_MAX_VALUES]
         )
         print_table(console, headings[:shown], [row[:shown] for row in rows])
     # The most frequent texts.
@@ -209,15 +209,15 @@ def _number(value: float) -> str:
     return f"{value:,.3g}" if abs(value) < 1e7 else f"{value:.3g}"
 
 
-def _mean(found: Distribution, report: StatsReport) -> str:
+def _mean(values: Distribution, report: StatsReport) -> str:
     if not report.is_sampled:
-        return f"{found.mean:,.4g}"
-    low, high = found.mean_interval(report.population)
-    return f"{found.mean:,.4g} ± {(high - low) / 2:,.2g}"
+        return f"{values.mean:,.4g}"
+    low, high = values.mean_interval(report.population)
+    return f"{values.mean:,.4g} ± {(high - low) / 2:,.2g}"
 
 
-def _histogram(found: Distribution, bars: str) -> str:
-    counts = [count for _, _, count in found.histogram(_WIDTH)]
+def _histogram(values: Distribution, bars: str) -> str:
+    counts = [count for _, _, count in values.histogram(_WIDTH)]
     most = max(counts, default=1)
     return "".join(bars[-(-count * (len(bars) - 1) // most)] for count in counts)
 
@@ -229,8 +229,8 @@ def _show_broken(console: Console, report: StatsReport) -> None:
     ):
         if count:
             console.print(Text(f"{count:,} {what}:", style=style))
-        for one in parts[:_MAX_SHOWN]:
-            console.print(Text(f"  {escape_controls(f'{one.sample} {one.part}')}: {escape_controls(one.reason)}"))
+        for part in parts[:_MAX_SHOWN]:
+            console.print(Text(f"  {escape_controls(f'{part.sample} {part.part}')}: {escape_controls(part.reason)}"))
 
 
 def _show_duplicates(console: Console, report: StatsReport) -> None:

@@ -15,13 +15,11 @@ from loader.format.prepare import SplitRequest, parse_ratio, parse_split_part, s
 from loader.inspect import FieldQuestion, check_field, complete_field, field_hint, plural
 
 from .prompts import AnswerHistory, GoBack, ask_text, leave, print_dim, select
-from .questions import format_ratio
+from .questions import DEFAULT_RATIO, OTHER_RATIO, RATIOS, format_ratio
 
-_OTHER_RATIO = "custom ratio …"
 _PATTERNS = "by patterns of shard names …"
 _NO_TYPE = "none: do not write a dataset.yaml"
 _BY_SAMPLES = "8,1,1    of the samples in each shard"
-_RATIOS = {"8,1,1    train, val and test": "8,1,1", "9,1,0    train and val": "9,1,0", "1,0,0    all train": "1,0,0"}
 _LABEL_COLUMNS = 76  # a menu's line on a terminal of 80 columns
 
 
@@ -99,23 +97,27 @@ class MenuQuestions:
         return choice
 
     def _pick_split(self, proposed: SplitRequest, previous: SplitRequest | None) -> SplitRequest:
+        # Collect the choices: the proposal, if it comes from names, then ratios.
         choices: dict[str, Any] = {}
         if proposed.parts:
             counts = ", ".join(f"{name} ({plural(len(shards), 'shard')})" for name, shards in proposed.parts.items())
             choices[f"by shard names: {counts}"] = proposed
-        ratios = {label: SplitRequest(ratio=parse_ratio(ratio)) for label, ratio in _RATIOS.items()}
+        ratios = {label: SplitRequest(ratio=parse_ratio(ratio)) for label, ratio in RATIOS.items()}
         if len(self._shards) == 1 and not proposed.by_samples:
             ratios = dict(reversed(ratios.items()))  # all train first
-        by_samples = {_BY_SAMPLES: SplitRequest(ratio=parse_ratio("8,1,1"), by_samples=True)}
+        by_samples = {_BY_SAMPLES: SplitRequest(ratio=parse_ratio(DEFAULT_RATIO), by_samples=True)}
         choices |= by_samples | ratios if proposed.by_samples else ratios | by_samples
+        # Point at the previous answer.
         default = next((label for label, choice in choices.items() if choice == previous), None)
         if previous is not None and default is None:
-            default = _OTHER_RATIO if previous.patterns is None else _PATTERNS
+            default = OTHER_RATIO if previous.patterns is None else _PATTERNS
+        # Prompt, again if the user goes back from a ratio or patterns.
         while True:
-            picked = self._select("How should the shards be split?", [*choices, _OTHER_RATIO, _PATTERNS], default)
+            picked = self._select("How should the shards be split?", [*choices, OTHER_RATIO, _PATTERNS], default)
             try:
-                if picked == _OTHER_RATIO:
-                    return SplitRequest(ratio=self._ask_ratio(previous))
+                if picked == OTHER_RATIO:
+                    typed = None if previous is None or previous.ratio is None else format_ratio(previous.ratio)
+                    return SplitRequest(ratio=parse_ratio(ask_ratio(typed)))
                 if picked == _PATTERNS:
                     return SplitRequest(patterns=self._ask_patterns())
             except GoBack:
@@ -124,16 +126,12 @@ class MenuQuestions:
             choice: SplitRequest = choices[picked]
             return choice
 
-    def _ask_ratio(self, previous: SplitRequest | None) -> dict[str, float]:
-        proposal = "8,1,1" if previous is None or previous.ratio is None else format_ratio(previous.ratio)
-        return parse_ratio(ask_text("Ratio of train, val and test", default=proposal, check=validator(parse_ratio)))
-
     def _ask_patterns(self) -> tuple[tuple[str, str], ...]:
         patterns: list[tuple[str, str]] = []
 
         def match(text: str) -> int:
-            found = split_by_patterns(self._shards, [parse_split_part(text)])
-            return sum(map(len, found.parts.values()))
+            split = split_by_patterns(self._shards, [parse_split_part(text)])
+            return sum(map(len, split.parts.values()))
 
         while True:
             answer = ask_text(
@@ -233,6 +231,11 @@ def proposed_pattern(shards: Sequence[str]) -> str:
     alike = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
     prefix = "".join(character for character, _ in alike).removesuffix(".tar").rstrip("0123456789")
     return (prefix if re.fullmatch(r"[\w./-]*", prefix) else "") + ".*"
+
+
+def ask_ratio(previous: str | None) -> str:
+    """Prompt for a ratio that no menu has, with the previous answer as the default."""
+    return ask_text("Ratio of train, val and test", default=previous or DEFAULT_RATIO, check=validator(parse_ratio))
 
 
 def validator(parse: Callable[[str], Any]) -> Callable[[str], str | None]:

@@ -17,7 +17,10 @@ from ...options import shared_options
 from ...progress import ProgressBar
 
 if TYPE_CHECKING:
-    from loader.format.media import MediaFilter, MediaReport
+    from loader.format.media import MediaFilter
+
+MEDIA_FACTS = "media_filter.strategy media_filter.patterns media_filter.exact entries collected broken"
+"""The attributes of a report on media that JSON documents have."""
 
 _FLAGS = "--media-metadata-by-glob, --media-metadata-by-header and --media-metadata-by-extension"
 
@@ -128,16 +131,9 @@ def prepare_media(path: str, *, num_workers: int | None, as_json: bool, **flags:
     # Report.
     seconds = time.perf_counter() - started
     if as_json:
-        document = {"path": path, **media_document(report), "seconds": round(seconds, 3)}
-        print_json({**document, "warnings": list(report.warnings)})
+        print_json(facts_of(report, f"path {MEDIA_FACTS} seconds warnings", path=path, seconds=round(seconds, 3)))
         return
     console = output_console()
     text = f"prepared {escape_controls(path)}: media metadata of {plural(report.entries, 'file')} in {seconds:.1f} s"
     console.print(text, style="green")
     show_warning(*report.warnings)
-
-
-def media_document(report: MediaReport) -> dict[str, Any]:
-    """Return the ``--json`` document of a media report; its keys are stable."""
-    of_filter = "strategy=media_filter.strategy patterns=media_filter.patterns exact=media_filter.exact"
-    return facts_of(report, f"{of_filter} entries collected broken")

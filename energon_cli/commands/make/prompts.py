@@ -57,6 +57,15 @@ def select(question: str, choices: Sequence[str], *, default: str | None = None,
     return answer
 
 
+def select_or_leave(question: str, choices: Sequence[str], leave: str) -> str | None:
+    """Prompt with a menu that ends with a choice to leave; return None for that choice, or Esc."""
+    try:
+        answer = select(question, [*choices, leave])
+    except GoBack:
+        return None
+    return None if answer == leave else answer
+
+
 def ask_text(
     question: str,
     *,
@@ -228,7 +237,8 @@ def _completer(complete: Callable[[str], Sequence[str]]) -> Any:
         def get_completions(self, document: Any, complete_event: Any) -> Any:  # noqa: ARG002 - its interface
             text = document.text_before_cursor
             return (
-                Completion(found, start_position=-len(text), display=escape_controls(found)) for found in complete(text)
+                Completion(completed, start_position=-len(text), display=escape_controls(completed))
+                for completed in complete(text)
             )
 
     return FunctionCompleter()
@@ -283,7 +293,6 @@ class AnswerHistory:
 
     @property
     def can_go_back(self) -> bool:
-        """True if the user has answered a prompt."""
         return any(prompted for _, prompted in self._answers)
 
     def run(self, ask: Callable[[], _Result]) -> _Result:
@@ -311,16 +320,13 @@ class AnswerHistory:
         return answer
 
     def is_recorded(self) -> bool:
-        """Return True if the next prompt is replayed."""
         return self._replayed < len(self._answers)
 
     def back(self) -> None:
-        """Remove the answers from the last prompt on."""
         while self._answers and not self._answers.pop()[1]:
             pass
 
     def restart(self) -> None:
-        """Return to the first prompt."""
         self._answers.clear()
 
     def confirm(self, question: str) -> bool:

@@ -84,10 +84,11 @@ def ask(
 
 
 def _ask_fields(questions: Questions, given: OpenChoices, spec: SampleTypeSpec) -> dict[str, str]:
-    found = given.contents
-    proposals: Mapping[str, str] = proposed_field_map(spec, found)
-    part_names, json_values = found.part_names, found.json_values
+    contents = given.contents
+    proposals: Mapping[str, str] = proposed_field_map(spec, contents)
+    part_names, json_values = contents.part_names, contents.json_values
     while True:
+        # Prompt for each field; an empty answer leaves an optional field out.
         answers: dict[str, str] = {}
         for field in spec.fields:
             question = FieldQuestion(
@@ -100,6 +101,7 @@ def _ask_fields(questions: Questions, given: OpenChoices, spec: SampleTypeSpec) 
             answer = questions.field(question).strip()
             if answer:
                 answers[field.name] = answer
+        # Show a sample with these fields; refused answers become the proposals of the next round.
         answers = resolved_fields(answers, part_names, json_values)
         if questions.accept_field_map(spec, answers):
             return answers
@@ -141,8 +143,8 @@ class PipedQuestions:
             return None
         if is_yes is None:
             return self._sample_type(answer, also="yes, no")
-        for number, spec in SAMPLE_TYPE_OF_NUMBER.items():
-            self._show(f"  {number:>2}  {spec.written_name}")
+        for choice, spec in SAMPLE_TYPE_OF_NUMBER.items():
+            self._show(f"  {choice:>2}  {spec.written_name}")
         answer = self._ask(f"Sample type, by name or number (empty: {likeliest_first[0].written_name})")
         return self._sample_type(answer) if answer else likeliest_first[0]
 
@@ -202,6 +204,13 @@ class PipedQuestions:
 
     def _wrong(self, answer: str, why: str) -> EnergonError:
         return ConfigError(f"invalid answer {answer!r}: {why}", at=f"answer {self._asked} on standard input")
+
+
+RATIOS = {"8,1,1    train, val and test": "8,1,1", "9,1,0    train and val": "9,1,0", "1,0,0    all train": "1,0,0"}
+"""The ratios that menus offer, by their labels."""
+
+DEFAULT_RATIO = "8,1,1"
+OTHER_RATIO = "custom ratio …"
 
 
 def format_ratio(ratio: Mapping[str, float]) -> str:

@@ -122,7 +122,7 @@ def analyze_debug(
     if force_loading_order and dataset is not None:
         raise click.UsageError("--force-loading-order needs LOG_PATHS.")
     # Take the uses of samples from the arguments of a run, from reads of workers, or from the log of a loader.
-    found: Sequence[LoggedLoader] = ()
+    logged: Sequence[LoggedLoader] = ()
     chosen = None
     if dataset is not None:
         uses = traced_uses(plan_run(check_path(dataset), **options), steps, skip=skip)
@@ -130,14 +130,14 @@ def analyze_debug(
         uses = read_loading_order(log_paths, skip=skip)
     else:
         modalities = _modalities(include_modality)
-        found = read_debug_log(log_paths)
-        chosen = choose_loader(found, modalities=modalities, number=force_loader_id)
+        logged = read_debug_log(log_paths)
+        chosen = choose_loader(logged, modalities=modalities, number=force_loader_id)
         if lists:
             _list(chosen, step, key, as_json=as_json)
             return
         uses = chosen.uses(skip=skip)
     # Count them, and draw them.
-    loaders = [_loader_document(one, analyzed=one is chosen) for one in found]
+    loaders = [_loader_document(loader, analyzed=loader is chosen) for loader in logged]
     facts = uses.facts()
     if not no_heatmap:
         picture = uses.picture(width=heatmap_steps, height=heatmap_samples, gain=heatmap_gain, colors=not no_colors)
@@ -146,7 +146,7 @@ def analyze_debug(
     if as_json:
         print_json({**facts, "loaders": loaders, "heatmap": None if no_heatmap else heatmap_path})
     else:
-        if found:
+        if logged:
             click.echo(f"Analyzing {plural(sum(len(log_files(path)) for path in log_paths), 'log')}")
         _show(facts, loaders)
         if not no_heatmap:
@@ -154,49 +154,48 @@ def analyze_debug(
 
 
 def _modalities(names: str) -> tuple[str, ...]:
-    found = tuple(name.strip() for name in names.split(","))
-    if unknown := set(found) - {"train", "val"}:
+    modalities = tuple(name.strip() for name in names.split(","))
+    if unknown := set(modalities) - {"train", "val"}:
         raise click.BadParameter(f"expected train or val, found {min(unknown)!r}", param_hint="--include-modality")
-    return found
+    return modalities
 
 
 def _loader_document(loader: LoggedLoader, *, analyzed: bool) -> dict[str, Any]:
-    return {
-        **facts_of(loader, "loader=number start"),
-        "modality": loader.modality or None,
-        "paths": loader.paths,
-        "ranks": sorted(loader.ranks),
-        "uses": loader.samples,
-        "analyzed": analyzed,
-    }
+    return facts_of(
+        loader,
+        "loader=number start modality paths ranks uses=samples analyzed",
+        modality=loader.modality or None,
+        ranks=sorted(loader.ranks),
+        analyzed=analyzed,
+    )
 
 
 def _list(loader: LoggedLoader, steps: Sequence[int], key: str | None, *, as_json: bool) -> None:
     """List the samples of steps, or the uses of a sample, in the order of steps and ranks."""
-    found = [
-        {"step": batch.step, "rank": batch.rank, "position": position, "key": name}
+    uses = [
+        facts_of(batch, "step rank position key", position=position, key=name)
         for batch in sorted(loader.batches)
         if not steps or batch.step in steps
         for position, name in enumerate(batch.keys)
         if key in (None, name)
     ]
-    if not found:
+    if not uses:
         last = max(batch.step for batch in loader.batches)
         show_note(f"no sample; the log has the steps up to {last:,}")
-    for one in found:
+    for use in uses:
         if as_json:
-            print_json(one, in_one_line=True)
+            print_json(use, in_one_line=True)
         else:
-            click.echo(f"step {one['step']}  rank {one['rank']}  {one['position']}  {escape_controls(str(one['key']))}")
+            click.echo(f"step {use['step']}  rank {use['rank']}  {use['position']}  {escape_controls(str(use['key']))}")
 
 
 def _show(facts: dict[str, Any], loaders: list[dict[str, Any]]) -> None:
-    for one in loaders:
-        mark = "*" if one["analyzed"] else " "
-        start = f", start {one['start']}" if one["start"] else ""
-        paths = ", ".join(linked_text(path, path) for path in one["paths"])
-        counts = f"{plural(len(one['ranks']), 'rank')}, {plural(one['uses'], 'sample')}"
-        line = f"{mark} {one['loader']}: {one['modality'] or 'unknown'}{start}, {counts}, {paths}"
+    for loader in loaders:
+        mark = "*" if loader["analyzed"] else " "
+        start = f", start {loader['start']}" if loader["start"] else ""
+        paths = ", ".join(linked_text(path, path) for path in loader["paths"])
+        counts = f"{plural(len(loader['ranks']), 'rank')}, {plural(loader['uses'], 'sample')}"
+        line = f"{mark} {loader['loader']}: {loader['modality'] or 'unknown'}{start}, {counts}, {paths}"
         click.echo(break_between_words(line, sys.stdout))
     console = output_console()
     console.print(f"Found {plural(facts['unique'], 'unique sample key')}, {plural(facts['steps'], 'step')}")

@@ -12,7 +12,7 @@ from loader.errors import EnergonError, StateError, escape_controls
 from loader.inspect import plural
 
 from ...command import CONTEXT_SETTINGS, LazyCommand, LazyGroup, add_common_options, energon_command
-from ...console import is_terminal, output_console, print_json, show_note, show_warning
+from ...console import facts_of, is_terminal, output_console, print_json, show_note, show_warning
 from ...options import shared_options
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 _MAX_STATES_SHOWN = 200  # of a file
+_FILE_FACTS = "path form fault states"
 _MAX_TEXT = 4000  # characters of a line
 _KINDS = {
     "endless": "endless",
@@ -56,14 +57,14 @@ def info(files: tuple[str, ...], *, as_json: bool) -> None:
     # Describe the states of each file, and keep them for the runs that they belong to.
     documents: list[dict[str, Any]] = []
     states: list[tuple[str, RunState]] = []
-    for path, found in read_state_files(files):
-        if isinstance(found, EnergonError):
-            documents.append({"path": path, "form": None, "fault": str(found), "states": []})
+    for path, file in read_state_files(files):
+        if isinstance(file, EnergonError):
+            documents.append(facts_of(None, _FILE_FACTS, path=path, form=None, fault=str(file), states=[]))
             continue
-        placed = [(place_text(one.place), one.state) for one in found.states]
-        described = [{"place": place, **describe_state(state)} for place, state in placed]
-        documents.append({"path": path, "form": found.form, "fault": None, "states": described})
-        states += [(f"{path}: {place}", state) for place, state in placed]
+        placed = [(place_text(found_state.place), found_state.state) for found_state in file.states]
+        described = [{"place": address, **describe_state(state)} for address, state in placed]
+        documents.append(facts_of(file, _FILE_FACTS, path=path, fault=None, states=described))
+        states += [(f"{path}: {address}", state) for address, state in placed]
     # Describe the runs, from the states of all their ranks.
     runs = [
         {"states": [where for where, _ in run], **describe_run([state for _, state in run])}
@@ -246,10 +247,10 @@ def read_state_files(
 def read_states_to_convert(paths: Sequence[str], place: str | None, *, allow_edited: bool) -> list[StateFile]:
     """Read files as :func:`read_state_files` does; raise the first error."""
     files = []
-    for _, found in read_state_files(paths, place=place, allow_edited=allow_edited):
-        if isinstance(found, EnergonError):
-            raise found
-        files.append(found)
+    for _, file in read_state_files(paths, place=place, allow_edited=allow_edited):
+        if isinstance(file, EnergonError):
+            raise file
+        files.append(file)
     return files
 
 
@@ -309,9 +310,7 @@ def migrate(
     note_dropped(done.written)
     show_warning(*done.warnings, even_if_quiet=True)  # the states may be those of another run
     if as_json:
-        written = done.written
-        names = {"folder": written.folder, "files": list(written.files)}
-        print_json({"batch": written.batch, "datasets": list(done.leaves), "warnings": list(done.warnings), **names})
+        print_json(facts_of(done, "written.batch datasets=leaves warnings written.folder written.files"))
         return
     console = output_console()
     for line in done.leaves:

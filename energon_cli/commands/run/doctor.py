@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,11 +15,11 @@ from ...console import facts_of, output_console, print_json
 from ...options import shared_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from rich.console import Console
 
-    from loader.inspect import Checkup
+    from loader.inspect import Advice, Checkup
 
 
 @energon_command("doctor", takes_path=False)
@@ -51,38 +51,37 @@ def doctor(*, as_json: bool) -> None:
         advice.append(Advice(severity=severity, subject="installation", message=message, hint=hint))
     # Report; anything to change makes the exit code 1.
     if as_json:
-        print_json({**_document(checkup), "findings": advice})
+        print_json(_document(checkup, advice))
     else:
         from rich.text import Text
 
         console = output_console()
         _show_facts(console, checkup)
         console.print()
-        for one in advice:
-            style = "red" if one.severity == "error" else "yellow"
-            text = escape_controls(one.message, keep="\n")
-            console.print(Text.assemble((f"{one.severity:<7} {one.subject}", style), f": {text}"))
-            console.print(Text(f"  hint: {escape_controls(one.hint)}"))
+        for finding in advice:
+            style = "red" if finding.severity == "error" else "yellow"
+            text = escape_controls(finding.message, keep="\n")
+            console.print(Text.assemble((f"{finding.severity:<7} {finding.subject}", style), f": {text}"))
+            console.print(Text(f"  hint: {escape_controls(finding.hint)}"))
         if not advice:
             console.print("no findings", style="green")
     if advice:
         raise click.exceptions.Exit(1)
 
 
-def _document(checkup: Checkup) -> dict[str, Any]:
+def _document(checkup: Checkup, findings: Sequence[Advice]) -> dict[str, Any]:
     cache = checkup.cache
-    return {
-        **facts_of(checkup.installed, "toolkit python packages=required"),
-        "extras": {name: {"missing": missing} for name, missing in checkup.installed.extras.items()},
-        "gpus": checkup.gpus,
-        **asdict(checkup.limits),
-        "temporary": checkup.temporary,
-        "cache": cache and {**facts_of(cache, "path=folder limit_bytes"), "disk": checkup.cache_disk},
-    }
+    limits = " ".join(f"limits.{field.name}" for field in fields(checkup.limits))
+    return facts_of(
+        checkup,
+        f"installed.toolkit installed.python packages=installed.required extras gpus {limits} temporary cache findings",
+        extras={name: {"missing": missing} for name, missing in checkup.installed.extras.items()},
+        cache=cache and facts_of(cache, "path=folder limit_bytes disk", disk=checkup.cache_disk),
+        findings=findings,
+    )
 
 
 def _show_facts(console: Console, checkup: Checkup) -> None:
-    """Print the facts in two columns, and the packages and extras in as many as fit."""
     from rich.columns import Columns
     from rich.text import Text
 
@@ -101,10 +100,12 @@ def _show_facts(console: Console, checkup: Checkup) -> None:
 
 
 def _lines(checkup: Checkup) -> Iterator[tuple[str, str]]:
+    # Versions and GPUs.
     installed, limits = checkup.installed, checkup.limits
     yield "energon-toolkit", installed.toolkit
     yield "python", installed.python
     yield "GPUs", "; ".join(checkup.gpus) or "none that nvidia-smi lists"
+    # What this process may use: a container often allows less than the machine has.
     quota = "" if limits.cgroup_cores is None else f", time of {limits.cgroup_cores:g} by the control group"
     yield "cores", f"{limits.usable_cores} of {limits.machine_cores}{quota}"
     memory = "not known" if limits.memory_bytes is None else format_bytes(limits.memory_bytes)
@@ -115,6 +116,7 @@ def _lines(checkup: Checkup) -> Iterator[tuple[str, str]]:
     yield "open files", "no limit" if limits.open_files is None else f"{limits.open_files:,}, may be raised to {hard}"
     locked = limits.locked_memory_bytes
     yield "locked memory", "no limit" if locked is None else format_bytes(locked)
+    # Disks, and the cache.
     for label, disk in (("shared memory", limits.shared_memory), ("temporary files", checkup.temporary)):
         if disk is None:
             yield label, "missing"

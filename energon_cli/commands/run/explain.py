@@ -75,15 +75,15 @@ def _show(facts: RunFacts, console: Any) -> None:
     )
     rows = [
         (
-            one.path,
-            f"{one.samples:,}",
-            format_percent(one.share_asked),
-            format_percent(one.share_got),
-            f"{one.epochs:.2f}",
-            "–" if one.exhausted_at is None else f"{one.exhausted_at:,}",
-            format_bytes(one.bytes_read),
+            source.path,
+            f"{source.samples:,}",
+            format_percent(source.share_asked),
+            format_percent(source.share_got),
+            f"{source.epochs:.2f}",
+            "–" if source.exhausted_at is None else f"{source.exhausted_at:,}",
+            format_bytes(source.bytes_read),
         )
-        for one in facts.sources
+        for source in facts.sources
     ]
     print_table(console, ("dataset", ">samples", ">asked", ">got", ">epochs", ">used up at step", ">bytes"), rows)
     for note in facts.notes:
@@ -91,10 +91,10 @@ def _show(facts: RunFacts, console: Any) -> None:
     if facts.stretches:
         _show_stretches(facts, console)
     # Amounts of columns, such as tokens, by dataset.
-    for name in sorted({name for one in facts.sources for name in one.amounts}):
-        known = [one for one in facts.sources if name in one.amounts]
-        amounts = "; ".join(f"{escape_controls(one.path)} {one.amounts[name]:,.0f}" for one in known)
-        console.print(f"{name}: {sum(one.amounts[name] for one in known):,.0f} ({amounts})")
+    for name in sorted({name for source in facts.sources for name in source.amounts}):
+        known = [source for source in facts.sources if name in source.amounts]
+        amounts = "; ".join(f"{escape_controls(source.path)} {source.amounts[name]:,.0f}" for source in known)
+        console.print(f"{name}: {sum(source.amounts[name] for source in known):,.0f} ({amounts})")
     # Memory, shuffling and reads.
     buffers = f", {format_bytes(facts.buffer_bytes)} in packing buffers" if facts.buffer_bytes else ""
     cached = f"; cache of a node: {format_bytes(facts.cache_bytes)}" if facts.cache_bytes else ""
@@ -138,4 +138,4 @@ def _show_stretches(facts: RunFacts, console: Any) -> None:
         first, end = (f"{step:,.10g}" for step in stretch.steps)
         changed = zip(stretch.shares_asked, shares, strict=True)
         rows.append((f"{first} – {end}", *(f"{format_percent(asked)} → {got}" for asked, got in changed)))
-    print_table(console, (">steps", *(f">{escape_controls(one.path)}" for one in facts.sources)), rows)
+    print_table(console, (">steps", *(f">{escape_controls(source.path)}" for source in facts.sources)), rows)

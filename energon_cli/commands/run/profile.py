@@ -50,7 +50,7 @@ def profile(script: str, *, arguments: tuple[str, ...], steps: int, trace: str, 
 
     report = profile_script(script, arguments, steps=steps, trace=trace, stats=stats)
     console = error_console()
-    lines = [line for one in report.loaders for line in _lines(one)]
+    lines = [line for loader in report.loaders for line in _lines(loader)]
     lines.append(f"trace: {trace}" if lines else "the script took no micro-batch of a loader")
     for line in lines:
         console.print(escape_controls(line))
@@ -58,18 +58,19 @@ def profile(script: str, *, arguments: tuple[str, ...], steps: int, trace: str, 
         sys.exit(report.exit_code if report.exit_code > 0 else 128 - report.exit_code)
 
 
-def _lines(one: ProfiledLoader) -> Iterator[str]:
-    yield f"{one.name}: {one.line}"
-    elapsed_s = one.numbers["elapsed_s"]
+def _lines(loader: ProfiledLoader) -> Iterator[str]:
+    yield f"{loader.name}: {loader.line}"
+    elapsed_s = loader.numbers["elapsed_s"]
     for title, group in (("the training loop waited for", "waited_for"), ("the workers spent", "workers")):
-        seconds = one.seconds(group)
+        # Times of workers overlap: they are shares of their sum, not of the elapsed time.
+        seconds = loader.seconds(group)
         total = elapsed_s if group == "waited_for" else sum(seconds.values())
         shown = [(name, each) for name, each in seconds.items() if total and each / total >= _MIN_SHARE]
         if shown:
             yield f"  {title}"
         for name, each in shown:
             yield f"    {name:<28} {each:>9.3f} s {100 * each / total:>5.1f} %"
-    for suggestion in one.suggestions:
+    for suggestion in loader.suggestions:
         yield f"  {suggestion}"
 
 

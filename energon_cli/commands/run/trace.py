@@ -85,25 +85,28 @@ def trace(
     """
     from loader.inspect.runs import steps_of_key, trace_step
 
+    # Refuse options that do not fit together.
     if bool(step) == (key is not None):
         raise click.UsageError("Pass --step, or --key.")
     if (replay and key is not None) or (output is not None and not replay):
         raise click.UsageError("--replay needs --step, and --output needs --replay.")
+    # Find the samples of the steps, or the steps that used a sample.
     run, last = _open(context, path, **options)
     if key is not None:
         uses = steps_of_key(run, key, steps=steps or last)
-        found = sorted(uses, key=lambda one: (one.step, one.rank, one.position))
+        samples = sorted(uses, key=lambda use: (use.step, use.rank, use.position))
     else:
-        found = [sample for number in step for sample in trace_step(run, number, ranks=rank or None)]
-    if found:
-        lines = "\n".join(map(json_line if as_json else _line, found))
+        samples = [sample for wanted in step for sample in trace_step(run, wanted, ranks=rank or None)]
+    if samples:
+        lines = "\n".join(map(json_line if as_json else _line, samples))
         click.echo(lines if as_json else break_between_words(lines, sys.stdout))
     else:
         show_note(f"no sample: {key} is in none of these steps" if key else "no sample")
+    # Rebuild the micro-batches, and open the pages of the samples.
     if replay:
         _replay(run, step, rank, output)
-    if opens and found:
-        show_samples([(sample.dataset, sample.key) for sample in found if sample.key])
+    if opens and samples:
+        show_samples([(sample.dataset, sample.key) for sample in samples if sample.key])
 
 
 def _open(
@@ -111,6 +114,7 @@ def _open(
 ) -> tuple[RestoredRun, int]:
     from loader.inspect.runs import RestoredRun, is_run, load_task_encoder, open_run
 
+    # A checkpoint or log has the arguments of its run: refuse them as options.
     encoder = None if task_encoder is None else load_task_encoder(task_encoder)
     if is_run(path):
         given = [
@@ -119,10 +123,11 @@ def _open(
             if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
         ]
         if given:
-            flags = ", ".join(one.opts[0] for one in context.command.params if one.name in given)
+            flags = ", ".join(parameter.opts[0] for parameter in context.command.params if parameter.name in given)
             raise click.UsageError(f"{path} has the arguments of the run: drop {flags}.")
         known = open_run(path, dataset=dataset, trust_code=options["trust_code"], task_encoder=encoder)
         return known, max(1, known.steps)
+    # Of a dataset, the options are the arguments of the run.
     if dataset is not None:
         raise click.UsageError("--dataset names the data of a checkpoint; PATH is a dataset itself.")
     if encoder is None and options["packing_buffer_size"] is not None:
@@ -135,8 +140,8 @@ def _line(sample: TracedSample) -> str:
     where = f"step {sample.step}  rank {sample.rank}  {sample.position}"
     what = "of a dataset that left the mix"
     if sample.key:
-        place = f"{sample.dataset}/{sample.key}"
-        what = f"{linked_text(sample.key, place)}  {linked_text(sample.dataset, sample.dataset)}"
+        address = f"{sample.dataset}/{sample.key}"
+        what = f"{linked_text(sample.key, address)}  {linked_text(sample.dataset, sample.dataset)}"
     return f"{where}  {what}" + ("  (skipped)" if sample.left_out else "")
 
 

@@ -56,6 +56,7 @@ class Motion(NamedTuple):
     def point(self, x: float, y: float) -> tuple[float, float]:
         """Return where a point lies; pixel ``i`` is the range from ``i`` to ``i + 1``."""
         width, height = self.size
+        # A turn by a quarter swaps the axes, before they are mirrored.
         if self.orientation in _SWAPS:
             x, y, width, height = y, x, height, width
         x = width - x if self.orientation in _MIRRORS_X else x
@@ -92,8 +93,10 @@ class PictureChange:
                 coordinates are not turned. None for the pixels as they are stored, which is also assumed where both
                 sizes are equal.
         """
+        # Coordinates for the stored pixels follow the turn.
         if size is None or size == self.stored:
             return Motion(self.stored, self.orientation if self.is_turned else 1, self.written)
+        # Other coordinates fit only the upright picture, whose sides are swapped.
         if self.orientation not in _SWAPS or size != self.stored[::-1]:
             width, height = self.stored
             raise SampleError(
@@ -112,15 +115,13 @@ _MOST_BITS = 60  # of a run length
 
 
 def run_lengths(counts: object) -> list[int]:
-    """Return the run lengths of a mask, which are zeros and ones in turn.
-
-    Args:
-        counts: A list of numbers, or the text that COCO compresses them to.
-    """
+    """Return the run lengths of a mask, zeros and ones in turn; a text is decompressed as COCO compresses it."""
+    # Counts that are not compressed are the lengths.
     if isinstance(counts, list) and all(isinstance(count, int) and count >= 0 for count in counts):
         return counts
     if not isinstance(counts, str):
         raise SampleError(f"expected a list of run lengths or text as counts, found {type(counts).__name__}")
+    # A character holds five bits of a length, the lowest first, and whether more follow.
     lengths: list[int] = []
     value = shift = 0
     for character in counts:
@@ -131,6 +132,7 @@ def run_lengths(counts: object) -> list[int]:
         shift += 5
         if digit & 32:
             continue
+        # The highest bit of the last character is the sign.
         if digit & 16:
             value -= 1 << shift  # negative: from the fourth on, a value is the difference to the one before the last
         lengths.append(value + (lengths[-2] if len(lengths) > 2 else 0))
@@ -141,11 +143,7 @@ def run_lengths(counts: object) -> list[int]:
 
 
 def decode_mask(counts: object, size: tuple[int, int]) -> Mask:
-    """Return a mask, shape (height, width).
-
-    Args:
-        size: Width and height in pixels.
-    """
+    """Return a mask of a width and height, shape (height, width)."""
     lengths = run_lengths(counts)
     width, height = size
     if sum(lengths) != width * height:
@@ -154,20 +152,18 @@ def decode_mask(counts: object, size: tuple[int, int]) -> Mask:
 
 
 def encode_mask(mask: Mask, *, as_text: bool) -> Any:
-    """Return the run lengths of a mask.
-
-    Args:
-        mask: The mask, shape (height, width).
-    """
+    """Return the run lengths of a mask of shape (height, width), or the text that COCO compresses them to."""
+    # COCO lists pixels column by column, and begins with the number of zeros.
     pixels = mask.T.reshape(-1)
     changes = np.flatnonzero(np.diff(pixels)) + 1
     starts = [*([0] if len(pixels) and pixels[0] else []), 0, *changes.tolist(), len(pixels)]
     lengths = np.diff(starts).tolist()
     if not as_text:
         return lengths
+    # Compress the lengths; from the fourth on, as differences to the one before the last.
     characters = bytearray()
-    for number, length in enumerate(lengths):
-        value = length - lengths[number - 2] if number > 2 else length
+    for position, length in enumerate(lengths):
+        value = length - lengths[position - 2] if position > 2 else length
         while True:
             digit, value = value & 31, value >> 5
             is_last = value == (-1 if digit & 16 else 0)
@@ -222,24 +218,28 @@ def find_coordinates(name: str, data: bytes) -> Coordinates | None:
     Coordinates(place='txt', is_relative=True)
     >>> find_coordinates("json", b'{"caption": "a box", "points": 3}')
     """
+    # Unpack a compressed part, at most to a limit.
     if is_compressed(name):
         try:
             data = zlib.decompressobj(31).decompress(data, _MAX_UNPACKED_BYTES)
         except zlib.error:
             return None
     stem = name.partition(".")[0] if "." in name.removesuffix(".gz") else ""
-    found = min(_found(name, stem, data), key=lambda found: found[1], default=None)
-    if found is None:
+    # Absolute coordinates matter most: any turn or resize moves them.
+    best = min(_found(name, stem, data), key=lambda candidate: candidate[1], default=None)
+    if best is None:
         return None
-    place = ".".join(part for part in found[0] if part)
-    return Coordinates(f"{name}: {place}" if place else name, found[1])
+    path = ".".join(step for step in best[0] if step)
+    return Coordinates(f"{name}: {path}" if path else name, best[1])
 
 
 def _found(name: str, stem: str, data: bytes) -> Iterator[_Found]:
+    # Arrays are recognised by their names, XML by its elements.
     kind, extension = kind_of_name(name), part_extension(name)
     if (kind == "array" and _is_name(stem)) or (extension == "xml" and _IN_XML.search(data)):
         yield (), False
     elif kind == "tree" or (kind == "text" and data.lstrip()[:1] in (b"[", b"{")):
+        # Documents are searched value by value.
         decode: Any = msgspec.msgpack.decode if extension in ("mp", "msg") else msgspec.json.decode
         for document in data.splitlines() if extension == "jsonl" else (data,):
             with suppress(ValueError, RecursionError, msgspec.MsgspecError):  # no document; its loader reports that
@@ -249,26 +249,28 @@ def _found(name: str, stem: str, data: bytes) -> Iterator[_Found]:
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         if lines and all(_CLASS_AND_NUMBERS.fullmatch(line) for line in lines):
             # The class is first in a line of YOLO, and may be a number.
-            yield (), _are_relative([float(number) for line in lines for number in _NUMBER.findall(line)[1:]])
+            yield (), _are_relative([float(value) for line in lines for value in _NUMBER.findall(line)[1:]])
         else:
             yield from _in_value(text, stem, ())
 
 
 def _in_value(value: Any, name: str, places: tuple[str, ...]) -> Iterator[_Found]:
-    """Yield the coordinates below a value, each with its place and True for relative ones."""
+    # Numbers under a name such as `bbox` are coordinates.
     if name and _is_name(name):
         numbers = _numbers(value)
         if len(numbers) > 1:
             yield places, _are_relative(numbers)
             return
     if isinstance(value, str):
+        # Texts may have coordinates in the notations of vision models.
         match = _IN_TEXT.search(value)
         if match:
             yield places, "_2d" not in match[0]
     elif isinstance(value, dict):
+        # Pairs such as `x` and `y` are coordinates together.
         plain = {plain_name(key): item for key, item in value.items() if isinstance(key, str)}
         for pair in _PAIRS:
-            numbers = [number for key in pair for number in _numbers(plain.get(key))]
+            numbers = [value for key in pair for value in _numbers(plain.get(key))]
             if len(numbers) > 1:
                 yield (*places, f"{pair[0]}, {pair[1]}"), _are_relative(numbers)
         for key, item in value.items():
@@ -293,11 +295,11 @@ def _numbers(value: Any) -> list[float]:
     if isinstance(value, str):
         return [*map(float, _NUMBER.findall(value))] if _ONLY_NUMBERS.fullmatch(value) else []
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-    return [number for item in items for number in _numbers(item)]
+    return [element for item in items for element in _numbers(item)]
 
 
 def _are_relative(numbers: list[float]) -> bool:
-    return all(0 <= number <= 1 for number in numbers)
+    return all(0 <= coordinate <= 1 for coordinate in numbers)
 
 
 _DIGITS = 4  # of a moved coordinate, in pixels: less than any annotation tool writes
@@ -314,11 +316,7 @@ def is_moved(name: str) -> bool:
 
 
 def move_document(document: Mapping[str, Any], change: PictureChange) -> dict[str, Any]:
-    """Return the document of a sample with its geometry moved.
-
-    Args:
-        document: The part ``json`` of :class:`CocoSource`.
-    """
+    """Return the part ``json`` of :class:`CocoSource` with its geometry moved."""
     width, height = document.get(_WIDTH), document.get(_HEIGHT)
     size = (int(width), int(height)) if isinstance(width, int | float) and isinstance(height, int | float) else None
     motion = change.motion(size)
@@ -330,6 +328,7 @@ def move_document(document: Mapping[str, Any], change: PictureChange) -> dict[st
 
 def area_of(fields: Mapping[str, Any]) -> float | None:
     """Return the area of an object in pixels, by its polygons, mask or box; None without any."""
+    # The mask is the most exact, then polygons, then the box.
     segmentation, box = fields.get("segmentation"), fields.get("bbox")
     if isinstance(segmentation, dict) and segmentation.get("counts"):
         return sum(run_lengths(segmentation["counts"])[1::2])
@@ -344,6 +343,7 @@ def _moved(fields: Mapping[str, Any], motion: Motion) -> dict[str, Any]:
         if not value:
             moved[name] = value
         elif name == _AREA and isinstance(value, int | float):
+            # A turn keeps the area.
             x_scale, y_scale = motion.scales
             moved[name] = _number(value * x_scale * y_scale)
         elif name == "bbox" or name.endswith("_box"):
@@ -352,6 +352,7 @@ def _moved(fields: Mapping[str, Any], motion: Motion) -> dict[str, Any]:
             moved[name] = _segmentation(value, motion)
         elif name == "keypoints" or name.endswith("_kpts"):
             moved[name] = _keypoints(value, motion, name)
+        # Objects of the picture have coordinates of their own.
         elif isinstance(value, list) and all(isinstance(item, dict) for item in value):
             moved[name] = [_moved(item, motion) for item in value]
         else:
@@ -370,6 +371,7 @@ def _box(value: Any, motion: Motion, name: str) -> list[float]:
 
 def _segmentation(value: Any, motion: Motion) -> Any:
     if isinstance(value, dict):
+        # A mask is moved as a picture; polygons are moved point by point.
         width, height = motion.size
         if [*value.get("size", ())] != [height, width]:
             raise SampleError(f"expected a mask of size {[height, width]}, found {value.get('size')}")
@@ -402,7 +404,7 @@ def _keypoints(value: Any, motion: Motion, name: str) -> list[float]:
 def _polygons(value: Any) -> list[list[float]]:
     """Return the polygons of a segmentation: a list of them, or a flat list of one."""
     polygons = [value] if _is_numbers(value) else value
-    if not isinstance(polygons, list) or not all(_is_numbers(one) and len(one) % 2 == 0 for one in polygons):
+    if not isinstance(polygons, list) or not all(_is_numbers(each) and len(each) % 2 == 0 for each in polygons):
         raise SampleError("expected polygons of x and y, or a mask with counts and size, as 'segmentation'")
     return polygons
 

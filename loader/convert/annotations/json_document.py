@@ -61,28 +61,24 @@ class JsonDocument(ClosesOnExit):
 
     def peek(self) -> bytes:
         """Move to the next character that is not blank, and return it; an empty one at the end."""
-        while (found := self._text[self._at : self._at + 1]) <= b" ":
+        while (character := self._text[self._at : self._at + 1]) <= b" ":
             match = _FILLED.search(self._text, self._at)
             self._at = match.start() if match else len(self._text)
             if match or not self._fill():
                 return match[0] if match else b""
-        return found
+        return character
 
     def items(self, close: bytes) -> Iterator[None]:
-        """Yield at each item of the list or object that begins here; the caller takes it before the next.
-
-        Args:
-            close: The bracket that ends it.
-        """
+        """Yield at each item of the list or object that begins here, up to its bracket; the caller takes each item."""
         self._at += 1
-        found = self.peek()
-        while found != close:
+        character = self.peek()
+        while character != close:
             yield
-            found = self.peek()
-            if found == close:
+            character = self.peek()
+            if character == close:
                 break
-            if found != b",":
-                raise self.fault(f"expected ',' or '{close.decode()}'" if found else _TRUNCATED)
+            if character != b",":
+                raise self.fault(f"expected ',' or '{close.decode()}'" if character else _TRUNCATED)
             self._at += 1
             if self.peek() == close:
                 raise self.fault(f"trailing comma in {'array' if close == b']' else 'object'}")
@@ -111,6 +107,7 @@ class JsonDocument(ClosesOnExit):
         """Read the value that begins here, and that a comma or a bracket follows."""
         offset = self._start + self._at
         while True:
+            # Try to find the end of the value in the piece that is read.
             left = len(self._text) - self._at
             size, fault = _end_of_value(memoryview(self._text)[self._at :])
             stop = self._at + size
@@ -128,27 +125,26 @@ class JsonDocument(ClosesOnExit):
                 raise self.fault(fault, size)
 
     def read(self, offset: int, size_bytes: int) -> Value:
-        """Return a value again."""
         if size_bytes > CHECKED_JSON_BYTES:
             return Value(offset, b"", TOO_LONG)
         return self._value(offset, self._file.read_at(offset, size_bytes))
 
     def end(self) -> None:
-        """Check that nothing follows."""
         if self.peek():
             raise self.fault("trailing characters")
 
-    def fault(self, found: str, ahead: int = 0) -> FormatError:
+    def fault(self, reason: str, ahead: int = 0) -> FormatError:
         """Return an error with the line and column of the present place, or of a byte after it."""
         offset = self._start + self._at + ahead
         line, line_start = 1, self._begin
+        # Count lines from the beginning: they are needed in an error only.
         for start in range(self._begin, offset, _CHUNK_BYTES):
             data = self._file.read_at(start, min(_CHUNK_BYTES, offset - start))
             line += data.count(b"\n")
             line_start = start + data.rfind(b"\n") + 1 if b"\n" in data else line_start
-        found = found if self._file.size_bytes > self._begin else "the file is empty"
+        reason = reason if self._file.size_bytes > self._begin else "the file is empty"
         return FormatError(
-            f"this is not valid JSON: {found}; line {line:,}, column {offset - line_start + 1:,}",
+            f"this is not valid JSON: {reason}; line {line:,}, column {offset - line_start + 1:,}",
             shard=self._path,
             offset=offset,
             hint="correct it there, or download it again",
@@ -159,6 +155,7 @@ class JsonDocument(ClosesOnExit):
 
     def _fill(self) -> bool:
         """Read on, and forget what was taken; return False at the end of the file."""
+        # A value that is longer than the piece doubles what is read, up to the limit of a value.
         left = len(self._buffer) - self._at
         size_bytes = max(_CHUNK_BYTES, min(left, CHECKED_JSON_BYTES - left))
         data = self._file.read_at(self._start + len(self._buffer), size_bytes)
@@ -170,6 +167,7 @@ class JsonDocument(ClosesOnExit):
         """Move to the comma or bracket after the value that begins here, without holding the value."""
         depth, cut = 0, b""  # the beginning of a text that is cut
 
+        # Blank texts, whose brackets and commas do not count; note one that the end of the piece cuts.
         def blank(match: re.Match[bytes]) -> bytes:
             nonlocal cut
             cut = b"" if match[1] in (b'"', None) else b'"' + match[1]
@@ -177,10 +175,12 @@ class JsonDocument(ClosesOnExit):
 
         while self._at < len(self._buffer) or self._fill():
             before = len(cut)
+            # Follow the depth of brackets through a piece.
             text, cut = cut + self._buffer[self._at : self._at + _CHUNK_BYTES], b""
             codes = np.frombuffer(_TEXT_OR_CONSTANT.sub(blank, text), np.uint8)
             depths = depth + np.cumsum(_STEPS[codes])
             ends = np.flatnonzero((depths < 0) | ((depths == 0) & (codes == ord(","))))
+            # The value ends at the first comma on its level, or at the bracket of the level above.
             self._at += (int(ends[0]) if len(ends) else len(text)) - before
             depth = int(depths[-1])
             if len(ends):

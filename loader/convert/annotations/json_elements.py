@@ -79,16 +79,18 @@ def read_elements(path: str, *, inside: Sequence[str] = ("data",)) -> Iterator[E
     name = os.path.basename(path)
     if _has_lines(path):
         with open_text_table(path) as file:
-            for number, line in bounded_lines(file):
-                yield _of_line(f"{name}, line {number:,}", line)
+            for position, line in bounded_lines(file):
+                yield _of_line(f"{name}, line {position:,}", line)
         return
+    # The elements of a list are read one by one.
     with JsonDocument(path) as document:
         if document.peek() == b"[":
-            for number, _ in enumerate(document.items(b"]")):
+            for position, _ in enumerate(document.items(b"]")):
                 value = document.value()
-                yield Element(f"{name}, element {number:,}", msgspec.Raw(value.data), value.fault)
+                yield Element(f"{name}, element {position:,}", msgspec.Raw(value.data), value.fault)
             document.end()
             return
+    # An object has the elements in one of its lists.
     with open_lists(path, "expected a list or an object") as lists:
         key = next((key for key in inside if key in lists), None)
         if key is None:
@@ -118,9 +120,9 @@ class ElementList:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def __getitem__(self, number: int) -> Element:
-        value = self.document.read(self.offsets[number], self.sizes[number])
-        return Element(f"{self.file}, element {number:,} of {self.name}", msgspec.Raw(value.data), value.fault)
+    def __getitem__(self, index: int) -> Element:
+        value = self.document.read(self.offsets[index], self.sizes[index])
+        return Element(f"{self.file}, element {index:,} of {self.name}", msgspec.Raw(value.data), value.fault)
 
     def __iter__(self) -> Iterator[Element]:
         return map(self.__getitem__, range(len(self)))
@@ -128,11 +130,7 @@ class ElementList:
 
 @contextmanager
 def open_lists(path: str, expected: str = "expected an object") -> Iterator[dict[str, ElementList | None]]:
-    """Open an object in a file; yield its fields: lists, and None for other values.
-
-    Args:
-        expected: Begin of the message of an error about another value.
-    """
+    """Open an object in a file; yield its fields: lists, and None for other values."""
     file = os.path.basename(path)
     lists: dict[str, ElementList | None] = {}
     with JsonDocument(path) as document:
@@ -140,6 +138,7 @@ def open_lists(path: str, expected: str = "expected an object") -> Iterator[dict
             if document.peek() not in (b"[", b'"'):
                 document.value()  # is damaged
             raise ConfigError(expected, at=path, hint="name the kind of the annotations with --from")
+        # Note where the elements of lists are, without holding them.
         for name in document.fields():
             lists[name] = None
             if document.peek() == b"[":
@@ -154,9 +153,9 @@ def list_in(lists: Mapping[str, ElementList | None], name: str, *, path: str) ->
     """Return a list of an object."""
     elements = lists.get(name)
     if elements is None:
-        found = "another value" if name in lists else ", ".join([*lists][:6]) or "no fields"
+        shown = "another value" if name in lists else ", ".join([*lists][:6]) or "no fields"
         raise ConfigError(
-            f"expected a list {name!r}, found {found}", at=path, hint="name the kind of the annotations with --from"
+            f"expected a list {name!r}, found {shown}", at=path, hint="name the kind of the annotations with --from"
         )
     return elements
 
@@ -168,6 +167,7 @@ def _has_lines(path: str) -> bool:
     with open_text_table(path) as file:
         if not _OBJECT.match(file.peek(64)):
             return False
+        # A document over several lines has no whole value on the first one.
         lines = bounded_lines(file)
         _, first = next(lines, (0, None))
         try:
@@ -177,26 +177,26 @@ def _has_lines(path: str) -> bool:
         return next(lines, None) is not None
 
 
-def _of_line(place: str, text: bytes | None) -> Element:
+def _of_line(origin: str, text: bytes | None) -> Element:
     if text is None:
-        return Element(place, msgspec.Raw(b""), TOO_LONG)
+        return Element(origin, msgspec.Raw(b""), TOO_LONG)
     try:
-        return Element(place, msgspec.json.decode(text, type=msgspec.Raw))
+        return Element(origin, msgspec.json.decode(text, type=msgspec.Raw))
     except (msgspec.MsgspecError, RecursionError):
-        return Element(place, msgspec.Raw(without_constants(text)))
+        return Element(origin, msgspec.Raw(without_constants(text)))
 
 
 _KEYS = ("id", "question_id", "questionId", "doc_id", "uid")
 
 
-def document_key(document: Mapping[str, object], number: int) -> str:
+def document_key(document: Mapping[str, object], index: int) -> str:
     """Return the key of a document: its ``id``, or its number in the file.
 
     >>> document_key({"id": "a/b.c"}, 3), document_key({}, 3)
     ('a/b_c', '000000003')
     """
-    found = next((document[name] for name in _KEYS if isinstance(document.get(name), str | int)), "")
-    return key_of_path(str(found)) if found != "" else f"{number:09d}"
+    identifier = next((document[name] for name in _KEYS if isinstance(document.get(name), str | int)), "")
+    return key_of_path(str(identifier)) if identifier != "" else f"{index:09d}"
 
 
 def fault_row(element: Element, fault: SampleError | str, *, split: str = "") -> Row:

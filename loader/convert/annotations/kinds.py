@@ -37,6 +37,7 @@ def annotation_kind(path: str) -> AnnotationKind | None:
             data = file.read_at(0, min(_HEAD_BYTES, file.size_bytes))
     except EnergonError:
         return None
+    # Decide by the beginning of the document.
     text = data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "replace")
     lists, fields = _first_elements(text)
     kind = _kind(lists, fields)
@@ -54,12 +55,8 @@ def is_annotation_list(path: str) -> bool:
 
 
 def _kind(lists: Mapping[str, Any], document: Mapping[str, Any]) -> AnnotationKind | None:
-    """Return the kind.
-
-    Args:
-        lists: First element of each list of the object in the file; of the list in the file as ``""``.
-        document: The first line of a JSONL file, or the values of the object in the file.
-    """
+    """Return the kind by the first element of each list (``""`` is the list in the file) and the other values."""
+    # COCO has lists of pictures and annotations that refer to each other by ids.
     image, annotation = lists.get("images"), lists.get("annotations")
     has_name = any(_has(image, "id", key) for key in ("file_name", "coco_url", "flickr_url"))
     if has_name and (annotation is None or _has(annotation, "image_id")):
@@ -68,6 +65,7 @@ def _kind(lists: Mapping[str, Any], document: Mapping[str, Any]) -> AnnotationKi
         return "coco"
     if _has(lists.get("questions"), "question"):
         return "vqa"
+    # Other kinds are lists of documents, or lines.
     for element in (lists.get(""), lists.get("data"), document):
         kind = _kind_of_element(element)
         if kind is not None:
@@ -76,6 +74,7 @@ def _kind(lists: Mapping[str, Any], document: Mapping[str, Any]) -> AnnotationKi
 
 
 def _kind_of_element(element: object) -> AnnotationKind | None:
+    # A list of items with pictures is a document.
     if isinstance(element, list):
         return "interleaved" if any(_has(item, "image") or _has(item, "image_url") for item in element) else None
     if not isinstance(element, dict):
@@ -84,6 +83,7 @@ def _kind_of_element(element: object) -> AnnotationKind | None:
         return "conversations" if is_conversation(element) else None
     if _has(element, "question") and any(key in element for key in _PICTURES):
         return "vqa"
+    # Texts line up with the pictures, or have marks for them.
     if isinstance(element.get("images"), list):
         texts, text = element.get("texts"), element.get("text")
         lines_up = isinstance(texts, list) and len(texts) == len(element["images"])
@@ -101,11 +101,13 @@ def _first_elements(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
     values: dict[str, Any] = {}
     position = _skip(text, 0)
     try:
+        # A list has elements of one kind.
         if text.startswith("[", position):
             lists[""], _ = _decoder.raw_decode(text, _skip(text, position + 1))
             return lists, values
         if not text.startswith("{", position):
             return lists, values
+        # Walk through the fields of an object, as far as the text goes.
         position = _skip(text, position + 1)
         while text.startswith('"', position):
             key, position = _decoder.raw_decode(text, position)
@@ -113,6 +115,7 @@ def _first_elements(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
             if not text.startswith("[", position):
                 values[key], position = _decoder.raw_decode(text, position)
             else:
+                # Note the first element even if the list does not end in the text.
                 start = position
                 element = _skip(text, position + 1)
                 if not text.startswith("]", element):

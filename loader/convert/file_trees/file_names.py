@@ -60,6 +60,7 @@ def sort_files(names: Sequence[str]) -> SortedFiles:
     SortedFiles(parts=['a.csv', 'a.jpg'], tables=['labels.csv'], archives=['x.tar'], about=['README.md'])
     """
     files = SortedFiles()
+    # Text tables and scripts may be parts, which other files decide.
     alone: list[tuple[str, list[str]]] = []
     for name in sorted(names):
         lower = name.lower()
@@ -75,6 +76,7 @@ def sort_files(names: Sequence[str]) -> SortedFiles:
             alone.append((name, files.about))
         else:
             files.parts.append(name)
+    # They are parts if they share their name with a part.
     if alone:
         stems = {name.rpartition(".")[0] for name in files.parts} | {*files.parts}
         for name, others in alone:
@@ -135,6 +137,7 @@ def group_files(names: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
     >>> group_files(["b.jpg", "a.jpg", "a.txt", "b.jpg.json", "b.seg.png"])
     [('a', {'jpg': 'a.jpg', 'txt': 'a.txt'}), ('b', {'jpg': 'b.jpg', 'json': 'b.jpg.json', 'seg.png': 'b.seg.png'})]
     """
+    # Compare names in one Unicode form, since file systems differ in it.
     composed = [(name if name.isascii() else unicodedata.normalize("NFC", name), name) for name in sorted(names)]
     present = {name for name, _ in composed}
     stems = {name.rpartition(".")[0] for name in present}

@@ -60,17 +60,20 @@ class ListedFolder:
     def of(cls, names: Sequence[str], samples: Sequence[tuple[str, Mapping[str, str]]]) -> ListedFolder:
         folder = cls(tuple(names))
         for stem, parts in samples:
+            # Note kinds and names, as hashes: a folder may have millions of files.
             kinds = frozenset(_kind(part) for part in parts)
             folder.kinds.update(kinds)
             folder.stems.append(hash(stem))
             folder.extensions.update(part for part in parts if "." not in part and _kind(part) == "image")
             folder.has_pictures_only &= len(parts) == 1 and kinds == {"image"}
+            # Names that end in a number may be parts of the samples of these numbers.
             match = NUMBERED.fullmatch(stem)
             folder.are_numbered &= match is not None
             if match and (match[1] in folder.numbers or len(folder.numbers) < _MAX_PREFIXES):
                 prefixed = folder.numbers.setdefault(match[1], (set(), array("q")))
                 prefixed[0].update(kinds)
                 prefixed[1].append(hash((folder.names, match[2])))
+            # Few names are kept whole, to find folders that are one sample.
             if len(folder.samples) <= _MAX_SAMPLES:
                 folder.samples.add((stem, kinds))
         if len(folder.samples) > _MAX_SAMPLES:
@@ -109,6 +112,7 @@ class FolderLayout:
         name = next(iter(_without_split(names, self.split_depth)), "")
         if name not in self.classes:  # it is in no split part, or appeared after the folders were listed
             return {}
+        # JSON holds no bytes that are not UTF-8.
         document = {"label_name": name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")}
         return {
             "cls": ValueRef(str(self.classes[name]).encode()),
@@ -134,12 +138,14 @@ def find_folder_layout(
             names of parts, such as ``masks``.
         splits: True if folders are split parts, False if not, None to decide as :func:`_split_depth`.
     """
+    # Find the folders that are split parts.
     depth = _split_depth(paths) if splits is None else (1 if _are_splits_below(paths) else 0) if splits else None
     if splits and not all(_split_at(path, depth or 0) for path in paths):
         other = next(path for path in paths if not _split_at(path, depth or 0))
         raise _no_folder_of(other, "a split part, such as train or val", at)
     # Files next to the split parts say nothing about classes.
     inner = [_without_split(path, depth) for path in paths if depth is None or _split_at(path, depth)]
+    # Decide whether the folders below are classes.
     if classes is None:
         names = {path[0] for path in inner if path}
         classes = (
@@ -150,13 +156,14 @@ def find_folder_layout(
             and not all(split_of_folder(name) for name in names)
             and not all(map(ROLE_NAMES.fullmatch, names))
         )
+    # Number the classes by their sorted names.
     if not classes:
         return FolderLayout(split_depth=depth)
     if () in inner:
         raise _no_folder_of(next(path for path in paths if not _without_split(path, depth)), "a class", at)
     return FolderLayout(
         split_depth=depth,
-        classes={name: number for number, name in enumerate(sorted({path[0] for path in inner}))},
+        classes={name: label for label, name in enumerate(sorted({path[0] for path in inner}))},
         extensions=sorted(set().union(*(folder.extensions for folder in folders))),
     )
 
@@ -167,6 +174,7 @@ def _split_depth(paths: Sequence[tuple[str, ...]]) -> int | None:
     Split parts are outer folders if all files are in folders with such names; or if there are two or more of them, and
     no more others: files outside are in no split part then. They are one folder down if each outer folder has them.
     """
+    # Look at the outer folders, and then at the folders inside of them.
     outer = {path[0]: split_of_folder(path[0]) for path in paths if path}
     named = [split for split in outer.values() if split]
     if named and (
@@ -219,8 +227,10 @@ class Grouping:
         >>> Grouping(by="parallel", roles={"images": "", "masks": "masks."}).sample_of(("masks", "train"), "a")
         ('train/a', 'masks.')
         """
+        # A folder is a sample, and its files are named parts.
         if self.by == "folder" and folder:
             return "/".join(folder), f"{part_name_of_column(stem)}."
+        # Else the role of the file begins its part name, and the rest names the sample.
         role, path = "", folder
         if self.by == "parallel" and self.has_samples(folder):
             role, path = folder[self.depth], (*self.without_role(folder), stem)
@@ -255,14 +265,10 @@ _Roles = defaultdict[str, tuple[set[str], list[np.ndarray]]]
 
 
 def find_grouping(folders: Sequence[ListedFolder], by: GroupBy | None, *, at: str) -> Grouping:
-    """Find what the files of a sample share.
-
-    Args:
-        folders: All folders that have files.
-        by: What the user says; None decides by what is there.
-    """
+    """Find what the files of a sample share; the user may have said it."""
     if by == "name" or not folders:
         return Grouping()
+    # Try parallel folders first, then equal folders, then numbers.
     if by in (None, "parallel"):
         parallel = _parallel(folders, is_named=by is not None)
         if parallel is not None:
@@ -280,6 +286,7 @@ def find_grouping(folders: Sequence[ListedFolder], by: GroupBy | None, *, at: st
 def _parallel(folders: Sequence[ListedFolder], *, is_named: bool) -> Grouping | None:
     """Return the depth at which folders have the same files below them, under the names of roles."""
     best: tuple[int, Grouping] | None = None
+    # Try each depth: the folders there differ, and the rest of the path names the sample.
     for depth in range(max(len(folder.names) for folder in folders)):
         roles: _Roles = defaultdict(lambda: (set(), []))
         for folder in folders:
@@ -288,9 +295,9 @@ def _parallel(folders: Sequence[ListedFolder], *, is_named: bool) -> Grouping | 
                 kinds, hashes = roles[folder.names[depth]]
                 kinds.update(folder.kinds)
                 hashes.append(np.array(folder.stems) ^ rest)
-        found = _matched(roles, "parallel", depth, is_named=is_named)
-        if found is not None and (best is None or found[0] > best[0]):
-            best = found
+        candidate = _matched(roles, "parallel", depth, is_named=is_named)
+        if candidate is not None and (best is None or candidate[0] > best[0]):
+            best = candidate
     return None if best is None else best[1]
 
 
@@ -302,14 +309,15 @@ def _numbered(folders: Sequence[ListedFolder], *, is_named: bool) -> Grouping | 
         for prefix, (kinds, numbers) in folder.numbers.items():
             roles[prefix][0].update(kinds)
             roles[prefix][1].append(np.array(numbers))
-    found = _matched(roles, "number", 0, is_named=is_named)
-    return None if found is None else found[1]
+    match = _matched(roles, "number", 0, is_named=is_named)
+    return None if match is None else match[1]
 
 
 def _matched(roles: _Roles, by: GroupBy, depth: int, *, is_named: bool) -> tuple[int, Grouping] | None:
     """Return the number of matches between the main role and its partners, and the grouping that these are."""
     if len(roles) < 2:
         return None
+    # Compare what roles share with the role that has the most.
     shared = {name: np.unique(np.concatenate(hashes)) for name, (_, hashes) in roles.items()}
     main = max(shared, key=lambda name: (bool(_MAIN_NAMES.fullmatch(name)), len(shared[name]), name))
     matches = {
@@ -317,9 +325,11 @@ def _matched(roles: _Roles, by: GroupBy, depth: int, *, is_named: bool) -> tuple
         for name, hashes in shared.items()
         if name != main
     }
+    # Partners share at least half of theirs.
     names = [main, *(name for name, count in matches.items() if 2 * count >= len(shared[name]))]
     total = sum(matches[name] for name in names[1:])
     kinds = [roles[name][0] for name in names]
+    # Names of parts, or files of different kinds, show that these are roles.
     are_roles = is_named or all(map(ROLE_NAMES.fullmatch, names)) or len(set().union(*kinds)) == sum(map(len, kinds))
     if len(names) < 2 or total < 2 - is_named or not are_roles or all(map(split_of_folder, names)):
         return None
@@ -327,20 +337,22 @@ def _matched(roles: _Roles, by: GroupBy, depth: int, *, is_named: bool) -> tuple
     counts = Counter(chain.from_iterable(kinds))
     begins = {
         name: ""
-        if all(counts[kind] == 1 for kind in own) or (name == main and _MAIN_NAMES.fullmatch(name))
+        if all(counts[kind] == 1 for kind in role_kinds) or (name == main and _MAIN_NAMES.fullmatch(name))
         else f"{part_name_of_column(name)}."
-        for name, own in zip(names, kinds, strict=True)
+        for name, role_kinds in zip(names, kinds, strict=True)
     }
     return total, Grouping(by=by, depth=depth, roles=begins)
 
 
 def _are_samples(folders: Sequence[ListedFolder]) -> bool:
     """Return True if folders have files of the same names, which are no numbers of pictures."""
+    # Count the folders that have the same files.
     inner = [folder for folder in folders if folder.names]
     sets = Counter(frozenset(folder.samples) for folder in inner)
     if not sets or all(split_of_folder(folder.names[-1]) for folder in inner):
         return False
     samples, count = sets.most_common(1)[0]
+    # Their names without numbers differ: they are parts, not a series.
     words = {stem.rstrip("0123456789_- ") for stem, _ in samples}
     are_distinct = "" not in words and len(words) == len(samples) > 1
     # Else the folders are parts, and the names those of samples.

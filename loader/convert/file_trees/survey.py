@@ -131,18 +131,21 @@ def _look(tree: FileTree, *, takes_about: bool = False) -> _Seen:
         seen.tables += [join_names(folder, name) for name in files.tables]
         seen.archives += [join_names(folder, name) for name in files.archives]
         seen.about += len(files.about)
+        # Group what may be parts into samples.
         kept = sorted(files.parts + files.about) if takes_about else files.parts
         seen.parts += len(kept)
         if kept:
             samples = group_files(kept)
             seen.folders.append(ListedFolder.of(_pieces(folder), samples))
             if len(seen.documents) <= _MAX_ABOUT:
+                # JSON and text files without partners may be lists of samples.
                 alone = (parts for _, parts in samples if [*parts] in (["json"], ["txt"]))
                 seen.documents += [join_names(folder, name) for parts in alone for name in parts.values()]
     return seen
 
 
 def _survey_of_files(seen: _Seen, options: SourceOptions, tree: FileTree, *, is_webdataset: bool) -> TreeSurvey:
+    # Find what the files of a sample share, then what the remaining folders mean.
     grouping = find_grouping(seen.folders, options.group_by, at=tree.path)
     folders = [folder for folder in seen.folders if grouping.has_samples(folder.names)]
     paths = [grouping.without_role(folder.names) for folder in folders]
@@ -168,11 +171,11 @@ def _top(paths: Sequence[tuple[str, ...]]) -> int:
 
 
 def _survey_of_data(tree: FileTree, seen: _Seen, annotations: Sequence[str]) -> TreeSurvey:
-    """Return the survey of a tree with tables or archives, next to files that only describe them."""
     tars = [name for name in seen.archives if name.lower().endswith(TAR_ENDINGS)]
     # img2dataset writes a table and statistics next to each tar.
     stems = {*map(_stem, tars)}
     tables = [name for name in seen.tables if _stem(name) not in stems]
+    # Divide the tree into kinds of data, each with the way to import it alone.
     binary = [name for name in tables if name.lower().endswith(BINARY_TABLES)]
     records = [name for name in seen.archives if has_records(name)]
     others = [name for name in seen.archives if name not in {*tars, *records}]
@@ -185,6 +188,7 @@ def _survey_of_data(tree: FileTree, seen: _Seen, annotations: Sequence[str]) -> 
         ("files", [name for name in _data_files(tree, stems) if name not in annotations], "name"),
         ("records that this command does not read", records, ""),
     ]
+    # Only one kind can be meant.
     present = [piece for piece in pieces if piece[1]]
     if len(present) != 1 or others or records or annotations:
         raise _unclear(tree, present)
@@ -196,12 +200,12 @@ def _survey_of_data(tree: FileTree, seen: _Seen, annotations: Sequence[str]) -> 
 
 
 def _data_files(tree: FileTree, stems: set[str]) -> list[str]:
-    """Return the files next to tables and archives that do more than describe them."""
     readme = _readme(tree)
     media: list[str] = []
     others: list[str] = []
     for folder, names in tree.folders(Account()):
         for name in sort_files(names).parts:
+            # Files that a card shows, or that belong to a table or tar, describe it.
             full = join_names(folder, name)
             stem = _stem(full)
             if not (full in readme or stem in stems or stem.rpartition("_")[0] in stems):
@@ -215,7 +219,6 @@ def _stem(name: str) -> str:
 
 
 def _readme(tree: FileTree) -> str:
-    """Return the text of the cards in the outer folder."""
     folder, files = next(tree.folders(Account()), ("", []))
     text = ""
     for name in files:
@@ -232,6 +235,7 @@ class UnclearDataError(ConfigError):
 
 
 def _unclear(tree: FileTree, present: Sequence[tuple[str, Sequence[str], str]]) -> UnclearDataError:
+    # Name the kinds with their sizes, and the command for each.
     shown = "; ".join(
         f"{what}: {len(names):,} ({sum(map(tree.size, names)):,} bytes), such as {names[0]}"
         for what, names, _ in present
@@ -272,6 +276,7 @@ def _way(tree: FileTree, what: str, names: Sequence[str], kind: str, pieces: Map
     way = import_way(tree.path, *options, sources=[os.path.join(root, name) for name in sources], taken=taken)
     if not packed:
         return way
+    # Unpack the archives first: their files are then sources like others.
     module = "tarfile" if packed[0].lower().endswith(TAR_ENDINGS) else "zipfile"
     lines = [*(["python", "-m", module, "-e", path, root] for path in packed), ["energon", *way.words]]
     shown = " && ".join(" ".join(map(quoted, line)) for line in lines)

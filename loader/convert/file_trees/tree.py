@@ -48,6 +48,7 @@ def read_tar_members(path: str, account: Account, *, shown: str) -> dict[str, Me
     ranges: dict[str, MemberRange] = {}
     with storage.open(name) as file:
         scan = TarScan(file.size_bytes, shown)
+        # List the files.
         for batch in read_members(file, scan):
             rows = zip(batch.names.tolist(), batch.content_offset.tolist(), batch.size_bytes.tolist(), strict=True)
             for encoded, offset, size_bytes in rows:
@@ -56,6 +57,7 @@ def read_tar_members(path: str, account: Account, *, shown: str) -> dict[str, Me
                 if replaced is not None:
                     account.lose("members", "L106", f"{shown}, {member}", size_bytes=replaced[1])
                 ranges[member] = (offset, size_bytes)
+    # Give links the contents of their targets, which may follow them.
     links = {_normal(decode_name(link.name)): link for link in scan.links}
     for member in links:
         target = _target(member, links, ranges)
@@ -68,6 +70,7 @@ def read_tar_members(path: str, account: Account, *, shown: str) -> dict[str, Me
 
 def _target(member: str, links: Mapping[str, TarLink], ranges: Mapping[str, MemberRange]) -> str | None:
     """Return the member that has the contents of a link; None if the archive has none."""
+    # A link may lead to another link.
     for _ in range(_MAX_LINKS):
         link = links.get(member)
         if link is None:
@@ -124,6 +127,7 @@ class FileTree(ABC):
             os.makedirs(os.path.dirname(target), exist_ok=True)
             with self.open(name) as source, open(target, "wb") as file:
                 shutil.copyfileobj(source, file)
+            # Copies in other runs have the same times, so that a resumed import notices no change.
             changed = os.stat(self.path).st_mtime_ns
             os.utime(target, ns=(changed, changed))
         except OSError as error:
@@ -140,6 +144,7 @@ class FileTree(ABC):
     def leave_others(self, account: Account, used: Collection[str]) -> None:
         """Count all files, those that are not used as left out."""
         for folder, names in self.folders(account):
+            # Tables and archives have reasons of their own.
             files = sort_files(names)
             data = {*files.tables, *files.archives}
             for name in names:
@@ -176,12 +181,14 @@ class FolderTree(FileTree):
         while waiting:
             folder = waiting.pop()
             try:
+                # A folder that cannot be read is left out, unless it is the outer one.
                 listed = self._list(folder, seen)
             except OSError as error:
                 if not folder:
                     raise_storage_error("list this folder", self.path, error)
                 listed = [], [("", "L109")], []
             names, left, inner = listed
+            # Count what is left out and what may be used, and go down.
             for name, reason in left:
                 if reason == HIDDEN:
                     account.hidden += 1
@@ -198,11 +205,13 @@ class FolderTree(FileTree):
         names: list[str] = []
         left: list[tuple[str, str]] = []
         inner: list[str] = []
+        # Visit each folder once.
         status = os.stat(self._full(folder))
         if (status.st_dev, status.st_ino) in seen:  # a link to a folder above would never end
             return names, [("", "L104")], inner
         seen.add((status.st_dev, status.st_ino))
         is_named_well = not reason_of_name(f"{folder}x.x")
+        # Decide on each entry by its name, its kind, and where a link leads.
         with os.scandir(self._full(folder)) as entries:
             for entry in entries:
                 reason = reason_of_name(entry.name if is_named_well else f"{folder}{entry.name}")
@@ -222,11 +231,9 @@ class FolderTree(FileTree):
         return os.path.join(self.path, name)
 
     def ref(self, name: str, part: str) -> PartRef:  # noqa: ARG002 - a file has no part name of its own
-        """Return the reference to a file; it fails if the file is outside of the folder."""
         return self._access.ref(self._full(name), self._roots, is_absolute=name.startswith("/"))
 
     def size(self, name: str) -> int:
-        """Return the size of a file; 0 for a link without a target."""
         try:
             status = os.stat(self._full(name))
         except OSError:
@@ -234,7 +241,6 @@ class FolderTree(FileTree):
         return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
     def has(self, name: str) -> bool:
-        """Return True if there is a file of this name; it may lie outside of the folder."""
         try:
             return os.path.isfile(self._full(name))
         except ValueError:  # a zero byte
@@ -253,6 +259,7 @@ class FolderTree(FileTree):
         return self._full(name)
 
     def _kind_of_entry(self, entry: os.DirEntry[str], reason: str) -> str:
+        # Follow links, which may lead nowhere.
         try:
             kind = "file" if entry.is_file() else "folder" if entry.is_dir() else ""
         except OSError:  # a link to itself, or into a folder that may not be entered
@@ -287,6 +294,7 @@ class _ArchiveTree(FileTree):
     def folders(self, account: Account) -> Iterator[tuple[str, list[str]]]:
         folders: dict[str, list[str]] = {}
         account.merge(self.left)
+        # Group the members by folder, since an archive may have them in any order.
         for name in self.members:
             reason = reason_of_name(name)
             if reason == HIDDEN:
@@ -318,19 +326,19 @@ class ZipTree(_ArchiveTree):
         names = [info.filename for info in self._file.infolist()]
         # Programs of Windows separate folders by backslashes, and then have no other separator.
         swaps = not any("/" in name for name in names)
-        for number, info in enumerate(self._file.infolist()):
+        for index, info in enumerate(self._file.infolist()):
             if not info.is_dir():
                 # unzip reads absolute names from the folder of the archive, too
                 name = (info.filename.replace("\\", "/") if swaps else info.filename).lstrip("/")
                 if name in members:
                     self.left.lose("members", "L106", self.example(name), size_bytes=members[name][1])
-                members[name] = number, info.file_size
+                members[name] = index, info.file_size
         self.members = members
         self._changed = file_version(path)
 
     def ref(self, name: str, part: str) -> PartRef:
-        number, size_bytes = self.members[name]
-        return CellRef(number, part, size_bytes, changed=self._changed)
+        index, size_bytes = self.members[name]
+        return CellRef(index, part, size_bytes, changed=self._changed)
 
     @contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:

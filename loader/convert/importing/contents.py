@@ -50,6 +50,7 @@ class ContentReader:
         parts = [*parts]
         if self._downloads is not None:
             self._downloads.announce(os.fsdecode(part.url) for part in parts if isinstance(part, UrlRef))
+        # Ranges that are near each other are fetched by one read.
         ranges = (part for part in parts if isinstance(part, RangeRef) and part.size_bytes <= _LARGE_BYTES)
         window: dict[bytes, list[tuple[int, int, PendingRead]]] = {}
         for path, start, stop in _joined(ranges):
@@ -100,6 +101,7 @@ class ContentReader:
         path = os.fsdecode(part.path)
         if is_url(path):
             return self._url(path)
+        # Open the file without waiting for a pipe.
         try:
             file = open(path, "rb", buffering=0, opener=_open_at_once)  # noqa: SIM115 - closed by release() if large
         except OSError as error:
@@ -107,6 +109,7 @@ class ContentReader:
         except ValueError as error:  # a zero byte in the name
             raise StorageError(f"no file can have this name: {error}", path=path) from error
         try:
+            # Large files are copied in pieces later; others are read as a whole.
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 file.close()
@@ -119,6 +122,7 @@ class ContentReader:
                 data = file.read(size_bytes + 1)
         except OSError as error:
             raise_storage_error("read this file", path, error)
+        # One byte more was requested, so that a growing file is noticed.
         if data is None or len(data) != size_bytes:
             raise StorageError("this file changed while it was read", path=path, hint="wait until it is written")
         return data
@@ -150,11 +154,13 @@ class ContentReader:
         return file
 
     def _range(self, part: RangeRef) -> bytes | FileContents:
+        # A large range is copied in pieces later.
         if part.size_bytes > _LARGE_BYTES:
             stream = FileStream(self._open(part.path), part.offset, part.size_bytes)
             self._streams.append(stream)
             return FileContents(stream, part.size_bytes)
         stop = part.offset + part.size_bytes
+        # Take the bytes from a read that was announced, else read them now.
         reads = (read for window in self._windows for read in window.get(part.path, ()))
         read = next((read for read in reads if read[0] <= part.offset and stop <= read[1]), None)
         if read is None:
@@ -176,13 +182,14 @@ def check_contents(name: str, contents: bytes | FileContents) -> None:
         raise SampleError(f"the part {name!r} is empty: its file has 0 bytes", code="F103")
     if kind not in MEDIA_KINDS or isinstance(contents, FileContents):
         return
-    found = kind_of_bytes(contents[:HEADER_BYTES], len(contents))
-    if found.kind in ("pointer", "page"):
-        raise SampleError(f"the part {name!r} is {found.description}", code="F104")
+    # A failed download leaves a page of HTML or a pointer of Git LFS.
+    contents_kind = kind_of_bytes(contents[:HEADER_BYTES], len(contents))
+    if contents_kind.kind in ("pointer", "page"):
+        raise SampleError(f"the part {name!r} is {contents_kind.description}", code="F104")
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Open a file; a pipe without a writer, too, which would block."""
+    # Otherwise, opening a pipe waits for a writer.
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 

@@ -131,9 +131,10 @@ UNREADABLE = (
 def _load(picture: Image.Image, *, all_frames: bool) -> int:
     """Decode a picture, or all of its frames; return the number of frames, without smaller copies of the first."""
     count = count_frames(picture)
+    # Only decoding shows whether a frame is damaged.
     if all_frames and picture.format != "PSD":
-        for number in range(1, getattr(picture, "n_frames", 1)):
-            picture.seek(number)
+        for frame in range(1, getattr(picture, "n_frames", 1)):
+            picture.seek(frame)
             picture.load()
         if getattr(picture, "n_frames", 1) > 1:
             picture.seek(0)
@@ -145,25 +146,22 @@ def count_frames(picture: Image.Image) -> int:
     """Return the number of frames or pages of an open picture, without smaller copies of the first."""
     count = 1 if picture.format == "PSD" else getattr(picture, "n_frames", 1)  # the frames of PSD are layers
     copies = 0
-    for number in range(1, count):
+    # Previews of the first frame may be stored as further frames.
+    for frame in range(1, count):
         if picture.format == "TIFF":
-            picture.seek(number)
-        copies += is_small_copy(picture, number)
+            picture.seek(frame)
+        copies += is_small_copy(picture, frame)
     if count > 1 and picture.format == "TIFF":
         picture.seek(0)
     return count - copies
 
 
-def is_small_copy(picture: Any, number: int) -> bool:
-    """Return True if a later frame is the first one in a smaller size.
-
-    Args:
-        picture: The picture; a TIFF picture is at this frame.
-    """
+def is_small_copy(picture: Any, frame: int) -> bool:
+    """Return True if a later frame is the first one in a smaller size; a TIFF picture is at this frame."""
     if picture.format == "TIFF":
         return bool(picture.tag_v2.get(_SUBFILE_TYPE, 0) & _IS_SMALL_COPY)
     if picture.format == "MPO":
-        return "Thumbnail" in str(picture.mpinfo[0xB002][number]["Attribute"]["MPType"])
+        return "Thumbnail" in str(picture.mpinfo[0xB002][frame]["Attribute"]["MPType"])
     return False
 
 
@@ -181,6 +179,7 @@ def _converted(  # noqa: PLR0917 - called at one place
     # Find out what changes.
     original = "jpg" if picture.format in ("JPEG", "MPO") else (picture.format or "").lower()
     exif, stored = picture.getexif(), picture.size
+    # A mask without EXIF is turned like its picture.
     orientation = exif.get(_ORIENTATION, 1)
     if is_mask and turned_like is not None and orientation == 1:
         orientation = _orientation_of_mask(picture, turned_like)
@@ -254,6 +253,7 @@ def _mask(original: Image.Image) -> Image.Image:
     picture = original.copy()
     if picture.mode == "F":
         raise SampleError("is a mask of floats, which PNG does not hold; write it as .npy")
+    # Deep integers must fit into the 16 bits of PNG.
     if picture.mode[0] == "I" and picture.mode != "I;16":
         low, high = picture.getextrema() if picture.mode == "I" else (0, 0)
         if cast("float", low) < 0 or cast("float", high) > 0xFFFF:

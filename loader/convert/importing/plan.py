@@ -61,6 +61,7 @@ class ListedHosts:
 
     def add(self, urls: Sequence[str]) -> None:
         self.urls += len(urls)
+        # Keep the first URLs of each host, to try them before the import.
         for url in urls:
             host = host_of(url)
             if host in self.first or len(self.first) < _MAX_HOSTS:
@@ -77,7 +78,6 @@ class ListedHosts:
         return [url for host, _ in counts.most_common(_CONTACTED_HOSTS) for url in self.first[host]]
 
     def rows_of(self, hosts: Collection[str]) -> int:
-        """Return the number of rows that name a file on one of some hosts."""
         return sum(rows for named, rows in self.rows.items() if not named.isdisjoint(hosts))
 
 
@@ -111,7 +111,6 @@ class ListedRows:
         return bool(np.all(self.rows.sizes >= 0))
 
     def plan(self, layout: ShardLayout) -> list[PlannedPart]:
-        """Return the split parts that a layout makes of the samples."""
         order, parts = order_rows(self.rows.splits, self.rows.split_names, layout)
         shards = Counter(shard.split for shard in plan_shards(self.rows.sizes[order], parts, layout))
         return [
@@ -136,7 +135,8 @@ def list_rows(
     hosts = ListedHosts()
     account, notes, pictures = Account(), list[str](), ListedPictures()
 
-    def numbered(source: Source, number: int) -> Iterator[Row]:
+    # Count the parts and hosts of rows on their way to the file.
+    def numbered(source: Source, source_index: int) -> Iterator[Row]:
         listing = Listing(shuffled=shuffled, scratch=folder, account=account, notes=notes, pictures=pictures)
         for row in source.rows(listing):
             counts.update(row.parts.keys())
@@ -145,18 +145,19 @@ def list_rows(
                 hosts.add(urls)
             if on_progress is not None and len(writer) % _REPORT_ROWS == 0:
                 on_progress(len(writer))
-            yield row if number == 0 else msgspec.structs.replace(row, source=number)
+            yield row if source_index == 0 else msgspec.structs.replace(row, source=source_index)
 
     with (
         scratch_folder() as folder,
         RowFileWriter(os.path.join(folder, "rows")) as writer,
     ):
-        for number, source in enumerate(sources):
-            writer.add(numbered(source, number))
+        for index, source in enumerate(sources):
+            writer.add(numbered(source, index))
         if not len(writer):
             raise ConfigError(
                 "there are no samples in it", at=sources[0].path, hint="check the path, or name its kind with --from"
             )
+        # Account for the pictures next to the listed ones.
         pictures.leave_others(account)
         # Every row is planned to be written. Those that fail are withdrawn later.
         account.take("rows", len(writer))
@@ -174,11 +175,7 @@ def list_rows(
 
 
 def open_downloads(rows: RowFile, options: DownloadOptions | None, *, keeps: bool = False) -> Downloads | None:
-    """Open the downloads of rows in their temporary folder; None if nothing may be downloaded.
-
-    Args:
-        options: What may be downloaded; None for nothing.
-    """
+    """Open the downloads of rows in their temporary folder; None if nothing may be downloaded."""
     if options is None:
         return None
     from ...storage.remote.fetched_files import Downloads  # http.client is slow to import
@@ -188,12 +185,14 @@ def open_downloads(rows: RowFile, options: DownloadOptions | None, *, keeps: boo
 
 def _notes_on_names(counts: Counter[str]) -> Iterator[str]:
     """Yield what the rules of names have joined that a person may keep apart."""
+    # Many names that occur once are probably pieces of base names.
     rare = [name for name, count in counts.items() if count == 1 and "." in name]
     if len(rare) > _MAX_RARE_NAMES:
         yield (
             f"{len(rare):,} part names occur once each, such as {rare[0]}: base names seem to contain dots, and what"
             " follows the first one names the part"
         )
+    # A second file of one extension may be meant as another sample.
     twice = sum(count for name, count in counts.items() if re.fullmatch(r"2\.[a-z0-9]+", name))
     if twice:
         yield f"{twice:,} samples have two files of one extension: the second is the part 2.{{extension}}"
@@ -234,11 +233,7 @@ def exceeds(failed: int, rows: int, limit: float) -> bool:
 
 
 def check_failures(failed: int, rows: int, limit: float, *, at: str, example: str) -> None:
-    """Raise a ``SampleError`` if more rows failed than may.
-
-    Args:
-        limit: Most failed rows; below 1 their share.
-    """
+    """Raise a ``SampleError`` if more rows failed than may; a limit below 1 is their share."""
     if exceeds(failed, rows, limit):
         more = ", or allow more with --max-failures" if limit else ""  # reshard and add-parts allow none
         allowed = f"{100 * limit:.3g}%" if limit < 1 else f"{limit:g}"
@@ -317,7 +312,6 @@ class FailedRow(msgspec.Struct, frozen=True, array_like=True):
     size_bytes: int = 0
 
     def to_document(self) -> dict[str, str]:
-        """Return the row as JSON; its keys are stable."""
         return {"origin": self.origin, "key": self.key, "reason": self.reason, "code": self.code}
 
     @property
@@ -346,7 +340,6 @@ class DoneShard(msgspec.Struct, frozen=True, kw_only=True):
     first_changed: dict[str, str] = {}
 
     def is_valid(self, digest: str, storage: Storage) -> bool:
-        """Return True if the files hold the same rows, and have not changed since."""
         if self.digest != digest:
             return False
         return all(

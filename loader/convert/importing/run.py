@@ -78,16 +78,19 @@ def run_import(
         StorageError: A source cannot be listed, or the output cannot be written.
         WorkerError: A worker process was killed.
     """
+    # Check the plan and the output before anything is listed.
     started = time.perf_counter()
     plan.layout.check()
     storage = open_storage(plan.output)
     check_output(plan.output, sources=[source.path for source in plan.sources])
     with storage.lock(_LOCK), _leaving_no_files(storage), ExitStack() as stack:
+        # List the rows, and refuse what the plan does not allow.
         if listed is None:
             listed = stack.enter_context(_listed(plan, on_progress))
         if plan.strict:
             listed.account.check_complete(at=storage.path(""))
         contact_hosts(listed, plan.downloads, plan.max_failures, at=storage.path(""))
+        # Write the shards, then what the caller adds, and commit.
         run = _Run(plan, storage, listed, on_progress)
         run.write()
         if before_commit is not None:
@@ -149,8 +152,6 @@ def check_output(output: str, *, sources: Sequence[str] = ()) -> None:
 
 
 class _Run:
-    """The second part of an import, when the rows are known."""
-
     def __init__(
         self, plan: ImportPlan, storage: Storage, listed: ListedRows, on_progress: ProgressCallback | None
     ) -> None:
@@ -169,8 +170,8 @@ class _Run:
         self._failed = 0
 
     def write(self) -> None:
-        """Write all shards that no earlier run has written."""
         plan = self._plan
+        # The order travels once, as an array, and not in the plan, too.
         write = WriteShard(
             storage=self._storage,
             plan=replace(plan, layout=replace(plan.layout, order=None)),  # the order is below
@@ -178,11 +179,12 @@ class _Run:
             order=self._order,
         )
         workers = min(plan.workers, len(self._shards))
+        # A single worker runs in this process, unless that may not use the client of the object store.
         apart = workers > 1 or not (isinstance(self._storage, LocalStorage) or may_use_rust())
         # Follow the workers, and put their records in the order of the shards.
         self._report()
         with closing(stream_from_workers(write, self._shards, workers=workers, apart=apart)) as results:
-            for number, written in results:
+            for index, written in results:
                 self._progress = replace(
                     self._progress,
                     samples=self._progress.samples + written.samples,
@@ -191,13 +193,12 @@ class _Run:
                     resumed=self._progress.resumed + written.is_resumed,
                 )
                 if written.done is not None:
-                    self._finish(number, written.done)
+                    self._finish(index, written.done)
                 self._report()
         self._done = dict(sorted(self._done.items()))
 
-    def _finish(self, number: int, done: DoneShard) -> None:
-        """Note a shard, and raise a ``SampleError`` if more rows failed than the plan allows."""
-        self._done[number] = done
+    def _finish(self, index: int, done: DoneShard) -> None:
+        self._done[index] = done
         self._failed += len(done.failures)
         first = next((failure for shard in self._done.values() for failure in shard.failures), None)
         if first is not None:
@@ -209,7 +210,6 @@ class _Run:
             self._on_progress(self._progress)
 
     def written_rows(self) -> tuple[IntArray, list[tuple[FileVersion, int]]]:
-        """Return the row of each sample, and the files with their numbers of samples."""
         if self._failed:  # it is unknown which samples the shards have
             raise SampleError(f"{self._failed:,} samples failed", at=self._storage.path(""))
         done = self._done.values()
@@ -217,6 +217,7 @@ class _Run:
 
     def commit(self) -> PrepareReport:
         """Prepare the dataset from the indexes of the shards, which are known."""
+        # Write the list of failed rows; without any sample there is no dataset.
         failures = self._failures
         write_failures(self._storage, failures)
         if not any(done.files for done in self._done.values()):
@@ -226,6 +227,7 @@ class _Run:
                 at=self._storage.path(""),
                 hint=f"{self._storage.path(FAILURES_FILE)} lists them",
             )
+        # Withdraw the failed rows from the account, which then must agree.
         self._account.take("bytes", sum(done.read_bytes for done in self._done.values()))
         for failure in failures:
             self._account.withdraw("rows", failure.code, failure.origin)
@@ -245,6 +247,7 @@ class _Run:
             hint="move it away, and run the same command again",
         )
         self._storage.flush(names)
+        # The indexes of the shards are stored, so that no shard is scanned.
         prepare = PreparePlan(
             path=self._plan.output,
             workers=self._plan.workers,
@@ -259,11 +262,10 @@ class _Run:
         return [failure for done in self._done.values() for failure in done.failures]
 
     def _split_parts(self) -> dict[str, list[str]]:
-        """Return the shards of each split part; sources without splits have one part."""
         parts: dict[str, list[str]] = {name or "train": [] for name in self._split_names if name != NO_SPLIT}
-        for number, shard in enumerate(self._shards):
+        for index, shard in enumerate(self._shards):
             if shard.split != NO_SPLIT:
-                parts[shard.split or "train"] += [name for name, _, _ in self._done[number].files]
+                parts[shard.split or "train"] += [name for name, _, _ in self._done[index].files]
         return parts
 
     def report(self, prepared: PrepareReport, seconds: float) -> ImportReport:

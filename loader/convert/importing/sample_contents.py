@@ -72,6 +72,7 @@ def read_sample(reader: ContentReader, row: Row, options: PictureOptions) -> Sam
     """
     contents: dict[str, bytes | FileContents] = {}
     coco: set[str] = set()
+    # Read the parts, under names that their contents may decide.
     for name, part in row.parts.items():
         data = reader.read(row.source, part)
         if isinstance(part, FileRef | UrlRef | CellRef) and part.named_by_contents:
@@ -81,8 +82,10 @@ def read_sample(reader: ContentReader, row: Row, options: PictureOptions) -> Sam
         contents[name] = data
         if isinstance(part, ValueRef) and part.layout == "coco":
             coco.add(name)
+    # Count the bytes before pictures change them.
     read_bytes = sum(data.size_bytes if isinstance(data, FileContents) else len(data) for data in contents.values())
     sample = SampleContents({**contents}, Counter())
+    # Divide documents into pages, convert pictures, and bring pages and texts in order.
     if options.pages == "split":
         contents = split_pages(contents)
     if not options.keeps_bytes:
@@ -94,7 +97,6 @@ def read_sample(reader: ContentReader, row: Row, options: PictureOptions) -> Sam
 
 
 def _converted(contents: Mapping[str, bytes | FileContents], coco: set[str], options: PictureOptions) -> SampleContents:
-    """Convert the pictures of a sample, and move the coordinates that belong to them."""
     pictures = _converted_pictures(contents, options)
     changes = [picture.change for picture in pictures.values() if picture.change is not None]
     sample = SampleContents({}, Counter())
@@ -103,6 +105,7 @@ def _converted(contents: Mapping[str, bytes | FileContents], coco: set[str], opt
         if name in pictures:
             picture = pictures[name]
             sample.changed.update(picture.losses)
+            # A converted picture may have another format, and so another name.
             name, written = picture.name, picture.data  # noqa: PLW2901 - the format of a picture names its part
         elif changes and not isinstance(data, FileContents):
             written, change = _with_moved_coordinates(name, data, changes, is_coco=name in coco, options=options)
@@ -114,11 +117,11 @@ def _converted(contents: Mapping[str, bytes | FileContents], coco: set[str], opt
 def _converted_pictures(
     contents: Mapping[str, bytes | FileContents], options: PictureOptions
 ) -> dict[str, ConvertedPicture]:
-    """Convert the pictures; those that masks belong to are the first."""
     names = [name for name in contents if kind_of_name(name) == "image" and not name.endswith(".gz")]
     masks = _masks({name: contents[name] for name in names})
     converted: dict[str, ConvertedPicture] = {}
     main: PictureChange | None = None
+    # Masks come last, since they are turned as the picture that they belong to.
     for name in sorted(names, key=lambda name: name in masks):
         is_mask = name in masks
         converted[name] = convert_picture(name, contents[name], options, is_mask=is_mask, turned_like=main)
@@ -130,7 +133,6 @@ def _converted_pictures(
 def _with_moved_coordinates(
     name: str, data: bytes, changes: Sequence[PictureChange], *, is_coco: bool, options: PictureOptions
 ) -> tuple[bytes, list[str]]:
-    """Return a part whose coordinates follow their picture, and what was changed or ignored in it."""
     rest, changed = data, list[str]()
     # Move COCO's coordinates, and look for others in what is left.
     if is_coco and len(changes) == 1:
@@ -144,24 +146,23 @@ def _with_moved_coordinates(
                 raise SampleError(f"{name}: {error.message}", at=name) from error
     elif _has_size(name, data, changes):
         changed.append("sizes_kept")
-    found = find_coordinates(name, rest)
+    # Coordinates that were not moved would no longer fit.
+    coordinates = find_coordinates(name, rest)
     is_turned = any(change.is_turned for change in changes)
-    if found is not None and (is_turned or not found.is_relative):
+    if coordinates is not None and (is_turned or not coordinates.is_relative):
         if options.geometry == "refuse":
-            raise _stray(found, changes, is_turned=is_turned)
+            raise _stray(coordinates, changes, is_turned=is_turned)
         changed.append("geometry_ignored")
     return data, changed
 
 
 def _without_moved(value: Any) -> Any:
-    """Return a document without what :func:`move_document` moves."""
     if isinstance(value, dict):
         return {name: _without_moved(item) for name, item in value.items() if not is_moved(name)}
     return [_without_moved(item) for item in value] if isinstance(value, list) else value
 
 
 def _has_size(name: str, data: bytes, changes: Sequence[PictureChange]) -> bool:
-    """Return True if a document states the width and height that a picture had."""
     if part_extension(name) != "json":
         return False
     try:
@@ -172,12 +173,13 @@ def _has_size(name: str, data: bytes, changes: Sequence[PictureChange]) -> bool:
     return any(size == change.stored != change.written for change in changes)
 
 
-def _stray(found: Coordinates, changes: Sequence[PictureChange], *, is_turned: bool) -> StrayCoordinatesError:
+def _stray(coordinates: Coordinates, changes: Sequence[PictureChange], *, is_turned: bool) -> StrayCoordinatesError:
     change = next((change for change in changes if change.is_turned), changes[0])
     sizes = " to ".join(f"{width} × {height}" for width, height in (change.stored, change.written))
+    verb = "turned" if is_turned else "resized"
     return StrayCoordinatesError(
-        f"{found.place} has coordinates, and its picture would be {'turned' if is_turned else 'resized'} from {sizes}"
-        " pixels; --geometry ignore writes them as they are",
+        f"{coordinates.place} has coordinates, and its picture would be {verb} from {sizes} pixels;"
+        " --geometry ignore writes them as they are",
         hint="omit --resize and --orient, or pass --geometry ignore if they are not those of the picture",
     )
 
@@ -190,6 +192,7 @@ def _masks(pictures: Mapping[str, bytes | FileContents]) -> set[str]:
     masks = {name for name in pictures if not _MASK_WORDS.isdisjoint(re.split(r"[^a-z]+", name.lower()))}
     if len(pictures) == 1 or masks:
         return masks
+    # Without a name that says so, compare channels and sizes.
     headers = {name: _header(data) for name, data in pictures.items() if not _PAGE.fullmatch(name)}
     colored = {size for mode, size, _ in headers.values() if mode not in _SINGLE_CHANNEL}
     return {
@@ -232,6 +235,7 @@ def has_frames(name: str, data: PartContents) -> bool:
     """
     if kind_of_name(name) != "image":
         return False
+    # The first bytes tell the format; few formats have frames.
     extension = kind_of_bytes(_head(data, HEADER_BYTES)).extension
     if extension == "png":  # counting its frames would take longer than writing it
         return b"acTL" in _head(data, _PNG_HEAD_BYTES).partition(b"IDAT")[0]
@@ -262,22 +266,23 @@ def split_pages(contents: Mapping[str, bytes | FileContents]) -> dict[str, bytes
         if kind_of_name(name) != "image" or kind_of_bytes(_head(data, HEADER_BYTES)).extension != "tif":
             parts[name] = data
             continue
+        # Number the pages of a document, where its name was.
         stem, dot, extension = name.rpartition(".")
         pages: Sequence[tuple[str, bytes | FileContents]] = _pages(name, data) or [(extension, data)]
-        parts |= {f"{stem}{dot}{number}.{kind}": page for number, (kind, page) in enumerate(pages)}
+        parts |= {f"{stem}{dot}{index}.{kind}": page for index, (kind, page) in enumerate(pages)}
     return parts
 
 
 def _pages(name: str, data: PartContents) -> list[tuple[str, bytes]]:
     """Return the extension and contents of each page; none for a picture of one page."""
     pages: list[tuple[str, bytes]] = []
-    number = 0
+    frame = 0
     try:
         with opened_picture(data) as picture:
             several = picture.n_frames if count_frames(picture) > 1 else 0
-            for number in range(several):
-                picture.seek(number)
-                if number and is_small_copy(picture, number):
+            for frame in range(several):
+                picture.seek(frame)
+                if frame and is_small_copy(picture, frame):
                     continue
                 picture.load()
                 is_png = picture.mode in PLAIN_MODES["png"]
@@ -287,7 +292,7 @@ def _pages(name: str, data: PartContents) -> list[tuple[str, bytes]]:
                 picture.copy().save(page, **kind, **kept)
                 pages.append(("png" if is_png else "tif", page.getvalue()))
     except UNREADABLE as error:
-        raise SampleError(f"page {number} cannot be decoded: {error}", part=name) from error
+        raise SampleError(f"page {frame} cannot be decoded: {error}", part=name) from error
     return pages
 
 
@@ -300,12 +305,14 @@ def with_document(parts: Mapping[str, PartContents]) -> dict[str, PartContents]:
     Args:
         parts: Part name → contents, with numbered pages.
     """
+    # Only samples of pages, a text and a document can be in reading order.
     pages = [name for name in parts if _PAGE.fullmatch(name) and kind_of_name(name) == "image"]
     others = {kind_of_name(name): name for name in parts if name not in pages}
     values = {kind: parts[name] for kind, name in others.items()}
     is_alone = len(pages) + len(others) == len(parts) and {*others} <= {"text", "tree"}
     if not pages or not is_alone or any(isinstance(value, FileContents) for value in values.values()):
         return {**parts}
+    # Find the order in the document and the text.
     tree = others.get("tree", "json")
     try:
         document: dict[str, Any] = msgspec.json.decode(cast("bytes", values.get("tree", b"{}")), type=dict[str, Any])

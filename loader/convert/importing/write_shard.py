@@ -12,9 +12,8 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
+from ...arrays import IntArray
 from ...errors import ConfigError, EnergonError, StorageError
 from ...storage import LocalStorage, Storage
 from ...storage.durable_copy import scratch_folder
@@ -72,9 +71,10 @@ class WriteShard:
     storage: Storage
     plan: ImportPlan
     rows: RowFile
-    order: npt.NDArray[np.int64]
+    order: IntArray
 
     def __call__(self, shard: PlannedShard) -> Generator[Written, None, None]:
+        # Keep the shard of an earlier run if its rows and settings are the same.
         rows = self.order[shard.start : shard.stop].tolist()
         digest = self._digest(shard, rows)
         done = read_done(self.storage, shard.name)
@@ -82,6 +82,7 @@ class WriteShard:
             size_bytes = sum(size for _, size, _ in done.files)
             yield Written(samples=len(rows), size_bytes=size_bytes, done=done, is_resumed=True)
             return
+        # Else write it, and then its record.
         writer = _ShardWriter(self, shard, rows)
         with closing(writer.reader):
             yield from writer.write()
@@ -111,6 +112,7 @@ class WriteShard:
         # The bytes of shards depend on these settings.
         settings = msgspec.json.encode(self.plan.pictures) + str(self.plan.layout.shard_bytes).encode()
         digest = hashlib.sha256(f"{hashlib.sha256(settings).hexdigest()}\0{shard.name}\0{shard.split}\0".encode())
+        # The stored rows name contents with sizes and versions, so no file is read.
         for row in rows:
             data = self.rows.read(row).replace(scratch, b"")
             digest.update(f"{len(data)}\0{self.rows.renamed.get(row, '')}\0".encode())
@@ -142,10 +144,10 @@ class _ShardWriter:
             sample = yield from self._write_file(sample)
 
     def _write_file(self, sample: _Sample | None) -> Generator[Written, None, _Sample | None]:
-        """Write samples to the next file; return the first sample that would exceed it."""
-        number = len(self.files)
-        name = self._shard.name if not number else f"{self._shard.name.removesuffix('.tar')}_{number}.tar"
+        index = len(self.files)
+        name = self._shard.name if not index else f"{self._shard.name.removesuffix('.tar')}_{index}.tar"
         storage, reported = self._task.storage, 0
+        # Write until the next sample would exceed the limit.
         with indexed_shard(storage, name) as shard:
             while sample is not None:
                 if shard.samples and shard.size_bytes + sample_bytes(*sample) > self._task.plan.layout.shard_bytes:
@@ -156,6 +158,7 @@ class _ShardWriter:
                     yield self._written(self._next, shard.size_bytes - reported)
                     reported = shard.size_bytes
                 sample = self.read_next()
+        # The sample that is left begins the next file.
         self.files.append(version_of(shard.info))
         self.samples.append(shard.samples)
         yield self._written(self._next - (sample is not None), max(0, shard.info.size_bytes - reported))
@@ -168,10 +171,11 @@ class _ShardWriter:
     def read_next(self) -> _Sample | None:
         """Return the next sample that can be read; note the rows before it that cannot."""
         while self._next < len(self._rows):
-            number = self._rows[self._next]
+            # Rows that fail are noted, and the next one is tried.
+            row_index = self._rows[self._next]
             row = self._next_row()
             self._next += 1
-            key = self._task.rows.key(number, row.key)
+            key = self._task.rows.key(row_index, row.key)
             try:
                 sample = read_sample(self.reader, row, self._task.plan.pictures)
             except EnergonError as error:
@@ -181,6 +185,7 @@ class _ShardWriter:
                 self.failures.append(failed_row(row, key, error))
                 self._check_failures()
                 continue
+            # Note what conversions changed, with the first row of each change.
             self.read_bytes += sample.read_bytes
             self.changed += sample.changed
             for name, count in sample.changed.items():
@@ -190,7 +195,6 @@ class _ShardWriter:
         return None
 
     def _check_failures(self) -> None:
-        """Raise a ``SampleError`` if more rows of this shard failed than may of all; one with few is finished first."""
         if len(self.failures) < _MIN_FAILURES:
             return
         first, task = self.failures[0], self._task
@@ -198,7 +202,6 @@ class _ShardWriter:
         check_failures(len(self.failures), len(task.rows), task.plan.max_failures, at=at, example=example)
 
     def _next_row(self) -> Row:
-        """Return the next row; the window of rows behind those that are read now is announced."""
         while self._next >= self._ahead_windows[0] and self._ahead_windows[-1] < len(self._rows):
             if len(self._ahead_windows) > 1:
                 self._ahead_windows.popleft()
@@ -208,6 +211,7 @@ class _ShardWriter:
     def _announce(self) -> None:
         start = stop = self._ahead_windows[-1]
         size_bytes = 0
+        # A window has some rows, or fewer large ones.
         while stop < len(self._rows) and stop - start < _WINDOW_ROWS and size_bytes < _WINDOW_BYTES:
             row = self._task.rows[self._rows[stop]]
             self._ahead.append(row)
@@ -258,6 +262,7 @@ def contact_hosts(listed: ListedRows, options: DownloadOptions | None, max_failu
         return
     with closing(downloads):
         given_up = downloads.contact(listed.hosts.to_contact())
+    # Rows of dead hosts count as failures before they are tried.
     lost, rows = listed.hosts.rows_of(given_up), len(listed.rows)
     counted = {host: listed.hosts.rows_of([host]) for host in [*given_up][:_SHOWN_HOSTS]}
     shown = [f"{host}: {counted[host]:,} rows, {given_up[host]}" for host in counted]
@@ -297,16 +302,17 @@ def write_trial(
             shard = ShardFile(file)
             tried = min(len(listed.rows), _MAX_TRIED)
             # Write rows until there are enough, and note those that fail.
-            for number in range(tried):
-                if number >= _MAX_SAMPLES and shard.samples:
+            for row_index in range(tried):
+                if row_index >= _MAX_SAMPLES and shard.samples:
                     break
-                if number % _TRIAL_ROWS == 0 and downloads is not None:
-                    window = [listed.rows[row] for row in range(number, min(tried, number + _TRIAL_ROWS))]
+                # Fetch the files of some rows at the same time.
+                if row_index % _TRIAL_ROWS == 0 and downloads is not None:
+                    window = [listed.rows[row] for row in range(row_index, min(tried, row_index + _TRIAL_ROWS))]
                     reader.announce(part for row in window for part in row.parts.values() if isinstance(part, UrlRef))
-                row = listed.rows[number]
+                row = listed.rows[row_index]
                 if shard.samples and max(0, row.size_bytes) + shard.size_bytes > _MAX_BYTES:
                     break
-                key = listed.rows.key(number, row.key)
+                key = listed.rows.key(row_index, row.key)
                 try:
                     parts = read_sample(reader, row, pictures).parts
                 except StrayCoordinatesError as error:
@@ -320,6 +326,7 @@ def write_trial(
                     continue
                 shard.write(key, parts)
                 reader.release()
+            # Without a sample, there is nothing to try out.
             if not shard.samples and fault is not None:
                 at, example = listed.sources[0].path, failures[0].example
                 check_failures(len(failures), len(listed.rows), max_failures, at=at, example=example)

@@ -67,12 +67,14 @@ class FileAccess:
             roots: Folders that the source may read.
             is_absolute: The data has the whole path, so that another root allows it.
         """
+        # Follow the path to the file it leads to.
         try:
             status = os.lstat(path)
         except (OSError, ValueError):  # there is none, or a zero byte in its name
             status = None
         is_link = status is not None and stat.S_ISLNK(status.st_mode)
         target = "" if self.allow_outside else self._outside(path, roots, is_link=is_link)
+        # Allow it, or note what was refused.
         if not target or (self.follow_links and ".." not in path.split("/") and is_below(path, roots)):
             return file_ref(path, named_by_contents=named_by_contents, status=None if is_link else status)
         if is_absolute:
@@ -95,6 +97,7 @@ class FileAccess:
 
     def _outside(self, path: str, roots: tuple[str, ...], *, is_link: bool) -> str:
         """Return the path of a file without links if it is outside of folders; an empty text if it is in one."""
+        # Many files are in one folder, whose permission is remembered.
         folder, _, name = path.rpartition("/")
         inner = self._folders.get((folder, roots))
         if inner is None:
@@ -103,6 +106,7 @@ class FileAccess:
             inner = self._folders[folder, roots] = is_below(_real(folder or "/"), _real_roots(roots))
         if inner and name not in ("", ".", "..") and not is_link:
             return ""
+        # Links and dots may lead anywhere.
         target = _real(path)
         return "" if is_below(target, _real_roots(roots)) else target
 
@@ -138,16 +142,13 @@ def is_below(path: str, roots: Sequence[str]) -> bool:
 
 
 def file_ref(path: str, *, named_by_contents: bool = False, status: os.stat_result | None = None) -> PartRef:
-    """Return the reference to a file; one without a size if there is no such file, so that reading it fails.
-
-    Args:
-        status: Its status, if it is known.
-    """
+    """Return the reference to a file; one without a size if there is no such file, so that reading it fails."""
     name = os.fsencode(path)
     try:
         status = status or os.stat(path)
     except (OSError, ValueError):  # a dangling link, or a name with a zero byte
         return FileRef(name, named_by_contents=named_by_contents)
+    # A folder or pipe fails when it is read.
     if not stat.S_ISREG(status.st_mode):
         return FileRef(name, named_by_contents=named_by_contents)
     return FileRef(name, status.st_size, str(status.st_mtime_ns), named_by_contents)

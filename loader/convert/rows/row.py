@@ -8,8 +8,8 @@ from hashlib import blake2b
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from ...arrays import IntArray
 from ...errors import SampleError
 from ...format.tar.names import split_member_name
 
@@ -151,8 +151,10 @@ def key_of_path(path: str) -> str:
     >>> key_of_path("__x__/a")
     '_x__/a'
     """
+    # Replace bytes that are not UTF-8, and control characters.
     text = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     text = _UNSAFE.sub("_", text)
+    # Keep folders, but none that is hidden or leads out.
     names = [name for name in text.split("/") if name not in ("", ".")]
     folders = ["_" + name[1:].lstrip(".") if name.startswith(".") else name for name in names]
     if not folders:
@@ -161,6 +163,7 @@ def key_of_path(path: str) -> str:
     if split_member_name("/".join(folders) + ".x") is None:
         folders[0] = folders[0][1:]
     key = "/".join(folders)
+    # A cut key stays unique by its hash.
     if len(key.encode()) > _MAX_BYTES:
         digest = blake2b(key.encode(), digest_size=8).hexdigest()
         key = key.encode()[: _MAX_BYTES - 20].decode("utf-8", "ignore").rstrip("/") + f"-{digest}"
@@ -173,10 +176,10 @@ def unique_part(name: str, taken: Collection[str]) -> str:
     >>> unique_part("jpg", ["txt"]), unique_part("jpg", ["jpg"]), unique_part("jpg", ["jpg", "2.jpg"])
     ('jpg', '2.jpg', '3.jpg')
     """
-    number, unique = 1, name
+    count, unique = 1, name
     while unique in taken:
-        number += 1
-        unique = f"{number}.{name}"
+        count += 1
+        unique = f"{count}.{name}"
     return unique
 
 
@@ -185,12 +188,8 @@ def hash_key(key: str) -> int:
     return int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "little") >> 1
 
 
-def rename_repeated(hashes: npt.NDArray[np.int64], key_of: Callable[[int], str]) -> dict[int, str]:
-    """Return new keys for the rows whose key an earlier row has: the key, a hyphen and a number from 2.
-
-    Args:
-        hashes: Hash of the key of each row, shape (n,).
-    """
+def rename_repeated(hashes: IntArray, key_of: Callable[[int], str]) -> dict[int, str]:
+    """Return new keys for the rows whose key an earlier row has: the key, a hyphen and a number from 2."""
     # Find the rows whose hash another row has.
     order = np.argsort(hashes, kind="stable")
     repeats = np.flatnonzero(hashes[order][1:] == hashes[order][:-1])
@@ -207,16 +206,16 @@ def rename_repeated(hashes: npt.NDArray[np.int64], key_of: Callable[[int], str])
         if key not in seen:
             seen.add(key)
             continue
-        number = counts.get(key, 1)
+        count = counts.get(key, 1)
         while True:
-            number += 1
-            candidate = f"{key}-{number}"
+            count += 1
+            candidate = f"{key}-{count}"
             hashed = hash_key(candidate)
-            place = int(np.searchsorted(taken, hashed))
-            is_taken = place < len(taken) and int(taken[place]) == hashed
+            position = int(np.searchsorted(taken, hashed))
+            is_taken = position < len(taken) and int(taken[position]) == hashed
             if candidate not in seen and not is_taken:
                 break
-        counts[key] = number
+        counts[key] = count
         seen.add(candidate)
         renamed[row] = candidate
     return renamed

@@ -9,16 +9,14 @@ from dataclasses import dataclass
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from ...arrays import IntArray
 from ...errors import ConfigError
 from ...format.tar.header import BLOCK
 from ...order.index_permutation import permute_array
 from ...storage import ClosesOnExit, raise_storage_error
 from ..writing.shard_file import member_bytes
 from .row import CellRef, PartRef, Row, hash_key, rename_repeated
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +77,13 @@ def order_rows(
     """
     rows = len(splits)
     seed = layout.shuffle_seed
+    # The permutation decides the split part, and the order of shuffled rows.
     permuted = np.asarray(permute_array(np.arange(rows), rows, seed or 0), np.int64) if rows else np.empty(0, np.int64)
     kept = np.arange(rows, dtype=np.int64) if layout.order is None else layout.order
+    # Keep the splits of the source, or divide by shares.
     if layout.split_ratio is None:
         order = kept if seed is None else permuted
-        pieces = [(name, order[splits[order] == number]) for number, name in enumerate(split_names)]
+        pieces = [(name, order[splits[order] == split]) for split, name in enumerate(split_names)]
     else:
         total = sum(layout.split_ratio.values())
         pieces, start, share = [], 0, 0.0
@@ -93,6 +93,7 @@ def order_rows(
             piece = permuted[start:stop]
             pieces.append((name, kept[np.isin(kept, piece, assume_unique=True)] if seed is None else piece))
             start = stop
+    # The parts follow one another in the order.
     parts, start = [], 0
     for name, piece in pieces:
         parts.append((name, start, start + len(piece)))
@@ -108,19 +109,22 @@ def plan_shards(sizes: IntArray, parts: list[tuple[str, int, int]], layout: Shar
             mean of the others.
         parts: For each split part its name, and the range of the order.
     """
+    # Unknown sizes count as the mean.
     known = sizes[sizes >= 0]
     counted = np.where(sizes < 0, int(known.mean()) if len(known) else 0, sizes)
     ends = np.concatenate(([0], np.cumsum(counted)))
+    # A shard has rows of one split part.
     cuts = [(split, *cut) for split, start, stop in parts for cut in _cuts(ends, start, stop, layout)]
     digits = max(6, len(str(len(cuts))))
     return [
-        PlannedShard(f"shard_{number:0{digits}d}.tar", split, start, stop)
-        for number, (split, start, stop) in enumerate(cuts)
+        PlannedShard(f"shard_{index:0{digits}d}.tar", split, start, stop)
+        for index, (split, start, stop) in enumerate(cuts)
     ]
 
 
 def _cuts(ends: IntArray, start: int, stop: int, layout: ShardLayout) -> Iterator[tuple[int, int]]:
     while start < stop:
+        # The last row that fits by size; at least one row.
         by_size = int(np.searchsorted(ends, ends[start] + layout.shard_bytes, side="right")) - 1
         end = min(max(by_size, start + 1), start + layout.samples_per_shard, stop)
         yield start, end
@@ -200,9 +204,9 @@ class RowFile:
     """
 
     path: str
-    ends: npt.NDArray[np.int64]
-    sizes: npt.NDArray[np.int64]
-    splits: npt.NDArray[np.int64]
+    ends: IntArray
+    sizes: IntArray
+    splits: IntArray
     split_names: tuple[str, ...]
     renamed: Mapping[int, str]
 
@@ -210,7 +214,6 @@ class RowFile:
         return len(self.ends)
 
     def read(self, row: int) -> bytes:
-        """Return a row as it is stored."""
         start = int(self.ends[row - 1]) if row else 0
         try:
             return os.pread(self._fd(), int(self.ends[row]) - start, start)
@@ -249,5 +252,5 @@ def _planned_bytes(part: PartRef) -> int:
     return part.size_bytes + (part.size_bytes // _ESTIMATE_MARGIN + BLOCK - 1 if is_estimate else 0)
 
 
-def _frozen(values: array[int]) -> npt.NDArray[np.int64]:
+def _frozen(values: array[int]) -> IntArray:
     return np.frombuffer(values, np.int64) if len(values) else np.empty(0, np.int64)

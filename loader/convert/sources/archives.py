@@ -33,12 +33,12 @@ def tar_files(path: str) -> list[str]:
     """Return the tar files below a folder, compressed ones included, sorted; a file is returned as it is."""
     if not os.path.isdir(path):
         return [path]
-    found = []
+    paths = []
     for folder, folders, files in os.walk(path):
         folders[:] = sorted(name for name in folders if not reason_of_name(f"{name}/x.tar"))
         names = (name for name in sorted(files) if name.endswith(TAR_ENDINGS) and not reason_of_name(name))
-        found += [os.path.join(folder, name) for name in names]
-    return found
+        paths += [os.path.join(folder, name) for name in names]
+    return paths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class TarSource(Source):
     kind: Literal["webdataset"] = "webdataset"
 
     def rows(self, listing: Listing) -> Iterator[Row]:
-        """Yield the samples, tar by tar; compressed tars are decompressed to the scratch folder."""
+        # Empty tars of a folder are left out with the other files.
         paths = [path for path in tar_files(self.path) if not os.path.isdir(self.path) or _size(path)]
         if not paths:
             raise ConfigError("there are no tar files in this folder", at=self.path)
@@ -64,16 +64,14 @@ class TarSource(Source):
 
 
 def webdataset_rows(shown: str, path: str, account: Account) -> Iterator[Row]:
-    """Yield the samples of a tar.
-
-    Args:
-        path: The decompressed file.
-    """
+    """Yield the samples of a tar, which is decompressed at ``path``."""
     storage, name = open_parent(path)
     index, changed = index_shard(storage, name), file_version(shown)
+    # The index has no links; members are then listed one by one.
     if any(entry.reason == "L105" for entry in index.left_out):
         yield from _linked_rows(shown, path, changed, account)
         return
+    # Count the members that are no parts.
     for entry in index.left_out:
         account.see("members", entry.count)
         account.add(entry, path=shown)
@@ -83,11 +81,12 @@ def webdataset_rows(shown: str, path: str, account: Account) -> Iterator[Row]:
         zip(index.part_name.tolist(), index.part_offset.tolist(), index.part_size.tolist(), strict=True),
     )
     account.see("members", len(index.part_offset))
+    # Take the parts of each sample, which may be anywhere in the tar.
     for key, stop in zip(index.keys(), index.part_ends.tolist(), strict=True):
         parts: dict[str, PartRef] = {}
         for _ in range(stop - start):
-            number, offset, size_bytes = next(places)
-            part = _part_name(names[number])
+            name_index, offset, size_bytes = next(places)
+            part = _part_name(names[name_index])
             if part in parts:  # of two members of one name, the last one counts, as if the tar were unpacked
                 account.leave("members", "L106", f"{shown}, {key}.{part}", size_bytes=parts[part].size_bytes)
             parts[part] = RangeRef(encoded, offset, size_bytes, changed)
@@ -97,10 +96,10 @@ def webdataset_rows(shown: str, path: str, account: Account) -> Iterator[Row]:
 
 
 def _linked_rows(shown: str, path: str, changed: str, account: Account) -> Iterator[Row]:
-    """Yield the samples of a tar with links, which have the contents of their targets."""
     encoded = os.fsencode(path)
     samples: dict[str, dict[str, PartRef]] = {}
     for name, member in read_tar_members(path, account, shown=shown).items():
+        # Names of members divide into a key and a part.
         split, code = split_member_name(name), reason_without_sample(name)
         if split is None and code is None:
             continue  # hidden
@@ -125,7 +124,6 @@ def plain_tar(path: str, scratch: str) -> str:
 
 
 def _size(path: str) -> int:
-    """Return the size of a file; 0 if it has vanished."""
     try:
         return os.path.getsize(path)
     except OSError:
@@ -141,6 +139,7 @@ def _decompress(path: str, target: str) -> None:
     try:
         with open(path, "rb") as packed, _opened(path, packed) as source, open(target, "wb") as file:
             shutil.copyfileobj(UnpackedFile(source, packed, path), file, _COPY_BYTES)
+    # A file that unpacks to too much is removed at once.
     except EnergonError:
         with suppress(OSError):
             os.remove(target)
@@ -154,7 +153,6 @@ def _decompress(path: str, target: str) -> None:
 
 
 def _opened(path: str, packed: BinaryIO) -> Any:
-    """Return the contents of a compressed file, as a context manager of a readable file."""
     match compression_of(path):
         case "gz":
             return gzip.open(packed)

@@ -12,8 +12,8 @@ from urllib.parse import unquote
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from ...arrays import IntArray
 from ...errors import SampleError
 from ...storage import is_url
 from ..annotations.coordinates import area_of
@@ -46,12 +46,13 @@ class _Image(msgspec.Struct):
     url: str = ""
 
     def names(self) -> list[str]:
-        """Return the names that the file of the picture may have, relative to the folder of the pictures."""
+        # A path may have been written on another system, or in another folder.
         if self.file_name:
             slashed = self.file_name.replace("\\", "/")  # tools for Windows write these
             # Folders may be unpacked without those above them.
             ends = [] if is_url(slashed) else ["/".join(slashed.split("/")[-steps:]) for steps in (3, 2, 1)]
             return [slashed, self.file_name, *(ends or [slashed] * 3)]
+        # Without a file name, the picture has the name in its URL.
         url = self.coco_url or self.flickr_url or self.url
         steps = unquote(path_of_url(url) if is_link(url) else url).split("/")
         if not steps[-1]:
@@ -84,7 +85,6 @@ class CocoSource(AnnotationSource):
     kind: str = "coco"
 
     def rows(self, listing: Listing) -> Iterator[Row]:
-        """Yield the samples in the order of ``images``, then the annotations that belong to none."""
         pictures = listing.pictures
         with open_lists(self.path) as lists:
             file = _CocoFile(self.path, lists)
@@ -104,10 +104,12 @@ class _CocoFile:
         self._images = list_in(lists, "images", path=path)
         self._annotations = list_in(lists, "annotations", path=path)
         categories = list_in(lists, "categories", path=path) if "categories" in lists else ()
+        # One annotation may be damaged, so several are inspected.
         self._has_captions = any(map(_is_caption, islice(self._annotations, _FIRST)))
         self._repeats: dict[int, str] = {}  # number of an image → what is wrong, if another one has its id
         self.notes: list[str] = []
         self._categories = {}
+        # Objects get the names of their categories.
         for element in categories:
             category = decode(element, _Category)
             self._categories[_plain_id(category.id)] = category.name
@@ -119,15 +121,17 @@ class _CocoFile:
         return SampleProposal(sample_type="CaptioningSample", field_map={"image": ",".join(parts), "caption": "txt"})
 
     def rows(self, source: AnnotationSource) -> Iterator[Row]:
+        # Find the pictures, and the annotations of each.
         files, position = source.picture_folder(self._picture_names())
         split = split_of_file(self._path)
         faults: list[Row] = []
         owners = self._owners(faults)
         order = np.argsort(owners, kind="stable")
         bounds = np.searchsorted(owners[order], np.arange(len(self._images) + 1))
+        # Make rows in the order of the pictures; annotations without a picture are rows that fail.
         rows = (
-            self._row(number, files, position, [self._annotations[n] for n in order[start:stop].tolist()])
-            for number, (start, stop) in enumerate(pairwise(bounds.tolist()))
+            self._row(image, files, position, [self._annotations[n] for n in order[start:stop].tolist()])
+            for image, (start, stop) in enumerate(pairwise(bounds.tolist()))
         )
         for row in chain(rows, faults):
             yield msgspec.structs.replace(row, split=split) if split else row
@@ -135,58 +139,60 @@ class _CocoFile:
     def _picture_names(self) -> Iterator[list[str]]:
         return valid_elements(self._images, lambda element: decode(element, _Image).names())
 
-    def _owners(self, faults: list[Row]) -> npt.NDArray[np.int64]:
+    def _owners(self, faults: list[Row]) -> IntArray:
         """Return the number of the image of each annotation, -1 for none, which is a fault."""
+        # Find the image of each annotation by its id.
         numbers = self._numbers_of_images()
         hashes = np.arange(len(self._annotations))  # of ids; those of annotations without one repeat no other
         owners = np.full(len(self._annotations), -1, np.int64)
         kind: type[_Object | _Caption] = _Caption if self._has_captions else _Object
-        for number, element in enumerate(self._annotations):
+        for index, element in enumerate(self._annotations):
             try:
                 annotation = decode(element, kind)
             except SampleError as error:
                 faults.append(fault_row(element, error))
                 continue
             if annotation.id is not None:
-                hashes[number] = hash(repr(_plain_id(annotation.id)))
-            owners[number] = numbers.get(_plain_id(annotation.image_id), -1)
-            if owners[number] < 0:
+                hashes[index] = hash(repr(_plain_id(annotation.id)))
+            owners[index] = numbers.get(_plain_id(annotation.image_id), -1)
+            if owners[index] < 0:
                 faults.append(fault_row(element, f"no image has the id {annotation.image_id!r}"))
         _, firsts, groups = np.unique(hashes, return_index=True, return_inverse=True)
         repeats = np.flatnonzero(firsts[groups] != np.arange(len(hashes)))
         if len(repeats):
             first = int(firsts[groups[repeats[0]]])
-            own = _plain_id(decode(self._annotations[first], kind).id)
+            identifier = _plain_id(decode(self._annotations[first], kind).id)
             self.notes.append(
-                f"annotations with the id of an earlier one: {len(repeats):,}, such as {own!r} of element {first:,};"
-                " all are written"
+                f"annotations with the id of an earlier one: {len(repeats):,}, such as {identifier!r} of element"
+                f" {first:,}; all are written"
             )
         return owners
 
     def _numbers_of_images(self) -> dict[int | str, int]:
-        """Return the number of the image of each id; note images whose id another one has."""
         numbers: dict[int | str, int] = {}
-        for number, element in enumerate(self._images):
+        for index, element in enumerate(self._images):
             try:
                 image = decode(element, _Image)
                 name = image.names()[1]
             except SampleError:
                 continue  # its row fails
-            first = numbers.setdefault(_plain_id(image.id), number)
-            if first == number:
+            # The first image keeps the id; it is in doubt, too, if both are different pictures.
+            first = numbers.setdefault(_plain_id(image.id), index)
+            if first == index:
                 continue
-            self._repeats[number] = f"element {first:,} has the same id"
+            self._repeats[index] = f"element {first:,} has the same id"
             if decode(self._images[first], _Image).names()[1] != name:  # annotations may be those of either
-                self._repeats.setdefault(first, f"element {number:,} has the same id")
+                self._repeats.setdefault(first, f"element {index:,} has the same id")
         return numbers
 
-    def _row(self, number: int, files: NamedFiles, position: int, annotations: list[Element]) -> Row:
-        element = self._images[number]
-        if number in self._repeats:
-            return fault_row(element, self._repeats[number])
+    def _row(self, index: int, files: NamedFiles, position: int, annotations: list[Element]) -> Row:
+        element = self._images[index]
+        if index in self._repeats:
+            return fault_row(element, self._repeats[index])
         try:
             name = decode(element, _Image).names()[position]
             picture = {picture_extension(name): picture_ref(files, name)}
+            # Keep all fields of the image, and add its captions or objects.
             fields = object_of(element)
             document: dict[str, object] = {"image_id": fields.pop("id"), **fields}
             texts: dict[str, PartRef] = {}
@@ -206,6 +212,7 @@ class _CocoFile:
     def _object(self, annotation: Element) -> dict[str, object]:
         fields: dict[str, object] = {**object_of(annotation)}
         del fields["image_id"]
+        # Add the name of the category, and the area where it is missing.
         category = fields.get("category_id")
         if isinstance(category, msgspec.Raw):
             value = msgspec.json.decode(category)

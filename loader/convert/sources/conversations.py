@@ -55,7 +55,7 @@ class ConversationsSource(AnnotationSource):
         files, _ = self.picture_folder(names)
         is_numbered = self._has_several()
 
-        def make(number: int, element: Element) -> Row:
+        def make(index: int, element: Element) -> Row:
             document = decode(element, dict[str, Any])
             media = _media_of(document)
             _check(document, Counter(kind for kind, _ in media))
@@ -64,12 +64,11 @@ class ConversationsSource(AnnotationSource):
                 extension = media_extension(path, kind)
                 parts[f"{position}.{extension}" if is_numbered else extension] = picture_ref(files, path)
             parts["json"] = ValueRef(bytes(element.data))
-            return Row(key=document_key(document, number), parts=parts, origin=element.place)
+            return Row(key=document_key(document, index), parts=parts, origin=element.place)
 
         yield from self.element_rows(make)
 
     def proposal(self) -> SampleProposal | None:
-        """Return the type for conversations about one picture, video or sound; None where the parts tell it."""
         if self._has_several():
             return None
         extensions: dict[str, dict[str, None]] = {kind: {} for kind in _FIELDS}
@@ -91,6 +90,7 @@ def _media_of(document: Mapping[str, Any]) -> list[_Medium]:
     """Return the pictures, videos and sounds of a document: those that it lists, else those in its messages."""
     media: list[_Medium] = []
     inner = [*_item_media(document)]
+    # A list of the document comes before the items of its messages.
     for kind, keys in _MEDIA_KEYS.items():
         key = next((key for key in keys if document.get(key)), None)
         if key is None:
@@ -104,6 +104,7 @@ def _media_of(document: Mapping[str, Any]) -> list[_Medium]:
 def _item_media(document: Mapping[str, Any]) -> Iterator[_Medium]:
     messages = next((document[key] for key in CONVERSATION_KEYS if key in document), None)
     for message in messages if isinstance(messages, list) else ():
+        # Contents are texts, or lists of items with media among them.
         content = message.get("content", message.get("value")) if isinstance(message, dict) else None
         for item in content if isinstance(content, list) else ():
             kind = item_media(item)
@@ -155,11 +156,11 @@ class VqaSource(AnnotationSource):
     kind: str = "vqa"
 
     def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
-        """Yield the samples, then the answers that belong to no question."""
         numbers: dict[int | str, int] = {}  # id of a question → number of its answers
         answers: ElementList | tuple[()] = ()
         path = self._annotations_file()
         with open_lists(path) if path is not None else nullcontext() as lists:
+            # Find the answers of each question; they are read when they are needed.
             if path is not None and lists is not None:
                 answers = list_in(lists, "annotations", path=path)
                 numbers = {decode(answer, _Answered).question_id: n for n, answer in enumerate(answers)}
@@ -167,13 +168,14 @@ class VqaSource(AnnotationSource):
             files, position = self.picture_folder(self._all_picture_names())
             subset, split = subset_of_file(self.path), split_of_file(self.path)
 
-            def make(number: int, element: Element) -> Row:
+            def make(index: int, element: Element) -> Row:
                 document = decode(element, dict[str, Any])
                 if numbers:
                     identifier = document.get("question_id")
                     left.discard(identifier)
                     if identifier not in numbers:
                         raise SampleError(f"no answers are for the question {identifier!r}")
+                    # The question has precedence over fields of its answers.
                     document |= {
                         name: value
                         for name, value in decode(answers[numbers[identifier]], dict[str, Any]).items()
@@ -183,15 +185,16 @@ class VqaSource(AnnotationSource):
                 name = _picture_names(document, subset)[position]
                 picture = {picture_extension(name): picture_ref(files, name)}
                 parts = {**picture, "json": ValueRef(msgspec.json.encode(document))}
-                return Row(key=document_key(document, number), parts=parts, origin=element.place)
+                return Row(key=document_key(document, index), parts=parts, origin=element.place)
 
             yield from self.element_rows(make, inside=_QUESTIONS)
             # Answers without a question are rows that fail.
-            for identifier, number in numbers.items():
+            for identifier, index in numbers.items():
                 if identifier in left:
-                    yield fault_row(answers[number], f"no question has the id {identifier!r}", split=split)
+                    yield fault_row(answers[index], f"no question has the id {identifier!r}", split=split)
 
     def proposal(self) -> SampleProposal:
+        # Fields of the sample are the picture, the question, and answers if there are any.
         _, position = self.picture_folder(self._all_picture_names())
         extensions = dict.fromkeys(picture_extension(names[position]) for names in self._all_picture_names())
         field_map = {"image": ",".join(extensions), "context": "json[question]"}
@@ -206,8 +209,8 @@ class VqaSource(AnnotationSource):
         if self.annotations is not None:
             return self.annotations
         folder, name = os.path.split(self.path)
-        found = os.path.join(folder, _TASK.sub("", name).replace("questions", "annotations"))
-        return found if found != self.path and os.path.exists(found) else None
+        path = os.path.join(folder, _TASK.sub("", name).replace("questions", "annotations"))
+        return path if path != self.path and os.path.exists(path) else None
 
     def _has_answers(self) -> bool:
         documents = valid_elements(self._questions(), lambda element: decode(element, dict[str, Any]))
@@ -239,13 +242,13 @@ def _text(answer: object) -> str:
 
 
 def _picture_names(document: Mapping[str, Any], subset: str) -> tuple[str, ...]:
-    """Return the names that the picture of a question may have."""
     key = next((key for key in _PICTURE_KEYS if document.get(key) is not None), None)
     if key is None:
         raise SampleError(f"has no picture: none of {', '.join(_PICTURE_KEYS)}")
     value = document[key]
     if not isinstance(value, str | int):
         raise SampleError(f"expected a path or number as {key!r}, found {type(value).__name__}")
+    # COCO names pictures after their padded ids.
     text = str(value)
     padded = text.zfill(12)
     return (text, f"COCO_{subset}_{padded}.jpg", f"{padded}.jpg", f"{text}.jpg", f"{padded}.png", f"{text}.png")

@@ -49,7 +49,6 @@ class DatasetSource(Source):
         return self.ref.path
 
     def rows(self, listing: Listing) -> Iterator[Row]:
-        """Yield the samples in the order of the index; those that have none of the parts are skipped."""
         if self.ref.has_other_folder or is_prepared_dataset(self.path):
             yield from self._prepared(listing.account)
         else:
@@ -65,12 +64,14 @@ class DatasetSource(Source):
             if self.samples is None:
                 numbers: Sequence[int] = range(shard.samples)
             else:
+                # Find the chosen samples of this shard.
                 low, high = np.searchsorted(self.samples, (first, stop)).tolist()
                 numbers = (self.samples[low:high] - first).tolist()
             if not numbers:
                 continue
+            # A shard that has changed since it was indexed is an error before its rows are listed.
             folder.open_shard(shard).close()
-            names = [] if splits is None else [splits.name(first + number) or NO_SPLIT for number in numbers]
+            names = [] if splits is None else [splits.name(first + sample) or NO_SPLIT for sample in numbers]
             path, columns = storage.path(shard.name), index.shard_index(shard)
             yield from _rows(columns, shard.info, path, numbers, names, wanted, account)
 
@@ -83,6 +84,7 @@ class DatasetSource(Source):
                 hint=f"decompress the shards: energon prepare {self.path} --decompress",
             )
         seen: set[str] = set()
+        # Scan each shard, and list its samples.
         for shard in tars.shards:
             index = index_shard(tars.storage, shard.name)
             seen.update(index.part_names)
@@ -91,6 +93,7 @@ class DatasetSource(Source):
             yield from _rows(
                 index, shard, tars.storage.path(shard.name), range(len(index.key_ends)), [], wanted, account
             )
+        # A pattern that matches no part of any shard is an error.
         self._wanted(sorted(seen))
 
     def _wanted(self, names: Sequence[str]) -> frozenset[str]:
@@ -112,30 +115,31 @@ def _rows(  # noqa: PLR0917 - called at two places
     account: Account,
 ) -> Iterator[Row]:
     """Yield the rows of some samples of a shard; their parts are side by side, whatever lies between them there."""
+    # Lists of Python are faster to index one by one than arrays.
     name, offset, size = index.part_name.tolist(), index.part_offset.tolist(), index.part_size.tolist()
     part_ends, key_ends, keys = index.part_ends.tolist(), index.key_ends.tolist(), index.key_bytes.tobytes()
     names = [part if part in wanted else None for part in index.part_names]
     written = [_text(os.fsencode(part)) for part in index.part_names]
     file, changed, short = os.fsencode(path), shard.version, _text(os.fsencode(shard.name))
-    for place, number in enumerate(numbers):
-        key = _text(keys[key_ends[number - 1] if number else 0 : key_ends[number]])
+    for position, sample in enumerate(numbers):
+        key = _text(keys[key_ends[sample - 1] if sample else 0 : key_ends[sample]])
         parts: dict[str, PartRef] = {}
-        for row in range(part_ends[number - 1] if number else 0, part_ends[number]):
+        for row in range(part_ends[sample - 1] if sample else 0, part_ends[sample]):
             if names[name[row]] is not None:
                 # Of two parts of one name the last one counts, as if the shard were unpacked.
                 part = written[name[row]]
                 if part in parts:
                     account.lose("parts", "L106", f"{short}/{key}.{part}", size_bytes=parts[part].size_bytes)
                 parts[part] = RangeRef(file, offset[row], size[row], changed)
+        # Samples without a chosen part, or with a key that leads out of a folder, are counted as lost.
         if not parts or is_outside_name(key):
             account.lose("samples", "L121" if parts else "L113", f"{short}/{key}")
         else:
-            split = splits[place] if splits else ""
+            split = splits[position] if splits else ""
             yield Row(key=key, parts=parts, origin=f"{short}/{key}", split=split)
 
 
 def _text(name: bytes) -> str:
-    """Return a name as text that UTF-8 encodes."""
     return name.decode("utf-8", "replace")
 
 
@@ -157,8 +161,8 @@ class SampleSplits:
 
     def name(self, sample: int) -> str:
         """Return the part of a sample; ``""`` for none."""
-        number = int(self.number[sample])
-        return "" if number < 0 else self.names[number]
+        part = int(self.number[sample])
+        return "" if part < 0 else self.names[part]
 
 
 def splits_of_samples(folder: Dataset) -> SampleSplits:
@@ -166,13 +170,14 @@ def splits_of_samples(folder: Dataset) -> SampleSplits:
     names = tuple(folder.documents.split.split_parts) if folder.documents.split else ()
     numbers = np.full(len(folder.index), -1, np.int64)
     overlapping = 0
-    for number, name in enumerate(names):
+    # Samples of several parts stay in the first of them.
+    for position, name in enumerate(names):
         kept = filter_of_part(folder, name)
         for samples in samples_of_part(folder, name, excluded_shards=True):
-            own = numbers[samples.start : samples.stop]
+            assigned = numbers[samples.start : samples.stop]
             is_member = True if kept is None else kept.keeps(np.arange(samples.start, samples.stop))
-            overlapping += int((is_member & (own >= 0)).sum())
-            own[is_member & (own < 0)] = number
+            overlapping += int((is_member & (assigned >= 0)).sum())
+            assigned[is_member & (assigned < 0)] = position
     return SampleSplits(names=names, number=numbers, overlapping=overlapping)
 
 
@@ -208,46 +213,40 @@ def is_kept(name: str, *, keep: Sequence[str], drop: Sequence[str]) -> bool:
 
 
 def _pieces(samples: IntArray) -> Iterator[tuple[IntArray, int, int]]:
-    """Yield pieces of ascending numbers, each with the half-open range that contains it."""
     for start in range(0, len(samples), _SAMPLES_AT_ONCE):
         piece = samples[start : start + _SAMPLES_AT_ONCE]
         yield piece, int(piece[0]), int(piece[-1]) + 1
 
 
 def samples_in_folder(index: DatasetIndex, samples: IntArray) -> IntArray:
-    """Return those samples whose keys do not lead out of a folder.
-
-    Args:
-        samples: Numbers of samples, ascending.
-    """
+    """Return the samples whose keys do not lead out of a folder; their numbers ascend."""
     kept = []
     for some, low, high in _pieces(samples):
+        # Read the keys of a block as one array.
         first = int(index.key_ends[low - 1]) if low else 0
         ends = index.key_ends[low:high].astype(np.int64) - first
         keys = np.asarray(index.key_bytes[first : first + int(ends[-1])])
+        # Find the keys with two dots, or with a slash at the beginning; only these are tested one by one.
         dots = np.flatnonzero((keys[:-1] == ord(".")) & (keys[1:] == ord(".")))
         slashes = np.flatnonzero((keys == ord("/")) & np.isin(np.arange(len(keys)), np.append(0, ends)))
         suspect = low + np.searchsorted(ends, np.concatenate((dots, slashes)), "right")
-        outside = [number for number in suspect.tolist() if is_outside_name(index.key(number))]
+        outside = [sample for sample in suspect.tolist() if is_outside_name(index.key(sample))]
         kept.append(some[~np.isin(some, outside)])
     return np.concatenate([np.empty(0, np.int64), *kept])
 
 
 def samples_with_parts(index: DatasetIndex, samples: IntArray, names: Collection[str]) -> IntArray:
-    """Return those samples that have at least one of some parts.
-
-    Args:
-        samples: Numbers of samples, ascending.
-    """
+    """Return the samples that have at least one of some parts; their numbers ascend."""
     if len(names) == len(index.part_names):
         return samples
     wanted = np.array([name in names for name in index.part_names], np.bool_)
-    found = []
+    chosen = []
     for some, low, high in _pieces(samples):
         ends = index.part_ends[low:high].astype(np.int64)
         first = int(index.part_ends[low - 1]) if low else 0
+        # Count the wanted parts up to each sample; a sample has some if the count grows.
         kept = wanted[index.part_name[first : int(ends[-1])]]
         counts = np.concatenate(([0], np.cumsum(kept)))
         starts = np.concatenate(([first], ends[:-1]))
-        found.append(some[(counts[ends - first] > counts[starts - first])[some - low]])
-    return np.concatenate([np.empty(0, np.int64), *found])
+        chosen.append(some[(counts[ends - first] > counts[starts - first])[some - low]])
+    return np.concatenate([np.empty(0, np.int64), *chosen])

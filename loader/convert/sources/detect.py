@@ -35,6 +35,7 @@ from .table_source import ArrowTableSource, TableSource, TextTableSource
 
 def _documents(path: str, options: SourceOptions) -> Source:
     if is_saved_dataset(path) or path.lower().endswith(BINARY_TABLES):
+        # A table has documents only if its columns line up.
         table = HuggingFaceSource(path=path, columns=options)
         if all(column.role != "document" for column in table.describe()):
             raise ConfigError(
@@ -136,6 +137,7 @@ def open_source(path: str, *, kind: str | None, options: SourceOptions) -> Sourc
             return files
         if kind == "zip" and _files(path, kind, options, takes_all=False).survey().kind == "documents":
             kind = "interleaved"
+        # What is detected takes the files of an archive by their layout; a kind that is named takes all.
         if kind == "zip" or (kind == "webdataset" and not os.path.isdir(path)):
             return _files(path, kind, options, takes_all=False)
     if kind not in KINDS:
@@ -154,6 +156,7 @@ def ways_to_import(path: str) -> Sequence[ImportWay]:
             source.survey()
     except UnclearDataError as error:
         sources = error.ways[0].words[1:2] if len(error.ways) == 1 else ()  # an archive, whose contents may be unclear
+        # Of an archive, the ways inside of it are meant.
         packed = [way for source in sources if source != path for way in ways_to_import(source)]
         return packed if packed and not packed[0].words else error.ways
     except (EnergonError, OSError):
@@ -168,13 +171,16 @@ def found_columns(sources: Sequence[Source]) -> list[tuple[str, tuple[FoundColum
 
 
 def _detect(path: str, files: FilesSource) -> str:
-    kind = next((name for name, one in KINDS.items() if one.has(path)), None)
+    # The ending shows the kind of most files.
+    kind = next((name for name, source_kind in KINDS.items() if source_kind.has(path)), None)
+    # Tables at URLs are not looked into.
     if is_url(path) and kind is not None and KINDS[kind].is_table:
         return kind
     if not os.path.lexists(path):
         raise StorageError("there is no file or folder of this name", path=path, hint="check the path")
     if os.path.isdir(path):
         return _detect_folder(path, files)
+    # A JSON file may have annotations instead of rows.
     kind = annotation_kind(path) or kind
     if kind is None:
         raise ConfigError(

@@ -88,6 +88,7 @@ class TableFiles(NamedFiles):
 
     def _find(self, path: str) -> str | None:
         """Return the name of a file, which a program of Windows or macOS may have written in another form."""
+        # Try the path as it is, with slashes of other systems, and in other forms of Unicode.
         swapped = path.replace("\\", "/")
         forms = (unicodedata.normalize(form, swapped) for form in ("NFC", "NFD")) if not path.isascii() else ()
         paths = (path, swapped, *forms)
@@ -96,6 +97,7 @@ class TableFiles(NamedFiles):
 
     def _find_by_stem(self, path: str) -> str | None:
         """Return the one medium that has the path as its name without extension, or the one of the table's folder."""
+        # List the media once; only tables with ids need them.
         if self._media is None:
             self._media = {}
             for folder, names in self._tree.folders(Account()):
@@ -153,8 +155,8 @@ class FilesSource(Source):
     _survey: TreeSurvey | None = field(default=None, init=False, repr=False)
 
     def rows(self, listing: Listing) -> Iterator[Row]:
-        """Yield the samples, sorted by folder and name."""
         count = 0
+        # Each tree has a layout of its own.
         for tree in open_trees(self.path, self.kind, listing.scratch, self.options):
             survey = self._surveyed(tree, listing.scratch)
             if self.kind == "webdataset" and isinstance(tree, TarTree):
@@ -165,16 +167,16 @@ class FilesSource(Source):
                 yield row
                 count += 1
         if not count:
+            # Name a file that was left out, which may be the reason.
             left = next((entry for entry in listing.account.left_out if entry.unit == "files"), None)
-            found = f"; {left.example} is {meanings()[left.reason]}" if left else ""
+            example = f"; {left.example} is {meanings()[left.reason]}" if left else ""
             raise ConfigError(
-                f"there are no files that have an extension and can be parts of samples{found}",
+                f"there are no files that have an extension and can be parts of samples{example}",
                 at=self.path,
                 hint="name the folder of the files",
             )
 
     def proposal(self) -> SampleProposal | None:
-        """Return the type for pictures in folders of classes; None for others, whose parts tell it."""
         layout = self.survey().folders
         if not layout.classes or not layout.extensions:
             return None
@@ -205,6 +207,7 @@ class FilesSource(Source):
             except EnergonError:
                 return False
 
+        # A folder is surveyed once; each tar of a folder may differ.
         if self._survey is not None and self.kind == "folder":
             return self._survey
         self._survey = survey_tree(
@@ -218,6 +221,7 @@ class FilesSource(Source):
                 name.lower().endswith(LINE_ENDINGS) and annotation_kind(tree.local_path(name, scratch)) == "interleaved"
             ),
         )
+        # A tar with another layout is read as a tree of files.
         if self.kind == "webdataset" and not (self._survey.is_plain and self.options.group_by is None):
             self.kind = "tar"
         return self._survey
@@ -259,6 +263,7 @@ class _TreeRows:
 
     def rows(self) -> Iterator[Row]:
         survey = self._survey
+        # Samples are inside of tables or tars, or rows of tables, or groups of files.
         if survey.kind != "files":
             yield from self._inner_rows()
             return
@@ -274,7 +279,6 @@ class _TreeRows:
                 self._account.reclaim(self._tree.unit, reason, size_bytes=self._tree.size(name))
 
     def _named_rows(self) -> Iterator[Row]:
-        """Yield samples whose files share a name."""
         for folder, names in self._folders():
             self._account.use(self._tree.unit, len(names))
             for stem, parts in group_files(names):
@@ -282,7 +286,6 @@ class _TreeRows:
                 yield self._row(join_names(folder, stem), folder, files)
 
     def _folders(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield the files that are parts, whose fate the caller decides."""
         for folder, names in self._tree.folders(self._account):
             kept, left = self._divided(folder, sort_files(names))
             for name, reason in left:
@@ -297,6 +300,7 @@ class _TreeRows:
         left = [*((name, "L103") for name in (*files.tables, *files.archives)), *((name, "L102") for name in about)]
         if not self._survey.tables:
             return kept, left
+        # Files that rows name are used already, and the others need a reason.
         every = [*((name, self._reason_next_to_tables(join_names(folder, name))) for name in kept), *left]
         rest = [(name, reason) for name, reason in every if join_names(folder, name) not in self._read]
         self._account.use(self._tree.unit, len(every) - len(rest))
@@ -327,12 +331,12 @@ class _TreeRows:
         return os.fsencode(self._tree.example(name)).decode("utf-8", "replace")
 
     def _grouped_rows(self) -> Iterator[Row]:
-        """Yield samples whose files have different names."""
         grouping = self._survey.grouping
         samples: dict[str, dict[str, str]] = {}
         for folder, names in self._folders():
             pieces = tuple(piece for piece in folder.split("/") if piece)
             for stem, parts in group_files(names):
+                # Files outside of the roles are samples by themselves, if they are media.
                 sample = grouping.sample_of(pieces, stem)
                 if sample is None and not any(kind_of_name(part) in MEDIA_KINDS for part in parts):
                     for name in parts.values():  # a list of names or classes
@@ -342,6 +346,7 @@ class _TreeRows:
                 taken = samples.setdefault(path, {})
                 taken |= {unique_part(begin + part, taken): join_names(folder, name) for part, name in parts.items()}
                 self._account.use(self._tree.unit, len(parts))
+        # All folders are known: yield the samples.
         for path, parts in sorted(samples.items(), key=lambda item: item[0].split("/")):
             yield self._row(path, posixpath.dirname(next(iter(parts.values()))), parts)
         alone = sum(len(parts) == 1 for parts in samples.values())
@@ -349,13 +354,14 @@ class _TreeRows:
         self._listing.notes.append(f"the files of a sample have {grouping.describe()}{partners}")
 
     def _table_rows(self, table: str) -> Iterator[Row]:
-        """Yield the rows of a table, which may name files of the tree."""
         survey, unit = self._survey, posixpath.dirname(table)
         files, source = open_table(self._tree, table, self._source.options, self._listing.scratch)
+        # Names of tables tell the split parts, if all of them do.
         splits = {name: split_of_name(name) for name in survey.tables}
         has_splits = "" not in splits.values() and len({*splits.values()}) > 1
         count, account = 0, Account()
         for row in source.rows(replace(self._listing, shuffled=True, account=account)):
+            # Rows without a split get the split part of the files that they name.
             named = files.last and survey.folders.split_of(survey.names(posixpath.dirname(files.last)))
             is_apart = len(survey.tables) > 1 and not files.last
             yield msgspec.structs.replace(
@@ -372,17 +378,17 @@ class _TreeRows:
         self._listing.notes.append(f"the samples are the {count:,} rows of {table}{named_files}")
 
     def _leave_rows(self, account: Account, folder: str) -> None:
-        """Count the rows that a table has left out; its files are in the tree."""
         for entry in account.left_out:
             if entry.unit == "rows":
                 self._account.lose("rows", entry.reason, join_names(folder, entry.example), count=entry.count)
 
     def _inner_rows(self) -> Iterator[Row]:
-        """Yield the samples of tables or tars in an archive, which are copied out of it."""
         survey, tree, listing = self._survey, self._tree, self._listing
         names = survey.tables or survey.tars
+        # Copy tables and tars out of an archive, to a folder of their own.
         scratch = os.path.join(listing.scratch, str(len(os.listdir(listing.scratch))))  # no other source has it
         paths = [tree.local_path(name, scratch) for name in names]
+        # Tars are sources of their own; tables are read together.
         if survey.kind == "tars":
             for name, path in zip(names, paths, strict=True):
                 for row in TarSource(path=path).rows(listing):
@@ -402,6 +408,7 @@ def open_table(
     """Return the files that a table in a tree names, and the table."""
     files = TableFiles(tree, table, columns.access, columns.root)
     path, named = tree.local_path(table, scratch), replace(columns, files=files)
+    # The ending shows the format; texts may be tables with tabs.
     lower = table.lower().removesuffix(".gz")
     if lower.endswith(BINARY_TABLES):
         kind: Literal["arrow", "parquet"] = "arrow" if lower.endswith(EXTENSIONS["arrow"]) else "parquet"

@@ -39,7 +39,6 @@ def chunk_kind(path: str) -> ChunkKind | None:
 
 
 def _read_index(path: str) -> dict[str, Any]:
-    """Return the index of a folder of chunks; empty if there is none."""
     name = os.path.join(path, _INDEX)
     if not os.path.isfile(name):  # opening a pipe would wait for its other end
         return {}
@@ -52,12 +51,13 @@ def _read_index(path: str) -> dict[str, Any]:
 
 
 def _check_index(path: str, access: FileAccess) -> None:
-    """Raise a ``ConfigError`` if chunks are outside, or values are pickles, which run code of their author."""
     index = _read_index(path)
+    # Check the names of all chunks.
     for name in _file_names(index):
         file = access.ref(os.path.join(path, name), (path,))
         if isinstance(file, FaultRef):
             raise ConfigError(file.reason, at=os.path.join(path, _INDEX), hint="allow it with --allow-outside")
+    # Check the encodings of all columns.
     config = index.get("config")
     shards = index.get("shards")
     encodings = [config.get("data_format")] if isinstance(config, dict) else []
@@ -73,7 +73,6 @@ def _check_index(path: str, access: FileAccess) -> None:
 
 
 def _file_names(index: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of files in an index."""
     lists = (index[key] for key in ("shards", "chunks") if isinstance(index.get(key), list))
     for entry in (entry for entries in lists for entry in entries if isinstance(entry, dict)):
         for fields in (entry, *(value for value in entry.values() if isinstance(value, dict))):
@@ -128,18 +127,19 @@ class _ChunkReader(NumberedReader):
     def part_names(self) -> list[str]:
         return sorted(self.parts(0))
 
-    def parts(self, number: int) -> dict[str, bytes]:
-        if self._last is None or self._last[0] != number:
+    def parts(self, sample_index: int) -> dict[str, bytes]:
+        if self._last is None or self._last[0] != sample_index:
             try:
-                sample = self._dataset[number]
+                # A sample is a dict, a list, or a single value.
+                sample = self._dataset[sample_index]
             except EnergonError:
                 raise
             except Exception as error:
-                raise SampleError(f"cannot be read: {error}", source=f"{self._path}, sample {number}") from error
+                raise SampleError(f"cannot be read: {error}", source=f"{self._path}, sample {sample_index}") from error
             items = sample if isinstance(sample, list | tuple) else [sample]
             values = sample.items() if isinstance(sample, dict) else enumerate(items)
             parts = dict(part_of_value(str(name), value) for name, value in values)
-            self._last = (number, parts)
+            self._last = (sample_index, parts)
         return self._last[1]
 
     def read(self, cell: CellRef) -> bytes:
@@ -168,8 +168,8 @@ def part_of_value(name: str, value: Any) -> tuple[str, bytes]:
     (('caption.txt', b'a cat'), ('label.cls', b'3'))
     """
     extension, data = _encoded(name, value)
-    own = _UNSAFE.sub("_", name).strip("_") or "value"
-    return (extension if own.lower() == extension else f"{own}.{extension}"), data
+    stem = _UNSAFE.sub("_", name).strip("_") or "value"
+    return (extension if stem.lower() == extension else f"{stem}.{extension}"), data
 
 
 def _encoded(name: str, value: Any) -> tuple[str, bytes]:
@@ -180,6 +180,7 @@ def _encoded(name: str, value: Any) -> tuple[str, bytes]:
         return "txt", value.encode("utf-8", "surrogatepass")
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         return "cls", str(int(value)).encode()
+    # Recognise objects by their methods: their libraries may not be installed.
     if hasattr(value, "save") and hasattr(value, "mode"):  # a picture of Pillow
         encoded = io.BytesIO()
         value.save(encoded, "PNG")

@@ -35,10 +35,10 @@ class HuggingFaceSource(TableSource):
     kind: str = "hf"
 
     def rows(self, listing: Listing) -> Iterator[Row]:
-        """Yield the rows as samples: split by split, in their order."""
         if not is_saved_dataset(self.path):
             yield from self._files().rows(listing)
             return
+        # A saved dataset has a table for each split.
         tables = self._load()
         layout = self.layout(listing)
         for name, table in tables.items():
@@ -80,7 +80,6 @@ class HuggingFaceSource(TableSource):
         return ArrowTableSource(path=self.path, kind=kind, columns=self.columns, splits_by_name=True, known=self.known)
 
     def _load(self) -> Mapping[str, SavedTable]:
-        """Open a saved dataset, unless it names files outside of its folder."""
         for path in saved_files(self.path):
             file = self.columns.access.ref(path, (self.path,))
             if isinstance(file, FaultRef):
@@ -101,7 +100,6 @@ class HuggingFaceSource(TableSource):
         )
 
     def _version(self, split: str) -> str:
-        """Return the fingerprint of a split, and the time of its change."""
         state = os.path.join(self.path, split, _STATE)
         try:
             with open(state, encoding="utf-8") as file:
@@ -143,6 +141,7 @@ def load_saved(path: str) -> dict[str, SavedTable]:
             shard=path,
             hint="save it again with save_to_disk, or copy it again",
         ) from error
+    # A single dataset has no name of a split.
     tables: Mapping[str, Any] = loaded if isinstance(loaded, Mapping) else {"": loaded}
     return {str(name): SavedTable(table, path) for name, table in tables.items()}
 
@@ -150,6 +149,7 @@ def load_saved(path: str) -> dict[str, SavedTable]:
 def saved_files(path: str) -> Iterator[str]:
     """Yield the files that a saved dataset names, as far as its documents can be read."""
     try:
+        # Read the documents without the library, which would open the files.
         splits = _read_json(os.path.join(path, _MARKS[0])).get("splits", [""])
         for folder in (os.path.join(path, split) for split in splits):
             yield os.path.join(folder, _MARKS[1])
@@ -177,6 +177,7 @@ class SavedTable(ArrowTable):
         self.num_rows: int = len(dataset)
 
     def batches(self, start: int, columns: Sequence[str]) -> Iterator[Batch]:
+        # Bound the bytes of a batch by the mean size of rows.
         chosen = self._dataset.select_columns(list(columns))
         _, mean = next(self.row_sizes(columns), (0, 1))
         most = max(1, min(_MAX_BATCH_ROWS, _BATCH_BYTES // max(1, mean)))
@@ -193,6 +194,7 @@ class SavedTable(ArrowTable):
 
     def row_sizes(self, columns: Sequence[str]) -> Iterator[tuple[int, int]]:
         if self.num_rows:
+            # Measure some rows at equal distances.
             rows = min(_SAMPLED_ROWS, self.num_rows)
             step = max(1, self.num_rows // rows)
             chosen = self._dataset.select_columns(list(columns))

@@ -56,9 +56,9 @@ class InterleavedSource(AnnotationSource):
     def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
         files, _ = self.picture_folder(self._pictures())
 
-        def make(number: int, element: Element) -> Row:
+        def make(index: int, element: Element) -> Row:
             document, items = read_document(element)
-            key = document_key(document, number)
+            key = document_key(document, index)
             return document_row(key, document, items, ref=lambda path: picture_ref(files, path), origin=element.place)
 
         yield from self.element_rows(make)
@@ -87,10 +87,12 @@ class InterleavedFilesSource(InterleavedSource):
     def rows(self, listing: Listing) -> Iterator[Row]:
         has_documents = False
         columns = SourceOptions(root=self.root, access=self.access)
+        # Read the documents of each folder or archive.
         for tree in open_trees(self.path, self._form(), listing.scratch, columns):
             documents = _Documents(tree, columns, listing)
             has_documents |= bool(documents.names)
             yield from documents.rows()
+        # Account for the files next to the tars.
         if self._form() == "tar" and os.path.isdir(self.path):
             used = {os.path.relpath(path, self.path) for path in tar_files(self.path)}
             FolderTree(self.path, self.access).leave_others(listing.account, used)
@@ -125,6 +127,7 @@ class _Documents:
         self.names: list[str] = []
         self._pictures: dict[str, list[str]] = {}  # by the name of a document or folder, in the order of numbers
         self._others: list[tuple[str, str]] = []  # files and the reasons why they are left out, unless they are used
+        # Sort all files before the first row: pictures may be in later folders.
         for folder, names in tree.folders(listing.account):
             self._sort(folder, names)
         for pictures in self._pictures.values():
@@ -138,6 +141,7 @@ class _Documents:
         documents = [name for name in names if name.lower().endswith(_DOCUMENTS) and name not in about]
         self.names += [join_names(folder, name) for name in documents]
         is_alone = len(documents) == 1 and bool(folder)  # a folder for each document
+        # Sort pictures by the documents that they may belong to.
         for name in names:
             full = join_names(folder, name)
             is_picture = kind_of_name(name.rpartition(".")[2]) == "image"
@@ -149,16 +153,18 @@ class _Documents:
 
     def rows(self) -> Iterator[Row]:
         account, tree = self._listing.account, self._tree
+        # Yield the documents of each file.
         for name in self.names:
             account.use(tree.unit)
             split = split_of_folder(name.partition("/")[0]) if self._has_splits else ""
             is_alone, elements = self._elements(name)
-            for number, element in enumerate(elements):
+            for index, element in enumerate(elements):
                 try:
-                    row = self._row(name, element, None if is_alone else number)
+                    row = self._row(name, element, None if is_alone else index)
                     yield msgspec.structs.replace(row, split=split)
                 except SampleError as error:
                     yield fault_row(element, error, split=split)
+        # Now it is known which files the documents use.
         for name, reason in self._others:
             if name in self._used:
                 account.use(tree.unit)
@@ -166,26 +172,26 @@ class _Documents:
                 tree.leave(account, name, reason)
 
     def _elements(self, name: str) -> tuple[bool, Iterator[Element]]:
-        """Return True for a file of one document, and the documents of the file."""
-        place = os.fsencode(self._tree.example(name)).decode("utf-8", "replace")
+        origin = os.fsencode(self._tree.example(name)).decode("utf-8", "replace")
         if not name.lower().endswith(LINE_ENDINGS):
+            # Read the file as one document.
             with self._tree.open(name) as file:
-                whole = Element(place, msgspec.Raw(file.read()))
+                whole = Element(origin, msgspec.Raw(file.read()))
             try:
                 take_items(decode(whole, list[dict[str, Any]])[0])
             except (SampleError, IndexError):
                 return True, iter([whole])  # a list of texts and pictures is one document, too
+        # Else it is a list of documents, or a document in each line.
         path = self._tree.local_path(name, os.path.join(self._listing.scratch, "documents"))
         return False, (
-            element._replace(place=f"{place},{element.place.rpartition(',')[2]}") for element in read_elements(path)
+            element._replace(place=f"{origin},{element.place.rpartition(',')[2]}") for element in read_elements(path)
         )
 
-    def _row(self, name: str, element: Element, number: int | None) -> Row:
-        """Return the row of a document; its number is None if the file has no other."""
+    def _row(self, name: str, element: Element, index: int | None) -> Row:
         stem = name.rpartition(".")[0]
         numbered = self._pictures.get(stem, [])
         document, items = read_document(element, numbered)
-        key = key_of_path(stem) + ("" if number is None else f"/{document_key(document, number)}")
+        key = key_of_path(stem) + ("" if index is None else f"/{document_key(document, index)}")
         # Find the pictures by name, or else by number.
         paths = [item.picture for item in items if isinstance(item.picture, str) and not is_inline(item.picture)]
         files = {path: self._find(path, posixpath.dirname(name)) for path in paths}
@@ -198,6 +204,7 @@ class _Documents:
             items = [item._replace(picture=next(following)) if item.picture in files else item for item in items]
             files = {path: path for path in numbered}
 
+        # Files of the tree are noted as used; others may be at URLs or below another root.
         def ref(path: str) -> PartRef:
             file = files.get(path)
             if file:
@@ -211,7 +218,6 @@ class _Documents:
         return document_row(key, document, items, ref=ref, origin=element.place)
 
     def _find(self, path: str, folder: str) -> str:
-        """Return the name of the file of a picture; an empty text if it is not in the tree."""
         if self._root is not None or is_url(path):
             return ""
         inner = path.removeprefix("./").replace("\\", "/")
@@ -222,11 +228,7 @@ class _Documents:
 
 
 def read_document(element: Element, pictures: Sequence[str] | None = None) -> tuple[dict[str, Any], list[Item]]:
-    """Return the other values of a document, and its items.
-
-    Args:
-        pictures: Paths of its pictures, if it has places for them and no list; None if they are unknown.
-    """
+    """Return the other values of a document, and its items; for ``pictures`` see :func:`.take_items`."""
     kind: Any = dict[str, Any] | list[Any]
     value: Any = decode(element, kind)
     document: dict[str, Any] = value if isinstance(value, dict) else {"items": value}

@@ -58,6 +58,7 @@ def media_extension(path: str, kind: str) -> str:
     >>> media_extension("a/b.MOV", "video"), media_extension("clip", "video"), media_extension("a.jpg", "audio")
     ('mov', 'mp4', 'wav')
     """
+    # The extension is in the type of a `data:` URL, in the contents, or at the end of the path.
     if path.startswith(_DATA):
         extension = path[len(_DATA) :].partition(",")[0].partition(";")[0].rpartition("/")[2].partition("+")[0]
     elif is_inline(path):
@@ -69,12 +70,7 @@ def media_extension(path: str, kind: str) -> str:
 
 
 def picture_ref(files: NamedFiles, path: str) -> PartRef:
-    """Return the reference to a picture.
-
-    Args:
-        files: The files that paths name.
-        path: A path, a URL, or the picture itself, as a ``data:`` URL or in base64.
-    """
+    """Return the reference to a picture at a path or URL, or in a ``data:`` URL or base64."""
     contents = inline_contents(path)
     if contents is not None:
         return ValueRef(contents)
@@ -92,7 +88,6 @@ class ListedPictures:
         self._first_missing = ""
 
     def add(self, parts: Iterable[PartRef]) -> None:
-        """Add the pictures of a row; URLs are ignored."""
         for part in parts:
             if not isinstance(part, FileRef) or is_url(os.fsdecode(part.path)):
                 continue
@@ -103,11 +98,7 @@ class ListedPictures:
                 self._first_missing = self._first_missing or os.path.join(folder, name)
 
     def missing(self, file: str) -> Iterator[str]:
-        """Yield a note about the pictures that are missing since the last note.
-
-        Args:
-            file: Path of the file that lists them.
-        """
+        """Yield a note about the pictures of a file that are missing since the last note."""
         if self._missing:
             yield f"missing pictures of {os.path.basename(file)}: {self._missing:,}, such as {self._first_missing}"
         self._missing, self._first_missing = 0, ""
@@ -116,6 +107,7 @@ class ListedPictures:
         """Count the listed pictures, and leave out those next to them that no file lists."""
         for folder, names in self._names.items():
             try:
+                # Pictures that no annotation names would be lost unnoticed.
                 others = sorted(name for name in os.listdir(folder) if name not in names and _is_picture(name))
             except OSError:
                 continue  # the folder is missing, and so are its pictures
@@ -212,10 +204,11 @@ class NumberedSource(Source):
         with closing(self.open_cells()) as reader:
             count = len(reader)
             names = reader.part_names() if count else ()
+        # Keys have as many digits as the last one, so that they sort as numbers.
         digits = len(str(max(0, count - 1)))
-        for number in range(count):
-            parts: dict[str, PartRef] = {name: CellRef(number, name) for name in names}
-            yield Row(key=f"{number:0{digits}d}", parts=parts, origin=f"{self.path}, {self.noun} {number}")
+        for sample in range(count):
+            parts: dict[str, PartRef] = {name: CellRef(sample, name) for name in names}
+            yield Row(key=f"{sample:0{digits}d}", parts=parts, origin=f"{self.path}, {self.noun} {sample}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,6 +252,7 @@ class AnnotationSource(Source):
         for is_near in (True, False):
             below = [] if is_near else [base for base, _, _ in islice(os.walk(allowed[0]), _SEARCHED_FOLDERS + 1)]
             candidates = folders if is_near else below if len(below) <= _SEARCHED_FOLDERS else []
+            # A folder is a hit if it has any of the pictures, under any of their names.
             hits = (
                 (candidate, position)
                 for names in tried
@@ -283,9 +277,9 @@ class AnnotationSource(Source):
             inside: Keys that the list of elements may have in an object.
         """
         split = split_of_file(self.path)
-        for number, element in enumerate(read_elements(self.path, inside=inside)):
+        for index, element in enumerate(read_elements(self.path, inside=inside)):
             try:
-                row = make(number, element)
+                row = make(index, element)
             except SampleError as error:
                 row = fault_row(element, error)
             yield msgspec.structs.replace(row, split=split) if split else row

@@ -53,12 +53,12 @@ class TableSource(Source):
         """Return the columns, to which the values of all rows were added."""
 
     def describe(self) -> tuple[FoundColumn, ...]:
-        """Return the columns, and what becomes of each."""
         return self.layout().found
 
     def layout(self, listing: Listing | None = None) -> TableLayout:
         """Return what becomes of the columns; for a listing, decide it again and note what users should know."""
         if listing is not None or not self.known:
+            # Survey all rows, and decide what becomes of the columns.
             files = self.columns.files or NamedFiles(self.root, self.columns.access, self._allowed())
             table = self.survey(files)
             self.known["layout"] = find_layout(table, self.columns, files=files, at=self.path)
@@ -101,12 +101,13 @@ class TextTableSource(TableSource):
         with self._read(layout, listing) as (_, records):
             listing.account.take("files")
             unit = "element" if self._is_list else "line"
-            for number, record in enumerate(records):
+            for row_index, record in enumerate(records):
                 origin = f"{name}, {unit} {record.line}"
+                # A row that is no record fails, and is counted with its reason.
                 if record.fault:
-                    yield maker.fault(number, origin, record.fault, record.hint)
+                    yield maker.fault(row_index, origin, record.fault, record.hint)
                     continue
-                row = maker.make(record.values, number=number, origin=origin)
+                row = maker.make(record.values, row=row_index, origin=origin)
                 if row is None:
                     listing.account.lose("rows", "L120", origin)
                 else:
@@ -117,15 +118,17 @@ class TextTableSource(TableSource):
         rows, fault = 0, None
         with self._read() as (names, records):
             while step := [*_step(records)]:
+                # Note the first fault, for a table without any valid row.
                 rows += len(step)
                 fault = fault or next((record for record in step if record.fault), None)
                 valid = [record.values for record in step if not record.fault]
+                # Lines of JSON may have new columns, which the rows before lack.
                 for column in names or dict.fromkeys(name for values in valid for name in values):
                     if column not in columns and len(columns) < _MAX_COLUMNS:
                         columns[column] = TableColumn(column, files, is_text=self.kind != "jsonl")
                         columns[column].rows = rows - len(step)
-                for column, one in columns.items():
-                    one.add([values.get(column) for values in valid])
+                for column, table_column in columns.items():
+                    table_column.add([values.get(column) for values in valid])
         if not rows:
             raise ConfigError("this table has no rows", at=self.path, hint="name a file with rows")
         if fault is not None and not any(column.rows for column in columns.values()):
@@ -144,21 +147,24 @@ class TextTableSource(TableSource):
     def _read(
         self, layout: TableLayout | None = None, listing: Listing | None = None
     ) -> Iterator[tuple[list[str], Iterator[Record]]]:
-        """Open the file; yield the names of its columns (none for JSONL) and its records."""
         notes = listing.notes if listing is not None else []
         if self._is_list:
+            # A list in a JSON file has elements instead of lines.
             elements = enumerate(read_elements(self.path))
-            yield [], (parse_record(number, None if one.fault else one.data) for number, one in elements)
+            texts = ((row_index, None if element.fault else element.data) for row_index, element in elements)
+            yield [], (parse_record(row_index, text) for row_index, text in texts)
             return
         with open_text_table(self.path, notes) as file:
             if self.kind == "jsonl":
                 yield [], read_json_lines(file)
                 return
             reader = DelimitedReader(file, kind=self.kind, path=self.path)
+            # Users should know that the first line is taken for data.
             if not reader.has_header:
                 notes.append(
                     f"the first line of {self.path} is data and names no columns: they are {', '.join(reader.names)}"
                 )
+            # Numbers in the object of JSON are numbers, and other cells texts.
             names = layout.object_part.columns if layout is not None and layout.object_part is not None else ()
             types = {column.name: column.type for column in layout.found} if layout is not None else {}
             yield reader.names, reader.records({n: _NUMBERS[types[n]] for n in names if types[n] in _NUMBERS})
@@ -234,6 +240,7 @@ class ArrowTableSource(TableSource):
         return ArrowCells(self.layout(), lambda path: open_table(path, self.kind))
 
     def _check_columns(self, file: TableFile, names: list[str], layout: TableLayout) -> None:
+        # Layouts hold for all files, so each needs the columns that are written.
         missing = [column.name for column in layout.found if column.role != "not written" and column.name not in names]
         if missing:
             raise ConfigError(

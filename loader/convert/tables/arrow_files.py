@@ -99,10 +99,10 @@ class ParquetTable(ArrowTable):
                 self._rows: list[int] = [self._metadata.row_group(group).num_rows for group in groups]
                 # Tables of thousands of columns are followed one column at a time.
                 self._leaves: dict[str, list[int]] = {}
-                for number in range(self._metadata.num_columns):
-                    path = self._metadata.schema.column(number).path
+                for leaf in range(self._metadata.num_columns):
+                    path = self._metadata.schema.column(leaf).path
                     for name in {path, path.partition(".")[0]}:
-                        self._leaves.setdefault(name, []).append(number)
+                        self._leaves.setdefault(name, []).append(leaf)
         except BaseException:
             self._file.close()
             raise
@@ -112,6 +112,7 @@ class ParquetTable(ArrowTable):
         first = 0
         for group, rows in enumerate(self._rows):
             if first + rows > start:
+                # Refuse columns that unpack to too much before they are read.
                 for chunk in self._columns(group, columns):
                     sizes = chunk.total_uncompressed_size, chunk.total_compressed_size
                     name = f"column {chunk.path_in_schema!r}"
@@ -146,6 +147,7 @@ class ParquetTable(ArrowTable):
         stop = 0
         for group, rows in enumerate(self._rows):
             first, stop = stop, stop + rows
+            # A row group has no nulls if the statistics of all its leaves say so.
             leaves = [leaf for leaf in self._columns(group, [column]) if not leaf.path_in_schema.endswith(".path")]
             counts = [leaf.statistics and leaf.statistics.has_null_count and leaf.statistics for leaf in leaves]
             if not all(known and known.null_count == 0 for known in counts):
@@ -160,7 +162,6 @@ class ParquetTable(ArrowTable):
         return min(rows, max(_MIN_BATCH_ROWS, _MAX_BATCH_BYTES // max(1, largest)))
 
     def _group_bytes(self, group: int, columns: Sequence[str]) -> int:
-        """Return the bytes of columns in a row group, decompressed, but encoded."""
         return sum(column.total_uncompressed_size for column in self._columns(group, columns))
 
     def _columns(self, group: int, columns: Sequence[str]) -> Iterator[Any]:
@@ -190,10 +191,12 @@ class ArrowFile(ArrowTable):
         self._file: ReadableFile = storage.open(name)
         try:
             with _readable(path, "this Arrow file"):
+                # A local file is mapped; an empty one cannot be.
                 local = isinstance(storage, LocalStorage) and self._file.size_bytes > 0
                 self._source = pyarrow.memory_map(storage.path(name)) if local else FileStream(self._file)
                 self._is_stream = self._source.read(6) != b"ARROW1"
                 self.schema = self._open().schema
+                # Read all headers, which have the numbers of rows.
                 self._batches = [*_batch_headers(self._file, path, is_stream=self._is_stream)]
         except BaseException:
             self._file.close()
@@ -209,28 +212,29 @@ class ArrowFile(ArrowTable):
             return self._ipc.open_stream(self._source, options=options)
         return self._ipc.open_file(self._source, options=options)
 
-    def _read(self, reader: Any, number: int) -> Any:
+    def _read(self, reader: Any, index: int) -> Any:
         """Read a batch, of streams the next one; refuse one that becomes very large before it is decompressed."""
-        header, name = self._batches[number], f"record batch {number}"
+        header, name = self._batches[index], f"record batch {index}"
         check_ratio(header.unpacked_bytes, header.packed_bytes, path=self._path, name=name)
         if header.unpacked_bytes > header.packed_bytes:
             _check_size(header.unpacked_bytes, name, self._path)
-        return reader.read_next_batch() if self._is_stream else reader.get_batch(number)
+        return reader.read_next_batch() if self._is_stream else reader.get_batch(index)
 
     def batches(self, start: int, columns: Sequence[str]) -> Iterator[Batch]:
         with _readable(self._path, "this Arrow file"):
             reader = self._open(columns)
-            for number, end in enumerate(accumulate(self._rows)):
-                batch = self._read(reader, number) if self._is_stream or end > start else None
+            for index, end in enumerate(accumulate(self._rows)):
+                batch = self._read(reader, index) if self._is_stream or end > start else None
                 if end > start:
-                    yield end - self._rows[number], batch
+                    yield end - self._rows[index], batch
 
     def row_sizes(self, columns: Sequence[str]) -> Iterator[tuple[int, int]]:
         with _readable(self._path, "this Arrow file"):
             reader, is_lost = self._open(columns), False
-            for number, header in enumerate(self._batches):
+            for index, header in enumerate(self._batches):
                 try:
-                    size_bytes = header.unpacked_bytes if is_lost else self._read(reader, number).nbytes
+                    # After damage in a stream, the next batches cannot be found: their headers must do.
+                    size_bytes = header.unpacked_bytes if is_lost else self._read(reader, index).nbytes
                 except FormatError:
                     size_bytes, is_lost = header.unpacked_bytes, self._is_stream
                 if header.rows:
@@ -286,13 +290,14 @@ _DICTIONARY, _BATCH = 2, 3  # kinds of messages
 
 
 def _batch_headers(file: ReadableFile, path: str, *, is_stream: bool) -> Iterator[_BatchHeader]:
-    """Yield the headers of the record batches of an Arrow file, without reading their values."""
     for position in _messages(file) if is_stream else _messages_of_footer(file):
+        # A message has a header and a body; other kinds have no rows.
         message, start = _message(file, position)
         kind = message.number(1, 1)
         if kind not in (_DICTIONARY, _BATCH):
             continue
         batch = message.table(2) if kind == _BATCH else message.table(2).table(1)
+        # Add the sizes of the buffers, packed and unpacked.
         buffers = batch.pairs(2)
         unpacked = packed = sum(size for _, size in buffers)
         if batch.place(3):  # each buffer begins with its size in memory
@@ -315,6 +320,7 @@ def _messages(file: ReadableFile) -> Iterator[int]:
 
 
 def _messages_of_footer(file: ReadableFile) -> list[int]:
+    # The footer lists the offsets of dictionaries and batches.
     end = file.size_bytes - 10  # the size of the footer, and ARROW1
     start = end - int.from_bytes(file.read_at(end, 4), "little")
     data = file.read_at(max(0, start), end - max(0, start))
@@ -323,7 +329,7 @@ def _messages_of_footer(file: ReadableFile) -> list[int]:
 
 
 def _message(file: ReadableFile, position: int) -> tuple[_Table, int]:
-    """Return the header of a message, and the offset of its body."""
+    # Streams mark the size of a message since version 0.15 of Arrow; older files do not.
     head = file.read_at(position, 8)
     start = position + (8 if head.startswith(b"\xff\xff\xff\xff") else 4)
     stop = start + int.from_bytes(head[start - position - 4 : start - position], "little")
@@ -348,6 +354,7 @@ def readable_batches(table: ArrowTable, columns: Sequence[str]) -> Iterator[Batc
     start = 0
     while start < table.num_rows:
         try:
+            # Read until rows cannot be read, and continue after them.
             for first, batch in table.batches(start, columns):
                 yield first, batch
                 start = first + batch.num_rows

@@ -34,20 +34,22 @@ def survey_columns(tables: Iterable[ArrowTable], files: NamedFiles) -> list[Tabl
     for table in tables:
         if table.num_rows:
             for column in arrow_columns(table.schema, files):
+                # Tables of one dataset have the same columns, but one without values has no type.
                 earlier = columns.setdefault(column.name, column)
                 if earlier.type != column.type and not earlier.examples:  # it had no values to tell its type by
                     columns[column.name] = column
             present = [columns[name] for name in table.schema.names]
             fault = _follow_table(table, present) or fault
         table.close()
+    # Without a single value, the fault of the rows is the reason.
     if fault is not None and not any(column.examples for column in columns.values()):
         raise fault
     return list(columns.values())
 
 
 def _follow_table(table: ArrowTable, columns: Sequence[TableColumn]) -> FormatError | None:
-    """Add the values of a table to its columns; return an error of rows that cannot be read."""
     fault: FormatError | None = None
+    # Follow the columns of which all values matter.
     followed = [column for column in columns if column.type in ("text", "text list") or column.follows_all]
     for _, batch in readable_batches(table, [column.name for column in followed]) if followed else ():
         if isinstance(batch, FormatError):
@@ -55,6 +57,7 @@ def _follow_table(table: ArrowTable, columns: Sequence[TableColumn]) -> FormatEr
             continue
         for column in followed:
             column.add(python_values(batch.column(column.name)))
+    # Other columns need examples only.
     for column in columns:
         if not column.examples:
             fault = _add_examples(column, table) or fault
@@ -65,6 +68,7 @@ def _add_examples(column: TableColumn, table: ArrowTable) -> FormatError | None:
     """Add the first values that are not null, of a row group after the first if need be."""
     fault: FormatError | None = None
     _, mean = next(table.row_sizes([column.name]), (0, 1))
+    # Of larger values, fewer examples fit into memory.
     rows = max(1, min(EXAMPLE_ROWS, _EXAMPLE_BYTES // max(1, mean)))
     for first, batch in readable_batches(table, [column.name]):
         if isinstance(batch, FormatError):
@@ -72,6 +76,7 @@ def _add_examples(column: TableColumn, table: ArrowTable) -> FormatError | None:
             continue
         values = batch.column(column.name)
         column.values = column.values or python_values(values.slice(0, rows))
+        # Skip nulls without decoding the values.
         is_known = (
             [*map(bool, present_values(values))] if column.type in ("bytes", "media") else values.is_valid().to_pylist()
         )
@@ -105,13 +110,14 @@ def list_table(
     maker = RowMaker(layout, key_prefix=key_prefix)
     cell_of = None if with_values else _cell_maker(table, layout, file, version)
     listed = _values(table, layout) if with_values else _listed_values(table, layout)
-    for number, values in listed:
-        origin = f"{name}, row {number}"
+    # A row becomes a sample, a failure, or is left out.
+    for row_index, values in listed:
+        origin = f"{name}, row {row_index}"
         if isinstance(values, EnergonError):
-            yield maker.fault(number, origin, values.message)
+            yield maker.fault(row_index, origin, values.message)
             continue
-        cell = None if cell_of is None else cell_of(number, values)
-        row = maker.make(values, number=number, origin=origin, split=split, cell=cell)
+        cell = None if cell_of is None else cell_of(row_index, values)
+        row = maker.make(values, row=row_index, origin=origin, split=split, cell=cell)
         if row is None:
             account.lose("rows", "L120", origin)
         else:
@@ -153,7 +159,6 @@ def _cell_maker(
 
 
 def _listed_columns(layout: TableLayout) -> list[str]:
-    """Return the columns whose values the list of rows has: keys, splits, paths and URLs."""
     columns = [layout.key, layout.split, *(part.columns[0] for part in layout.parts if part.role in ("path", "url"))]
     return list(dict.fromkeys(column for column in columns if column is not None))
 
@@ -163,12 +168,14 @@ def _listed_values(table: ArrowTable, layout: TableLayout) -> Iterator[tuple[int
 
     Of columns of bytes these are lengths of lists, and whether there is a value.
     """
+    # Choose what must be read: of cells only whether they exist, and of lists their lengths.
     columns = _listed_columns(layout)
     cells = [part for part in layout.parts if part.role == "bytes"]
     lists = [part.columns[0] for part in cells if part.is_list]
     present = {part.columns[0]: _present_rows(table, part.columns[0]) for part in cells if not part.is_list}
     read = [*columns, *map(table.lengths_column, lists)]
     batches: Iterator[Any] = readable_batches(table, read) if read else iter([(0, None)])
+    # Yield the values of each row, with what exists.
     for first, batch in batches:
         if isinstance(batch, FormatError):
             yield from ((row, batch) for row in range(first, table.unit_stop(first)))
@@ -186,6 +193,7 @@ def _present_rows(table: ArrowTable, column: str) -> list[Any]:
     Only rows that may be null are read.
     """
     present: list[Any] = [True] * table.num_rows
+    # Rows are assumed to have a value where the file shows that nulls are impossible.
     for start, stop in table.null_ranges(column):
         with suppress(FormatError):  # reading the rows reports it
             for first, batch in table.batches(start, [column]):
@@ -250,9 +258,11 @@ class ArrowCells(CellReader):
         name, _, index = cell.column.partition("#")
         part, row = self._parts[name], cell.row - self._first
         column = part.columns[0]
+        # Texts and JSON are made of the values of their columns.
         if part.role != "bytes":
             values = {column: self._batch.value(column, row) for column in part.columns}
             return part_bytes(part, values, self._layout.class_names)
+        # Bytes are taken as they are; structs and elements of lists one by one.
         data = self._batch.contents(column, row) if not part.is_list else None
         if isinstance(data, bytes):
             return data
@@ -268,6 +278,7 @@ class ArrowCells(CellReader):
             raise SampleError(f"expected row {row:,} in {name}, which has fewer", hint="do not change it meanwhile")
         if row in self._damaged:
             raise FormatError(self._fault.message, shard=name, hint=self._fault.hint)
+        # Remember rows that cannot be read together, so that each of them fails at once.
         try:
             self._read_to(name, row)
         except FormatError as error:
@@ -279,6 +290,7 @@ class ArrowCells(CellReader):
         table = self._table
         if table is None:
             return
+        # Begin again for a row that is behind, or far ahead.
         if not self._stop or row < self._first or row - self._stop >= self._stop - self._first:
             self._batches = table.batches(row, self._columns)
             self._first = self._stop = 0
@@ -317,7 +329,6 @@ class BatchValues:
             raise SampleError(f"a value of column {column!r} cannot be read: {error}") from error
 
     def contents(self, column: str, row: int) -> bytes | str | None:
-        """Return the bytes or text of a value, or of the field ``bytes`` of a struct; None for a null."""
         values = self._contents.get(column)
         if values is None:
             values = self._batch.column(column)
@@ -332,11 +343,7 @@ class BatchValues:
 
 
 def arrow_columns(schema: Any, files: NamedFiles) -> list[TableColumn]:
-    """Return the columns of a table, without values.
-
-    Args:
-        files: The files that its values may name.
-    """
+    """Return the columns of a table, without values."""
     name, count = Counter(schema.names).most_common(1)[0] if schema.names else ("", 1)
     if count > 1:
         raise ConfigError(
@@ -376,6 +383,7 @@ def present_values(values: Any) -> list[Any]:
         is_text = _type_of(values.type) == "text"
         present = python_values(values) if is_text else compute.is_valid(values).to_pylist()
         return [bool(value) or None for value in present]
+    # A struct has bytes, or a path alone, or neither.
     has_bytes: list[bool] = compute.is_valid(compute.struct_field(values, "bytes")).to_pylist()
     if values.type.get_field_index("path") < 0:
         return [has or None for has in has_bytes]
@@ -386,10 +394,12 @@ def present_values(values: Any) -> list[Any]:
 def _type_of(type_: Any) -> ColumnType:
     from pyarrow import types
 
+    # Unpack types that only wrap another one.
     if types.is_dictionary(type_):
         return _type_of(type_.value_type)
     if hasattr(type_, "storage_type"):  # an extension
         return _type_of(type_.storage_type)
+    # Media come first: their structs would be nested values.
     if _is_bytes(type_):
         return "bytes"
     if _is_media(type_):
@@ -417,17 +427,15 @@ def _is_bytes(type_: Any) -> bool:
 
 
 def _is_media(type_: Any) -> bool:
-    """Return True for a struct of bytes and a path."""
     from pyarrow import types
 
     if not types.is_struct(type_):
         return False
-    fields = {type_.field(number).name: type_.field(number).type for number in range(type_.num_fields)}
+    fields = {type_.field(index).name: type_.field(index).type for index in range(type_.num_fields)}
     return "bytes" in fields and _is_bytes(fields["bytes"]) and fields.keys() <= {"bytes", "path", "sampling_rate"}
 
 
 def _class_names(metadata: Mapping[bytes, bytes]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the columns of class numbers and the names of their classes, as the library ``datasets`` notes them."""
     try:
         features = json.loads(metadata.get(_FEATURES, b"{}"))["info"]["features"]
         for name, feature in features.items():

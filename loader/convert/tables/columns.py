@@ -104,7 +104,6 @@ class PartColumns:
     is_list: bool = False
 
     def element_name(self, index: int) -> str:
-        """Return the name of the part of an element of a list."""
         first, _, extension = self.name.rpartition(".")
         return f"{first}.{index}.{extension}".removeprefix(".")
 
@@ -207,8 +206,10 @@ class TableColumn:
             return self._type
         if not self.known:
             return "empty"
+        # All values of a text table are texts, which may be numbers.
         if self._numbers:
             return "integer" if self._integers else "number"
+        # Else the kind of nearly all values decides.
         kinds = {kind: count / self.known for kind, count in self._kinds.items()}
         if kinds.get(str, 0) >= _MIN_SHARE:
             return "text"
@@ -231,6 +232,7 @@ class TableColumn:
         return count / total if total else 0.0
 
     def add(self, values: Sequence[Any]) -> None:
+        # Keep examples, and count what all values have in common.
         known = [value for value in values if value is not None and value != ""]
         self.rows += len(values)
         self.values += values[: EXAMPLE_ROWS - len(self.values)]
@@ -240,17 +242,19 @@ class TableColumn:
         if self._numbers:
             self._integers = self._integers and all(map(INTEGER.fullmatch, known))
             self._numbers = self._integers or all(map(NUMBER.fullmatch, known))
+        # Keys and splits need every value: splits their different values, keys a hash each.
         if self.follows_all:
             if len(self.distinct) < _MAX_DISTINCT:
                 self.distinct.update(map(str, known))
             self._hashes.extend(map(hash, map(str, known)))
+        # Follow texts, also in lists.
         for value in known:
             if isinstance(value, str):
                 self._follow_text(value)
             elif isinstance(value, list):
-                texts = [one for one in value if isinstance(one, str)]
+                texts = [element for element in value if isinstance(element, str)]
                 self._elements += len(texts)
-                if len(texts) < sum(one is not None for one in value):
+                if len(texts) < sum(element is not None for element in value):
                     self._kinds[dict] += 1  # no list of texts
                     self._kinds[list] -= 1
                 for text in texts:
@@ -273,6 +277,7 @@ class TableColumn:
             if not self.has_files and len(text) <= _MAX_PATH and self._files.exists(text):
                 self.has_files = True
                 self.first_file = text
+        # An id may be the name of a file without its extension.
         if self._has_ids and self._files.has_stem(text):
             if not self.stems:
                 self.extensions[extension_of_path(self._files.name(text))] += 1
@@ -287,7 +292,7 @@ class TableColumn:
 
 def flat(values: Iterable[object]) -> list[object]:
     """Return values and the elements of lists among them."""
-    return [one for value in values for one in (value if isinstance(value, list) else [value])]
+    return [element for value in values for element in (value if isinstance(value, list) else [value])]
 
 
 def _extension(value: object) -> str | None:

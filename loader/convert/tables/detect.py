@@ -35,13 +35,7 @@ _MEDIA_ROLES = ("path", "url", "bytes")
 
 
 def find_layout(table: Sequence[TableColumn], columns: SourceOptions, *, files: NamedFiles, at: str) -> TableLayout:
-    """Return how the rows of a table become samples.
-
-    Args:
-        table: The columns, to which the values of all rows were added.
-        columns: The columns that the user names.
-        files: The files that paths name.
-    """
+    """Return how the rows of a table become samples, by columns to which the values of all rows were added."""
     finder = _Finder(table, columns, files, at)
     parts = finder.named_parts() if columns.parts else finder.detected_parts()
     if not parts:
@@ -76,6 +70,7 @@ class _Finder:
         self.notes: list[str] = []
         self._names: set[str] = set()
         self._is_moved = False  # paths start from another folder
+        # Check the columns that the user names.
         for option, column in [
             *((f"--part {part}", name) for part, name in columns.parts.items()),
             ("--key-column", columns.key),
@@ -85,6 +80,7 @@ class _Finder:
                 raise ConfigError(
                     f"{option}: this table has no column {column!r}{did_you_mean(column, self._table)}", at=at
                 )
+        # Find the split and the keys among the others.
         used = {*columns.parts.values()}
         self.split = columns.split or self._first(_is_split, {*used, columns.key})
         self.key = columns.key or self._first(_is_key, {*used, self.split})
@@ -107,6 +103,7 @@ class _Finder:
     def _named_part(self, name: str, column: TableColumn) -> PartColumns:
         role = self._role_of_named(name, column)
         is_known = kind_of_name(name) != "bytes"
+        # A name without a known extension gets the extension of the contents.
         if role in _MEDIA_ROLES:
             extension = column.usual_extension
             is_list = _is_list(column)
@@ -115,11 +112,13 @@ class _Finder:
             return PartColumns(
                 name=full, role=role, columns=(column.name,), named_by_contents=by_contents, is_list=is_list
             )
+        # Texts, labels and JSON have extensions of their own.
         extensions = {"text": "txt", "label": "cls"}
         full = name if is_known else f"{name}.{extensions.get(role, 'json')}"
         return PartColumns(name=full, role=role, columns=(column.name,))
 
     def _role_of_named(self, name: str, column: TableColumn) -> Role:
+        # The extension that the user names decides, as far as the values allow it.
         kind = kind_of_name(name)
         if column.type in _BYTES_TYPES:
             return "bytes"
@@ -143,9 +142,11 @@ class _Finder:
     # ------------------------------------------------------------------------------------------------ detected
 
     def detected_parts(self) -> list[PartColumns]:
+        # Lists of texts and pictures that line up are documents.
         documents = document_parts(self._free)
         if documents and not (self._columns.keep_urls and _has_urls(self._table[documents[0].columns[0]])):
             return documents
+        # Else take media, a label, a caption, and all other columns as JSON.
         media = self._media()
         parts = [part for column, role in media for part in self._media_part(column, role, only=len(media) == 1)]
         rest = [column for column in self._free if column not in [column for column, _ in media]]
@@ -190,6 +191,7 @@ class _Finder:
     def _is_path(self, column: TableColumn) -> bool:
         if not _is_text(column) or _has_urls(column):
             return False
+        # Most values are paths, URLs or files in base64.
         if column.share(column.paths + column.links + column.inline) >= _MIN_SHARE:
             return column.paths > 0 or column.inline > 0
         # Files that exist are no chance if most values look like files, or the name says so.
@@ -206,10 +208,10 @@ class _Finder:
         return column.has_files
 
     def _find_folder(self, paths: list[str]) -> None:
-        """Let paths start from the one folder below or next to the root that has the most of them."""
         parent = os.path.dirname(self._root)
         inner = [os.path.join(folder, name) for folder, names, _ in _walk(self._root) for name in names]
         folders = dict.fromkeys([*inner, parent, *(os.path.join(parent, name) for name in ("images", "data"))])
+        # Count the files in each folder; two folders with equal counts leave it unclear.
         counts = Counter({folder: sum(map(NamedFiles(folder).exists, paths)) for folder in folders}).most_common(2)
         if counts and counts[0][1] and (len(counts) == 1 or counts[0][1] > counts[1][1]):
             self.files = NamedFiles(counts[0][0], self.files.access, self.files.allowed)
@@ -219,7 +221,6 @@ class _Finder:
     # ------------------------------------------------------------------------------------------------- report
 
     def missed_files(self, parts: Sequence[PartColumns]) -> list[str]:
-        """Return a sentence for each column that is written as text although some values name or hold files."""
         media = {name for part in parts if part.role in _MEDIA_ROLES for name in part.columns}
         if any(self._table[name].type in _BYTES_TYPES for name in media):
             return []  # paths describe the bytes
@@ -234,27 +235,27 @@ class _Finder:
         uses: dict[str, tuple[Role, str | None]] = {}
         for part in reversed(parts):  # a label with class names is in an object, too
             uses |= dict.fromkeys(part.columns, (part.role, part.name))
+        # Columns are parts, the split, the key, or not written.
         if self.split:
             uses.setdefault(self.split, ("split", None))
         if self.key:
             uses.setdefault(self.key, ("key", None))
-        found = []
+        shown = []
         for column in self._table.values():
             role, part_name = uses.get(column.name, ("not written", None))
             examples = tuple(_shown(value) for value in column.examples[:_SHOWN_EXAMPLES])
-            found.append(FoundColumn(name=column.name, type=column.type, role=role, part=part_name, examples=examples))
-        return tuple(found)
+            shown.append(FoundColumn(name=column.name, type=column.type, role=role, part=part_name, examples=examples))
+        return tuple(shown)
 
 
 def _walk(root: str) -> list[tuple[str, list[str], list[str]]]:
-    """Return the folders below a root, down to two levels, with the names in them."""
-    found = []
+    folders = []
     for folder, names, files in os.walk(root):
         names.sort()
-        found.append((folder, [*names], files))
-        if os.path.dirname(folder) == root or len(found) > _MAX_FOLDERS:
+        folders.append((folder, [*names], files))
+        if os.path.dirname(folder) == root or len(folders) > _MAX_FOLDERS:
             names.clear()
-    return found[:_MAX_FOLDERS]
+    return folders[:_MAX_FOLDERS]
 
 
 def _is_split(column: TableColumn) -> bool:
@@ -268,8 +269,8 @@ def _is_key(column: TableColumn) -> bool:
 
 
 def _caption(rest: Sequence[TableColumn]) -> TableColumn | None:
-    """Return the column that is the text of samples."""
     texts = {column.plain_name: column for column in reversed(rest) if column.type == "text"}
+    # A usual name comes first, then the only column of texts.
     for name in CAPTION_NAMES:
         if name in texts:
             return texts[name]
@@ -292,7 +293,6 @@ def _is_text(column: TableColumn) -> bool:
 
 
 def _is_inline(column: TableColumn) -> bool:
-    """Return True if most texts are pictures, sounds or videos in base64."""
     return column.type == "text" and column.share(column.inline) >= 0.5
 
 
@@ -301,6 +301,7 @@ def _is_list(column: TableColumn) -> bool:
 
 
 def _shown(value: object) -> str:
+    # Show the size of bytes, and no secrets of URLs.
     if isinstance(value, dict) and value.keys() >= {"bytes"}:
         value = value["bytes"] or value.get("path")
     if isinstance(value, bytes):

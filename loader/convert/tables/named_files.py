@@ -199,6 +199,7 @@ class NamedFiles:
         """Return the reference to a file; one that fails if it is refused, and one to a URL if the path is one."""
         if is_link(path) and not path.startswith(_LOCAL):
             return UrlRef(path.strip().encode("utf-8", "surrogateescape"), named_by_contents)
+        # Files on this machine are checked after all links; in an object store, paths may not lead up.
         full = join_root(self.root, path)
         if not is_url(full):
             is_absolute = self._is_outside or path.startswith((_LOCAL, "/"))
@@ -241,6 +242,7 @@ def is_inline(text: str) -> bool:
     if text.startswith(_DATA):
         head, comma, _ = text[:_MAX_HEAD].partition(",")
         return bool(comma) and " " not in head
+    # Decode the beginning only: captions and paths fail here.
     if len(text) < _HEAD or not _BASE64.fullmatch(text, 0, _HEAD):
         return False
     try:
@@ -305,6 +307,7 @@ def list_table_files(path: str, kind: str, names: Sequence[str] | None = None) -
         names: The files of a folder that may be read; None for all.
     """
     extensions = EXTENSIONS[kind]
+    # A file is the table, or else all files of the folder.
     if not os.path.isdir(path) and (_extension(path) in extensions or not is_url(path)):
         storage, name = open_parent(path)
         return [_table_file(storage.stat(name), storage.path(name), folder="")]

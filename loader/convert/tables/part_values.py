@@ -19,16 +19,14 @@ from .named_files import NamedFiles, extension_of_path, inline_contents, is_link
 
 
 def part_bytes(part: PartColumns, values: Mapping[str, Any], class_names: Mapping[str, tuple[str, ...]]) -> bytes:
-    """Return the bytes of a part that is text, a label or JSON.
-
-    Args:
-        class_names: Column → names of its classes.
-    """
+    """Return the bytes of a part that is text, a label or JSON, with names of classes instead of their numbers."""
+    # Several columns are an object of JSON, or a document of texts and pictures.
     if part.is_object:
         present = [column for column in part.columns if column in values]
         return encode_json({c: _conversation(c, _named(values[c], class_names.get(c))) for c in present})
     if part.role == "document":
         return encode_json(document_of(part, values))
+    # One column is written in the form of its part.
     column = part.columns[0]
     value = values.get(column)
     match part.role:
@@ -58,12 +56,9 @@ def is_empty(value: object) -> bool:
 
 
 def media_bytes(value: Any, column: str, files: NamedFiles) -> bytes | UrlRef:
-    """Return the contents of a value that is bytes, or a struct of bytes and a path; of a URL, the reference.
-
-    Args:
-        files: The files that paths name.
-    """
+    """Return the contents of a value that is bytes, or a struct of bytes and a path; of a URL, the reference."""
     path = None
+    # Bytes come before the path: a path may be on the author's machine.
     if isinstance(value, dict):
         value, path = value.get("bytes"), value.get("path")
     if isinstance(value, bytes):
@@ -75,6 +70,7 @@ def media_bytes(value: Any, column: str, files: NamedFiles) -> bytes | UrlRef:
         return contents
     if not isinstance(path, str) or not path:
         raise SampleError(f"column {column!r} is empty; expected bytes or a path")
+    # Read the file that the path names, if that is allowed.
     ref = files.ref(path, column, named_by_contents=False)
     if isinstance(ref, UrlRef):
         return ref
@@ -113,7 +109,6 @@ def _named(value: Any, class_names: tuple[str, ...] | None) -> Any:
 
 
 def _conversation(column: str, value: Any) -> Any:
-    """Return a conversation that a table has as text as the JSON that it is."""
     data = _json_text(value) if column in CONVERSATION_KEYS else None
     return value if data is None else msgspec.Raw(data)
 
@@ -124,16 +119,14 @@ _MIN_SHARE = 0.5  # of the first rows whose lists are equally long: a damaged on
 
 
 def document_parts(columns: Sequence[TableColumn]) -> list[PartColumns]:
-    """Return the parts of documents: numbered pictures, and ``json``; none for other tables.
-
-    Args:
-        columns: The columns, with their first values.
-    """
+    """Return the parts of documents: numbered pictures, and ``json``; none for other tables."""
     named = {column.name: column for column in columns}
+    # Find a column of texts and one of pictures.
     texts = next((named[name] for name in _TEXT_NAMES if name in named), None)
     images = next((named[name] for name in _PICTURE_NAMES if name in named), None)
     if texts is None or images is None:
         return []
+    # Compare the lists of the first rows.
     rows = [pair for pair in zip(texts.values, images.values, strict=False) if all(isinstance(v, list) for v in pair)]
     entries = [{type(entry) for pair in rows for entry in pair[column]} - {type(None)} for column in (0, 1)]
     lined_up = sum(len(row_texts) == len(pictures) for row_texts, pictures in rows)
@@ -157,15 +150,15 @@ def document_of(part: PartColumns, values: Mapping[str, Any]) -> dict[str, Any]:
     if not items:
         raise SampleError(NO_ITEMS)
     pictures = [item.picture for item in items if item.picture is not None]
-    names = [_part_name(number, picture) for number, picture in enumerate(pictures)]
+    names = [_part_name(index, picture) for index, picture in enumerate(pictures)]
     return with_items({name: values[name] for name in others if name in values}, items, names)
 
 
-def _part_name(number: int, picture: str | bytes) -> str:
+def _part_name(index: int, picture: str | bytes) -> str:
     if isinstance(picture, bytes):
-        return with_extension(f"{number}.jpg", picture)
+        return with_extension(f"{index}.jpg", picture)
     extension = extension_of_path(picture)
-    return f"{number}.{'jpg' if kind_of_name(extension) == 'bytes' else extension}"
+    return f"{index}.{'jpg' if kind_of_name(extension) == 'bytes' else extension}"
 
 
 _DIGITS = 9
@@ -191,7 +184,7 @@ class RowMaker:
         self._media = {part.name for part in layout.parts if part.role in ("path", "url", "bytes")}
 
     def make(
-        self, values: Mapping[str, Any], *, number: int, origin: str, split: str = "", cell: CellOf | None = None
+        self, values: Mapping[str, Any], *, row: int, origin: str, split: str = "", cell: CellOf | None = None
     ) -> Row | None:
         """Return a row as a sample; None for a row without files, if such are left out, and for one without any part.
 
@@ -205,6 +198,7 @@ class RowMaker:
         parts: dict[str, PartRef] = {}
         has_media = not self._media
         try:
+            # Make the parts; a list of media may be empty.
             for part in layout.parts:
                 if part.name in self._media:
                     media = self._media_parts(part, values, cell)
@@ -214,6 +208,7 @@ class RowMaker:
                     _join(parts, {part.name: cell(part, None)})
                 else:
                     _join(parts, self._value(part, values))
+            # A line of JSON may have columns of its own.
             if layout.keeps_others and layout.object_part is None and cell is None:
                 others = {name: value for name, value in values.items() if name not in self._used}
                 if others:
@@ -223,15 +218,14 @@ class RowMaker:
             has_media = True
         if not parts or not (has_media or layout.keeps_text_only):
             return None
-        return Row(key=self._key(values, number), parts=parts, origin=origin, split=self._split(values, split))
+        return Row(key=self._key(values, row), parts=parts, origin=origin, split=self._split(values, split))
 
-    def fault(self, number: int, origin: str, reason: str, hint: str = "") -> Row:
+    def fault(self, row: int, origin: str, reason: str, hint: str = "") -> Row:
         """Return a row that fails when it is written, so that it is reported."""
         part = self._layout.parts[0].name
-        return Row(key=f"{self._prefix}{number:0{_DIGITS}d}", parts={part: FaultRef(reason, hint=hint)}, origin=origin)
+        return Row(key=f"{self._prefix}{row:0{_DIGITS}d}", parts={part: FaultRef(reason, hint=hint)}, origin=origin)
 
     def _media_parts(self, part: PartColumns, values: Mapping[str, Any], cell: CellOf | None) -> dict[str, PartRef]:
-        """Return the pictures or other files of a value: none, one, or all of a list."""
         value = values.get(part.columns[0])
         if not part.is_list:
             return {} if is_empty(value) else self._medium(part, part.name, value, cell, None)
@@ -244,6 +238,7 @@ class RowMaker:
     def _medium(
         self, part: PartColumns, name: str, value: object, cell: CellOf | None, index: int | None
     ) -> dict[str, PartRef]:
+        # Values are bytes, paths, URLs, or files in base64.
         path = value.get("path") if isinstance(value, dict) and value.get("bytes") is None else None
         if part.role == "bytes" and not isinstance(path, str):
             if cell is not None:
@@ -258,6 +253,7 @@ class RowMaker:
         contents = inline_contents(value)
         if contents is not None:
             return self._contents(part, name, contents)
+        # The path has the extension, or else the contents when they are read.
         extension = extension_of_path(value) or extension_of_path(self._files.name(value))
         if kind_of_name(extension) == "bytes":  # such as that of a script behind a URL
             extension = ""
@@ -273,17 +269,19 @@ class RowMaker:
         if part.is_object and not any(name in values for name in part.columns):
             return {}  # a line of JSON has the columns that it names
         if part.is_object and self._layout.keeps_others:
+            # Add columns that the layout does not have.
             others = {name: value for name, value in values.items() if name not in self._used}
             if others:
                 named = {name: values[name] for name in part.columns if name in values}
                 return {part.name: ValueRef(encode_json({**named, **others}))}
         return {part.name: ValueRef(part_bytes(part, values, self._layout.class_names))}
 
-    def _key(self, values: Mapping[str, Any], number: int) -> str:
+    def _key(self, values: Mapping[str, Any], row: int) -> str:
         if self._layout.key is not None:
             value = values.get(self._layout.key)
             if value is not None and value != "":
                 return key_of_path(plain_url(value) if isinstance(value, str) and is_link(value) else str(value))
+        # Without a column of keys, a path is the key.
         for part in () if self._is_document else self._layout.parts:
             path = values.get(part.columns[0]) if part.role == "path" else None
             if isinstance(path, list) and path:
@@ -292,7 +290,7 @@ class RowMaker:
                 path = self._files.name(path)
                 stem, dot, extension = path.rpartition(".")
                 return key_of_path(stem if dot and "/" not in extension and stem else path)
-        return f"{self._prefix}{number:0{_DIGITS}d}"
+        return f"{self._prefix}{row:0{_DIGITS}d}"
 
     def _split(self, values: Mapping[str, Any], split: str) -> str:
         if self._layout.split is None:

@@ -55,11 +55,7 @@ class Record:
 
 @contextmanager
 def open_text_table(path: str, notes: list[str] | None = None) -> Iterator[io.BufferedReader]:
-    """Open a file or URL as UTF-8, decompressed if its name ends in ``.gz``.
-
-    Args:
-        notes: Gets a sentence if a byte order mark says that the file has another encoding.
-    """
+    """Open a file or URL as UTF-8, decompressed if its name ends in ``.gz``; note another encoding."""
     storage, name = open_parent(path)
     with storage.open(name) as file, closing(io.BufferedReader(FileStream(file), _BUFFER_BYTES)) as plain:
         if not path.lower().endswith(".gz"):
@@ -126,54 +122,42 @@ _HINT = "correct or remove that line; JSON over several lines: jq -c . converts 
 
 
 def bounded_lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
-    """Yield the lines that are not blank: their numbers, from 1, and their texts; None for one that is too long.
-
-    Args:
-        file: The file, at its start.
-    """
-    number = 0
+    """Yield the lines that are not blank: their numbers, from 1, and texts; None for one that is too long."""
+    line_number = 0
     while line := file.readline(CHECKED_JSON_BYTES):
-        number += 1
+        line_number += 1
+        # Skip the rest of a line that is too long.
         if len(line) == CHECKED_JSON_BYTES and not line.endswith(b"\n"):
             while (line := file.readline(_BUFFER_BYTES)) and not line.endswith(b"\n"):
                 pass
-            yield number, None
+            yield line_number, None
             continue
-        line = line if number > 1 else line.removeprefix(_BYTE_ORDER_MARK)
+        line = line if line_number > 1 else line.removeprefix(_BYTE_ORDER_MARK)
+        # Other line endings divide a line, too.
         for text in filter(None, map(bytes.strip, line.splitlines())):
-            yield number, text
+            yield line_number, text
 
 
 def read_json_lines(file: BinaryIO) -> Iterator[Record]:
-    """Yield the records of a JSONL file: an object in each line that is not blank.
-
-    A line of more than 64 MiB is a record with a fault.
-
-    Args:
-        file: The file, at its start.
-    """
-    for number, text in bounded_lines(file):
-        yield parse_record(number, text)
+    """Yield the records of a JSONL file; a line of more than 64 MiB is a record with a fault."""
+    for line_number, text in bounded_lines(file):
+        yield parse_record(line_number, text)
 
 
-def parse_record(number: int, text: bytes | msgspec.Raw | None) -> Record:
-    """Return a record of JSON, which is invalid if the text is not an object.
-
-    Args:
-        text: The JSON; None if it is too long.
-    """
+def parse_record(line_number: int, text: bytes | msgspec.Raw | None) -> Record:
+    """Return a record of JSON, which is invalid if the text is not an object; None is a text that is too long."""
     if text is None:
-        return Record(number, {}, TOO_LONG, "divide it, or remove it")
+        return Record(line_number, {}, TOO_LONG, "divide it, or remove it")
     try:
         value: Any = msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         try:
             value = json.loads(bytes(text))  # reads NaN, which Python writes
         except (ValueError, RecursionError):
-            return Record(number, {}, f"it is not JSON: {error}", _HINT)
+            return Record(line_number, {}, f"it is not JSON: {error}", _HINT)
     if not isinstance(value, dict):
-        return Record(number, {}, f"expected an object of JSON, found {type(value).__name__}", _HINT)
-    return Record(number, value, size_bytes=memoryview(text).nbytes)
+        return Record(line_number, {}, f"expected an object of JSON, found {type(value).__name__}", _HINT)
+    return Record(line_number, value, size_bytes=memoryview(text).nbytes)
 
 
 _MAX_FIELD = 64 << 20  # characters; an open quote would otherwise read the rest of the file into memory
@@ -203,6 +187,7 @@ class DelimitedReader:
 
     def __init__(self, file: io.BufferedReader, *, kind: str, path: str) -> None:
         csv.field_size_limit(max(csv.field_size_limit(), _MAX_FIELD))  # of the process; there is no other way
+        # Find the line endings and the delimiter.
         head = file.peek(_HEAD_BYTES)[:_HEAD_BYTES]
         has_only_returns = b"\n" not in head and b"\r" in head[:-1]  # as old Macs wrote lines
         newline = "\r" if has_only_returns else "\n"
@@ -218,6 +203,7 @@ class DelimitedReader:
         self._quotes_all = all(len(field) > 1 and field[0] == field[-1] == '"' for field in fields)
         self.open_quotes: list[int] = []
         self._records = self._read_records()
+        # The first record names the columns, unless it has values.
         first = next(self._records, None)
         if first is None:
             raise ConfigError("this table is empty", at=path, hint="name a file with rows")
@@ -232,11 +218,7 @@ class DelimitedReader:
         return self._first is None
 
     def records(self, numbers: Mapping[str, type] | None = None) -> Iterator[Record]:
-        """Yield the records; once.
-
-        Args:
-            numbers: Columns whose values become numbers → ``int`` or ``float``.
-        """
+        """Yield the records, once; values of ``numbers``, column → type, become numbers."""
         if self._first is not None:
             yield self._record(*self._first, numbers or {})
         for line, fields in self._records:
@@ -252,27 +234,28 @@ class DelimitedReader:
         self._line -= sum(map(bool, lines))
 
     def _read_records(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield the fields of each record that is not blank, with the number of its first line."""
         while line := self._read_line():
-            number = self._line
+            line_number = self._line
             text = line.rstrip("\r\n")
             literal = text.split(self._delimiter)
             if text.startswith('"') or self._quoted_field in text:
-                yield number, self._quoted(line, literal) or literal
+                yield line_number, self._quoted(line, literal) or literal
             elif text:
-                yield number, literal
+                yield line_number, literal
 
     def _quoted(self, line: str, literal: list[str]) -> list[str] | None:
         """Return the fields of a record with quotes, reading on to its end; None if its first line is literal."""
-        number, taken = self._line, list[str]()
+        line_number, taken = self._line, list[str]()
         lines = self._lines_of_record(line, literal, taken)
         try:
+            # Let the csv module find the end of the record.
             fields = next(csv.reader(lines, delimiter=self._delimiter, strict=True))
         except csv.Error:
             self._push_back(taken)
             if not self._is_tsv:
-                self.open_quotes.append(number)
+                self.open_quotes.append(line_number)
             return None
+        # In TSV, quotes are mostly ordinary characters.
         needs_quotes = len(literal) != len(fields) or any(set('"\n') & set(field) for field in fields)
         return fields if needs_quotes or self._quotes_all or not self._is_tsv else None
 
@@ -280,6 +263,7 @@ class DelimitedReader:
         """Yield a line and the lines after it that an open quote may contain; not a line that is a record itself."""
         yield line
         size = len(line)
+        # A line with the form of a record ends the search: the quote was not closed.
         while size < _MAX_FIELD and (following := self._read_line()):
             taken.append(following)
             size += len(following)
@@ -293,14 +277,16 @@ class DelimitedReader:
             return False
         shapes = [(_shape(a), _shape(b)) for a, b in zip(literal, fields, strict=True) if not a.startswith('"')]
         # Texts rarely have tabs, but commas.
-        return self._is_tsv or (any(one != "text" for one, _ in shapes) and all(one == other for one, other in shapes))
+        return self._is_tsv or (any(a != "text" for a, _ in shapes) and all(a == b for a, b in shapes))
 
     def _record(self, line: int, fields: list[str], numbers: Mapping[str, type]) -> Record:
+        # A quote that is not closed explains a wrong number of fields.
         if len(fields) != len(self.names):
             fault = f"expected {len(self.names)} fields, found {len(fields)}"
             if self.open_quotes and self.open_quotes[-1] == line:
                 return Record(line, {}, f"a quote that opens in this line is not closed; {fault}", _QUOTES)
             return Record(line, {}, fault, "quote fields that contain the delimiter or a line break")
+        # Texts that cannot be written are faults.
         damage = _DAMAGE.search("".join(fields))
         if damage is not None:
             fault = "it has zero bytes, as damaged files and UTF-16 without a mark have"
@@ -313,7 +299,6 @@ class DelimitedReader:
 
 
 def _delimiter(line: str) -> str:
-    """Return the delimiter that divides a line into the most fields."""
     return max(_DELIMITERS, key=lambda delimiter: len(next(csv.reader([line], delimiter=delimiter), [])))
 
 
@@ -332,11 +317,11 @@ def _shape(field: str) -> str:
 
 def _unique_names(fields: Sequence[str]) -> list[str]:
     names: dict[str, None] = {}  # a header may have millions
-    for number, field in enumerate(fields, 1):
+    for position, field in enumerate(fields, 1):
         text = field.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace").replace("\0", "").strip()
-        name = unique = text or f"column_{number}"
+        name = unique = text or f"column_{position}"
         while unique in names:
-            unique = f"{name}_{number}"
-            number += len(fields)  # noqa: PLW2901 - another number until the name is free
+            unique = f"{name}_{position}"
+            position += len(fields)  # noqa: PLW2901 - another number until the name is free
         names[unique] = None
     return [*names]

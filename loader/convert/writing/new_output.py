@@ -40,17 +40,19 @@ class NewOutput:
                 "this is written to a folder of this machine", at=path, hint="write it here, then copy it there"
             )
         self.path = os.path.abspath(path)
+        # Nothing that exists is overwritten.
         is_folder = os.path.isdir(self.path) and not self.is_file
         first = min(os.listdir(self.path), default=None) if is_folder else None
         if first is not None or (os.path.lexists(self.path) and not is_folder):
             expected = "a new file" if self.is_file else "a new or empty folder"
-            found = "a folder" if os.path.isdir(self.path) else "a file"
+            existing = "a folder" if os.path.isdir(self.path) else "a file"
             raise StorageError(
-                f"expected {expected}, found {found if first is None else f'{first} in it'}: nothing is overwritten",
+                f"expected {expected}, found {existing if first is None else f'{first} in it'}: nothing is overwritten",
                 path=self.path,
                 hint="name another one",
             )
         check_outside(path, sources)
+        # Write under another name until the end.
         self.folder = temporary_name(self.path)
         self._open = ExitStack()
         with self._writing():
@@ -81,6 +83,7 @@ class NewOutput:
     def _publish(self) -> None:
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(self.folder, COMMAND_FILE))
+        # Take the name, unless another process has taken it.
         if self.is_file:
             os.link(self.file.name, self.path)  # fails if the name is taken
         else:
@@ -91,7 +94,6 @@ class NewOutput:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Raise an ``OSError`` as a ``StorageError`` about the output."""
         try:
             yield
         except OSError as error:
@@ -123,6 +125,7 @@ def check_new_folder(storage: Storage, work_folder: str, *, hint: str, may_have_
         may_have_files: Only check that it is no dataset.
     """
     path = storage.path("")
+    # A dataset is never written over.
     if storage.exists(INFO_JSON):
         remove_leftovers(storage, work_folder)
         raise ConfigError("this folder is a prepared dataset", at=path, hint=hint)
@@ -132,6 +135,7 @@ def check_new_folder(storage: Storage, work_folder: str, *, hint: str, may_have_
         if os.path.lexists(path):
             raise StorageError("expected a folder, found a file", path=path, hint="name another folder")
         return
+    # New shards are not mixed with other files.
     first = next(iter(storage.list("")), None)
     if first is not None:
         raise ConfigError(f"expected a new or empty folder, found {first.name}", at=path, hint="name another folder")
@@ -182,6 +186,7 @@ def place_shard(folder: Dataset, shard: ShardEntry, path: str, how: ShardSource,
     check_linkable(folder)
     if storage.stat(shard.name) != shard.info:
         folder.open_shard(shard).close()  # compares headers: another time alone is no fault
+    # Link to the file itself, which another link may name.
     target = os.path.realpath(storage.path(shard.name))
     try:
         if how == "link":

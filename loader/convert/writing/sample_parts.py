@@ -53,6 +53,7 @@ def encode_part(name: str, value: Any, *, key: str) -> PartContents:
     >>> encode_part("json", {"a": [1]}, key="0"), encode_part("cls", 7, key="0")
     (b'{"a": [1]}', b'7')
     """
+    # Values that are bytes already, or files, keep them.
     if isinstance(value, bytes | bytearray | memoryview):
         return value
     if isinstance(value, os.PathLike):
@@ -83,9 +84,9 @@ def _open_file(path: os.PathLike[str], name: str, key: str) -> FileContents:
 def _encode(extension: str, value: Any) -> bytes:
     if kind_of_name(extension) == "image":
         return _picture(extension, value)
-    own = _ENCODERS.get(extension)
-    if own is not None:
-        return own(value)
+    encoder = _ENCODERS.get(extension)
+    if encoder is not None:
+        return encoder(value)
     handlers = _webdataset_handlers()
     if extension not in handlers:
         raise ValueError("there is no encoder for this extension")
@@ -109,7 +110,6 @@ def _webdataset_handlers() -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Replace tensors by arrays, also inside a list or a dictionary."""
     if isinstance(value, dict):
         return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -118,7 +118,6 @@ def _plain(value: Any) -> Any:
 
 
 def _array(value: Any) -> Any:
-    """Return a tensor of torch, on any device, as an array; other values as they are."""
     return value.detach().cpu().numpy() if hasattr(value, "detach") else value
 
 
@@ -135,10 +134,10 @@ def _json_value(value: Any) -> Any:
 
 def _label(value: Any) -> bytes:
     plain = _array(value)
-    number = plain.item() if isinstance(plain, np.ndarray | np.generic) else plain
-    if not isinstance(number, int):
+    label = plain.item() if isinstance(plain, np.ndarray | np.generic) else plain
+    if not isinstance(label, int):
         raise TypeError("expected an integer")
-    return b"%d" % number
+    return b"%d" % label
 
 
 def _text(value: Any) -> bytes:
@@ -165,6 +164,7 @@ def _picture(extension: str, value: Any) -> bytes:
 
     picture = value if isinstance(value, Image.Image) else Image.fromarray(_pixels(value))
     formats = Image.registered_extensions()
+    # The extension names the format.
     form = formats.get(f".{extension}")
     if form is None or form not in Image.SAVE:
         raise ValueError("pictures cannot be written in this format")
@@ -177,6 +177,7 @@ def _picture(extension: str, value: Any) -> bytes:
 
 def _pixels(value: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Return pixels of shape (H, W) or (H, W, C)."""
+    # Bring the channels to the end, and drop a single one.
     pixels = np.asarray(_array(value))
     if hasattr(value, "detach") and pixels.ndim > _GREY:
         pixels = np.moveaxis(pixels, 0, -1)  # tensors have the channels first
@@ -184,6 +185,7 @@ def _pixels(value: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
         pixels = pixels[..., 0]
     if pixels.ndim not in (_GREY, _GREY + 1) or (pixels.ndim > _GREY and pixels.shape[-1] not in _CHANNELS):
         raise ValueError(f"expected the shape of a picture, found {tuple(np.shape(_array(value)))}")
+    # Scale the values to bytes.
     if pixels.dtype.kind == "f":
         if not (pixels.min(initial=0) >= 0 and pixels.max(initial=0) <= 1):
             raise ValueError("expected floats from 0 to 1, or uint8")
@@ -232,7 +234,6 @@ class SampleParts:
         return format_dataset_config(DatasetConfig(sample_type=self.spec.name, field_map=self.field_map))
 
     def parts(self, sample: Any, *, key: str) -> dict[str, Any]:
-        """Return part name → value; the values inside of one part are joined."""
         parts: dict[str, Any] = {}
         for name, accesses in self.field_map.fields.items():
             value = getattr(sample, name, None)
@@ -242,6 +243,7 @@ class SampleParts:
                 continue
             access = accesses[0]
             value = _written_value(value, is_tree=bool(access.path))
+            # A value is inside of a tree that fields share, or a part of its own.
             if access.path:
                 _insert(parts, access, value, key)
             elif access.part in parts:
@@ -276,6 +278,7 @@ def _default_map(spec: SampleTypeSpec) -> dict[str, str]:
     """
     expressions: dict[str, str] = {}
     taken: set[str] = set()
+    # The first field of a kind gets the usual part, and the others are in JSON.
     for field in spec.fields:
         part = _PART_OF_KIND.get(field.kind)
         if part is None and field.kind in ("text", "label_name") and "txt" not in taken:
@@ -291,7 +294,6 @@ def _default_map(spec: SampleTypeSpec) -> dict[str, str]:
 
 
 def _insert(parts: dict[str, Any], access: ValueName, value: Any, key: str) -> None:
-    """Set the value at a path inside a part, and make the dictionaries above it."""
     tree = parts.setdefault(access.part, {})
     for step in access.path[:-1]:
         tree = tree.setdefault(str(step), {}) if isinstance(tree, dict) else None
@@ -317,6 +319,7 @@ def checked_key(key: object, part_names: Iterable[str]) -> str:
     """Return the key of a sample."""
     if not isinstance(key, str):
         raise SampleError("the sample has no '__key__'", hint="add a text that is unique in the dataset")
+    # Readers skip hidden folders, and take the part from the first dot.
     folders = key.split("/")
     is_hidden = any(name.startswith(".") for name in folders) or (folders[0][:2] == folders[0][-2:] == "__")
     if _WRONG_IN_KEY.search(key) or "." in folders[-1] or is_hidden:
@@ -342,12 +345,13 @@ def split_by_hash(key: str, ratio: Mapping[str, float] | None) -> str:
     """
     if ratio is None:
         return ""
-    place = int.from_bytes(blake2b(key.encode(), digest_size=8, person=b"split").digest(), "big") / 2**64
-    place *= sum(ratio.values())
+    # The hash is a position in the shares.
+    position = int.from_bytes(blake2b(key.encode(), digest_size=8, person=b"split").digest(), "big") / 2**64
+    position *= sum(ratio.values())
     for name, share in ratio.items():
-        if place < share:
+        if position < share:
             return name
-        place -= share
+        position -= share
     return next(name for name in reversed([*ratio]) if ratio[name])
 
 
@@ -379,15 +383,16 @@ class SeenKeys:
             return self._recent[value]
         wanted = np.uint64(value)
         for hashes, shards in self._runs:
-            place = int(np.searchsorted(hashes, wanted))
-            if place < len(hashes) and hashes[place] == wanted:
-                return int(shards[place])
+            position = int(np.searchsorted(hashes, wanted))
+            if position < len(hashes) and hashes[position] == wanted:
+                return int(shards[position])
         return None
 
     def _settle(self) -> None:
         run = np.fromiter(self._recent.keys(), np.uint64, len(self._recent))
         shards = np.fromiter(self._recent.values(), np.uint32, len(self._recent))
         self._recent = {}
+        # Merge runs of like lengths, so that their number grows with the logarithm of the keys.
         while self._runs and len(self._runs[-1][0]) <= 2 * len(run):
             last_run, last_shards = self._runs.pop()
             run, shards = np.concatenate((last_run, run)), np.concatenate((last_shards, shards))

@@ -41,7 +41,6 @@ class SampleWriter(NewOutput, ABC):
     """Writes samples in one format to a new file or folder, which appears when its block ends without an error."""
 
     def write(self, sample: ExportedSample) -> None:
-        """Write a sample."""
         with self._writing():
             self._write(sample)
 
@@ -62,6 +61,7 @@ class FilesWriter(SampleWriter):
         self._by_shard = by_shard
 
     def _write(self, sample: ExportedSample) -> None:
+        # A folder for each shard keeps samples of one key apart.
         folder = os.path.join(self.folder, file_name(sample.shard)) if self._by_shard else self.folder
         os.makedirs(folder, exist_ok=True)
         for part, data in sample.parts.items():
@@ -95,6 +95,7 @@ class TarWriter(SampleWriter):
 
     def _write(self, sample: ExportedSample) -> None:
         shard = self._shard
+        # Begin another shard if this one is full, or has the key.
         if (
             shard is None
             or shard.size_bytes + sample_bytes(sample.key, sample.parts) > self._shard_bytes
@@ -147,6 +148,7 @@ def as_json(name: str, data: bytes) -> Any:
     """
     ending = name.rpartition(".")[2].lower()
     try:
+        # JSON becomes a value and text a text, as far as they are what their names say.
         if ending in ("json", "jsonl") or not name:
             if len(data) > CHECKED_JSON_BYTES:
                 raise SampleError(
@@ -284,6 +286,7 @@ class ParquetWriter(SampleWriter):
         pyarrow = _import("pyarrow", extra="tables")
         from pyarrow import parquet
 
+        # Make a column for each part.
         types = {"text": pyarrow.string(), "label": pyarrow.int64()}
         fields = [("__key__", pyarrow.string()), ("__split__", pyarrow.string())]
         fields += [(name, types.get(kind, pyarrow.binary())) for name, kind in kinds.items()]
@@ -314,6 +317,7 @@ class HuggingFaceWriter(SampleWriter):
         datasets = _import("datasets", extra="hf")
         super().__init__(path)
         audio = datasets.Audio(decode=False) if "audio" in kinds.values() else None
+        # Media have types that the library decodes.
         types: dict[CellKind, Any] = {
             "audio": audio,
             "bytes": datasets.Value("binary"),
@@ -347,17 +351,19 @@ class HuggingFaceWriter(SampleWriter):
 
     def _finish(self) -> None:
         datasets = _import("datasets", extra="hf")
+        # Write the rows that are left, and close their files.
         for _, rows in self._parts.values():
             rows.flush()
         self._open.close()
         # Splits become folders, and names in a split file may be those of folders above.
-        found = {
+        splits = {
             file_name(split or _UNSPLIT): datasets.Dataset.from_file(path) for split, (path, _) in self._parts.items()
         }
+        # The library shows progress bars of its own.
         quiet = datasets.is_progress_bar_enabled()
         datasets.disable_progress_bars()
         try:
-            target: Any = found[_UNSPLIT] if [*found] == [_UNSPLIT] else datasets.DatasetDict(found)
+            target: Any = splits[_UNSPLIT] if [*splits] == [_UNSPLIT] else datasets.DatasetDict(splits)
             target.save_to_disk(self.folder)
         finally:
             if quiet:
@@ -378,7 +384,6 @@ def _size(sample: ExportedSample) -> int:
 
 
 def _text(key: str) -> str:
-    """Return a key as text that UTF-8 encodes."""
     return key.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 

@@ -65,6 +65,7 @@ def plain_header(name: bytes, size_bytes: int) -> bytes | None:
     """Return the header of a regular file in GNU's format; None if it takes more than one block."""
     if len(name) > _MAX_SHORT_NAME or size_bytes >= _MAX_OCTAL_SIZE:
         return None
+    # Fill name, size and checksum into a header that is the same otherwise.
     size = b"%011o" % size_bytes
     checksum = _EMPTY_SUM + sum(name) + sum(size)
     return b"".join(
@@ -73,7 +74,6 @@ def plain_header(name: bytes, size_bytes: int) -> bytes | None:
 
 
 def _empty_header() -> bytes:
-    """Return the header of a file of no bytes without a name, and spaces for the checksum."""
     member = tarfile.TarInfo("")
     member.mode = _MODE
     header = member.tobuf(tarfile.GNU_FORMAT)
@@ -103,7 +103,6 @@ class ShardFile:
         self.samples = 0
 
     def write(self, key: str, parts: Mapping[str, PartContents]) -> None:
-        """Write a sample, its parts in the order of their names."""
         for part in sorted(parts):
             self._write_member(f"{key}.{part}", parts[part])
         self.samples += 1
@@ -117,16 +116,17 @@ class ShardFile:
             info = tarfile.TarInfo(member)
             info.size, info.mode = size_bytes, _MODE
             header = info.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
+        # Write header, contents, and zeros up to a whole block.
         self._file.write(header)
         source = contents.file if isinstance(contents, FileContents) else io.BytesIO(contents)
         _copy(source, self._file, size_bytes)
         self._file.write(bytes(-size_bytes % BLOCK))
         self.size_bytes += len(header) + size_bytes + -size_bytes % BLOCK
+        # Note the member for the index.
         self._names.append(name)
         self._places.append((start, start + len(header), size_bytes))
 
     def finish(self) -> ShardIndex:
-        """End the archive, and return its index; the file stays open."""
         end_bytes = _END_BYTES + -(self.size_bytes + _END_BYTES) % tarfile.RECORDSIZE
         self._file.write(bytes(end_bytes))
         return index_members(self._batches(), self.size_bytes)

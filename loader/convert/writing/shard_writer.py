@@ -132,6 +132,7 @@ class ShardWriter:
         self._check_output()
         stack = ExitStack()
         stack.enter_context(self._storage.lock(self._records.lock))
+        # Continue the earlier write of this writer, or begin it again.
         if self._records.exists():
             if self._settings["resume"]:
                 self._keep_finished()
@@ -149,6 +150,7 @@ class ShardWriter:
 
     def _check_output(self) -> None:
         storage = self._storage
+        # Writers with a rank share the folder.
         if storage.exists(WRITING_FOLDER):
             if self._rank is None and not self._settings["resume"]:
                 raise ConfigError(
@@ -161,14 +163,15 @@ class ShardWriter:
 
     def _keep_finished(self) -> None:
         self._records.reopen()
+        # Keep the shards that have not changed, with their numbers and keys.
         for shard in self._records.shards():
             if not shard.is_current(self._storage):
                 continue
-            number = int(shard.name.removesuffix(".tar").rpartition("_")[2])
-            self._names += [""] * (number + 1 - len(self._names))
-            self._names[number] = shard.name
+            shard_index = int(shard.name.removesuffix(".tar").rpartition("_")[2])
+            self._names += [""] * (shard_index + 1 - len(self._names))
+            self._names[shard_index] = shard.name
             for key in self._keys_of(shard.name):
-                self._kept.add(key, number)
+                self._kept.add(key, shard_index)
 
     def __exit__(self, kind: object, error: BaseException | None, _trace: object) -> None:
         if self._stack is None:
@@ -251,6 +254,7 @@ class ShardWriter:
         """
         if self._stack is None:
             raise ConfigError("samples are written inside the block of the writer: with ShardWriter(…) as writer")
+        # Find the key and the part, and skip what an earlier run has written.
         key, values = self._values(sample)
         key = self._unique(key)
         part = split or split_by_hash(key, self._settings["split_ratio"]) or _DEFAULT_PART
@@ -258,6 +262,7 @@ class ShardWriter:
             self._seen.add(key, self._kept.shard(key) or 0)
             self.resumed += 1
             return key
+        # Encode all parts first: a value that fails leaves nothing of the sample.
         parts = {name: encode_part(name, value, key=key) for name, value in values.items()}
         try:
             shard = self._shard_for(part, key, parts)
@@ -275,6 +280,7 @@ class ShardWriter:
             key = sample.get("__key__")
             values = {name: value for name, value in sample.items() if not name.startswith("__")}
         else:
+            # A typed sample becomes parts by the field map of its type.
             kind = self._settings["sample_type"] or type_of_sample(sample)
             if kind is None:
                 raise SampleError(f"expected a dict or a typed sample, found {type(sample).__name__}")
@@ -295,15 +301,16 @@ class ShardWriter:
                 at=f"{self._storage.path(self._names[shard])}, written before; and this one",
                 hint="make keys unique, or pass on_repeat='rename'",
             )
-        number = 2
-        while self._seen.shard(f"{key}-{number}") is not None:
-            number += 1
-        return f"{key}-{number}"
+        # Add a number that is free.
+        count = 2
+        while self._seen.shard(f"{key}-{count}") is not None:
+            count += 1
+        return f"{key}-{count}"
 
     def _has(self, shard: int, key: str) -> bool:
         """Return True if a shard has a key, and not only one of the same hash; of an open shard it is assumed."""
         name = self._names[shard]
-        return any(one.number == shard for one in self._open.values()) or key in self._keys_of(name)
+        return any(open_shard.number == shard for open_shard in self._open.values()) or key in self._keys_of(name)
 
     def _keys_of(self, name: str) -> frozenset[str]:
         if self._last_keys[0] != name:
@@ -315,7 +322,6 @@ class ShardWriter:
     # ----------------------------------------------------------------------------------------------- the shards
 
     def _shard_for(self, split: str, key: str, parts: Mapping[str, PartContents]) -> OpenShard:
-        """Return the open shard of a split part, a new one if the sample would exceed it."""
         shard = self._open.get(split)
         if shard is not None:
             size_bytes = sample_bytes(key, parts)
@@ -323,12 +329,13 @@ class ShardWriter:
             if is_full or shard.file.size_bytes + size_bytes + _END_BYTES > self._settings["shard_bytes"]:
                 self._finish(shard)
                 shard = None
+        # Fill the numbers of shards that were lost first.
         if shard is None:
-            number = len(self._names) if "" not in self._names else self._names.index("")
+            shard_index = len(self._names) if "" not in self._names else self._names.index("")
             prefix = "shard" if self._rank is None else part_name(self._rank)
-            name = f"{prefix}_{number:06d}.tar"
-            self._names[number : number + 1] = [name]
-            shard = self._open[split] = OpenShard(self._storage, name, number, split)
+            name = f"{prefix}_{shard_index:06d}.tar"
+            self._names[shard_index : shard_index + 1] = [name]
+            shard = self._open[split] = OpenShard(self._storage, name, shard_index, split)
         return shard
 
     def _finish(self, shard: OpenShard) -> None:

@@ -53,7 +53,6 @@ class ShardRecord(msgspec.Struct, frozen=True, kw_only=True):
     split: str
 
     def is_current(self, storage: Storage) -> bool:
-        """Return True if the file is there, and has not changed."""
         expected = (self.name, self.size_bytes, self.version)
         return storage.exists(self.name) and version_of(storage.stat(self.name)) == expected
 
@@ -115,7 +114,6 @@ class WrittenShards:
         self._write(_DONE, record)
 
     def finished(self) -> PartRecord | None:
-        """Return the record of the writer; None if it has not ended."""
         name = f"{self._folder}/{_DONE}"
         return msgspec.json.decode(self._storage.read(name), type=PartRecord) if self._storage.exists(name) else None
 
@@ -132,7 +130,6 @@ class WrittenShards:
         self._storage.remove(f"{self._folder}/{_DONE}")
 
     def discard(self) -> None:
-        """Remove the shards and the records of the writer."""
         for shard in self.shards():
             self._storage.remove(shard.name)
         self._storage.remove(self._folder)
@@ -148,9 +145,9 @@ def written_parts(storage: Storage) -> Iterator[tuple[int | None, WrittenShards]
     if "main" in names:
         yield None, WrittenShards(storage, None)
     for name in sorted(names):
-        _, separator, number = name.partition("part_")
-        if separator and number.isdecimal():
-            yield int(number), WrittenShards(storage, int(number))
+        _, separator, rank = name.partition("part_")
+        if separator and rank.isdecimal():
+            yield int(rank), WrittenShards(storage, int(rank))
 
 
 class OpenShard:
@@ -164,7 +161,6 @@ class OpenShard:
         self.file = self._context.__enter__()
 
     def finish(self) -> ShardRecord:
-        """End the file, and store its index for the commit."""
         self._context.__exit__(None, None, None)
         _, size_bytes, version = version_of(self.file.info)
         return ShardRecord(
@@ -193,7 +189,7 @@ def commit_shards(
         # Check that all writers have ended, and that the folder has their shards alone.
         writers = dict(written_parts(storage))
         done = _finished(storage, writers, parts)
-        shards = [shard for number in writers for shard in writers[number].shards()]
+        shards = [shard for writer in writers.values() for shard in writer.shards()]
         if not shards:
             raise ConfigError("no sample was written", at=storage.path(""), hint="write one before the end")
         _check_files(storage, shards)
@@ -231,10 +227,10 @@ def commit_shards(
 
 
 def _finished(storage: Storage, writers: dict[int | None, WrittenShards], parts: int | None) -> list[PartRecord]:
-    """Return the records of the ends of all writers."""
-    ends = {number: writer.finished() for number, writer in writers.items()}
-    missing = [f"{part_name(number)} did not finish" for number, end in ends.items() if end is None]
-    missing += [f"{part_name(number)} did not begin" for number in range(parts or 0) if number not in writers]
+    # Name all writers that are missing.
+    ends = {rank: writer.finished() for rank, writer in writers.items()}
+    missing = [f"{part_name(rank)} did not finish" for rank, end in ends.items() if end is None]
+    missing += [f"{part_name(rank)} did not begin" for rank in range(parts or 0) if rank not in writers]
     if missing:
         shown = ", ".join(missing[:_MAX_SHOWN]) + (" …" if len(missing) > _MAX_SHOWN else "")
         raise ConfigError(
@@ -259,27 +255,26 @@ def _check_files(storage: Storage, shards: Sequence[ShardRecord]) -> None:
 
 
 def _repeated_keys(storage: Storage, shards: Sequence[ShardRecord]) -> list[str]:
-    """Return a description of each key that two samples have, with both places."""
     journal = Journal(storage)
 
-    def load(number: int) -> ShardIndex:
-        name = shards[number].name
+    def load(shard_index: int) -> ShardIndex:
+        name = shards[shard_index].name
         return journal.load(storage.stat(name)) or index_shard(storage, name)
 
-    def keys_of(number: int, value: np.uint64) -> set[str]:
-        index = load(number)
+    def keys_of(shard_index: int, value: np.uint64) -> set[str]:
+        index = load(shard_index)
         low, high = np.searchsorted(index.key_hash, value, "left"), np.searchsorted(index.key_hash, value, "right")
         return {*map(index.key, index.key_order[low:high].tolist())}
 
     # Compare hashes first, and keys where these are equal.
-    hashes = np.concatenate([load(number).key_hash for number in range(len(shards))])
+    hashes = np.concatenate([load(shard_index).key_hash for shard_index in range(len(shards))])
     owners = np.repeat(np.arange(len(shards)), [shard.samples for shard in shards])
     order = np.argsort(hashes, kind="stable")
     equal = np.flatnonzero(hashes[order][1:] == hashes[order][:-1])
     repeated = []
-    for place in equal.tolist():
-        value = hashes[order[place]]
-        first, second = (int(owners[order[place + side]]) for side in (0, 1))
+    for row in equal.tolist():
+        value = hashes[order[row]]
+        first, second = (int(owners[order[row + side]]) for side in (0, 1))
         keys = keys_of(first, value) & keys_of(second, value)
         repeated += [f"{shards[first].name}/{key} and {shards[second].name}/{key}" for key in sorted(keys)]
     return repeated

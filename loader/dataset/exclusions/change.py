@@ -94,9 +94,10 @@ class ExclusionFiles:
         if self.file is None:
             names |= {*filter_names(self.storage)}
         elif isinstance(self.storage, LocalStorage):
-            found = os.scandir(self.storage.path("") or ".")
+            # Filters of a single file are next to it: `<file>.<name>.json`.
+            files = os.scandir(self.storage.path("") or ".")
             start, end = f"{self.file}.", ".json"
-            names |= {one.name[len(start) : -len(end)] for one in found if one.name.startswith(start)}
+            names |= {file.name[len(start) : -len(end)] for file in files if file.name.startswith(start)}
         return sorted(name for name in names if is_filter_name(name) and self.of_filter(name).exist())
 
     def read_journal(self) -> tuple[Exclusion, ...]:
@@ -105,13 +106,13 @@ class ExclusionFiles:
         try:
             # The standard library reads names that are not UTF-8, unlike msgspec.
             journal = msgspec.convert(json.loads(read_document(self.storage, self.journal)), _Journal)
-            found = f"format_version {journal.format_version}"
+            shown = f"format_version {journal.format_version}"
             if journal.format_version == _FORMAT_VERSION:
                 return journal.exclusions
         except (ValueError, RecursionError, msgspec.ValidationError) as error:
-            found = str(error)
+            shown = str(error)
         raise FormatError(
-            f"expected the journal of energon exclude, format_version {_FORMAT_VERSION}; {found}",
+            f"expected the journal of energon exclude, format_version {_FORMAT_VERSION}; {shown}",
             shard=self.storage.path(self.journal),
             hint="remove this file; the samples stay excluded",
         )
@@ -143,11 +144,7 @@ class ExclusionPlan:
 
 
 def plan_exclusion(folder: Dataset, samples: IntArray, *, filter_name: str | None = None) -> ExclusionPlan:
-    """Return what an exclusion would change.
-
-    Args:
-        filter_name: Name of the filter that is to keep all others; None for the split file.
-    """
+    """Return what an exclusion would change, in the filter of a name or in the split file."""
     # A split file is needed, unless a filter is to change.
     samples = np.unique(samples)
     if filter_name is None and isinstance(folder, SingleFile):
@@ -209,22 +206,26 @@ def exclude_samples(
     """
     if not len(plan.numbers):
         return None
+    # List the samples in the split file; shards that are excluded whole by their names.
     if plan.filter is None:
         whole = frozenset(shards)
-        single = (number for number in plan.numbers.tolist() if folder.index.shard_of(number).name not in whole)
+        single = (sample for sample in plan.numbers.tolist() if folder.index.shard_of(sample).name not in whole)
         names = [*shards, *map(folder.index.full_key, single)]
         return exclude_names(folder, names, reason=reason, samples=len(plan.numbers), group=group)
-    storage, name, own = folder.storage, plan.filter, ExclusionFiles.of(folder)
-    with storage.lock(own.lock):
+    # Or write the filter without them.
+    storage, name, paths = folder.storage, plan.filter, ExclusionFiles.of(folder)
+    with storage.lock(paths.lock):
         kept = np.setdiff1d(included_samples(folder, name), plan.numbers, assume_unique=True)
-        files = own.of_filter(name)
+        files = paths.of_filter(name)
         replaced = files.exist()
         entry = Exclusion(
             at=_now(), reason=reason, samples=len(plan.numbers), filter=name, replaced=replaced, group=group
         )
+        # The undo restores the filter from a copy.
         if replaced:
             _copy_filter(files, "", ".bak")
-        _write(storage, own.journal, encode_journal([*own.read_journal(), entry]))
+        # A kill after this leaves an entry too many, whose undo changes nothing.
+        _write(storage, paths.journal, encode_journal([*paths.read_journal(), entry]))
         build_filter_index(folder.path, name, kept, meta_folder=folder.ref.meta_folder)
     return entry
 
@@ -242,10 +243,11 @@ def exclude_names(
     Returns:
         The entry of the journal; None if all names were there.
     """
-    storage, own = folder.storage, ExclusionFiles.of(folder)
-    with storage.lock(own.lock):
+    storage, paths = folder.storage, ExclusionFiles.of(folder)
+    with storage.lock(paths.lock):
         file = f"{FOLDER}/{folder.documents.split_file}"
         config, before, version = _read(storage, file)
+        # Find the names that are new.
         known = set(config.exclude)
         added = tuple(name for name in dict.fromkeys(names) if name not in known)
         if not added:
@@ -258,8 +260,9 @@ def exclude_names(
             split_file=folder.documents.split_file or "",
             group=group,
         )
+        # Write the copy, the entry of the journal, and last the split file.
         _write(storage, f"{file}.bak", before)
-        _write(storage, own.journal, encode_journal([*own.read_journal(), entry]))
+        _write(storage, paths.journal, encode_journal([*paths.read_journal(), entry]))
         config = replace(config, exclude=(*config.exclude, *added))
         _write(storage, file, format_split_config(config, file=file).encode("utf-8"), version)
     return entry
@@ -273,26 +276,28 @@ def undo_exclusion(folder: Dataset) -> Exclusion | None:
     Args:
         folder: The dataset; open it again to see the change.
     """
-    storage, own = folder.storage, ExclusionFiles.of(folder)
-    with storage.lock(own.lock):
-        journal = own.read_journal()
+    storage, paths = folder.storage, ExclusionFiles.of(folder)
+    with storage.lock(paths.lock):
+        journal = paths.read_journal()
         if not journal:
             return None
+        # Restore the filter, or remove the names from the split file.
         last = journal[-1]
         if last.filter:
-            _undo_filter(own.of_filter(last.filter), last)
+            _undo_filter(paths.of_filter(last.filter), last)
         else:
             file = f"{FOLDER}/{last.split_file}"
             config, _, version = _read(storage, file)
             removed = frozenset(last.names)
             config = replace(config, exclude=tuple(name for name in config.exclude if name not in removed))
             _write(storage, file, format_split_config(config, file=file).encode("utf-8"), version)
+        # Remove the entry, and then the copies: an undo that is killed before can run again.
         if len(journal) > 1:
-            _write(storage, own.journal, encode_journal(journal[:-1]))
+            _write(storage, paths.journal, encode_journal(journal[:-1]))
         else:
-            storage.remove(own.journal)
+            storage.remove(paths.journal)
         if last.filter:
-            _remove_filter(own.of_filter(last.filter), ".bak")
+            _remove_filter(paths.of_filter(last.filter), ".bak")
     return last
 
 

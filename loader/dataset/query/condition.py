@@ -106,7 +106,7 @@ class Condition:
         ('jpg', 'txt')
         """
         calls = (node for node in ast.walk(self._tree) if isinstance(node, ast.Call))
-        return tuple(sorted({str(one.value) for call in calls for one in call.args if isinstance(one, ast.Constant)}))
+        return tuple(sorted({str(arg.value) for call in calls for arg in call.args if isinstance(arg, ast.Constant)}))
 
     def holds(self, source: ValuesOf, samples: int) -> _Bools:
         """Return True for the samples for which the condition is known to be true, shape (samples,)."""
@@ -117,11 +117,12 @@ class Condition:
     # -------------------------------------------------------------------------------------------------- names
 
     def _with_identifiers(self, text: str) -> str:
-        """Replace names that are no identifiers of Python, such as ``json[a b]``, by identifiers."""
+        # Choose a prefix that the condition does not contain, so that no name is taken twice.
         start = "value"
         while start in text:
             start += "_"
         pieces, position = list[str](), 0
+        # Replace names; texts and numbers stay as they are.
         while word := _WORD.search(text, position):
             end = value_name_end(text, word.start()) if word["name"] else word.end()
             piece = text[word.start() : end]
@@ -141,6 +142,7 @@ class Condition:
     # -------------------------------------------------------------------------------------------------- checks
 
     def _check(self, node: ast.expr) -> None:
+        # Forms that are not listed here are refused, so that nothing is run as code.
         match node:
             case ast.BoolOp(values=values):
                 inner = values
@@ -150,13 +152,12 @@ class Condition:
                 inner = [left, right]
             case ast.Compare(ops=ops, left=left, comparators=comparators):
                 inner = self._compared(ops, left, comparators)
-            case ast.Call(func=ast.Name(id="known"), args=[ast.Name()], keywords=[]):
-                inner = []
-            case ast.Call(func=ast.Name(id="size" | "has"), args=[ast.Constant(value=str())], keywords=[]):
-                inner = []
-            case ast.Name():
-                inner = []
-            case ast.Constant(value=int() | float() | str()):
+            case (
+                ast.Call(func=ast.Name(id="known"), args=[ast.Name()], keywords=[])
+                | ast.Call(func=ast.Name(id="size" | "has"), args=[ast.Constant(value=str())], keywords=[])
+                | ast.Name()
+                | ast.Constant(value=int() | float() | str())
+            ):
                 inner = []
             case _:
                 raise self._invalid(f"{self._shown(node)!r} is not allowed")
@@ -176,8 +177,8 @@ class Condition:
                 raise self._invalid("'is' is not allowed; use ==")
         return inner
 
-    def _invalid(self, found: str) -> ConfigError:
-        return ConfigError(f"invalid condition: {found}", at=self.text[:200], hint=_ALLOWED)
+    def _invalid(self, fault: str) -> ConfigError:
+        return ConfigError(f"invalid condition: {fault}", at=self.text[:200], hint=_ALLOWED)
 
     # ---------------------------------------------------------------------------------------------- evaluation
 
@@ -202,15 +203,15 @@ class Condition:
             case ast.Compare(ops=ops, left=left, comparators=comparators):
                 is_true, known = np.True_, np.True_
                 for sign, right in zip(ops, comparators, strict=True):
-                    one, one_known = self._comparison(sign, left, right, source)
-                    is_true, known, left = is_true & one, known & one_known, right
+                    compared, compared_known = self._comparison(sign, left, right, source)
+                    is_true, known, left = is_true & compared, known & compared_known, right
                 return is_true, known
             case ast.Call(func=ast.Name(id="known"), args=[ast.Name(id=name)]):
-                found = source(self._name(name), False).known
-                return found, np.ones_like(found)
+                exists = source(self._name(name), False).known
+                return exists, np.ones_like(exists)
             case ast.Call(func=ast.Name(id="has"), args=[ast.Constant(value=str(part))]):
-                found = source(part, True).known
-                return found, np.ones_like(found)
+                exists = source(part, True).known
+                return exists, np.ones_like(exists)
         # A number alone is true unless it is 0.
         value = self._value(node, source)
         if isinstance(value, str) or (isinstance(value, Values) and value.categories is not None):
@@ -221,13 +222,15 @@ class Condition:
 
     def _comparison(self, op: ast.cmpop, left: ast.expr, right: ast.expr, source: ValuesOf) -> _Truth:
         if isinstance(op, ast.In | ast.NotIn):
-            found = [self._comparison(ast.Eq(), left, each, source) for each in right.elts]  # type: ignore[attr-defined]
-            if not found:
+            # `in` compares with each element, and joins the answers by `or`.
+            comparisons = [self._comparison(ast.Eq(), left, each, source) for each in right.elts]  # type: ignore[attr-defined]
+            if not comparisons:
                 return np.bool_(isinstance(op, ast.NotIn)), np.True_
-            is_true, known = found[0]
-            for other, other_known in found[1:]:
+            is_true, known = comparisons[0]
+            for other, other_known in comparisons[1:]:
                 is_true, known = is_true | other, known & other_known
             return (is_true if isinstance(op, ast.In) else ~is_true), known
+        # Other comparisons are between two texts or two numbers.
         first, second = self._value(left, source), self._value(right, source)
         if _is_text(first) != _is_text(second):
             raise self._invalid(f"{self._shown(left)!r} and {self._shown(right)!r}: one is a text, the other a number")
@@ -250,6 +253,7 @@ class Condition:
                 return self._number(0, operand, operator.add, source)
             case ast.BinOp(op=op, left=left, right=right):
                 return self._number(left, right, _OPERATIONS[type(op)], source)
+        # A condition inside of a comparison or a calculation is a value.
         is_true, known = self._truth(node, source)
         return Values(np.asarray(is_true), np.asarray(known))
 
@@ -292,12 +296,13 @@ def _with_common_categories(*values: _Value) -> tuple[Values, Values]:
     """Return texts as ranks in the sorted list of all their texts, so that they compare as texts do."""
     listed = [value.categories or () if isinstance(value, Values) else (str(value),) for value in values]
     ranks = {text: rank for rank, text in enumerate(sorted({text for texts in listed for text in texts}))}
-    found = []
+    ranked = []
     for value, texts in zip(values, listed, strict=True):
+        # Translate positions in the list of this value to ranks.
         table = np.array([ranks[text] for text in texts] or [0], np.int64)
         if not isinstance(value, Values):
-            found.append(Values(table[:1], np.ones(1, np.bool_)))
+            ranked.append(Values(table[:1], np.ones(1, np.bool_)))
             continue
         is_valid = value.known & (value.values >= 0) & (value.values < len(texts))
-        found.append(Values(table[np.where(is_valid, value.values, 0)], is_valid))
-    return found[0], found[1]
+        ranked.append(Values(table[np.where(is_valid, value.values, 0)], is_valid))
+    return ranked[0], ranked[1]

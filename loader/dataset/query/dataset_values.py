@@ -84,6 +84,7 @@ def only_value(text: str, existing: Sequence[ValueName], *, at: str, known: Iter
     hint = f"energon stats {at} shows the values of a dataset"
     if _is_of_tokens(text):
         hint = "energon stats counts tokens with --tokenizer: a .json file of tokenizers, or module:callable"
+    # Names of values differ in their beginnings, so the last words are compared.
     by_word = {_last_word(name): name for name in known}
     near = nearest_names(_last_word(text), by_word, limit=1)
     meant = f"; did you mean {by_word[near[0]]!r}?" if near else ""
@@ -154,34 +155,36 @@ class DatasetValues:
             elif (part := _sized_part(meant)) is not None:
                 self._sizes[name] = part
             elif column is None:
-                if compute is None or all(one.trait == "tokens" for one in meant):
+                if compute is None or all(value.trait == "tokens" for value in meant):
                     raise no_column(folder, name, meant)
-                certain = [one for one in meant if not one.path]  # parts of such names have them all
+                certain = [value for value in meant if not value.path]  # parts of such names have them all
                 only_value(name, certain or meant[:1], at=folder.path)
                 wanted[name] = meant
         # Read the others from the samples.
         if compute is not None and wanted:
-            every = list(dict.fromkeys(one for some in wanted.values() for one in some))
+            every = list(dict.fromkeys(value for some in wanted.values() for value in some))
             values = compute(folder, every, samples)
             for name, meant in wanted.items():
-                existing = [one for one in meant if values[one].known.any()]
+                existing = [value for value in meant if values[value].known.any()]
                 if not existing and not (are_all and len(samples)):
                     existing = [meant[0]]
                 self._computed[name] = values[only_value(name, existing, at=folder.path)]
 
     def values(self, name: str, samples: IntArray) -> Values:
+        # The value is in a column, the size of a part, computed, or part of the index.
         column = self._columns.get(name)
         if column is not None:
             return Values(column.values[samples], column.is_known(samples), column.record.categories or None)
         if name in self._sizes:
             return self.size(self._sizes[name], samples)
         if name in self._computed:
-            found, places = self._computed[name], np.searchsorted(self._samples, samples)
-            return Values(found.values[places], found.known[places], found.categories)
+            computed, places = self._computed[name], np.searchsorted(self._samples, samples)
+            return Values(computed.values[places], computed.known[places], computed.categories)
         if name == "shard":
-            firsts = np.array([shard.first_sample for shard in self.folder.index.shards])
+            shards = self.folder.index.shards
+            firsts = np.array([shard.first_sample for shard in shards])
             shard = np.searchsorted(firsts, samples, side="right") - 1
-            return Values(shard, np.ones(len(samples), np.bool_), tuple(one.name for one in self.folder.index.shards))
+            return Values(shard, np.ones(len(samples), np.bool_), tuple(entry.name for entry in shards))
         return self._of_parts(samples, None)
 
     def size(self, part: str, samples: IntArray) -> Values:
@@ -192,12 +195,15 @@ class DatasetValues:
             raise ConfigError(
                 "the sizes of parts are known of tar shards only", at=self.folder.path, hint="use a column instead"
             )
+        # Find the range of each sample in the columns of parts.
         index = tar_index(self.folder)
         ends = index.part_ends[samples].astype(np.int64)
         starts = np.where(samples > 0, index.part_ends[np.maximum(samples - 1, 0)].astype(np.int64), 0)
         counts = ends - starts
+        # List the row of each part, and the sample that owns it.
         owners = np.repeat(np.arange(len(samples)), counts)
         rows = np.arange(len(owners)) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
+        # Choose the parts of one name.
         if part is not None:
             if part not in index.part_names:
                 raise ConfigError(
@@ -207,5 +213,6 @@ class DatasetValues:
                 )
             is_part = index.part_name[rows] == index.part_names.index(part)
             owners, rows = owners[is_part], rows[is_part]
+        # Add the sizes of each sample's parts.
         sizes = np.bincount(owners, index.part_size[rows], minlength=len(samples)).astype(np.int64)
         return Values(sizes, np.bincount(owners, minlength=len(samples)) > 0)

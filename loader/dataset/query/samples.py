@@ -57,6 +57,7 @@ def keys_of_file(path: str, *, column: str | None = None) -> list[str]:
     try:
         if path == "-":
             return list(read_keys(sys.stdin))
+        # The ending shows the format; files with other endings are texts.
         ending = path.rpartition(".")[2].lower()
         if ending == "parquet":
             return _of_parquet(path, column)
@@ -64,8 +65,8 @@ def keys_of_file(path: str, *, column: str | None = None) -> list[str]:
             if ending in ("csv", "tsv"):
                 rows = csv.reader(file, delimiter="," if ending == "csv" else "\t")
                 header = next(rows, [])
-                place = header.index(_column(header, column, path))
-                return [row[place] for row in rows if len(row) > place and row[place]]
+                position = header.index(_column(header, column, path))
+                return [row[position] for row in rows if len(row) > position and row[position]]
             if ending == "json":
                 return list(_of_report(json.load(file), path))
             if ending == "jsonl":
@@ -104,15 +105,15 @@ def _of_parquet(path: str, column: str | None) -> list[str]:
 
 def _column(names: list[str], wanted: str | None, path: str) -> str:
     if wanted is None:
-        found = [name for name in _COLUMNS if name in names] or (names if len(names) == 1 else [])
+        candidates = [name for name in _COLUMNS if name in names] or (names if len(names) == 1 else [])
     else:
-        found = [wanted] if wanted in names else []
-    if not found:
+        candidates = [wanted] if wanted in names else []
+    if not candidates:
         what = f"a column {wanted!r}" if wanted is not None else f"a column named {', '.join(_COLUMNS[:-1])} or name"
         raise ConfigError(
             f"expected {what}, found: {', '.join(names) or 'none'}", at=path, hint="name the column of the keys"
         )
-    return found[0]
+    return candidates[0]
 
 
 def _of_report(report: object, path: str) -> Iterator[str]:
@@ -121,7 +122,7 @@ def _of_report(report: object, path: str) -> Iterator[str]:
         raise ConfigError(
             "expected a report with 'findings'", at=path, hint="make it: energon lint PATH --json > report.json"
         )
-    keys = (f"{one['shard']}/{one['key']}" for one in findings if one.get("shard") and one.get("key"))
+    keys = (f"{row['shard']}/{row['key']}" for row in findings if row.get("shard") and row.get("key"))
     yield from dict.fromkeys(keys)
 
 
@@ -164,20 +165,22 @@ def find_samples(folder: Dataset, query: SampleQuery, *, within: range | None = 
         within: Only some of these numbers; a value of the condition that none of them has may exist in others.
     """
     condition = None if query.where is None else Condition(query.where)
-    found = _of_parts(folder, query, range(len(folder.index)) if within is None else within)
+    # Apply what the index knows first; the condition may have to read samples.
+    samples = _of_parts(folder, query, range(len(folder.index)) if within is None else within)
     if query.keys is not None:
         keys = keys_of_folder(query.keys, query.origins, folder)
         if query.keys and not keys:
             raise foreign_keys_error(query.origins, at=folder.path)
-        found = np.intersect1d(found, _of_keys(folder, keys), assume_unique=True)
+        samples = np.intersect1d(samples, _of_keys(folder, keys), assume_unique=True)
     if not query.excluded:
-        found = np.setdiff1d(found, excluded_samples(folder), assume_unique=True)
+        samples = np.setdiff1d(samples, excluded_samples(folder), assume_unique=True)
     if condition is not None:
-        columns = DatasetValues(folder, condition.columns, found, query.compute, are_all=within is None)
-        pieces = (found[start : start + _ROWS_AT_ONCE] for start in range(0, len(found), _ROWS_AT_ONCE))
+        columns = DatasetValues(folder, condition.columns, samples, query.compute, are_all=within is None)
+        # Evaluate the condition for a block of samples at a time.
+        pieces = (samples[start : start + _ROWS_AT_ONCE] for start in range(0, len(samples), _ROWS_AT_ONCE))
         kept = [some[condition.holds(partial(_look_up, columns, some), len(some))] for some in pieces]
-        found = np.concatenate([np.empty(0, np.int64), *kept])
-    return found
+        samples = np.concatenate([np.empty(0, np.int64), *kept])
+    return samples
 
 
 def read_keys(lines: Iterable[str]) -> Iterator[str]:
@@ -196,14 +199,14 @@ def _of_parts(folder: Dataset, query: SampleQuery, within: range) -> IntArray:
     pieces = []
     for part in query.split_parts or (None,):
         if part is None:
-            found = np.arange(within.start, within.stop)
+            samples = np.arange(within.start, within.stop)
             rows = None if query.filter is None else open_filter(folder, query.filter)
         else:
-            found = numbers_in(samples_of_part(folder, part, excluded_shards=True))
+            samples = numbers_in(samples_of_part(folder, part, excluded_shards=True))
             rows = filter_of_part(folder, part, query.filter)
         if rows is not None:
-            found = np.intersect1d(found, rows.numbers(np.arange(len(rows))), assume_unique=True)
-        pieces.append(found)
+            samples = np.intersect1d(samples, rows.numbers(np.arange(len(rows))), assume_unique=True)
+        pieces.append(samples)
     return pieces[0] if len(pieces) == 1 else np.unique(np.concatenate(pieces))
 
 
@@ -217,11 +220,11 @@ def samples_of_keys(folder: Dataset, keys: Iterable[str]) -> dict[str, Sequence[
 
 
 def _of_keys(folder: Dataset, keys: Iterable[str]) -> IntArray:
-    found = samples_of_keys(folder, keys)
-    unknown = [key for key, samples in found.items() if not samples]
+    samples_by_key = samples_of_keys(folder, keys)
+    unknown = [key for key, samples in samples_by_key.items() if not samples]
     if unknown:
         raise unknown_key_error([folder], unknown, at=folder.path)
-    return np.unique(np.array([number for samples in found.values() for number in samples], np.int64))
+    return np.unique(np.array([sample for samples in samples_by_key.values() for sample in samples], np.int64))
 
 
 def unknown_names(folder: Dataset, query: SampleQuery) -> list[str]:
@@ -231,6 +234,7 @@ def unknown_names(folder: Dataset, query: SampleQuery) -> list[str]:
     parsed, lacking = Condition(query.where), []
     for name in parsed.columns:
         is_known = query.compute is not None and bool(column_or_values(folder, name)[1])
+        # The index has `bytes` for tar shards only.
         is_missing = name == "bytes" and folder.traits.are_records and name not in folder.documents.column_names()
         if is_missing or not (is_known or is_indexed(folder, name)):
             lacking.append(f"{'column' if query.compute is None else 'value'} {name!r}")
@@ -243,12 +247,7 @@ def _look_up(columns: DatasetValues, samples: IntArray, name: str, is_size: bool
 
 
 def unknown_key_error(folders: Sequence[Dataset], keys: Sequence[str], *, at: str) -> ConfigError:
-    """Return the error about keys that some datasets do not have. If it is one key of one dataset, a near one is named.
-
-    Args:
-        folders: The datasets, or single files of samples; at least one.
-        keys: ``<shard>/<key>``, or bare keys; at least one.
-    """
+    """Return the error about keys that some datasets do not have; a single one gets a near key of its dataset."""
     folder = folders[0]
     hint = "keys are written as energon preview shows them: '<shard>/<key>', or the key alone"
     if len(folders) == 1 and isinstance(folder, SingleFile):
@@ -266,9 +265,11 @@ def nearest_key(folder: Dataset, key: str) -> str | None:
     index = folder.index
     if isinstance(folder, SingleFile):
         return None
+    # Divide the key into a shard and a bare key.
     shards = {shard.name: shard for shard in index.shards}
     name = next((name for name in shards if key.startswith(f"{name}/")), None)
     bare = key if name is None else key.removeprefix(f"{name}/")
+    # The shard is unknown, so a near one is meant.
     if name is None and "/" in key:
         before, _, bare = key.rpartition("/")
         name = _nearest(before, shards)
@@ -276,6 +277,7 @@ def nearest_key(folder: Dataset, key: str) -> str | None:
             return None
         if index.find(f"{name}/{bare}"):
             return f"{name}/{bare}"
+    # Compare the bare key with the keys of the shard, or of all shards.
     some = shards.values() if name is None else [shards[name]]
     near = _nearest(bare, (index.key(sample) for shard in some for sample in index.samples_of(shard)))
     return near if name is None or near is None else f"{name}/{near}"
@@ -283,11 +285,12 @@ def nearest_key(folder: Dataset, key: str) -> str | None:
 
 def _nearest(name: str, known: Iterable[str]) -> str | None:
     names = sorted(islice(known, _MAX_KEYS))
+    # Near names mostly begin alike, so they are neighbours in sorted order.
     if len(names) > _MAX_COMPARED:
-        place = bisect(names, name)
-        names = names[max(0, place - _MAX_COMPARED // 2) : place + _MAX_COMPARED // 2]
+        position = bisect(names, name)
+        names = names[max(0, position - _MAX_COMPARED // 2) : position + _MAX_COMPARED // 2]
     near = nearest_names(name, names, limit=_MAX_NEAR)
-    return next((one for one in near if one.endswith(name)), near[0] if near else None)
+    return next((similar for similar in near if similar.endswith(name)), near[0] if near else None)
 
 
 # The datasets in which the keys of a quarantine file are meant: other datasets may have samples of the same keys.
@@ -309,8 +312,10 @@ class KeyOrigin:
 
     def is_of(self, folder: Dataset) -> bool:
         """Report whether a dataset is this one: at this path, or moved with its index. A join is any of its members."""
+        # A dataset that was moved has the same index.
         if self.uuid is not None and folder.index.uuid == self.uuid:
             return True
+        # A file that is gone may have been moved, and has no uuid that would show it.
         if self.uuid is None and not os.path.exists(self.path) and "://" not in self.path:
             return True
         return _absolute(folder.path) == _absolute(self.path)

@@ -51,10 +51,10 @@ class ShardSummary:
     """
 
     entry: ShardEntry
-    sizes: dict[str, npt.NDArray[np.int64]]
+    sizes: dict[str, IntArray]
     counts: dict[str, tuple[int, int]]
     key_hash: npt.NDArray[np.uint64]
-    key_order: npt.NDArray[np.int64]
+    key_order: IntArray
     part_sets: PartSets
 
 
@@ -82,30 +82,27 @@ class UnpreparedDataset(TarDataset):
 
 
 def scan_first_samples(tars: TarFolder, samples: int) -> UnpreparedDataset:
-    """Scan no more headers than needed for the first samples.
-
-    Args:
-        samples: Number of samples to find at least, if there are as many.
-    """
+    """Scan no more headers than needed for some first samples, if there are as many."""
     entries: list[ShardEntry] = []
     loaded: dict[str, ShardIndex] = {}
     damaged: list[EnergonError] = []
-    found, is_complete = 0, True
+    count, is_complete = 0, True
+    # Scan shards until there are enough samples, and note damaged ones.
     for shard in tars.shards:
-        if found >= samples:
+        if count >= samples:
             is_complete = False
             break
         try:
-            index = index_shard(tars.storage, shard.name, max_samples=samples - found, info=shard)
+            index = index_shard(tars.storage, shard.name, max_samples=samples - count, info=shard)
         except EnergonError as error:
             damaged.append(error)
             continue
-        entry = msgspec.structs.replace(_entry(shard, index), first_sample=found)
+        entry = msgspec.structs.replace(_entry(shard, index), first_sample=count)
         entries.append(entry)
         loaded[shard.name] = index
-        found += entry.samples
+        count += entry.samples
         is_complete = is_complete and index.is_complete
-    if damaged and not found:
+    if damaged and not count:
         raise damaged[0]
     tar_index = TarIndex(tars.storage, Layout.of_shards(entries), path=tars.path, loaded=loaded)
     return UnpreparedDataset(tars, tar_index, complete=is_complete, damaged=tuple(damaged))
@@ -119,13 +116,14 @@ def scan_tars(
     Args:
         on_progress: Called after each shard with the numbers of scanned shards and of all shards.
     """
-    found: dict[int, ShardSummary | EnergonError] = {}
+    summaries: dict[int, ShardSummary | EnergonError] = {}
+    # Workers end in any order.
     with closing(run_in_workers(partial(_scan, tars.storage), tars.shards, workers=workers)) as results:
-        for number, summary in results:
-            found[number] = summary
+        for position, summary in results:
+            summaries[position] = summary
             if on_progress is not None:
-                on_progress(len(found), len(tars.shards))
-    in_order = [found[number] for number in range(len(tars.shards))]
+                on_progress(len(summaries), len(tars.shards))
+    in_order = [summaries[position] for position in range(len(tars.shards))]
     return UnpreparedDataset(
         tars,
         join_summaries(tars, [each for each in in_order if isinstance(each, ShardSummary)]),
@@ -143,10 +141,10 @@ def _scan(storage: Storage, shard: FileInfo) -> ShardSummary | EnergonError:
 
 def summarize_shard(shard: FileInfo, index: ShardIndex) -> ShardSummary:
     """Summarize the index of a shard."""
-    sizes: dict[str, npt.NDArray[np.int64]] = {}
+    sizes: dict[str, IntArray] = {}
     counts: dict[str, tuple[int, int]] = {}
-    for number, name in enumerate(index.part_names):
-        of_part = index.part_size[index.part_name == number]
+    for position, name in enumerate(index.part_names):
+        of_part = index.part_size[index.part_name == position]
         counts[name] = (len(of_part), int(of_part.sum()))
         sizes[name] = of_part[:: max(1, len(of_part) // _MAX_SIZES)]
     counter = PartSetCounter()
@@ -171,11 +169,13 @@ def join_summaries(tars: TarFolder, summaries: Sequence[ShardSummary]) -> TarInd
     entries: list[ShardEntry] = []
     hashes, samples = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
     first = 0
+    # Number the samples of all shards one after another.
     for summary in summaries:
         entries.append(msgspec.structs.replace(summary.entry, first_sample=first))
         hashes.append(summary.key_hash)
         samples.append((summary.key_order + first).astype(np.uint64))
         first += summary.entry.samples
+    # Sort the keys of all shards by hash, and count the hashes that repeat.
     key_hash, key_sample = np.concatenate(hashes), np.concatenate(samples)
     order = np.lexsort((key_sample, key_hash))
     key_hash, key_sample = key_hash[order], key_sample[order]
@@ -244,11 +244,7 @@ class TarFolder:
 
 
 def find_tars(path: str) -> TarFolder:
-    """Find the tar shards that a path names.
-
-    Args:
-        path: A tar file, or a folder that is not prepared.
-    """
+    """Find the tar shards that a path names: a tar file, or a folder that is not prepared."""
     if is_tar_file(path):
         storage, name = open_parent(path)
         return TarFolder(path=path, storage=storage, shards=(storage.stat(name),), is_file=True)
@@ -256,6 +252,7 @@ def find_tars(path: str) -> TarFolder:
     storage.list_once("")
     check_finished(storage)
     search = find_shards(storage)
+    # Files of other formats have no headers to scan.
     if search.format is not None:
         first = os.path.join(path, search.shards[0].name)
         alone = "a file of them is" if search.format == "parquet" else "an indexed file of them is"
@@ -291,22 +288,18 @@ def index_temporarily(
 
 
 def index_tars(path: str, index: str, on_progress: ProgressCallback | None = None, *, keys: Sequence[str] = ()) -> str:
-    """Index tar shards that are not prepared in a folder, and return the folder of the shards.
-
-    Args:
-        index: An empty folder, to use instead of ``.nv-meta``.
-        on_progress: As in :func:`index_temporarily`.
-        keys: As in :func:`index_temporarily`.
-    """
+    """Index tar shards in the empty folder ``index``, as :func:`index_temporarily`; return the shards' folder."""
     from ...format.prepare.run import run_prepare  # most who ask for shards without an index never prepare
 
     tars = find_tars(path)
+    # Find the shards that keys name; all shards are needed if a key names none.
     folder, names = path, {shard.name for shard in tars.shards for key in keys if key.startswith(f"{shard.name}/")}
     if tars.is_file:
         storage, name = open_parent(path)
         folder, names = storage.path(""), {name}
     elif not all(any(key.startswith(f"{name}/") for name in names) for key in keys):
         names = set()
+    # Exclude the other shards from the prepare.
     exclude = f"^(?!({'|'.join(map(re.escape, sorted(names)))})$)" if names else None
     run_prepare(
         PreparePlan(path=folder, workers=usable_cores(), exclude=exclude, meta_folder=index), on_progress=on_progress
@@ -346,13 +339,13 @@ class TarIndex(SampleIndex):
         self._recent: OrderedDict[str, ShardIndex] = OrderedDict()
 
     def _load(self, shard: ShardEntry) -> ShardIndex:
-        found = self._kept.get(shard.name)
-        if found is None:
-            found = self._recent.pop(shard.name, None) or index_shard(self._storage, shard.name)
-            self._recent[shard.name] = found
+        index = self._kept.get(shard.name)
+        if index is None:
+            index = self._recent.pop(shard.name, None) or index_shard(self._storage, shard.name)
+            self._recent[shard.name] = index
             if len(self._recent) > _MAX_LOADED:
                 self._recent.popitem(last=False)
-        return found
+        return index
 
     def _row(self, sample: int) -> tuple[ShardIndex, int]:
         shard = self.shard_of(sample)
@@ -389,8 +382,8 @@ class TarIndex(SampleIndex):
         except UnicodeEncodeError:
             return []  # a lone surrogate, which no bytes encode
         index = self._load(shard)
-        place = bisect_left(index.key_hash, hash_key(wanted))
-        row = int(index.key_order[place]) if place < len(index) else shard.samples
+        position = bisect_left(index.key_hash, hash_key(wanted))
+        row = int(index.key_order[position]) if position < len(index) else shard.samples
         return [shard.first_sample + row] if row < shard.samples and _key(index, row) == wanted else []
 
 

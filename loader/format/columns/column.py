@@ -72,8 +72,8 @@ def column_names(storage: Storage) -> list[str]:
     """List the columns of a dataset."""
     if not storage.exists(COLUMNS_FOLDER):
         return []
-    found = (_IN_FOLDER.fullmatch(file.name) for file in storage.list(COLUMNS_FOLDER))
-    return sorted(match[1] for match in found if match and _NAME.fullmatch(match[1]))
+    matches = (_IN_FOLDER.fullmatch(file.name) for file in storage.list(COLUMNS_FOLDER))
+    return sorted(match[1] for match in matches if match and _NAME.fullmatch(match[1]))
 
 
 def shards_digest(shards: Iterable[ShardEntry]) -> str:
@@ -330,9 +330,9 @@ def write_again(storage: Storage, name: str) -> str:
     return f"write it again: {shlex.join(words)}"
 
 
-def _stale(storage: Storage, name: str, found: str) -> FormatError:
+def _stale(storage: Storage, name: str, fault: str) -> FormatError:
     return FormatError(
-        f"column {name!r} is damaged or stale: {found}",
+        f"column {name!r} is damaged or stale: {fault}",
         shard=storage.path(column_path(name, ".npy")),
         hint=write_again(storage, name),
     )

@@ -71,24 +71,24 @@ class CompatFiles:
                 self._unchanged = frozenset()
         return SqliteIndexWriter(path)
 
-    def needs(self, number: int) -> bool:
+    def needs(self, position: int) -> bool:
         """Return True if :meth:`add` must be called for a shard."""
-        return self.reason is None and number not in self._unchanged
+        return self.reason is None and position not in self._unchanged
 
-    def add(self, number: int, index: ShardIndex, *, is_staged: bool = False) -> None:
+    def add(self, position: int, index: ShardIndex, *, is_staged: bool = False) -> None:
         """Add one shard. Shards may come in any order.
 
         Args:
             is_staged: :func:`stage_tar_idx` has written its ``.tar.idx``.
         """
-        shard = self._shards[number]
+        shard = self._shards[position]
         reason = cannot_express(index)
         if reason:
             self.give_up(f"{shard.name}: {reason}")
             return
         if not self._is_damaged:
             try:
-                self._sqlite.add(number, index)
+                self._sqlite.add(position, index)
             except NotPatchable:
                 self._is_damaged = True
         if not is_staged:
@@ -138,8 +138,8 @@ class CompatFiles:
         self._sqlite.close()
         self._work.remove(STAGED_SQLITE)
         self._sqlite = SqliteIndexWriter(self._work.local_path(STAGED_SQLITE))
-        for number in range(len(self._shards)):
-            self._sqlite.add(number, read_index(number))
+        for position in range(len(self._shards)):
+            self._sqlite.add(position, read_index(position))
         return self._sqlite.finish()
 
     def close(self) -> None:

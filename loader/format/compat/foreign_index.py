@@ -154,7 +154,7 @@ def _index_of_rows(samples: list[_SampleRow], parts: list[_PartRow]) -> ShardInd
     order = np.argsort(hashes, kind="stable")
     # Number the part names, and compute the columns as a scan does.
     names = sorted({part[1] for part in parts})
-    number_of = {name: number for number, name in enumerate(names)}
+    number_of = {name: position for position, name in enumerate(names)}
     starts = np.array([sample[1] for sample in samples], dtype=np.int64)
     end_offset = samples[-1][1] + samples[-1][2]
     index = ShardIndex(

@@ -101,11 +101,11 @@ def open_sqlite(path: Path, *, shared: bool = False) -> sqlite3.Connection:
 
 def _refuse_programs(database: sqlite3.Connection) -> None:
     query = "SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index') OR sql LIKE 'CREATE VIRTUAL%'"
-    found = database.execute(query).fetchone()
+    program = database.execute(query).fetchone()
     for table in ("samples", "sample_parts", "media_metadata", "media_filters", "media_basis"):
         query = "SELECT 1 FROM pragma_table_xinfo(?) WHERE hidden != 0"
-        found = found or database.execute(query, (table,)).fetchone()
-    if found:
+        program = program or database.execute(query, (table,)).fetchone()
+    if program:
         raise sqlite3.DatabaseError("it holds views, triggers or computed columns, which may compute without end")
 
 
@@ -247,13 +247,13 @@ def _check_tables(earlier: Path) -> None:
     try:
         with closing(open_sqlite(earlier)) as database:
             query = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"
-            found = [str(row[0]) for row in database.execute(query)]
+            tables = [str(row[0]) for row in database.execute(query)]
     except sqlite3.Error as error:
         if _primary_code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR):
             raise StorageError(f"cannot copy {earlier}: {error}", path=str(earlier)) from error
         raise NotPatchable(str(error)) from error
     media = [*MEDIA_TABLES, "CREATE TABLE sqlite_sequence(name,seq)"]
-    if sorted(found) not in (sorted(ours), sorted([*ours, *media])):
+    if sorted(tables) not in (sorted(ours), sorted([*ours, *media])):
         raise NotPatchable("another tool created its tables")
 
 
@@ -276,6 +276,7 @@ def _insert_shard(database: sqlite3.Connection, tar_file_id: int, index: ShardIn
     part_names = list(index.part_names)
     sizes = np.diff(index.sample_offsets)
     counts = np.diff(index.part_ends, prepend=0)
+    # Insert blocks of rows, which limits the Python objects in memory.
     for start in range(0, len(index), _ROWS_AT_ONCE):
         rows = slice(start, min(start + _ROWS_AT_ONCE, len(index)))
         _insert_rows(
@@ -287,6 +288,7 @@ def _insert_shard(database: sqlite3.Connection, tar_file_id: int, index: ShardIn
             index.sample_offsets[rows].tolist(),
             sizes[rows].tolist(),
         )
+        # The parts of these samples are neighbours in the columns of the index.
         parts = slice(int(index.part_ends[rows.start - 1]) if rows.start else 0, int(index.part_ends[rows.stop - 1]))
         _insert_rows(
             database,
@@ -303,8 +305,8 @@ def _insert_rows(database: sqlite3.Connection, table: str, *columns: Sequence[in
     """Insert rows given as columns, dozens per statement: half the time of one statement per row."""
     width, rows = len(columns), len(columns[0])
     values: list[int | str] = [0] * (width * rows)
-    for number, column in enumerate(columns):
-        values[number::width] = column
+    for position, column in enumerate(columns):
+        values[position::width] = column
     row = f"({', '.join('?' * width)})"
     grouped = rows - rows % _ROWS_PER_STATEMENT
     for per_statement, start, stop in ((_ROWS_PER_STATEMENT, 0, grouped), (1, grouped, rows)):

@@ -96,7 +96,7 @@ class ContentSampler:
     def _count_large(self, shard: str, index: ShardIndex, contents: Contents) -> None:
         if self.max_json_bytes is None:
             return
-        limited = [number for number, name in enumerate(index.part_names) if is_limited(name)]
+        limited = [name_id for name_id, name in enumerate(index.part_names) if is_limited(name)]
         rows = np.flatnonzero((index.part_size > self.max_json_bytes) & np.isin(index.part_name, limited))
         if len(rows):
             sample = int(np.searchsorted(index.part_ends, rows[0], side="right"))
@@ -303,8 +303,8 @@ class Contents:
             groups = {_group(kind) for kind in kinds if kind.kind != "empty"}
             if len(groups) < 2 and not any(_is_false(name, kind) for kind in kinds):
                 continue
-            found = sorted(kinds.items(), key=lambda item: -item[1][0])
-            pieces = [f"{kind.description} in {count:,} (first {example})" for kind, (count, example) in found]
+            by_count = sorted(kinds.items(), key=lambda item: -item[1][0])
+            pieces = [f"{kind.description} in {count:,} (first {example})" for kind, (count, example) in by_count]
             total = sum(count for count, _ in kinds.values())
             yield f"part {name!r}, inspected in {total:,} samples, is {', '.join(pieces)}"
         for name, structures in self.structures.items():
@@ -384,13 +384,13 @@ def json_expressions(documents: Iterable[tuple[str, Mapping[str, Any]]]) -> tupl
     >>> json_expressions([("json", {"caption": "a cat", "meta": {"url": "", "tags": ["x"]}})])
     ('json[caption]', 'json[meta][url]', 'json[meta][tags]', 'json[meta][tags][0]')
     """
-    found: dict[str, None] = {}
+    expressions: dict[str, None] = {}
     for part, document in documents:
         for path in _paths(document, ()) if is_part_name(part) else ():
-            found.setdefault(ValueName(part, path).expression)
-            if len(found) == _MAX_EXPRESSIONS:
-                return tuple(found)
-    return tuple(found)
+            expressions.setdefault(ValueName(part, path).expression)
+            if len(expressions) == _MAX_EXPRESSIONS:
+                return tuple(expressions)
+    return tuple(expressions)
 
 
 def _paths(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:

@@ -238,13 +238,16 @@ def dropped_parts(
     """
     if spec.crude:
         return []
+    # Collect the parts that a field takes.
     json_example = seen.example
     part_names = seen.names if part_names is None else part_names
     accesses = [parse_field_expression(expression) for expression in field_map.values()]
     used = {access.part for alternatives in accesses for access in alternatives}
+    # Of alternatives that one sample has together, only the first is used.
     for alternatives in accesses:
         present = [access.part for access in alternatives if access.part in part_names]
         used -= set(present[1:]) if together else set()
+    # Judge the parts that no field takes by their kind.
     holds_text = any(spec.field(name).kind in _TEXT_KINDS for name in field_map)
     holds_label = any(spec.field(name).kind == "label" for name in field_map)
 
@@ -271,8 +274,10 @@ def _has_text(value: object) -> bool:
 def _likely_types(seen: SeenParts) -> list[str]:
     kinds = set(map(seen.kind, seen.names))
     names: list[str] = []
+    # The order is the order of the proposals.
     if "tree" in kinds:
         names.append("Conversation")
+    # Propose types of images, by what is next to the image.
     if "image" in kinds:
         if "label" in kinds:
             names.append("ImageClassification")
@@ -283,6 +288,7 @@ def _likely_types(seen: SeenParts) -> list[str]:
         names += ["Image", "ImageClassification"]
     if "video" in kinds and kinds & {"text", "tree"}:
         names.append("VidQA")
+    # Types of texts alone would drop the media.
     if not kinds & {"image", "video", "audio"}:
         if kinds & {"text", "tree"}:
             names.append("Text")

@@ -166,10 +166,10 @@ def find_layout(part_names: Sequence[str], json_example: Mapping[str, object] | 
         )
         what = f"{tree}[{text_key}] and {tree}[{image_key}] line up, and at the same place the image comes first"
         return SampleLayout(type_name="InterleavedSample", what=what, code=code)
-    found = _items(json_example, images)
-    if found is None:
+    key_and_items = _items(json_example, images)
+    if key_and_items is None:
         return None
-    key, items = found
+    key, items = key_and_items
     code = _code("InterleavedSample", images, tree, _SEQUENCE.format(items=items, part=string_literal(tree)))
     return SampleLayout(
         type_name="InterleavedSample", what=f"its images have places in the text of {tree}[{key}]", code=code
@@ -239,8 +239,8 @@ def _is_sequence(items: Sequence[object], endings: tuple[str, ...]) -> bool:
 
 
 def _endings(part_names: Sequence[str], known: frozenset[str] = _IMAGE_ENDINGS) -> tuple[str, ...]:
-    found = {f".{part_extension(name)}" if "." in name else name.lower() for name in part_names}
-    return tuple(sorted(found | known))
+    endings = {f".{part_extension(name)}" if "." in name else name.lower() for name in part_names}
+    return tuple(sorted(endings | known))
 
 
 def _code(

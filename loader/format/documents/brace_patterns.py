@@ -91,6 +91,7 @@ def count_names(pattern: str) -> int:
             outer.append((names, names_before))
             names, names_before = 1, 0
             depth = max(depth, len(outer))
+        # Close a list: its names multiply the names before it.
         elif text == "}":
             if not outer:
                 raise _unbalanced(pattern)
@@ -182,13 +183,13 @@ def _merge_runs(terms: list[_Term], back: int) -> list[_Term]:
     return merged
 
 
-def _extends_range(first: str, last: str, number: str) -> bool:
-    """Check that ``{first..number}`` expands to ``{first..last}`` and then to this number, digit for digit."""
-    if len(number) > _MAX_DIGITS or len(last) > _MAX_DIGITS or int(number) != int(last) + 1:
+def _extends_range(first: str, last: str, bound: str) -> bool:
+    """Check that ``{first..bound}`` expands to ``{first..last}`` and then to this bound, digit for digit."""
+    if len(bound) > _MAX_DIGITS or len(last) > _MAX_DIGITS or int(bound) != int(last) + 1:
         return False
     padded = first[0] == "0" and first != "0"
     # In a range with leading zeros all numbers have the same width. A range without has no leading zeros anywhere.
-    return len(number) == len(first) if padded else number[0] != "0"
+    return len(bound) == len(first) if padded else bound[0] != "0"
 
 
 def _format_token(token: str | tuple[str, str]) -> str:

@@ -115,7 +115,7 @@ def conversation_turns(value: object, *, images: int | None = None, videos: int 
         return list(messages)
     reader = _Reader(typed=any(_has_image_items(message) for message in messages))
     turns = [Turn("system", [system])] if system else []
-    turns += [reader.turn(number, message) for number, message in enumerate(messages)]
+    turns += [reader.turn(index, message) for index, message in enumerate(messages)]
     if images is not None:
         if videos and not images and len(reader.places) == videos and not _count(turns, "<video>"):
             for turn in turns:  # the places of images are marks of videos, as LLaVA-Video means them
@@ -164,32 +164,32 @@ class _Reader:
         self._typed = typed
         self.places: list[int] = []  # the number of the image at each place
 
-    def turn(self, number: int, message: object) -> Turn:
+    def turn(self, index: int, message: object) -> Turn:
         if not isinstance(message, Mapping):
-            found = type(message).__name__
-            raise ValueError(f"message {number}: expected an object, found {found}")  # noqa: TRY004 - data of the user
+            kind = type(message).__name__
+            raise ValueError(f"message {index}: expected an object, found {kind}")  # noqa: TRY004 - data of the user
         role_key = next((key for key in _KEYS_OF_ROLE if isinstance(message.get(key), str)), None)
         content_key = next((key for key in _KEYS_OF_CONTENT if key in message), None)
         if role_key is None or (content_key is None and "tool_calls" not in message):
-            raise ValueError(f"message {number}: expected role and content, or from and value, found {_keys(message)}")
+            raise ValueError(f"message {index}: expected role and content, or from and value, found {_keys(message)}")
         role: str = message[role_key]
         extra = {key: value for key, value in message.items() if key not in (role_key, content_key)}
         content = None if content_key is None else message[content_key]
-        return Turn(_ROLES.get(role.lower(), role), self._content(number, content), extra)
+        return Turn(_ROLES.get(role.lower(), role), self._content(index, content), extra)
 
-    def _content(self, number: int, content: object) -> list[str | int]:
+    def _content(self, index: int, content: object) -> list[str | int]:
         if content is None:  # ChatML: a message with tool calls only
             return []
         if isinstance(content, str):
             return self._text(content)
         if not isinstance(content, list):
-            found = type(content).__name__
+            kind = type(content).__name__
             raise ValueError(  # noqa: TRY004 - data of the user
-                f"message {number}: expected text or a list as content, found {found}"
+                f"message {index}: expected text or a list as content, found {kind}"
             )
-        return [part for item in content for part in self._item(number, item)]
+        return [part for item in content for part in self._item(index, item)]
 
-    def _item(self, number: int, item: object) -> list[str | int]:
+    def _item(self, index: int, item: object) -> list[str | int]:
         if isinstance(item, str):
             return self._text(item)
         medium = item_media(item)
@@ -198,8 +198,8 @@ class _Reader:
         kind = item.get("type") if isinstance(item, Mapping) else None
         if isinstance(item, Mapping) and kind in (*_TEXT_TYPES, None) and isinstance(item.get("text"), str):
             return self._text(item["text"])
-        found = f"type {kind!r}" if kind is not None else type(item).__name__
-        raise ValueError(f"message {number}: expected items of type 'text', 'image', 'video' or 'audio', found {found}")
+        shown = f"type {kind!r}" if kind is not None else type(item).__name__
+        raise ValueError(f"message {index}: expected items of type 'text', 'image', 'video' or 'audio', found {shown}")
 
     def _text(self, text: str) -> list[str | int]:
         if self._typed:
@@ -211,9 +211,9 @@ class _Reader:
         ]
 
     def _place(self, index: object) -> int:
-        place = index if isinstance(index, int) and not isinstance(index, bool) else len(self.places)
-        self.places.append(place)
-        return place
+        image = index if isinstance(index, int) and not isinstance(index, bool) else len(self.places)
+        self.places.append(image)
+        return image
 
 
 def _place_images(turns: Sequence[Turn], places: Sequence[int], images: int) -> None:

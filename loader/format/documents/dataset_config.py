@@ -103,7 +103,7 @@ def is_own_module(module: str) -> bool:
     >>> is_own_module("megatron.energon.flavors"), is_own_module("my_code")
     (True, False)
     """
-    return any(module == own or module.startswith(f"{own}.") for own in (OWN_MODULE, "loader"))
+    return any(module == package or module.startswith(f"{package}.") for package in (OWN_MODULE, "loader"))
 
 
 def parse_dataset_config(text: str, *, file: str) -> DatasetConfig:
@@ -121,8 +121,8 @@ def parse_dataset_config(text: str, *, file: str) -> DatasetConfig:
     """
     document = parse_yaml(text, file=file)
     if not isinstance(document, Mapping):
-        found = "an empty document" if document is None else f"a {type(document).__name__}"
-        raise ConfigError(f"expected a mapping with 'sample_type' or '__class__', found {found}", file=file)
+        shown = "an empty document" if document is None else f"a {type(document).__name__}"
+        raise ConfigError(f"expected a mapping with 'sample_type' or '__class__', found {shown}", file=file)
     return _Parser(document, file).parse()
 
 
@@ -135,12 +135,14 @@ def format_dataset_config(config: DatasetConfig) -> str:
     __class__: CrudeWebdataset
     """
     document: dict[str, object] = {}
+    # Name the dataset class, or the sample type if no dataset class implies it.
     dataset_class = CRUDE.dataset_class if config.crude else config.dataset_class
     if dataset_class is not None:
         document |= {"__module__": config.dataset_module, "__class__": dataset_class}
     is_implied = dataset_class in _CLASS_TO_SPEC and is_own_module(config.dataset_module)
     if config.sample_type is not None and not config.crude and not is_implied:
         document["sample_type"] = {"__module__": config.module, "__class__": config.sample_type}
+    # Write the other keys that the config has.
     if config.field_map is not None:
         document["field_map"] = config.field_map.expressions()
     if config.sample_loader is not None:
@@ -153,6 +155,7 @@ def format_dataset_config(config: DatasetConfig) -> str:
     if config.key_format is not None:
         document["key_format"] = config.key_format
     document |= config.extra
+    # A wide line keeps each expression on its line.
     text: str = yaml.dump(
         document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False, width=1000
     )
@@ -213,16 +216,16 @@ class _Parser:
             raise ConfigError(file=self.file, faults=self.faults)
         return config
 
-    def _fault(self, place: str, message: str) -> None:
-        self.faults.append(Fault(place=place, message=message))
+    def _fault(self, path: str, message: str) -> None:
+        self.faults.append(Fault(place=path, message=message))
 
-    def _module_and_class(self, mapping: Mapping[Any, Any], place: str) -> tuple[str, str]:
+    def _module_and_class(self, mapping: Mapping[Any, Any], path: str) -> tuple[str, str]:
         module, name = mapping.get("__module__", OWN_MODULE), mapping.get("__class__")
         for key, value in (("__module__", module), ("__class__", name)):
             if not (isinstance(value, str) and value):
-                found = short_repr(value) if key in mapping else "nothing"
-                here = f"{place}.{key}" if place else key
-                self._fault(here, f"expected the name of a {key.strip('_')}, found {found}")
+                shown = short_repr(value) if key in mapping else "nothing"
+                here = f"{path}.{key}" if path else key
+                self._fault(here, f"expected the name of a {key.strip('_')}, found {shown}")
         return str(module), name if isinstance(name, str) else ""
 
     def _sample_type(self) -> tuple[str, str | None]:
@@ -329,6 +332,7 @@ class _Parser:
         spec = config.spec
         if spec is None:
             return
+        # Crude samples have no fields.
         if spec.crude:
             for key in ("field_map", "sample_loader"):
                 if self.document.get(key) is not None:
@@ -338,6 +342,7 @@ class _Parser:
             self._fault("", f"expected 'field_map' or 'sample_loader' for a {spec.name}, found neither")
         if config.field_map is None:
             return
+        # Compare the fields of the map with the fields of the type.
         names = [known.name for known in spec.fields]
         for name in config.field_map.fields:
             if name not in names:

@@ -32,10 +32,10 @@ def current_split_file(storage: Storage, name: str = SPLIT_YAML) -> str | None:
 
 def read_split_config(storage: Storage, name: str = SPLIT_YAML) -> SplitConfig | None:
     """Read the split file in use. Return None if it does not exist."""
-    found = current_split_file(storage, name)
-    if found is None:
+    current = current_split_file(storage, name)
+    if current is None:
         return None
-    file = f"{FOLDER}/{found}"
+    file = f"{FOLDER}/{current}"
     return parse_split_config(read_document(storage, file).decode("utf-8", "replace"), file=storage.path(file))
 
 

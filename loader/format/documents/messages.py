@@ -63,8 +63,8 @@ def nearest_names(name: str, known: Iterable[str], *, limit: int = 3) -> list[st
     ['field_map']
     """
     by_lower = {candidate.lower(): candidate for candidate in known}
-    found = difflib.get_close_matches(name.lower(), by_lower, n=limit, cutoff=0.6)
-    return [by_lower[lower] for lower in found]
+    matches = difflib.get_close_matches(name.lower(), by_lower, n=limit, cutoff=0.6)
+    return [by_lower[lower] for lower in matches]
 
 
 def nearest_hint(name: str, known: Iterable[str]) -> str:

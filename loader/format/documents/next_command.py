@@ -102,10 +102,10 @@ def new_folder_for(path: str) -> str:
     if not os.access(parent or ".", os.W_OK):
         is_inside = os.path.commonpath((os.path.realpath(source), os.getcwd())) == os.path.realpath(source)
         parent = os.path.expanduser("~") if is_inside or not os.access(".", os.W_OK) else ""
-    folder, number = os.path.join(parent, f"{stem}-dataset"), 1
+    folder, suffix = os.path.join(parent, f"{stem}-dataset"), 1
     while os.path.lexists(folder) and not os.path.exists(os.path.join(folder, IMPORT_FOLDER)):
-        number += 1
-        folder = os.path.join(parent, f"{stem}-dataset-{number}")
+        suffix += 1
+        folder = os.path.join(parent, f"{stem}-dataset-{suffix}")
     return folder
 
 
@@ -164,10 +164,12 @@ def command_for_folder(path: str, names: Sequence[str] | None = None, *, option:
         names: As for :func:`content_of_folder`.
         option: Options for ``energon prepare``, after a space.
     """
+    # An interrupted import comes before all else: its shards are not complete.
     if not is_url(path) and os.path.exists(os.path.join(path, IMPORT_FOLDER)):
         return continuing(open_storage(path))
     prepare = f"energon prepare {quoted(path)}{option}"
     names = list_files(path) if names is None and not is_url(path) else names
+    # Choose the command by the files in the folder.
     content = content_of_folder(path, names)
     if content == "shards":
         return f"run: {prepare}"
@@ -180,6 +182,7 @@ def command_for_folder(path: str, names: Sequence[str] | None = None, *, option:
         return f"{what}: energon info {quoted(os.path.join(path, first))}"
     if is_url(path):
         return f"copy the folder to this machine, and {import_way(os.path.basename(path.rstrip('/')))}"
+    # Tables and media have a second way that needs no import.
     others = {
         "tables": f"; or, to load its tables as they are: {prepare}",
         "media": f"; for files that samples of another dataset name: energon prepare-media {quoted(path)}",

@@ -111,9 +111,9 @@ def resolve_key_format(argument: KeyFormat | None, of_dataset: KeyFormat | None)
 
     Without any of them keys have the form ``"shard/key"``.
     """
-    found = argument or of_dataset
-    if found is not None:
-        return found
+    key_format = argument or of_dataset
+    if key_format is not None:
+        return key_format
     text = os.environ.get(_KEY_FORMAT_VARIABLE, "")
     return checked_key_format(text, source=f"the environment variable {_KEY_FORMAT_VARIABLE}") if text else "shard/key"
 
@@ -140,7 +140,7 @@ PROVIDERS: Final = (
 )
 
 _FOLDER = PROVIDERS[-1]
-ENDINGS = tuple(ending for one in PROVIDERS for ending in one.suffixes)  # endings of all formats that are files
+ENDINGS = tuple(ending for each in PROVIDERS for ending in each.suffixes)  # endings of all formats that are files
 
 # Formats of single files whose samples are numbered and have no names.
 RECORD_FORMATS: Final = frozenset({"jsonl", "binidx", "parquet"})
@@ -162,7 +162,7 @@ def provider_of(path: str | os.PathLike[str]) -> Provider:
     text = os.fspath(path)
     if not text.endswith(ENDINGS):
         return _FOLDER
-    return next(one for one in PROVIDERS if text.endswith(one.suffixes))
+    return next(provider for provider in PROVIDERS if text.endswith(provider.suffixes))
 
 
 def format_of(path: str | os.PathLike[str]) -> Format:

@@ -154,6 +154,7 @@ def _parse_yaml(text: str, file: str) -> Any:
 def _parse_json(text: str, file: str) -> Any:
     repeated: list[Fault] = []
 
+    # Python keeps the last value of a repeated key silently, so report repetitions here.
     def no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         mapping: dict[str, Any] = {}
         for key, value in pairs:
@@ -168,9 +169,9 @@ def _parse_json(text: str, file: str) -> Any:
     try:
         document = json.loads(text, object_pairs_hook=no_repeats)
     except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        fault = Fault(place=place, message=f"this is not valid JSON: {error.msg}")
-        raise ConfigError(file=file, faults=[fault], at=f"{file}, {place}") from error
+        position = f"line {error.lineno}, column {error.colno}"
+        fault = Fault(place=position, message=f"this is not valid JSON: {error.msg}")
+        raise ConfigError(file=file, faults=[fault], at=f"{file}, {position}") from error
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"this JSON cannot be parsed: {error}", file=file) from error
     if repeated:
@@ -184,6 +185,7 @@ class _Reader:
         self._names_left = MAX_NAMES
 
     def read(self, document: Any) -> SplitConfig:
+        # Continue after a fault with an empty value, so that one run reports all faults.
         if not isinstance(document, dict):
             self._fault("", f"expected a mapping with split_parts and exclude, found {_kind(document)}")
             document = {"split_parts": {}}
@@ -208,22 +210,22 @@ class _Reader:
         )
 
     def _filters(self, filters: Any, parts: Mapping[Any, Any]) -> dict[str, str]:
-        found: dict[str, str] = {}
+        filter_by_part: dict[str, str] = {}
         for part, name in self._of_parts("sample_filters", filters, parts, "filter"):
             if isinstance(name, str) and is_filter_name(name):
-                found[part] = name
+                filter_by_part[part] = name
             else:
                 self._fault(f"sample_filters.{_place(part)}", f"expected the name of a filter, found {_kind(name)}")
-        return found
+        return filter_by_part
 
     def _ranges(self, ranges: Any, parts: Mapping[Any, Any]) -> dict[str, SubsetRange]:
-        found: dict[str, SubsetRange] = {}
+        range_by_part: dict[str, SubsetRange] = {}
         for part, value in self._of_parts("sample_ranges", ranges, parts, "range"):
             try:
-                found[part] = parse_range(value)
+                range_by_part[part] = parse_range(value)
             except ValueError as error:
                 self._fault(f"sample_ranges.{_place(part)}", str(error))
-        return found
+        return range_by_part
 
     def _of_parts(self, key: str, values: Any, parts: Mapping[Any, Any], what: str) -> Iterable[tuple[str, Any]]:
         """Yield the entries of a mapping from existing parts."""
@@ -240,11 +242,11 @@ class _Reader:
                 self._fault(f"{key}.{_place(part)}", f"split_parts has no such part; there are: {known}")
 
     def _shards(self, part: Any, patterns: Any) -> tuple[str, ...]:
-        place = f"split_parts.{_place(part)}"
+        path = f"split_parts.{_place(part)}"
         if not isinstance(part, str) or not part:
-            self._fault(place, f"expected the name of a part, found {_kind(part)}; put it in quotes")
+            self._fault(path, f"expected the name of a part, found {_kind(part)}; put it in quotes")
         shards: dict[str, str] = {}
-        for entry_place, name in self._names(place, patterns):
+        for entry_place, name in self._names(path, patterns):
             if name in shards:
                 self._fault(entry_place, f"{short_text(name)} is listed twice in this part (also at {shards[name]})")
             shards.setdefault(name, entry_place)
@@ -252,23 +254,23 @@ class _Reader:
 
     def _excluded(self, patterns: Any) -> tuple[str, ...]:
         names: dict[str, None] = {}
-        for place, name in self._names("exclude", patterns):
+        for path, name in self._names("exclude", patterns):
             if name.endswith("/"):
                 self._fault(
-                    place, f"{short_text(name)} ends in a slash; expected a shard, or a shard, a slash and a key"
+                    path, f"{short_text(name)} ends in a slash; expected a shard, or a shard, a slash and a key"
                 )
             names[name] = None
         return tuple(names)
 
-    def _names(self, place: str, patterns: Any) -> Iterable[tuple[str, str]]:
+    def _names(self, path: str, patterns: Any) -> Iterable[tuple[str, str]]:
         """Yield every name with the place of its entry."""
         if patterns is None:
             return
         if not isinstance(patterns, list):
-            self._fault(place, f"expected a list of names, found {_kind(patterns)}")
+            self._fault(path, f"expected a list of names, found {_kind(patterns)}")
             return
         for index, pattern in enumerate(patterns):
-            entry_place = f"{place}[{index}]"
+            entry_place = f"{path}[{index}]"
             if not isinstance(pattern, str) or not pattern:
                 quotes = "; put it in quotes" if isinstance(pattern, int | float) else ""
                 self._fault(entry_place, f"expected a name, found {_kind(pattern)}{quotes}")
@@ -282,8 +284,8 @@ class _Reader:
             for name in names:
                 yield entry_place, name
 
-    def _fault(self, place: str, message: str) -> None:
-        self.faults.append(Fault(place=place, message=message))
+    def _fault(self, path: str, message: str) -> None:
+        self.faults.append(Fault(place=path, message=message))
 
 
 def _place(key: Any) -> str:
@@ -332,7 +334,7 @@ def format_split_config(config: SplitConfig, *, file: str = SPLIT_YAML) -> str:
         parts = {part: compact_names(shards) for part, shards in config.split_parts.items()}
         document: dict[str, Any] = {"split_parts": parts, "exclude": compact_names(config.exclude)}
         if config.sample_ranges:
-            document["sample_ranges"] = {part: bounds_of(found) for part, found in config.sample_ranges.items()}
+            document["sample_ranges"] = {part: bounds_of(subset) for part, subset in config.sample_ranges.items()}
         if config.sample_filters:
             document["sample_filters"] = dict(config.sample_filters)
         return json.dumps(document, indent=2) + "\n"
@@ -341,7 +343,7 @@ def format_split_config(config: SplitConfig, *, file: str = SPLIT_YAML) -> str:
     lines += _format_lists({"exclude": config.exclude}, indent="")
     if config.sample_ranges:
         lines.append("sample_ranges:  # the share of each shard of a part that belongs to it")
-        lines += [f"  {_scalar(part)}: {found}" for part, found in config.sample_ranges.items()]
+        lines += [f"  {_scalar(part)}: {subset}" for part, subset in config.sample_ranges.items()]
     if config.sample_filters:
         lines.append("sample_filters:  # the filter in this folder that keeps the samples of a part")
         lines += [f"  {_scalar(part)}: {_scalar(name)}" for part, name in config.sample_filters.items()]

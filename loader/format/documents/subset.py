@@ -67,10 +67,10 @@ def parse_range(value: object) -> SubsetRange:
     start, stop = value
     if not _is_count(start) or not (stop == "end" or _is_count(stop)):
         raise ValueError(f"{EXPECTED_RANGE}, found {short_repr(value)}")
-    found = SampleRange(start=start, stop=None if stop == "end" else stop)
-    if start < 0 or (found.stop is not None and found.stop <= start):
-        raise ValueError(f"expected a start of at least 0 and an end behind it, found {found}")
-    return found
+    subset = SampleRange(start=start, stop=None if stop == "end" else stop)
+    if start < 0 or (subset.stop is not None and subset.stop <= start):
+        raise ValueError(f"expected a start of at least 0 and an end behind it, found {subset}")
+    return subset
 
 
 def _share(bound: object) -> Fraction | None:
@@ -119,32 +119,32 @@ def resolve_subset(ranges: Sequence[SubsetRange], samples: int, *, at: str | Non
     return floor(start), floor(stop)
 
 
-def bounds_of(found: SubsetRange) -> list[str | int]:
+def bounds_of(subset: SubsetRange) -> list[str | int]:
     """Return a range as a document writes it; the inverse of :func:`parse_range`."""
-    if isinstance(found, ShareRange):
-        return [_percentage(found.start), _percentage(found.stop)]
-    return [found.start, "end" if found.stop is None else found.stop]
+    if isinstance(subset, ShareRange):
+        return [_percentage(subset.start), _percentage(subset.stop)]
+    return [subset.start, "end" if subset.stop is None else subset.stop]
 
 
 def _percentage(share: Fraction) -> str:
     return f"{float(share * 100):.15g}%"
 
 
-def do_overlap(one: Sequence[SubsetRange], other: Sequence[SubsetRange]) -> bool:
+def do_overlap(first: Sequence[SubsetRange], other: Sequence[SubsetRange]) -> bool:
     """Return True if two subsets of one source may share samples; the number of samples is unknown here.
 
     >>> first, second = (ShareRange(start=Fraction(a), stop=Fraction(b)) for a, b in (("0", "1/2"), ("1/2", "1")))
     >>> do_overlap([first], [second]), do_overlap([first], []), do_overlap([first], [SampleRange(start=0, stop=9)])
     (False, True, False)
     """
-    numbers = [ranges[0] if ranges and isinstance(ranges[0], SampleRange) else None for ranges in (one, other)]
+    numbers = [ranges[0] if ranges and isinstance(ranges[0], SampleRange) else None for ranges in (first, other)]
     if numbers[0] is None and numbers[1] is None:
-        (start, stop), (other_start, other_stop) = _shares(one), _shares(other)
+        (start, stop), (other_start, other_stop) = _shares(first), _shares(other)
         return start < other_stop and other_start < stop
     if numbers[0] is None or numbers[1] is None:
-        return not one or not other  # all samples overlap with any
+        return not first or not other  # all samples overlap with any
     # Subsets applied within them are ignored: they only make them smaller.
-    ends = [float("inf") if found.stop is None else found.stop for found in numbers if found is not None]
+    ends = [float("inf") if subset.stop is None else subset.stop for subset in numbers if subset is not None]
     return numbers[0].start < ends[1] and numbers[1].start < ends[0]
 
 

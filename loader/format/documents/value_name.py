@@ -147,20 +147,24 @@ def read_value_name(text: str, position: int, *, has_traits: bool = True) -> tup
         ValueError: There is no name.
     """
     start, position = position, len(text) - len(text[position:].lstrip())
+    # Read the part's name, which is in quotes if it has special letters.
     quoted = _QUOTED_PART.match(text, position)
     plain = _PLAIN_PART.match(text, position) if quoted is None else None
     part = _unescape(quoted) if quoted is not None else plain and plain[0].strip()
     if not part:
         raise ValueError(f"expected a part name (jpg, json[caption]) at character {start + 1} of {text!r}")
     position = (quoted or plain).end()  # type: ignore[union-attr]
+    # Read the keys in brackets.
     path: list[str | int] = []
     while step := _STEP.match(text, position):
         path.append(_parse_step(step, text))
         position = step.end()
+    # Without brackets, dots belong to the part's name, and only a known trait is split off.
     if quoted is None and not path:
         before, _, trait = part.rpartition(".")
         is_trait = has_traits and before and trait in TRAITS
         return (ValueName(before, (), trait) if is_trait else ValueName(part)), position
+    # After brackets or quotes, words after dots are keys, and the last one may be a trait.
     suffix = _SUFFIX.match(text, position)
     words: list[str] = suffix[0].split(".")[1:] if suffix else []
     trait = words.pop() if words and words[-1] in TRAITS else ""
@@ -230,26 +234,30 @@ def values_meant(text: str, parts: Collection[str], *, are_records: bool = False
     ['json[a.chars]', 'json[a].chars', 'json[a][chars]']
     """
     name = parse_value_name(text)
+    # The text may be a name as it is printed.
     if name.part in parts:
         return tuple(_exact(name, are_records))
     if name.trait and not name.path and f"{name.part}.{name.trait}" in parts:
         return (ValueName(f"{name.part}.{name.trait}"),)
     trees = [part for part in parts if are_records or _is_json(part)]
+    # With brackets, the dots before them may lead into a JSON part.
     if name.path:
         around = [part for part in trees if name.part.startswith(f"{part}.")]
         inside = (_divided(name.part[len(part) + 1 :], ".", ends=False) for part in around)
-        found = [
+        divided = [
             ValueName(part, (*path, *name.path), name.trait)
             for part, some in zip(around, inside, strict=True)
             for path, _ in some
         ]
-        return tuple(found)
+        return tuple(divided)
+    # Try dots before underscores, which occur in names, too.
     text = text.strip()
     if dotted := list(_inside(text, ".", parts, trees, are_records)):
         return tuple(dotted)
     joined = list(_inside(text, "_", parts, trees, are_records))
     if joined:
-        return tuple(one for one in joined if not one.path) or tuple(joined)
+        return tuple(value for value in joined if not value.path) or tuple(joined)
+    # A trait or a key alone belongs to each part that may have it.
     bare = [ValueName(part, (), text) for part in parts if has_trait(part, text, are_records)]
     ways = list(_divided(text, ".", ends=True))
     return (*bare, *(ValueName(part, *way) for part in trees if _is_json(part) for way in ways))

@@ -93,6 +93,7 @@ def parse_yaml(text: str, *, file: str, last_wins: Collection[str] = ()) -> Any:
     {'a': [1, 2]}
     """
     try:
+        # Check the shape of large texts, and of texts with references, before a document is built.
         has_references = "*" in text
         if has_references or not _is_small(text):
             _check_shape(text, file)
@@ -100,6 +101,7 @@ def parse_yaml(text: str, *, file: str, last_wins: Collection[str] = ()) -> Any:
         loader.last_wins = last_wins
         try:
             with _paused_collection():
+                # Without references, nodes convert directly, in less time than by PyYAML's constructors.
                 node = None if has_references else loader.get_single_node()
                 value = loader.get_single_data() if has_references else node and loader.plain_value(node)
         finally:
@@ -108,6 +110,7 @@ def parse_yaml(text: str, *, file: str, last_wins: Collection[str] = ()) -> Any:
         raise error_of_yaml(error, file=file) from error
     except (LookupError, AttributeError, TypeError, OverflowError) as error:  # of PyYAML, for !!int "" and !!bool x
         raise error_of_yaml(ValueError("a value does not have the form of its tag"), file=file) from error
+    # Report repeated keys, which PyYAML accepts.
     if loader.repeated:
         raise ConfigError(file=file, faults=loader.repeated, hint="remove one of the two")
     for replaced in loader.replaced:
@@ -120,14 +123,14 @@ def error_of_yaml(error: yaml.YAMLError | ValueError, *, file: str) -> ConfigErr
     if not isinstance(error, yaml.MarkedYAMLError):  # unprintable characters, or a date such as 2024-99-99
         return ConfigError(file=file, faults=[Fault(place="", message=f"this is not plain YAML: {error}")])
     mark = error.problem_mark or error.context_mark
-    place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    position = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
     reason = " ".join(filter(None, [error.context, error.problem]))
     if "nesting depth" in reason:  # a limit of newer versions of libyaml, which some documents meet first
         reason = _TOO_DEEP
     return ConfigError(
         file=file,
-        faults=[Fault(place=place, message=f"this is not plain YAML: {reason}")],
-        at=", ".join(filter(None, [file, place])),
+        faults=[Fault(place=position, message=f"this is not plain YAML: {reason}")],
+        at=", ".join(filter(None, [file, position])),
     )
 
 
@@ -155,8 +158,8 @@ def _check_shape(text: str, file: str) -> None:
     sizes: list[int] = [0]  # number of values in each of them so far, with references expanded
     size_of_anchor: dict[str, int] = {}
     most = max_document_bytes() // _BYTES_PER_VALUE
-    for number, event in enumerate(yaml.parse(text, Loader=yaml.CSafeLoader)):
-        if number > most:
+    for count, event in enumerate(yaml.parse(text, Loader=yaml.CSafeLoader)):
+        if count > most:
             hint = f"if it is right, set the environment variable {DOCUMENT_LIMIT_VARIABLE}={max_document_bytes() * 4}"
             fault = Fault(place="", message=f"this document has more than {most:,} values")
             raise ConfigError(file=file, faults=[fault], hint=hint)

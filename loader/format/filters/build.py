@@ -110,15 +110,15 @@ def _open(
 
 def _as_numbers(indexes: Iterable[int] | npt.NDArray[Any], files: FilterFiles) -> IntArray:
     """Return ascending numbers; they are copied only if they are not."""
-    found = indexes if isinstance(indexes, np.ndarray) else np.array(list(indexes))
-    if not len(found):
+    array = indexes if isinstance(indexes, np.ndarray) else np.array(list(indexes))
+    if not len(array):
         return np.empty(0, np.int64)
-    if found.ndim != 1 or found.dtype.kind not in "iu":
-        raise _invalid(f"expected the numbers of samples, found an array of {found.dtype}", files)
-    if found.dtype.itemsize == 8:
-        numbers: IntArray = found.view(np.int64)  # unsigned numbers beyond its range are negative, and out of range
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise _invalid(f"expected the numbers of samples, found an array of {array.dtype}", files)
+    if array.dtype.itemsize == 8:
+        numbers: IntArray = array.view(np.int64)  # unsigned numbers beyond its range are negative, and out of range
     else:
-        numbers = found.astype(np.int64)
+        numbers = array.astype(np.int64)
     if not all((some[1:] > some[:-1]).all() for some in _overlapping_blocks(numbers)):
         numbers = np.sort(numbers)
         repeated = np.flatnonzero(numbers[1:] == numbers[:-1])
@@ -169,5 +169,5 @@ def _write(files: FilterFiles, sizes: dict[str, int], numbers: IntArray) -> None
     files.write(counts, pieces)
 
 
-def _invalid(found: str, files: FilterFiles) -> ConfigError:
-    return ConfigError(found, at=files.path, hint="pass the numbers of the samples to keep, each once")
+def _invalid(fault: str, files: FilterFiles) -> ConfigError:
+    return ConfigError(fault, at=files.path, hint="pass the numbers of the samples to keep, each once")

@@ -30,8 +30,8 @@ def filter_names(storage: Storage) -> list[str]:
     """List the filters of a prepared dataset; none on a web server, which lists no files."""
     if (isinstance(storage, RemoteStorage) and not storage.can_list) or not storage.exists(INFO_JSON):
         return []
-    found = (_IN_FOLDER.fullmatch(file.name) for file in storage.list(FOLDER))
-    return sorted(match[1] for match in found if match and is_filter_name(match[1]))
+    matches = (_IN_FOLDER.fullmatch(file.name) for file in storage.list(FOLDER))
+    return sorted(match[1] for match in matches if match and is_filter_name(match[1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +89,9 @@ class FilterFiles:
             raise self.damaged("expected 'shard_counts', the number of kept samples of each shard", ".json")
         return counts
 
-    def damaged(self, found: str, extension: str = ".idx") -> FormatError:
+    def damaged(self, fault: str, extension: str = ".idx") -> FormatError:
         return FormatError(
-            f"the filter {self.name!r} is damaged or stale: {found}",
+            f"the filter {self.name!r} is damaged or stale: {fault}",
             shard=self.storage.path(f"{self.prefix}{extension}"),
             hint="build the filter again with build_filter_index()",
         )
@@ -176,19 +176,19 @@ class FilterRows:
         self._ends = np.cumsum(kept)  # row behind the last one of each shard
         shift = np.array([shard.first_sample for shard in shards], np.int64) - self._starts
         self._shift = shift if shift.any() else None  # the index may have the shards in another order
-        self._place = {shard.name: place for place, shard in enumerate(shards)}
+        self._place = {shard.name: position for position, shard in enumerate(shards)}
         self._kept = self._map()
         self._check_ends(shards, kept)
 
     def _check_names(self, counts: dict[str, int], shards: Sequence[FilteredShard]) -> None:
         names = {shard.name for shard in shards}
-        for some, found in (
+        for some, fault in (
             (counts.keys() - names, "has shards that the dataset does not have"),
             (names - counts.keys(), "lacks shards of the dataset"),
         ):
             if some:
                 shown = ", ".join(map(repr, sorted(some)[:3])) + (", …" if len(some) > 3 else "")
-                raise self._files.damaged(f"it {found}: {shown}")
+                raise self._files.damaged(f"it {fault}: {shown}")
         for shard in shards:
             if counts[shard.name] > shard.samples:
                 raise self._files.damaged(
@@ -240,13 +240,11 @@ class FilterRows:
 
     @property
     def name(self) -> str:
-        """Name of the filter."""
         return self._files.name
 
     def rows_of(self, shard: str) -> range:
-        """Return the rows of a shard."""
-        place = self._place[shard]
-        return range(int(self._ends[place - 1]) if place else 0, int(self._ends[place]))
+        position = self._place[shard]
+        return range(int(self._ends[position - 1]) if position else 0, int(self._ends[position]))
 
     def numbers(self, rows: IntArray) -> IntArray:
         """Return the numbers in the index of the samples in some rows, shape (n,).
@@ -254,15 +252,15 @@ class FilterRows:
         Raises:
             FormatError: A row has no sample of the dataset.
         """
-        found: IntArray = self._kept[rows].astype(np.int64)
-        if len(found) and not 0 <= found.min() <= found.max() < self._stops[-1]:
+        kept: IntArray = self._kept[rows].astype(np.int64)
+        if len(kept) and not 0 <= kept.min() <= kept.max() < self._stops[-1]:
             raise self._files.damaged("it has samples that the dataset does not have")
-        return found if self._shift is None else found + self._shift[self._stops.searchsorted(found, side="right")]
+        return kept if self._shift is None else kept + self._shift[self._stops.searchsorted(kept, side="right")]
 
     def find(self, numbers: IntArray) -> IntArray:
         """Return the rows of the kept ones among some samples, by their numbers in the index; ascending."""
-        own = np.sort(self._own_numbers(numbers))
-        kept = own[self._is_kept(own)].astype(NUMBER)
+        wanted = np.sort(self._own_numbers(numbers))
+        kept = wanted[self._is_kept(wanted)].astype(NUMBER)
         rows: IntArray = self._kept.searchsorted(kept)
         return rows
 
@@ -270,10 +268,10 @@ class FilterRows:
         """Return a mask of the kept ones among some samples, by their numbers in the index."""
         return self._is_kept(self._own_numbers(numbers))
 
-    def _is_kept(self, own: IntArray) -> npt.NDArray[np.bool_]:
+    def _is_kept(self, indexes: IntArray) -> npt.NDArray[np.bool_]:
         if not len(self):
-            return np.zeros(len(own), np.bool_)
-        wanted = own.astype(NUMBER)
+            return np.zeros(len(indexes), np.bool_)
+        wanted = indexes.astype(NUMBER)
         row = np.minimum(self._kept.searchsorted(wanted), len(self) - 1)
         kept: npt.NDArray[np.bool_] = self._kept[row] == wanted
         return kept
@@ -285,9 +283,9 @@ class FilterRows:
         starts = self._starts + self._shift
         some = np.flatnonzero(self._stops > self._starts)  # an empty shard starts where another one does
         order = some[np.argsort(starts[some])]
-        place = order[np.searchsorted(starts[order], numbers, side="right") - 1]
-        own: IntArray = numbers - self._shift[place]
-        return own
+        position = order[np.searchsorted(starts[order], numbers, side="right") - 1]
+        converted: IntArray = numbers - self._shift[position]
+        return converted
 
     @cached_property
     def checksum(self) -> int:

@@ -109,7 +109,7 @@ class PreviousIndex:
             self.index = None  # damaged: it is not used, and the new one replaces it
         shards = self.index.shards if self.index else ()
         self._entries = {shard.name: shard for shard in shards}
-        self._numbers = {shard.name: number for number, shard in enumerate(shards)}
+        self._numbers = {shard.name: position for position, shard in enumerate(shards)}
 
     def entry(self, shard: FileInfo) -> ShardEntry | None:
         """Return the entry of a shard; None if its size or time of change is another now."""
@@ -133,13 +133,13 @@ class PreviousIndex:
 
 def shard_index_with_offsets(storage: Storage, index: DatasetIndex, entry: ShardEntry) -> ShardIndex:
     """Return the index of a shard from its dataset's index; without sample offsets if nothing valid has them."""
-    found = index.shard_index(entry)
-    if len(found.sample_offsets):
-        return found
+    scan = index.shard_index(entry)
+    if len(scan.sample_offsets):
+        return scan
     offsets = read_tar_idx(storage, entry.name, samples=entry.samples, shard_size=entry.size_bytes)
     if offsets is None:
-        return found
+        return scan
     # Each sample's first part is after the sample's first header, and before that of the next sample.
-    first = found.first_part_offsets()
+    first = scan.first_part_offsets()
     fits = ((offsets[:-1] < first) & (first <= offsets[1:])).all() and offsets[-1] == entry.end_offset
-    return replace(found, sample_offsets=offsets) if fits else found
+    return replace(scan, sample_offsets=offsets) if fits else scan

@@ -159,13 +159,12 @@ class DatasetIndex(SampleIndex):
     def _key_table(self) -> tuple[memoryview, memoryview]:
         return _view(self.key_hash), _view(self.key_sample)
 
-    def _check_length(self, name: str, found: int, expected: int) -> None:
-        if found != expected:
+    def _check_length(self, name: str, length: int, expected: int) -> None:
+        if length != expected:
             file = self._storage.path(f"{self._folder}/{name}.npy")
-            raise outdated(f"expected {expected} rows, found {found}", file)
+            raise outdated(f"expected {expected} rows, found {length}", file)
 
     def key(self, sample: int) -> str:
-        """Return the key of a sample, without its shard."""
         return decode_name(self._key(sample))
 
     def _key(self, sample: int) -> bytes:
@@ -196,8 +195,8 @@ class DatasetIndex(SampleIndex):
         Raises:
             FormatError: As :meth:`parts` does.
         """
-        found = self.shard_and_part(sample, name)
-        return None if found is None else found[1]
+        shard_and_part = self.shard_and_part(sample, name)
+        return None if shard_and_part is None else shard_and_part[1]
 
     def shard_and_part(self, sample: int, name: str) -> tuple[ShardEntry, PartLocation] | None:
         """Return the shard and the byte range of one part of a sample; None if the sample has no part of that name.
@@ -205,14 +204,14 @@ class DatasetIndex(SampleIndex):
         Raises:
             FormatError: As :meth:`parts` does.
         """
-        number = self._number_of_part.get(name)
-        if number is None:
+        name_id = self._number_of_part.get(name)
+        if name_id is None:
             return None
         ends, names, offsets, sizes = self._rows
         row, first = ends[sample] - 1, ends[sample - 1] if sample else 0
         if row >= len(names):
             raise contradictory(f"the parts of sample {sample} have no rows", self.path)
-        while row >= first and names[row] != number:
+        while row >= first and names[row] != name_id:
             row -= 1  # from the end: of two parts of one name the last one is used, as if the shard were unpacked
         if row < first:
             return None
@@ -223,10 +222,9 @@ class DatasetIndex(SampleIndex):
 
     @cached_property
     def _number_of_part(self) -> dict[str, int]:
-        return {name: number for number, name in enumerate(self.part_names)}
+        return {name: name_id for name_id, name in enumerate(self.part_names)}
 
     def find(self, key: str) -> list[int]:
-        """Return the samples of a bare key or of ``<shard>/<key>``, ascending; empty for an unknown key."""
         try:
             return sorted({*self._find(encode_name(key)), *self._find_full(key)})
         except UnicodeEncodeError:
@@ -243,15 +241,15 @@ class DatasetIndex(SampleIndex):
             return []
 
     def _find_full(self, key: str) -> list[int]:
-        found: list[int] = []
+        matches: list[int] = []
         position = key.find(".tar/")
         while position >= 0:
             # A key may contain ".tar/", so every position is tried.
             shard = self._shard_by_name.get(key[: position + 4])
             if shard is not None:
-                found += self._find(encode_name(key[position + 5 :]), self.samples_of(shard))
+                matches += self._find(encode_name(key[position + 5 :]), self.samples_of(shard))
             position = key.find(".tar/", position + 1)
-        return found
+        return matches
 
     def _find(self, key: bytes, among: range | None = None) -> list[int]:
         """Return the samples of a key; rows of one hash ascend by sample, so a range of samples is bisected."""
@@ -278,14 +276,14 @@ class DatasetIndex(SampleIndex):
             stop = bisect_right(hashes, wanted, stop)
         if among is not None:
             start, stop = bisect_left(samples, among.start, start, stop), bisect_left(samples, among.stop, start, stop)
-        found = []
+        matches = []
         for row in range(start, stop):  # slicing a memoryview takes half a microsecond
             sample = samples[row]
             if sample >= rows:
                 raise contradictory(f"a key belongs to sample {sample} of {rows}", self.path)
             if self._key(sample) == key and (among is None or sample in among):
-                found.append(sample)
-        return found
+                matches.append(sample)
+        return matches
 
     @property
     def has_part_sets(self) -> bool:
@@ -348,6 +346,7 @@ class DatasetIndex(SampleIndex):
             raise contradictory(error, self.path) from error
 
     def _shard_index(self, shard: ShardEntry) -> ShardIndex:
+        # The dataset's index has hashes of all shards in one table, so hash the shard's keys again.
         rows = self.rows_of(shard)
         key_ends, key_bytes = rows.key_ends.astype(np.int64), np.array(rows.key_bytes)
         key_hash = hash_ragged(key_bytes, key_ends)
@@ -370,6 +369,7 @@ class DatasetIndex(SampleIndex):
             warnings=shard.warnings,
             left_out=shard.left_out,
         )
+        # In a plain shard, each sample begins at the header directly before its first part.
         if not shard.plain:
             return index
         return replace(index, sample_offsets=np.append(index.first_part_offsets() - BLOCK, shard.end_offset))
@@ -388,14 +388,14 @@ class DatasetIndex(SampleIndex):
             raise contradictory("parts of no known name, or no parts", self.path)
         # Number the part names as a scan does: those of the shard, by their bytes.
         counts = np.bincount(part_name, minlength=len(names))
-        used = sorted(np.flatnonzero(counts).tolist(), key=lambda number: encode_name(names[number]))
+        used = sorted(np.flatnonzero(counts).tolist(), key=lambda name_id: encode_name(names[name_id]))
         renumber = np.zeros(len(names), np.uint32)
         renumber[used] = np.arange(len(used), dtype=np.uint32)
         return ShardRows(
             part_ends=part_ends,
             key_ends=key_ends,
             key_bytes=self.key_bytes[keys],
-            part_names=tuple(names[number] for number in used),
+            part_names=tuple(names[name_id] for name_id in used),
             part_name=renumber[part_name],
             part_block=self.part_offset[parts],
             part_size=self.part_size[parts],

@@ -91,33 +91,33 @@ class Journal:
         """Return True if there is a scan of a shard as it is now."""
         return shard_digest(shard) in self._places
 
-    def add(self, shard: FileInfo, place: ScanPlace) -> None:
+    def add(self, shard: FileInfo, scan: ScanPlace) -> None:
         """Add a scan that :func:`save_scans` stored in another process."""
-        self._places[shard_digest(shard)] = place
+        self._places[shard_digest(shard)] = scan
 
     def load(self, shard: FileInfo) -> ShardIndex | None:
         """Return the scan of a shard as it is now; None if it is missing or damaged."""
-        place = self._places.get(shard_digest(shard))
-        if place is None:
+        scan = self._places.get(shard_digest(shard))
+        if scan is None:
             return None
-        data = self._read(place)
-        if zlib.crc32(data) != place.checksum:
+        data = self._read(scan)
+        if zlib.crc32(data) != scan.checksum:
             return None
         try:
-            return decode_shard_index(data, name=place.file, shard_size=shard.size_bytes, is_trusted=place.is_new)
+            return decode_shard_index(data, name=scan.file, shard_size=shard.size_bytes, is_trusted=scan.is_new)
         except FormatError:
             return None
 
-    def _read(self, place: ScanPlace) -> bytes:
-        if self._file is None or self._file[0] != place.file:
+    def _read(self, scan: ScanPlace) -> bytes:
+        if self._file is None or self._file[0] != scan.file:
             self.close()
             try:
-                self._file = place.file, self._storage.open(place.file)
+                self._file = scan.file, self._storage.open(scan.file)
             except StorageError as error:
-                if isinstance(error.__cause__, FileNotFoundError):
+                if error.is_missing:
                     return b""
                 raise
-        return self._file[1].read_at(place.start, place.stop - place.start)
+        return self._file[1].read_at(scan.start, scan.stop - scan.start)
 
     def close(self) -> None:
         if self._file is not None:
@@ -180,10 +180,10 @@ def download_scans(storage: Storage, work: Storage, part: ScanFolders | None = N
             pass
 
 
-def download_scan(storage: Storage, work: Storage, place: ScanPlace) -> None:
+def download_scan(storage: Storage, work: Storage, scan: ScanPlace) -> None:
     """Download the file of a scan, which another machine has stored, unless it is there."""
-    if not work.exists(place.file):
-        work.write_new(place.file, storage.read(place.file))
+    if not work.exists(scan.file):
+        work.write_new(scan.file, storage.read(scan.file))
 
 
 def shard_digest(shard: FileInfo) -> bytes:

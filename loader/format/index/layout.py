@@ -281,6 +281,7 @@ def _check_shards(layout: Layout) -> None:
 def layout_warnings(layout: Layout) -> list[str]:
     """Return warnings about oddities of a dataset that are harmless or probably not intended."""
     warnings = []
+    # Warn about single shards; a few examples are enough.
     empty = [shard.name for shard in layout.shards if not shard.samples]
     if empty:
         warnings.append(f"{len(empty):,} shards hold no samples, first {empty[0]}")
@@ -288,6 +289,7 @@ def layout_warnings(layout: Layout) -> list[str]:
     warnings += [f"{name}: {warning}" for name, warning in noted[:_MAX_WARNINGS]]
     if len(noted) > _MAX_WARNINGS:
         warnings.append(f"and {len(noted) - _MAX_WARNINGS:,} more such warnings (energon lint lists all)")
+    # Warn about the dataset as a whole.
     scattered = sum(shard.scattered for shard in layout.shards)
     if scattered:
         warnings.append(

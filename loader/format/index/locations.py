@@ -41,19 +41,19 @@ def locate_together(groups: Sequence[tuple[SampleLocator, IntArray]]) -> SampleL
         index has a fault: then the locators have to be called, which name it.
     """
     # Look the samples of each dataset up.
-    found: list[_Rows] = []
+    groups_of_rows: list[_Rows] = []
     for locator, samples in groups:
         rows = _rows_of(locator, samples)
         if rows is None:
             return None
-        found.append(rows)
+        groups_of_rows.append(rows)
     # Join the columns, and check all ranges at once.
     ends, first, offset, size, shard, shard_size = (
-        np.concatenate([rows[column] for rows in found]) for column in range(6)
+        np.concatenate([rows[column] for rows in groups_of_rows]) for column in range(6)
     )
-    if len({rows.keys.shape[1] for rows in found}) > 1:
+    if len({rows.keys.shape[1] for rows in groups_of_rows}) > 1:
         return None
-    keys = ascii_keys(np.concatenate([rows.keys for rows in found]))
+    keys = ascii_keys(np.concatenate([rows.keys for rows in groups_of_rows]))
     if keys is None:
         return None
     start = offset.astype(np.int64) * BLOCK
@@ -69,7 +69,7 @@ def locate_together(groups: Sequence[tuple[SampleLocator, IntArray]]) -> SampleL
         start=start,
         size_bytes=size,
         first_part=range(len(sizes) + 1),
-        part_name=list(chain.from_iterable(rows.names for rows in found)),
+        part_name=list(chain.from_iterable(rows.names for rows in groups_of_rows)),
         part_start=[0] * len(sizes),
         part_stop=sizes,
     )
@@ -80,12 +80,12 @@ def _rows_of(locator: SampleLocator, samples: IntArray) -> _Rows | None:
     columns = locator.columns
     first, ends = row_ranges(columns.part_ends, samples)
     try:
-        number = columns.part_name[first]
+        name_ids = columns.part_name[first]
         offset, size = columns.part_offset[first], columns.part_size[first]
     except IndexError:
         return None
     known = len(locator.wanted_names)
-    names = [locator.wanted_names[one] or "" if one < known else "" for one in number.tolist()]
+    names = [locator.wanted_names[name_id] or "" if name_id < known else "" for name_id in name_ids.tolist()]
     if "" in names:
         return None
     several = len(locator.shard_sizes) > 1
@@ -183,21 +183,21 @@ class SampleLocator:
     def columns(self) -> IndexColumns:
         return IndexColumns(self._index)
 
-    def locate(self, samples: IntArray, found: SampleLocations | None = None) -> SampleLocations:
+    def locate(self, samples: IntArray, into: SampleLocations | None = None) -> SampleLocations:
         """Return the locations of some samples.
 
         Args:
             samples: Shape (n,), each in ``[0, len(index))``.
-            found: Locations to append to and return; None for new ones.
+            into: Locations to append to and return; None for new ones.
         """
         if len(samples) < _MIN_VECTORISED:
-            found = SampleLocations() if found is None else found
-            self._locate_few(samples.tolist(), found)
-            return found
-        if found is None:
+            into = SampleLocations() if into is None else into
+            self._locate_few(samples.tolist(), into)
+            return into
+        if into is None:
             return self._locate(samples)
-        found.extend(self._locate(samples))
-        return found
+        into.extend(self._locate(samples))
+        return into
 
     __call__ = locate
 
@@ -212,9 +212,9 @@ class SampleLocator:
         if (first < 0).any() or (last < first).any() or (last > len(index.part_name)).any():
             raise contradictory("the parts of a sample have no rows", index.path)
         if (counts == 1).all():
-            found = self._one_part_each(samples, shard, first)
-            if found is not None:
-                return found
+            located = self._one_part_each(samples, shard, first)
+            if located is not None:
+                return located
         # Look up the ranges of all parts.
         ends = np.cumsum(counts)
         rows = np.repeat(first - (ends - counts), counts) + np.arange(int(ends[-1]) if n else 0)
@@ -249,7 +249,7 @@ class SampleLocator:
             part_stop=(stop - low[of_sample]).tolist(),
         )
 
-    def _locate_few(self, samples: list[int], found: SampleLocations) -> None:
+    def _locate_few(self, samples: list[int], into: SampleLocations) -> None:
         """Append the locations of samples one by one: indexing a memoryview takes a tenth of the time of an array."""
         part_ends, key_ends, keys = self._part_ends, self._key_ends, self._keys
         starts, sizes, several = self._starts, self._sizes, len(self._starts) > 1
@@ -259,18 +259,18 @@ class SampleLocator:
             key_end = key_ends[sample]
             if not key <= key_end <= len(keys):
                 raise contradictory("the key of a sample has no bytes", self._index.path)
-            found.key.append(str(keys[key:key_end], "utf-8", "surrogateescape"))
-            found.shard.append(shard)
+            into.key.append(str(keys[key:key_end], "utf-8", "surrogateescape"))
+            into.shard.append(shard)
             parts = self._parts(part, part_ends[sample], sizes[shard])
             low, high = parts[0][:2] if len(parts) == 1 else _span(parts)
             for start, stop, name in parts:
-                found.part_name.append(name)
-                found.part_start.append(start - low)
-                found.part_stop.append(stop - low)
-            found.start.append(low)
-            found.size_bytes.append(high - low)
-            found.first_part.append(len(found.part_name))
-        found.sample.extend(samples)
+                into.part_name.append(name)
+                into.part_start.append(start - low)
+                into.part_stop.append(stop - low)
+            into.start.append(low)
+            into.size_bytes.append(high - low)
+            into.first_part.append(len(into.part_name))
+        into.sample.extend(samples)
 
     def _parts(self, first: int, last: int, shard_size: int) -> list[tuple[int, int, str]]:
         """Return start, end and name of the wanted parts in some rows."""
@@ -279,10 +279,10 @@ class SampleLocator:
             raise contradictory("the parts of a sample have no rows", self._index.path)
         parts = []
         for row in range(first, last):
-            number, start, size = part_name[row], part_offset[row] * BLOCK, part_size[row]
-            if number >= len(names) or start == 0 or start + size > shard_size:
+            name_id, start, size = part_name[row], part_offset[row] * BLOCK, part_size[row]
+            if name_id >= len(names) or start == 0 or start + size > shard_size:
                 raise contradictory("a part outside of its shard, or of no known name", self._index.path)
-            name = names[number]
+            name = names[name_id]
             if name is not None:
                 parts.append((start, start + size, name))
         return parts
@@ -349,9 +349,9 @@ class SampleLocator:
 
     def _keys_of(self, samples: IntArray) -> list[str]:
         gathered = self.gather_keys(samples)
-        found = None if gathered is None else ascii_keys(gathered)
-        if found is not None:
-            return found
+        decoded = None if gathered is None else ascii_keys(gathered)
+        if decoded is not None:
+            return decoded
         first, last = row_ranges(self.columns.key_ends, samples)
         keys = self._keys
         if (first < 0).any() or (last < first).any() or (last > len(keys)).any():
@@ -387,8 +387,8 @@ def ascii_keys(keys: npt.NDArray[np.uint8]) -> list[str] | None:
     if not (keys.max(initial=0) < 128 and keys.all()):
         return None
     text = keys.astype(np.uint32).view(f"U{keys.shape[1]}")  # four bytes a character
-    found: list[str] = text[:, 0].tolist()
-    return found
+    decoded: list[str] = text[:, 0].tolist()
+    return decoded
 
 
 def row_ranges(ends: IntArray, samples: IntArray) -> tuple[IntArray, IntArray]:

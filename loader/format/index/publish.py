@@ -39,10 +39,10 @@ def read_committed_documents(storage: Storage) -> None:
 def _pending(storage: RemoteStorage) -> dict[str, str]:
     """Return the documents of the current index that are still in its folder: name → name there."""
     pending = [file.name for file in storage.list(INDEX_FOLDER) if _folder_of(file.name).endswith(f"/{_DOCUMENTS}")]
-    number = marked_index(storage.read(INFO_JSON)) if pending and storage.exists(INFO_JSON) else None
-    if number is None:
+    sequence = marked_index(storage.read(INFO_JSON)) if pending and storage.exists(INFO_JSON) else None
+    if sequence is None:
         return {}
-    folder = _documents_folder(str(uuid.UUID(int=number)))
+    folder = _documents_folder(str(uuid.UUID(int=sequence)))
     return {f"{FOLDER}/{name[len(folder) + 1 :]}": name for name in pending if _folder_of(name) == folder}
 
 
@@ -92,7 +92,7 @@ class ObjectCommit:
         try:
             return self._storage.stat(name).etag
         except StorageError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
+            if error.is_missing:
                 return None
             raise
 
@@ -203,8 +203,8 @@ def stage_files(storage: Storage, files: Mapping[str, bytes]) -> list[tuple[str,
         files: Name → content.
     """
     renames = []
-    for number, (name, data) in enumerate(files.items()):
-        path = f"{STAGING}/files/{number}"
+    for position, (name, data) in enumerate(files.items()):
+        path = f"{STAGING}/files/{position}"
         with storage.create(path) as file:
             file.write(data)
         renames.append((path, name))

@@ -59,6 +59,7 @@ class RemoteIndexer:
             with closing(_Stream(self._storage, shard, self._buffered)) as stream:
                 streams = self._mode == "stream"
                 offset, size_bytes = next(steps)
+                # Measure the latency with the first request, and choose by it how to read on.
                 if not streams:
                     started = time.monotonic()
                     data = self._fetch(shard, offset, size_bytes).result()
@@ -66,6 +67,7 @@ class RemoteIndexer:
                     self.heads[shard.name] = data
                     offset, size_bytes = steps.send(data)
                     streams = self._mode == "auto" and self._is_better_streamed(offset)
+                # Answer the requests of the scan, until it ends with the index.
                 while not self._is_stopped:
                     if streams:
                         data = stream.read_at(offset, size_bytes)
@@ -140,8 +142,8 @@ class _Stream(ClosesOnExit):
 
     def _checked(self, data: bytes, size_bytes: int) -> bytes:
         if len(data) != size_bytes:  # of a store without versions
-            found = f"expected {size_bytes} bytes, found {len(data)}: this object was replaced"
-            raise outdated(found, self._storage.path(self._shard.name))
+            fault = f"expected {size_bytes} bytes, found {len(data)}: this object was replaced"
+            raise outdated(fault, self._storage.path(self._shard.name))
         return data
 
     def _fetch_more(self, start: int, *, must: bool = False) -> bool:

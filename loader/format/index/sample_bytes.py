@@ -110,7 +110,7 @@ def read_sample(
 
 
 def _read_whole(file: ReadableFile, wanted: Sequence[PartLocation], shard: str) -> dict[str, bytes]:
-    found: dict[PartLocation, bytes] = {}
+    contents: dict[PartLocation, bytes] = {}
     for run in _runs(sorted(wanted, key=lambda part: part.offset)):
         start, end = run[0].offset, _end(run)
         data = file.read_at(start, end - start)
@@ -123,8 +123,8 @@ def _read_whole(file: ReadableFile, wanted: Sequence[PartLocation], shard: str) 
                     shard,
                     part.offset,
                 )
-            found[part] = content
-    return {part.name: found[part] for part in wanted}
+            contents[part] = content
+    return {part.name: contents[part] for part in wanted}
 
 
 def _runs(parts: Sequence[PartLocation]) -> Iterator[list[PartLocation]]:

@@ -273,8 +273,10 @@ def _gather_scattered(index: ShardIndex) -> ShardIndex:
     is_first = first_run == np.arange(len(index))
     if is_first.all():
         return index
+    # Move the parts of each run behind the parts of its sample's first run.
     counts = np.diff(index.part_ends, prepend=0)
     part_order = np.argsort(np.repeat(first_run, counts), kind="stable")  # (p,)
+    # Keep keys and hashes of first runs only, and number them again.
     key_lengths = np.diff(index.key_ends, prepend=0)
     new_number = np.cumsum(is_first) - 1
     kept_order = index.key_order[is_first[index.key_order]]

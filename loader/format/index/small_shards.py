@@ -39,12 +39,12 @@ def index_small_shards(storage: Storage, shards: Sequence[FileInfo]) -> list[Sha
     Returns:
         For each shard its index, or None: :func:`.shard_index.index_shard` has to index it.
     """
-    found = [_read_headers(storage, shard) for shard in shards]
-    numbers = [number for number, headers in enumerate(found) if headers is not None]
+    headers_by_shard = [_read_headers(storage, shard) for shard in shards]
+    numbers = [position for position, headers in enumerate(headers_by_shard) if headers is not None]
     indexes: list[ShardIndex | None] = [None] * len(shards)
     if numbers:
-        for number, index in zip(numbers, _index([headers for headers in found if headers]), strict=True):
-            indexes[number] = index
+        for position, index in zip(numbers, _index([headers for headers in headers_by_shard if headers]), strict=True):
+            indexes[position] = index
     return indexes
 
 
@@ -125,8 +125,8 @@ def _columns(shards: Sequence[_Headers], split: SplitNames, ends: npt.NDArray[np
         row_starts.tolist(), ends.tolist(), sample_starts.tolist(), sample_ends.tolist(),
         byte_starts.tolist(), byte_ends.tolist(), strict=True,
     )  # fmt: skip
-    for number, (row, last_row, sample, last_sample, byte, last_byte) in enumerate(bounds):
-        if number in repeating:
+    for position, (row, last_row, sample, last_sample, byte, last_byte) in enumerate(bounds):
+        if position in repeating:
             indexes.append(None)
             continue
         rows, samples = slice(row, last_row), slice(sample, last_sample)
@@ -142,8 +142,8 @@ def _columns(shards: Sequence[_Headers], split: SplitNames, ends: npt.NDArray[np
                 key_ends=key_ends[samples],
                 key_hash=hashes[samples],
                 key_order=order[samples],
-                sample_offsets=sample_offsets[sample + number : last_sample + number + 1],
-                end_offset=shards[number].end_offset,
+                sample_offsets=sample_offsets[sample + position : last_sample + position + 1],
+                end_offset=shards[position].end_offset,
                 plain=True,
             )
         )
@@ -154,5 +154,5 @@ def _columns(shards: Sequence[_Headers], split: SplitNames, ends: npt.NDArray[np
 def _numbered(names: tuple[bytes, ...]) -> tuple[tuple[str, ...], npt.NDArray[np.uint32]]:
     """Return the sorted part names of a shard's members, and the number of each member's name."""
     distinct = sorted(set(names))
-    ids = {name: number for number, name in enumerate(distinct)}
+    ids = {name: name_id for name_id, name in enumerate(distinct)}
     return tuple(decode_name(name) for name in distinct), np.array([ids[name] for name in names], np.uint32)

@@ -231,8 +231,8 @@ class IndexWriter:
                 some_names.append(chunk[rows])
                 some_sizes.append(size[rows])
         medians = _medians(np.concatenate(some_names), np.concatenate(some_sizes), len(count)) if some_names else []
-        for (name, number), median in zip(self._part_ids.items(), medians, strict=True):
-            yield PartStats(name=name, parts=int(count[number]), total_bytes=int(total[number]), median_bytes=median)
+        for (name, name_id), median in zip(self._part_ids.items(), medians, strict=True):
+            yield PartStats(name=name, parts=int(count[name_id]), total_bytes=int(total[name_id]), median_bytes=median)
 
     def _rows_for_medians(self) -> npt.NDArray[np.int64]:
         """Select the parts for the medians, ascending: all, or evenly spread ones."""

@@ -87,8 +87,8 @@ def _scan(storage: Storage, name: str, progress: Callable[[int], None] | None) -
                 empty = False
             yield starts
     if empty:
-        found = "has only blank lines" if before.size_bytes else "is empty"
-        raise FormatError(f"this file {found}; expected one JSON object per line", shard=path)
+        fault = "has only blank lines" if before.size_bytes else "is empty"
+        raise FormatError(f"this file {fault}; expected one JSON object per line", shard=path)
     if storage.stat(name) != before:
         raise FormatError("this file changed while it was read", shard=path, hint="run the same command again")
     yield np.array([before.size_bytes], np.uint64)
@@ -109,9 +109,10 @@ def open_jsonl_index(storage: Storage, name: str) -> JsonlIndex:
     try:
         index = storage.stat(name + IDX_SUFFIX)
     except StorageError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
+        if error.is_missing:
             raise FormatError("this file has no index yet", shard=path, hint=f"run: energon prepare {path}") from error
         raise
+    # The index has one offset for each sample, and one for the end.
     if index.size_bytes < 16 or index.size_bytes % 8:
         raise FormatError(
             f"this index has {index.size_bytes:,} bytes; expected a multiple of 8, at least 16",
@@ -119,21 +120,22 @@ def open_jsonl_index(storage: Storage, name: str) -> JsonlIndex:
             hint=f"run: energon prepare {path}",
         )
     offsets = np.memmap(storage.local_path(name + IDX_SUFFIX, index), _OFFSET, mode="r")
+    # Check the size of the file, and where the first and the last sample start.
     if int(offsets[-1]) != info.size_bytes:
         raise _stale(path, f"expected a file of {int(offsets[-1]):,} bytes, found {info.size_bytes:,}")
     with storage.open(name, info) as file:
-        for number in {0, len(offsets) - 2}:
-            _check_start(file, path, number, int(offsets[number]))
+        for line in {0, len(offsets) - 2}:
+            _check_start(file, path, line, int(offsets[line]))
     return JsonlIndex(offsets=offsets, info=info)
 
 
 def _check_start(file: ReadableFile, path: str, index: int, start: int) -> None:
     """Check that a line with an object begins at an offset."""
-    found = file.read_at(max(0, start - 1), _PROBE_BYTES) if start < file.size_bytes else b""
-    line = found[1:] if start else found.removeprefix(BYTE_ORDER_MARK)
+    head = file.read_at(max(0, start - 1), _PROBE_BYTES) if start < file.size_bytes else b""
+    line = head[1:] if start else head.removeprefix(BYTE_ORDER_MARK)
     # Blank lines at the start belong to the first sample, and may be longer than the bytes read.
-    has_object = line.lstrip()[:1] in ((b"{", b"") if len(found) == _PROBE_BYTES else (b"{",))
-    if not has_object or (start and not found.startswith(b"\n")):
+    has_object = line.lstrip()[:1] in ((b"{", b"") if len(head) == _PROBE_BYTES else (b"{",))
+    if not has_object or (start and not head.startswith(b"\n")):
         raise _stale(path, f"expected sample {index:,} at byte {start:,}, but no line with an object begins there")
 
 
@@ -170,7 +172,6 @@ class JsonlReader(ClosesOnExit):
         return read_line(self._file, self._offsets, index, path=self._path)
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
@@ -188,8 +189,8 @@ def read_line(file: ReadableFile, offsets: npt.NDArray[np.uint64], index: int, *
     """
     start, stop = int(offsets[index]), int(offsets[index + 1])
     if not start < stop <= file.size_bytes:
-        found = f"found a file of {file.size_bytes:,} bytes"
-        raise _stale(path, f"expected sample {index:,} at bytes {start:,}–{stop:,}, {found}")
+        fault = f"found a file of {file.size_bytes:,} bytes"
+        raise _stale(path, f"expected sample {index:,} at bytes {start:,}–{stop:,}, {fault}")
     line = file.read_at(start, stop - start).strip()
     if start == 0:
         line = line.removeprefix(BYTE_ORDER_MARK).lstrip()

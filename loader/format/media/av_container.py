@@ -68,8 +68,8 @@ def _shown_vp9(data: bytes) -> int:
     if last >> 5 != 0b110 or index < 0 or data[index] != last:
         return _is_shown_vp9(data[0])
     shown = start = 0
-    for number in range(count):
-        at = index + 1 + number * width
+    for position in range(count):
+        at = index + 1 + position * width
         size_bytes = int.from_bytes(data[at : at + width], "little")
         if size_bytes and start < index:
             shown += _is_shown_vp9(data[start])
@@ -79,8 +79,8 @@ def _shown_vp9(data: bytes) -> int:
 
 def _is_shown_vp9(head: int) -> int:
     """Return 1 if the first byte of a frame's header has show_existing_frame, or else show_frame (clause 6.2)."""
-    place = 2 if head >> 4 & 3 == 3 else 3  # profile 3 has another bit before them
-    return head >> place & 1 or head >> place - 2 & 1
+    bit = 2 if head >> 4 & 3 == 3 else 3  # profile 3 has another bit before them
+    return head >> bit & 1 or head >> bit - 2 & 1
 
 
 # Counters by FFmpeg's names of decoders.
@@ -185,22 +185,23 @@ def open_av(data: bytes | BinaryIO) -> Iterator[InputContainer]:
 
 def media_error(head: bytes, error: OSError) -> ValueError:
     """Build the error for bytes that FFmpeg cannot read."""
-    found = f"it starts with {head[:16]!r}" if head else "it is empty"
+    fault = f"it starts with {head[:16]!r}" if head else "it is empty"
     reason = error.strerror or type(error).__name__
-    return ValueError(f"not audio or video that can be read ({found}; FFmpeg: {reason})")
+    return ValueError(f"not audio or video that can be read ({fault}; FFmpeg: {reason})")
 
 
 def video_stream(container: InputContainer) -> VideoStream | None:
     """Return the first video stream that FFmpeg can decode, or None. Cover pictures of audio files are skipped."""
     from av.stream import Disposition
 
-    streams = (one for one in container.streams.video if not one.disposition & Disposition.attached_pic)
-    return next((one for one in streams if _is_known(one)), None)
+    streams = (stream for stream in container.streams.video if not stream.disposition & Disposition.attached_pic)
+    return next((stream for stream in streams if _is_known(stream)), None)
 
 
 def audio_stream(container: InputContainer) -> AudioStream | None:
     """Return the first audio stream that FFmpeg can decode, or None."""
-    return next((one for one in container.streams.audio if _is_known(one) and one.codec_context.sample_rate), None)
+    streams = filter(_is_known, container.streams.audio)
+    return next((stream for stream in streams if stream.codec_context.sample_rate), None)
 
 
 def check_frame_size(stream: VideoStream) -> None:

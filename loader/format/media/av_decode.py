@@ -79,13 +79,15 @@ def decode_streams(container: InputContainer, streams: Iterable[VideoStream | Au
     """
     av = import_av()
     streams = tuple(streams)
-    found = {stream.index: DecodedStream() for stream in streams}
+    by_stream = {stream.index: DecodedStream() for stream in streams}
+    # Prepare the decoders, and refuse frames that are too large.
     for stream in streams:
         stream.codec_context.thread_count = 1
         if stream.type == "video":
             check_frame_size(stream)
+    # Decode packet by packet, so that a fault costs only its packet.
     for packet in container.demux(*streams):
-        decoded = found[packet.stream.index]
+        decoded = by_stream[packet.stream.index]
         if packet.size:
             decoded.packets += 1
             decoded.last = bytes(packet) if packet.stream.type == "audio" else b""
@@ -98,7 +100,7 @@ def decode_streams(container: InputContainer, streams: Iterable[VideoStream | Au
             decoded.add_fault(error.strerror or type(error).__name__)
         else:
             decoded.add_frames(frames, packet.stream)
-    return found
+    return by_stream
 
 
 def media_fault(data: bytes) -> str | None:
@@ -256,7 +258,7 @@ def mp3_frames(data: bytes) -> int:
     start = 0
     while data.startswith(b"ID3", start):  # tags, with a size of four times seven bits
         size = data[start + 6 : start + 10]
-        start += 10 + sum((byte & 0x7F) << 7 * place for place, byte in enumerate(reversed(size)))
+        start += 10 + sum((byte & 0x7F) << 7 * position for position, byte in enumerate(reversed(size)))
     first = data[start : start + _FIRST_FRAME_BYTES]
     for mark in (b"Xing", b"Info"):
         at = first.find(mark)

@@ -63,10 +63,12 @@ def probe_av(data: bytes | BinaryIO, *, exact: bool = False) -> AVMetadata:
         video, audio = video_stream(container), audio_stream(container)
         if video is None and audio is None:
             raise ValueError(f"a {container.format.name} file without audio and video")
+        # Measure the spans: from the header if it is exact, else from packets, or by decoding.
         streams = [stream for stream in (video, audio) if stream is not None]
         spans = stream_spans(container, streams, head)
         if exact and spans:
             spans = _decoded_spans(file, spans)
+        # Collect the facts of each stream.
         if video is not None:
             facts.update(_video_facts(video, spans.get(video.index)))
         if audio is not None:
@@ -143,12 +145,12 @@ def stream_spans(
         The span of each stream by the stream's index. Streams without packets are absent.
     """
     streams = tuple(streams)
-    found = {stream.index: _span_in_header(container, stream, head) for stream in streams}
-    unknown = [stream for stream in streams if found[stream.index] is None]
+    spans = {stream.index: _span_in_header(container, stream, head) for stream in streams}
+    unknown = [stream for stream in streams if spans[stream.index] is None]
     if unknown:
         packets = _read_spans(container, unknown)
-        found.update({stream.index: _without_padding(stream, packets.get(stream.index)) for stream in unknown})
-    return {index: span for index, span in found.items() if span is not None}
+        spans.update({stream.index: _without_padding(stream, packets.get(stream.index)) for stream in unknown})
+    return {index: span for index, span in spans.items() if span is not None}
 
 
 def _span_in_header(container: InputContainer, stream: VideoStream | AudioStream, head: bytes) -> StreamSpan | None:
@@ -235,7 +237,7 @@ def _decoded_spans(file: BinaryIO, spans: dict[int, StreamSpan]) -> dict[int, St
     """Return spans of the frames and samples that decode, without what the container cuts off."""
     from .av_decode import decode_streams
 
-    found: dict[int, StreamSpan] = {}
+    decoded_spans: dict[int, StreamSpan] = {}
     with open_av(file) as container:  # opened again, because some formats cannot seek to their start
         video, audio = video_stream(container), audio_stream(container)
         streams = [stream for stream in (video, audio) if stream is not None and stream.index in spans]
@@ -244,13 +246,13 @@ def _decoded_spans(file: BinaryIO, spans: dict[int, StreamSpan]) -> dict[int, St
             if audio is None or index != audio.index:
                 start = span.start if decoded.start is None else decoded.start
                 end = span.end if decoded.end is None else decoded.end
-                found[index] = StreamSpan(start=start, end=end, frames=decoded.count, basis="decoded")
+                decoded_spans[index] = StreamSpan(start=start, end=end, frames=decoded.count, basis="decoded")
                 continue
             length = Fraction(decoded.count, audio.codec_context.sample_rate)
             if is_indexed(container):  # AAC decodes to whole blocks
                 length = min(length, span.duration)
-            found[index] = replace(span, end=span.start + length, basis="decoded", samples=decoded.count)
-    return found
+            decoded_spans[index] = replace(span, end=span.start + length, basis="decoded", samples=decoded.count)
+    return decoded_spans
 
 
 def _without_padding(stream: VideoStream | AudioStream, span: StreamSpan | None) -> StreamSpan | None:

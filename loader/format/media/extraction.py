@@ -144,9 +144,9 @@ def _image(region: FileRegion) -> ImageMetadata:
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return _webp(head)
     if head.startswith(b"\xff\xd8"):
-        found = usual_jpeg(head)
-        if found is not None:
-            return found
+        picture = usual_jpeg(head)
+        if picture is not None:
+            return picture
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about Exif data, and about pixels, which are not decoded here
         if head.startswith(_SEQUENTIAL):
@@ -205,20 +205,21 @@ def _av(region: FileRegion, *, exact: bool) -> AVMetadata:
 
 def usual_jpeg(head: bytes) -> ImageMetadata | None:
     """Return the metadata of a JPEG file; None if Pillow decides: it is damaged, unusual, or has a longer header."""
-    found = None
+    frame = None
     at = 2
+    # Walk through the segments up to the scan; leave all unusual ones to Pillow.
     while at + 4 <= len(head):
         if head[at] != 0xFF:
             return None
         marker, stop = head[at + 1], at + 2 + (head[at + 2] << 8 | head[at + 3])
         if marker == _START_OF_SCAN:
-            return found if stop <= len(head) else None
+            return frame if stop <= len(head) else None
         segment = head[at + 4 : stop]
         if marker in _START_OF_FRAME:
-            if found is not None:
+            if frame is not None:
                 return None
-            found = _frame(segment)
-            if found is None:
+            frame = _frame(segment)
+            if frame is None:
                 return None
         elif marker == _QUANTIZATION:
             if len(segment) % 65 or any(table > 15 for table in segment[::65]):  # one byte, and 64 of 8 bits

@@ -43,10 +43,10 @@ def media_type_of_header(head: bytes) -> MediaType | None:
     >>> media_type_of_header(b"GIF89a")
     'image'
     """
-    found = kind_of_bytes(head)
-    if found.kind == "image":
-        return "image" if found.extension in COMMON_IMAGE else None
-    return "av" if found.kind in ("audio", "video") else None
+    kind = kind_of_bytes(head)
+    if kind.kind == "image":
+        return "image" if kind.extension in COMMON_IMAGE else None
+    return "av" if kind.kind in ("audio", "video") else None
 
 
 MediaStrategy = Literal["EXTENSION", "GLOB", "HEADER"]

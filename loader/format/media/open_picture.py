@@ -121,6 +121,7 @@ def jxl_size(data: bytes) -> tuple[int, int] | None:
         data = _jxl_codestream(data)
     if not data.startswith(_CODESTREAM):
         return None
+    # Read the size header, whose fields are bits from the lowest one on.
     bits = int.from_bytes(data[2:12], "little")
 
     def take(count: int) -> int:
@@ -134,6 +135,7 @@ def jxl_size(data: bytes) -> tuple[int, int] | None:
         return 8 * (take(5) + 1) if is_small else take(_SIDE_BITS[take(2)]) + 1
 
     height = side()
+    # The width is stored, or follows from one of the usual ratios.
     ratio = take(3)
     if not ratio:
         return side(), height
@@ -143,16 +145,16 @@ def jxl_size(data: bytes) -> tuple[int, int] | None:
 
 def _jxl_codestream(data: bytes) -> bytes:
     """Return the first bytes of the picture in a file of boxes, which may divide it anywhere."""
-    found, at = b"", 0
-    while at + 8 <= len(data) and len(found) < 12:
+    codestream, at = b"", 0
+    while at + 8 <= len(data) and len(codestream) < 12:
         size_bytes, kind = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8]
         begin = at + 8
         if size_bytes == 1:
             size_bytes, begin = int.from_bytes(data[begin : begin + 8], "big"), begin + 8
         stop = len(data) if size_bytes == 0 else at + size_bytes
         if kind in (b"jxlc", b"jxlp"):
-            found += data[begin + 4 * (kind == b"jxlp") : stop][:12]
+            codestream += data[begin + 4 * (kind == b"jxlp") : stop][:12]
         if stop <= at:
             break
         at = stop
-    return found
+    return codestream

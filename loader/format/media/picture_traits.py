@@ -73,9 +73,9 @@ def picture_traits(file: BinaryIO) -> PictureTraits:
     """
     head = file.read(4096)
     if head.startswith(b"\xff\xd8"):
-        found = _jpeg(head) or _jpeg(head + file.read(_HEAD_BYTES))
-        if found is not None:
-            return found
+        traits = _jpeg(head) or _jpeg(head + file.read(_HEAD_BYTES))
+        if traits is not None:
+            return traits
     if head[:4] == b"RIFF" and head[8:16] in (b"WEBPVP8 ", b"WEBPVP8L", b"WEBPVP8X"):
         flags = head[20] if head[15:16] == b"X" else _WEBP_ALPHA * (head[15:16] == b"L" and head[24] >> 4 & 1)
         if not flags & _WEBP_ANIMATION_OR_EXIF:
@@ -101,12 +101,12 @@ def traits_of_image(image: Image.Image) -> PictureTraits:
 
 
 def _orientation(exif: bytes) -> int:
-    found = Image.Exif()
+    tags = Image.Exif()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found.load(exif)
-            orientation = found.get(_ORIENTATION, 1)
+            tags.load(exif)
+            orientation = tags.get(_ORIENTATION, 1)
     except Exception:  # noqa: BLE001 - damaged data raise many kinds
         return 1
     return orientation if orientation in range(1, 9) else 1
@@ -114,19 +114,19 @@ def _orientation(exif: bytes) -> int:
 
 def _jpeg(head: bytes) -> PictureTraits | None:
     """Return the traits of a JPEG file; None if its header is longer or damaged, or it has several pictures."""
-    found, at = None, 2
+    traits, at = None, 2
     orientation = 1
     while at + 4 <= len(head) and head[at] == 0xFF:
         marker, size_bytes = head[at + 1], int.from_bytes(head[at + 2 : at + 4], "big")
         segment = head[at + 4 : at + 2 + size_bytes]
         if marker == 0xDA:  # pixels follow
-            return found and found._replace(orientation=orientation)
+            return traits and traits._replace(orientation=orientation)
         if segment.startswith(b"MPF\0"):
             return None
         if segment.startswith(_EXIF):
             orientation = _orientation(segment)
         elif marker in _START_OF_FRAME and len(segment) >= 6:
-            found = PictureTraits(bits=segment[0], cmyk=segment[5] == 4)
+            traits = PictureTraits(bits=segment[0], cmyk=segment[5] == 4)
         at += 2 + size_bytes
     return None
 

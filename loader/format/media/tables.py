@@ -53,6 +53,7 @@ class MediaTables:
         with self._errors():
             database = sqlite3.connect(path, isolation_level=None)
             self._database = database
+            # Keep the rows of a file with the tables, or create new tables.
             for setting in SQLITE_SETTINGS:
                 database.execute(f"PRAGMA {setting}")
             self.has_rows = has_media_tables(database)  # True if the rows of the file were kept
@@ -68,6 +69,7 @@ class MediaTables:
                     database.execute("INSERT INTO media_basis VALUES (?, ?, ?)", _EXACT_ROW)
             elif not has_media_tables(database, "media_basis"):  # an older version or another tool wrote the file
                 database.execute(MEDIA_TABLES[-1])
+            # All rows are one transaction.
             database.execute("BEGIN")
 
     def remove(self, entry_keys: Iterable[str]) -> None:
@@ -154,8 +156,8 @@ def _may_have_media(storage: Storage) -> bool:
 
 def entry_keys_of_shards(database: sqlite3.Connection, tar_file_ids: Iterable[int]) -> Iterator[str]:
     """Yield the keys of all entries of some shards of another ``index.sqlite``, media or not."""
-    for number in tar_file_ids:
-        for (entry_key,) in database.execute(_ENTRY_KEYS, (number,)):
+    for shard in tar_file_ids:
+        for (entry_key,) in database.execute(_ENTRY_KEYS, (shard,)):
             yield entry_key
 
 
@@ -228,18 +230,18 @@ def fill_media_tables(
     total, done, added, broken = sum(chunk.entries for chunk in chunks), 0, 0, 0
     reasons: dict[int, list[str]] = {}
     with closing(run_in_workers(read_chunk, chunks, workers=workers)) as results:
-        for number, found in results:
-            tables.add(found.rows)
-            added += len(found.rows)
-            broken += found.broken
-            if found.reasons:
-                reasons[number] = found.reasons
+        for position, entries in results:
+            tables.add(entries.rows)
+            added += len(entries.rows)
+            broken += entries.broken
+            if entries.reasons:
+                reasons[position] = entries.reasons
                 if len(reasons) > _MAX_NAMED:  # Keep those of the first chunks, in any order of results.
                     del reasons[max(reasons)]
-            done += chunks[number].entries
+            done += chunks[position].entries
             if on_progress:
                 on_progress(done, total)
-    first = [reason for number in sorted(reasons) for reason in reasons[number]][:_MAX_NAMED]
+    first = [reason for position in sorted(reasons) for reason in reasons[position]][:_MAX_NAMED]
     return added, broken, (_broken_warning(broken, first),) if broken else ()
 
 

@@ -109,6 +109,7 @@ class _Decompression:
     def run(self, workers: int) -> DecompressReport:
         results: dict[str, int | None] = {}
         faults: dict[str, EnergonError] = {}
+        # Decompress in threads, and collect the faults of single shards.
         with ThreadPoolExecutor(min(workers, len(self._names)), thread_name_prefix="decompress") as threads:
             futures = {threads.submit(self._decompress, name): name for name in self._names}
             try:
@@ -121,6 +122,7 @@ class _Decompression:
                 self._stop.set()
                 threads.shutdown(cancel_futures=True)
                 raise
+        # Report faults in the order of the names, and then the sizes.
         raise_scan_errors([faults[name] for name in self._names if name in faults], action="decompressed")
         sizes = {tar_name(name): size for name, size in results.items() if size is not None}
         return DecompressReport(

@@ -70,10 +70,10 @@ def fix_duplicates(
     _remove_copies(storage, folders)  # of a run that was killed
     renamed: dict[str, dict[str, str]] = {}
     try:
-        for number, name in enumerate(shards):
+        for position, name in enumerate(shards):
             if not duplicates.get(name):
                 continue
-            keys = _plan_keys(storage, name, number, frozenset(duplicates[name]))
+            keys = _plan_keys(storage, name, position, frozenset(duplicates[name]))
             if keys:
                 _replace_shard(storage, name, keys)
                 renamed[name] = keys
@@ -102,16 +102,16 @@ def _members(file: ReadableFile, path: str) -> Iterator[_Member]:
         )
 
 
-def _plan_keys(storage: Storage, shard: str, number: int, wanted: frozenset[str]) -> dict[str, str]:
+def _plan_keys(storage: Storage, shard: str, position: int, wanted: frozenset[str]) -> dict[str, str]:
     """Choose new keys, which the shard does not have, for the wanted keys that it has."""
     with storage.open(shard) as file:
         names = (split_member_name(member.name) for member in _members(file, storage.path(shard)))
         taken = {split[0] for split in names if split}
     keys: dict[str, str] = {}
     for key in sorted(wanted & taken):
-        new_key = f"{key}#{number}"
+        new_key = f"{key}#{position}"
         while new_key in taken:
-            new_key += f"#{number}"
+            new_key += f"#{position}"
         taken.add(new_key)
         keys[key] = new_key
     return keys
@@ -219,9 +219,9 @@ def rename_headers(headers: bytes, name: bytes, *, shard: str, offset: int) -> b
             extensions.append((headers[position:end], None))
         position = end
     # Write the new name where the old one was, or into another extension header.
-    own = bytearray(headers[-BLOCK:])
-    posix = own[257:263] == _POSIX
-    fits = _put_name(own, name, posix=posix) and not in_record
+    member_header = bytearray(headers[-BLOCK:])
+    posix = member_header[257:263] == _POSIX
+    fits = _put_name(member_header, name, posix=posix) and not in_record
     written = [b"" if fits else _long_name(extensions, name, posix=posix or in_record)]
     # Join the headers again; extension headers without records are dropped.
     for header, others_or_none in extensions:
@@ -229,10 +229,10 @@ def rename_headers(headers: bytes, name: bytes, *, shard: str, offset: int) -> b
             written.append(header)
         elif others_or_none:
             written.append(_with_contents(header, b"".join(others_or_none)))
-    return b"".join([*written, _with_checksum(own)])
+    return b"".join([*written, _with_checksum(member_header)])
 
 
-def _put_name(own: bytearray, name: bytes, *, posix: bool) -> bool:
+def _put_name(header: bytearray, name: bytes, *, posix: bool) -> bool:
     """Write the name into the member's own header; return False if it had to be cut."""
     prefix = b""
     if posix and len(name) > 100:
@@ -240,9 +240,9 @@ def _put_name(own: bytearray, name: bytes, *, posix: bool) -> bool:
         slash = name.find(b"/", len(name) - 101)
         if 0 < slash <= 155 and slash < len(name) - 1:
             prefix, name = name[:slash], name[slash + 1 :]
-    own[_NAME] = name[:100].ljust(100, b"\0")
+    header[_NAME] = name[:100].ljust(100, b"\0")
     if posix:
-        own[_PREFIX] = prefix.ljust(155, b"\0")
+        header[_PREFIX] = prefix.ljust(155, b"\0")
     return len(name) <= 100
 
 

@@ -66,9 +66,9 @@ def collect_media(
     # Divide the samples of the shards whose rows are not copied into chunks.
     keep = bool(inputs.reused) and media == inputs.recorded_media and _can_copy_rows(storage)
     chunks = [
-        MediaChunk(shard.name, min(_SAMPLES_AT_ONCE, count - start), (shard, inputs.reused.get(number), start))
-        for number, (shard, count) in enumerate(zip(shards, samples, strict=True))
-        if not (keep and number in inputs.reused)
+        MediaChunk(shard.name, min(_SAMPLES_AT_ONCE, count - start), (shard, inputs.reused.get(position), start))
+        for position, (shard, count) in enumerate(zip(shards, samples, strict=True))
+        if not (keep and position in inputs.reused)
         for start in range(0, count, _SAMPLES_AT_ONCE)
     ]
     # Copy the rows of unchanged shards, and read the media of the others.
@@ -95,7 +95,7 @@ def _can_copy_rows(storage: Storage) -> bool:
 def _copy_rows(inputs: PrepareInputs, tables: MediaTables) -> None:
     """Copy the rows of the published ``index.sqlite``, except for shards that changed or were removed."""
     storage, names = inputs.storage, {entry.name for entry in inputs.reused.values()}
-    gone = [number for number, shard in enumerate(inputs.previous_shards) if shard.name not in names]
+    gone = [position for position, shard in enumerate(inputs.previous_shards) if shard.name not in names]
     try:
         with closing(open_sqlite(storage.local_path(INDEX_SQLITE))) as database:
             if not tables.has_rows:
@@ -152,7 +152,7 @@ def _read_files(storage: Storage, media_filter: MediaFilter, chunk: MediaChunk) 
             with storage.open(info.name, info) as file:
                 rows.extract(FileRegion(file, 0, file.size_bytes), info.name, media_filter)
         except (StorageError, FormatError) as error:  # FormatError: it was replaced in its object store
-            is_outage = isinstance(error, StorageError) and not isinstance(error.__cause__, FileNotFoundError)
+            is_outage = isinstance(error, StorageError) and not error.is_missing
             if storage.checks_versions and is_outage:
                 raise  # every other file would count as broken, too
             rows.note_broken(info.name, error.message)
@@ -231,7 +231,7 @@ def _staged_sqlite(storage: Storage) -> Iterator[Path]:
 
 def _files_to_read(files: Iterable[FileInfo], media_filter: MediaFilter) -> tuple[list[FileInfo], list[str]]:
     """Return the files to read, and the names that SQLite cannot store because they are not UTF-8."""
-    found: list[FileInfo] = []
+    readable: list[FileInfo] = []
     undecodable: list[str] = []
     for file in files:
         name = file.name
@@ -242,8 +242,8 @@ def _files_to_read(files: Iterable[FileInfo], media_filter: MediaFilter) -> tupl
         except UnicodeEncodeError:
             undecodable.append(name)
         else:
-            found.append(file)
-    return found, undecodable
+            readable.append(file)
+    return readable, undecodable
 
 
 def _no_media(storage: Storage, warnings: Sequence[str], undecodable: Sequence[str]) -> StorageError:

@@ -85,6 +85,7 @@ def _part_plan(storage: Storage, plan: PreparePlan, part: Share, *, write: bool)
                 hint="prepare this folder without --part",
             )
         check_destination(storage, plan.ref, shards=search.names, force=plan.force)
+        # Only shards that need a scan are divided.
         reused = {} if plan.force else unchanged_shards(plan, search.shards, PreviousIndex(storage))
         to_scan = [shard for number, shard in enumerate(search.shards) if number not in reused]
         written = divide_shards(to_scan, part.count)
@@ -108,13 +109,13 @@ def _present(storage: Storage, plan: PreparePlan, names: Sequence[str]) -> list[
         try:
             return storage.stat(name)
         except StorageError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
+            if error.is_missing:
                 return None
             raise
 
     with ThreadPoolExecutor(_STATUS_THREADS) as threads:
-        found = threads.map(status, [name for name in names if not (exclude and exclude.search(name))])
-        return [shard for shard in found if shard is not None]
+        stats = threads.map(status, [name for name in names if not (exclude and exclude.search(name))])
+        return [shard for shard in stats if shard is not None]
 
 
 def _scan(

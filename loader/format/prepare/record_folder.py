@@ -149,18 +149,18 @@ class RecordPrepare(RunningPrepare):
         errors: dict[int, EnergonError] = {}
         total, samples = len(self._search.shards), 0
         with closing(self._results) as results:
-            for number, result in results:
+            for position, result in results:
                 if isinstance(result, EnergonError):
-                    errors[number] = result
+                    errors[position] = result
                     continue
-                counted[self._to_scan[number].name] = result
+                counted[self._to_scan[position].name] = result
                 samples += result.samples
                 if self._how.on_progress is not None:
                     done = total - len(self._to_scan) + len(counted)
                     self._how.on_progress(
                         PrepareProgress(phase="scan", shards_done=done, shards_total=total, samples=samples)
                     )
-        raise_scan_errors([errors[number] for number in sorted(errors)])
+        raise_scan_errors([errors[position] for position in sorted(errors)])
         return counted
 
     @property
@@ -288,12 +288,12 @@ def _layout(search: ShardSearch, counted: Mapping[str, _Counted]) -> Layout:
     entries, stats = [], dict[str, tuple[int, int]]()
     total = 0
     for shard in search.shards:
-        one = counted[shard.name]
-        entries.append(ShardEntry.of_file(shard, samples=one.samples, first_sample=total))
-        total += one.samples
-        for name, size_bytes in one.part_bytes.items():
+        count = counted[shard.name]
+        entries.append(ShardEntry.of_file(shard, samples=count.samples, first_sample=total))
+        total += count.samples
+        for name, size_bytes in count.part_bytes.items():
             parts, bytes_before = stats.get(name, (0, 0))
-            stats[name] = parts + one.samples, bytes_before + size_bytes
+            stats[name] = parts + count.samples, bytes_before + size_bytes
     return Layout.of_shards(
         entries,
         (

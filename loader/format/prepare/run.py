@@ -209,9 +209,9 @@ class TarPrepare(RunningPrepare):
             self.contents = self._staged.contents
         elif self._how.inspects and self._staged is None:
             inputs, sampler = self._inputs, self._sampler()
-            for number in (number for number, shard in enumerate(inputs.shards) if shard.name in sampler.samples_of):
-                shard = inputs.shards[number]
-                self.contents.merge(sampler.inspect(inputs.storage, shard, inputs.load_index(number)))
+            for position, shard in enumerate(inputs.shards):
+                if shard.name in sampler.samples_of:
+                    self.contents.merge(sampler.inspect(inputs.storage, shard, inputs.load_index(position)))
 
     @property
     def index(self) -> DatasetIndex:
@@ -357,7 +357,7 @@ def _publish(inputs: PrepareInputs, staged: IndexStaging, carried: NextValues, f
             *stale_compat_files(
                 inputs.storage,
                 earlier=inputs.previous_shards,
-                now=[(shard.name, number in inputs.reused) for number, shard in enumerate(inputs.shards)],
+                now=[(shard.name, position in inputs.reused) for position, shard in enumerate(inputs.shards)],
                 rewritten=bool(staged.compat_renames),
                 tar_files=inputs.search.tar_files,
             ),

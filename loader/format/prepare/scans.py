@@ -78,7 +78,7 @@ def _store(
     stages_tar_idx: bool,
 ) -> tuple[list[tuple[FileInfo, ShardIndex]], list[ScanPlace]]:
     """Store the scans of a group in the journal; return the scanned shards, and the places of their scans."""
-    scans = [(shard, found) for shard, found in zip(shards, results, strict=True) if isinstance(found, ShardIndex)]
+    scans = [(shard, result) for shard, result in zip(shards, results, strict=True) if isinstance(result, ShardIndex)]
     places = save_scans(work, scans, part) if scans else []
     for shard, index in scans if stages_tar_idx else ():
         stage_tar_idx(work, shard, index)
@@ -182,6 +182,7 @@ class _RemoteScan:
             except (FormatError, StorageError) as error:
                 return error
             if self.sampler is not None:
+                # The first bytes are here already, so the sampler need not request them.
                 head = indexer.heads.pop(shard.name, b"")
                 contents[shard.name] = self.sampler.inspect(self.storage, shard, index, head=head)
             return index
@@ -195,6 +196,7 @@ class _RemoteScan:
                     if isinstance(result, ShardIndex):
                         yield len(result)
             finally:
+                # If the caller stops early, end the scans that still run.
                 indexer.stop()
                 threads.shutdown(wait=False, cancel_futures=True)
         yield from self._stored(shards, [future.result() for future in futures], work, contents)
@@ -212,7 +214,7 @@ class _RemoteScan:
             is_stored = thread.submit(upload_scans, work, self.storage, places) if scans and self.uploads else None
             # An outage is not a fault of a shard: it ends the run, and the next one resumes from the stored scans.
             for result in results:
-                if isinstance(result, StorageError) and not isinstance(result.__cause__, FileNotFoundError):
+                if isinstance(result, StorageError) and not result.is_missing:
                     raise result
             try:
                 yield _scanned(shards, results, places, contents)
@@ -272,16 +274,18 @@ class ShardScans:
         uploads = shards is storage and not how.is_trial
         scan: Callable[[_Group], list[_Scanned]]
         remote = partial(_RemoteScan, mode=how.mode, stage_tar_idx=stage_tar_idx, part=how.part, sampler=sampler)
+        # Let the tasks of an executor scan the shards.
         if executor is not None:
             self._groups = _groups(to_scan, _EXECUTOR_WORKERS, max_bytes=math.inf)
             if isinstance(shards, RemoteStorage):
-                place = None if uploads else work
-                scan = remote(storage=shards, work=place, uploads=uploads, workers=_EXECUTOR_WORKERS).run
+                scan_folder = None if uploads else work
+                scan = remote(storage=shards, work=scan_folder, uploads=uploads, workers=_EXECUTOR_WORKERS).run
                 self._fetch_scans = partial(download_scan, shards, work) if uploads else None
             else:
                 scan = _Scan(storage, work, stage_tar_idx=False, sampler=sampler)
             self._results = run_in_executor(scan, self._groups, executor, is_stopped=how.is_stopped)
         elif isinstance(shards, RemoteStorage):
+            # Scan a few small shards in this process, and others in several.
             self._reports_each = True
             size_bytes = sum(shard.size_bytes for shard in to_scan)
             is_here = may_use_rust() and 0 < len(to_scan) <= _SCANS_AT_ONCE and size_bytes <= _MAX_BYTES_HERE
@@ -296,6 +300,7 @@ class ShardScans:
                 is_stopped=how.is_stopped,
             )
         else:
+            # Scan files of this machine in processes.
             self._groups = _groups(to_scan, workers)
             scan = _Scan(storage, work, stage_tar_idx, how.part, sampler)
             self._results = run_in_workers(scan, self._groups, workers=workers, is_stopped=how.is_stopped)
@@ -319,13 +324,14 @@ class ShardScans:
         return shard.name in self._staged
 
     def _take_group(self) -> None:
-        number, results = next(self._results)
+        group, results = next(self._results)
         if isinstance(results, int):  # the samples of one shard of a group, which is not stored yet
             self._samples += results
             self._scanned += 1
             self._report()
             return
-        for shard, result in zip(self._groups[number], results, strict=True):
+        # Record the scans of the group, or the errors.
+        for shard, result in zip(self._groups[group], results, strict=True):
             self._open.remove(shard.name)
             if isinstance(result.place, EnergonError):
                 self._errors[shard.name] = result.place
@@ -339,6 +345,7 @@ class ShardScans:
                 if not self._reports_each:
                     self._samples += result.samples
                     self._scanned += 1
+        # Report once for the group, unless each shard was reported.
         if not self._reports_each and any(result.samples for result in results):
             self._report()
 

@@ -84,7 +84,7 @@ def find_shards(storage: Storage, *, exclude: str | None = None) -> ShardSearch:
     """
     # Sort the files into shards of each format, compressed shards and others.
     excluded_names = parse_exclude(exclude)
-    found: dict[str, list[FileInfo]] = {suffix: [] for suffix in SHARD_SUFFIXES}
+    by_ending: dict[str, list[FileInfo]] = {suffix: [] for suffix in SHARD_SUFFIXES}
     files: list[FileInfo] = []
     compressed, excluded = [], 0
     for file in _visible_files(storage):
@@ -94,11 +94,11 @@ def find_shards(storage: Storage, *, exclude: str | None = None) -> ShardSearch:
             if excluded_names and excluded_names.search(file.name):
                 excluded += is_tar
             else:
-                found[os.path.splitext(file.name)[1]].append(file)
+                by_ending[os.path.splitext(file.name)[1]].append(file)
         elif _is_compressed(file.name, excluded_names):
             compressed.append(file.name)
     # Choose the format.
-    shards = _shards_of_one_format(storage, found, any_tar=bool(compressed or excluded))
+    shards = _shards_of_one_format(storage, by_ending, any_tar=bool(compressed or excluded))
     if not shards:
         raise _no_shards(storage, files, compressed, excluded)
     # Compressed shards whose decompressed file is a shard are done.
@@ -109,7 +109,7 @@ def find_shards(storage: Storage, *, exclude: str | None = None) -> ShardSearch:
         shards=tuple(shards),
         format=record_format(shards[0].name),
         compressed=tuple(compressed),
-        counts={} if found[".tar"] else count_extensions(files),
+        counts={} if by_ending[".tar"] else count_extensions(files),
         tar_files=frozenset(file.name for file in files if file.name.endswith(_TAR_FILES)),
         account=_account(files, tars, frozenset(compressed), excluded_names, storage),
     )
@@ -146,12 +146,12 @@ def _unreadable_names(storage: Storage) -> list[str]:
     return [name for name in storage.unreadable_names if not name.rsplit("/", 1)[-1].startswith(".")]
 
 
-def _shards_of_one_format(storage: Storage, found: Mapping[str, list[FileInfo]], *, any_tar: bool) -> list[FileInfo]:
+def _shards_of_one_format(storage: Storage, files: Mapping[str, list[FileInfo]], *, any_tar: bool) -> list[FileInfo]:
     """Return the tar files; without any, the files of the other format."""
-    tars, *others = found.values()
+    tars, *others = files.values()
     if tars or any_tar:  # files next to tar shards are notes about them
         return tars
-    kinds = [files for files in others if files]
+    kinds = list(filter(None, others))
     if len(kinds) > 1:
         path = storage.path("")
         other = (
@@ -172,6 +172,7 @@ def _no_shards(storage: Storage, files: list[FileInfo], compressed: list[str], e
     if excluded:
         which = "the only .tar file" if excluded == 1 else f"all {excluded:,} .tar files"
         return StorageError(f"--exclude matches {which}", path=path, hint="change the pattern")
+    # Compressed shards can be decompressed by the same command.
     if compressed:
         return StorageError(
             f"no .tar files here, but {len(compressed):,} compressed {'one' if single else 'ones'} without"
@@ -179,6 +180,7 @@ def _no_shards(storage: Storage, files: list[FileInfo], compressed: list[str], e
             path=path,
             hint=f"decompress {'it' if single else 'them'}: energon prepare {shlex.quote(path)} --decompress",
         )
+    # Other files may be the input of an import.
     if files:
         return StorageError(
             f"no .tar files here or in the folders below, and no .jsonl or .parquet files, but"
@@ -190,9 +192,9 @@ def _no_shards(storage: Storage, files: list[FileInfo], compressed: list[str], e
     if storage.checks_versions:  # an object store, where a folder without files does not exist
         return missing_folder(storage)
     others = sorted(_unreadable_names(storage), key=lambda name: not name.endswith(SHARD_SUFFIXES))
-    found = f"{others[0]} is a pipe, device or socket" if others else "there are no files"
+    content = f"{others[0]} is a pipe, device or socket" if others else "there are no files"
     return StorageError(
-        f"no .tar files here or in the folders below, and no .jsonl or .parquet files: {found}",
+        f"no .tar files here or in the folders below, and no .jsonl or .parquet files: {content}",
         path=path,
         hint="give the folder that holds the shards",
     )

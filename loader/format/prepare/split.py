@@ -57,21 +57,23 @@ def parse_ratio(text: str) -> dict[str, float]:
     >>> parse_ratio("train=9, holdout=1")
     {'train': 9.0, 'holdout': 1.0}
     """
+    # Pair each number with the name of a part.
     items = [item.strip() for item in (text.split(",") if "=" in text else _BETWEEN_NUMBERS.split(text.strip()))]
     if "=" in text:
-        pairs = [(name.strip(), number) for name, _, number in (item.partition("=") for item in items)]
+        pairs = [(name.strip(), weight) for name, _, weight in (item.partition("=") for item in items)]
     else:
         if len(items) > len(_RATIO_PARTS):
             raise ConfigError(f"the ratio {text!r} has {len(items)} numbers, expected at most 3", hint=_RATIO_HELP)
         pairs = list(zip(_RATIO_PARTS, items, strict=False))
+    # Check the numbers: NaN and infinity are no shares.
     ratio: dict[str, float] = {}
-    for name, number in pairs:
+    for name, weight in pairs:
         try:
-            share = float(number.removesuffix("%"))
+            share = float(weight.removesuffix("%"))
         except ValueError:
             share = math.nan
         if not name or not 0 <= share < math.inf:
-            raise ConfigError(f"the ratio {text!r} has {number!r}, expected a number from 0 up", hint=_RATIO_HELP)
+            raise ConfigError(f"the ratio {text!r} has {weight!r}, expected a number from 0 up", hint=_RATIO_HELP)
         if name in ratio:
             raise ConfigError(f"the ratio {text!r} names {name!r} twice", hint=_RATIO_HELP)
         ratio[name] = share
@@ -210,39 +212,41 @@ def split_by_patterns(shards: Sequence[str], patterns: Sequence[tuple[str, str]]
     ordered = sorted(set(shards))
     matched: dict[str, set[str]] = {}
     faults: list[Fault] = []
+    # Match each pattern, and collect the faults of all patterns.
     for name, pattern in patterns:
-        place = f"{name}:{pattern}"
-        found: set[str] = set()
+        given = f"{name}:{pattern}"
+        matches: set[str] = set()
         try:
-            found = match_names(pattern, ordered)
-            if not found:
-                faults.append(Fault(place=place, message=f"this matches no shard; {_similar_names(pattern, shards)}"))
+            matches = match_names(pattern, ordered)
+            if not matches:
+                faults.append(Fault(place=given, message=f"this matches no shard; {_similar_names(pattern, shards)}"))
         except ConfigError as error:
-            faults.append(Fault(place=place, message=f"{error.message}; {error.hint}" if error.hint else error.message))
+            faults.append(Fault(place=given, message=f"{error.message}; {error.hint}" if error.hint else error.message))
         except (re.error, OverflowError, RecursionError) as error:
-            faults.append(Fault(place=place, message=f"this is not a regex: {error}"))
-        matched.setdefault(name, set()).update(found)
+            faults.append(Fault(place=given, message=f"this is not a regex: {error}"))
+        matched.setdefault(name, set()).update(matches)
     if faults:
         raise ConfigError(
             faults=faults,
             hint="write a regex that matches from the start of the shard's name, or a glob: NAME:glob:…",
         )
-    parts = {name: tuple(shard for shard in shards if shard in found) for name, found in matched.items()}
+    # Restore the order of the dataset, which sets do not keep.
+    parts = {name: tuple(shard for shard in shards if shard in matches) for name, matches in matched.items()}
     return SplitResult(parts=parts, warnings=tuple(_overlaps(shards, matched)))
 
 
 def _overlaps(shards: Sequence[str], matched: Mapping[str, set[str]]) -> Iterator[str]:
     shared: dict[tuple[str, ...], list[str]] = {}
     for shard in shards:
-        names = tuple(name for name, found in matched.items() if shard in found)
+        names = tuple(name for name, some in matched.items() if shard in some)
         if len(names) != 1:
             shared.setdefault(names, []).append(shard)
-    for names, found in shared.items():
-        which = f"{found[0]!r}" if len(found) == 1 else f"{found[0]!r} and {len(found) - 1:,} more"
+    for names, some in shared.items():
+        which = f"{some[0]!r}" if len(some) == 1 else f"{some[0]!r} and {len(some) - 1:,} more"
         if names:
             yield f"parts {' and '.join(map(repr, names))} overlap: each holds {which}"
         else:
-            yield f"{_count(len(found), 'shard')} in no part: {which}"
+            yield f"{_count(len(some), 'shard')} in no part: {which}"
 
 
 def _similar_names(pattern: str, shards: Sequence[str]) -> str:
@@ -282,8 +286,8 @@ def detect_split(shards: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
         if part is None:
             return None
         parts[part].append(shard)
-    found = {name: tuple(names) for name, names in parts.items() if names}
-    return found if len(found) > 1 else None
+    filled = {name: tuple(names) for name, names in parts.items() if names}
+    return filled if len(filled) > 1 else None
 
 
 def _part_of(shard: str) -> str | None:
@@ -327,8 +331,8 @@ class PlannedSplit:
 
     def share_of(self, part: str) -> Fraction:
         """Return the share of its shards that belongs to a part; 1 where it is not known before the scan."""
-        found = self.ranges.get(part)
-        return found.stop - found.start if isinstance(found, ShareRange) else Fraction(1)
+        subset = self.ranges.get(part)
+        return subset.stop - subset.start if isinstance(subset, ShareRange) else Fraction(1)
 
 
 def plan_split(storage: Storage, request: SplitRequest | None, shards: Sequence[str]) -> PlannedSplit:
@@ -375,6 +379,7 @@ def _kept_split(config: SplitConfig | None, shards: Sequence[str]) -> PlannedSpl
     if config is None:
         return PlannedSplit(parts={}, text=None, warnings=("the dataset has no split.yaml, and no split was given",))
     warnings = []
+    # Compare the shards of the split with the shards on disk.
     used = {shard for names in config.split_parts.values() for shard in names}
     used_or_excluded = used | config.excluded_shards()
     unused = [shard for shard in shards if shard not in used_or_excluded]

@@ -62,15 +62,15 @@ class PrepareInputs:
         resumes = self.plan.merge or not self.plan.force
         return [
             shard
-            for number, shard in enumerate(self.shards)
-            if number not in self.reused and not (resumes and self.journal.has(shard))
+            for position, shard in enumerate(self.shards)
+            if position not in self.reused and not (resumes and self.journal.has(shard))
         ]
 
-    def load_index(self, number: int) -> ShardIndex:
+    def load_index(self, position: int) -> ShardIndex:
         """Return the index of a reused or scanned shard."""
-        if number in self.reused:
-            return self.previous.load(self.reused[number])
-        shard = self.shards[number]
+        if position in self.reused:
+            return self.previous.load(self.reused[position])
+        shard = self.shards[position]
         index = self.journal.load(shard)
         # A power cut may have damaged the journal.
         return index_shard(self.storage, shard.name) if index is None else index
@@ -98,10 +98,10 @@ def unchanged_shards(plan: PreparePlan, shards: Sequence[FileInfo], previous: Pr
     unchanged: dict[int, ShardEntry] = {}
     if previous.index is not None and not previous.index.has_part_sets:
         return unchanged  # an earlier version has not recorded which members are left out
-    for number, shard in enumerate(shards):
+    for position, shard in enumerate(shards):
         entry = previous.entry(shard)
         if entry and (plan.compat is False or entry.scattered or previous.has_offsets(entry)):
-            unchanged[number] = entry
+            unchanged[position] = entry
     return unchanged
 
 
@@ -127,9 +127,9 @@ def is_up_to_date(inputs: PrepareInputs) -> bool:
 def reusable_compat_files(inputs: PrepareInputs) -> frozenset[int]:
     """Return the numbers of reused shards that have compat files under the same number."""
     return frozenset(
-        number
-        for number, entry in inputs.reused.items()
-        if inputs.previous.number(entry.name) == number and has_tar_idx(inputs.storage, entry.name, entry.samples)
+        position
+        for position, entry in inputs.reused.items()
+        if inputs.previous.number(entry.name) == position and has_tar_idx(inputs.storage, entry.name, entry.samples)
     )
 
 
@@ -194,8 +194,8 @@ class IndexStaging:
             if compat and not self.keys_to_fix.samples:
                 self.compat_renames = compat.finish(duplicates, inputs.load_index)
         # Merge what samples contain, in the order of the shards.
-        for number in sorted(self._contents):
-            self.contents.merge(self._contents[number])
+        for position in sorted(self._contents):
+            self.contents.merge(self._contents[position])
         self._contents.clear()
         self.index = DatasetIndex(work, "staged", folder=STAGED_INDEX)
         self.compat_warning = compat.reason if compat else None
@@ -207,25 +207,25 @@ class IndexStaging:
 
     def _write_shards(self, writer: IndexWriter, compat: CompatFiles | None) -> None:
         inputs, scans = self._inputs, self._scans
-        for number, shard in enumerate(inputs.shards):
+        for position, shard in enumerate(inputs.shards):
             index = None
-            if number in inputs.reused:
-                writer.keep(inputs.reused[number])
+            if position in inputs.reused:
+                writer.keep(inputs.reused[position])
             else:
                 scans.wait_for(shard)
-                index = inputs.load_index(number)
+                index = inputs.load_index(position)
                 writer.add(shard, index)
-            if compat and compat.needs(number):
-                index = inputs.load_index(number) if index is None else index
-                compat.add(number, index, is_staged=scans.has_staged(shard))
-            is_inspected = number not in inputs.reused or shard.name in self._chosen
+            if compat and compat.needs(position):
+                index = inputs.load_index(position) if index is None else index
+                compat.add(position, index, is_staged=scans.has_staged(shard))
+            is_inspected = position not in inputs.reused or shard.name in self._chosen
             if self._sampler is not None and is_inspected:
                 contents = scans.take_contents(shard)
                 if contents is None:  # an earlier run has scanned the shard
-                    index = inputs.load_index(number) if index is None else index
+                    index = inputs.load_index(position) if index is None else index
                     contents = self._sampler.inspect(inputs.storage, shard, index)
                 if contents.samples:
-                    self._contents[number] = contents
+                    self._contents[position] = contents
 
 
 def _open_compat_files(inputs: PrepareInputs) -> CompatFiles:
@@ -241,7 +241,7 @@ def _open_compat_files(inputs: PrepareInputs) -> CompatFiles:
         gone=max(0, len(inputs.previous_shards) - len(shards)),
     )
     folder = first_unwritable_folder(
-        storage, [shard.name for number, shard in enumerate(shards) if compat.needs(number)]
+        storage, [shard.name for position, shard in enumerate(shards) if compat.needs(position)]
     )
     if folder is not None:
         compat.give_up(f"no permission to write .tar.idx files in {storage.path(folder)}")

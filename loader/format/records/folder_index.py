@@ -93,7 +93,6 @@ class RecordIndex(SampleIndex):
 
     @property
     def decodes(self) -> bool:
-        """True if parts are bytes for a decoder; False if they are final values, as in Parquet files."""
         return self.format == "jsonl"
 
     def file(self, shard: int) -> RecordFile:
@@ -120,11 +119,11 @@ class RecordIndex(SampleIndex):
         table = self._known_part_sets or read_part_sets(self._storage, folder, samples=len(self))
         if table is not None:
             return table
-        return part_sets_of_files(self.shards, [self.file(number).part_names for number in range(len(self.shards))])
+        return part_sets_of_files(self.shards, [self.file(position).part_names for position in range(len(self.shards))])
 
     @cached_property
     def _number_by_name(self) -> dict[str, int]:
-        return {shard.name: number for number, shard in enumerate(self.shards)}
+        return {shard.name: position for position, shard in enumerate(self.shards)}
 
     def number_of(self, shard: str) -> int:
         return self._number_by_name[shard]
@@ -140,27 +139,27 @@ class RecordIndex(SampleIndex):
         return str(self.place(sample)[1])
 
     def find(self, key: str) -> list[int]:
-        name, _, number = key.rpartition("/")
+        name, _, sample = key.rpartition("/")
         shards = [self._shard_by_name[name]] if name in self._shard_by_name else [] if name else self.shards
-        found = ((shard, record_number(number, "", shard.samples)) for shard in shards)
-        return [shard.first_sample + within for shard, within in found if within is not None]
+        candidates = ((shard, record_number(sample, "", shard.samples)) for shard in shards)
+        return [shard.first_sample + within for shard, within in candidates if within is not None]
 
-    def locate(self, samples: IntArray, found: SampleLocations | None = None) -> SampleLocations:
-        """Locate samples by their numbers; append them to ``found`` if it is given."""
+    def locate(self, samples: IntArray, into: SampleLocations | None = None) -> SampleLocations:
+        """Locate samples by their numbers; append them to ``into`` if it is given."""
         shard = np.searchsorted(self._first, samples, side="right") - 1
         within = samples - self._first[shard]
         start, size = np.zeros(len(samples), np.int64), np.zeros(len(samples), np.int64)
-        for number in np.unique(shard).tolist() if len(self.shards) > 1 else [0]:
-            rows = shard == number
-            file = self.file(number)
+        for position in np.unique(shard).tolist() if len(self.shards) > 1 else [0]:
+            rows = shard == position
+            file = self.file(position)
             file.expect(within[rows])
             start[rows], size[rows] = file.spans(within[rows])
         part = self.part_names[0] if self.part_names else ""
         located = locations_of(samples, keys=within, shard=shard, spans=(start, size), part=part)
-        if found is None:
+        if into is None:
             return located
-        found.extend(located)
-        return found
+        into.extend(located)
+        return into
 
     def read(self, file: ReadableFile, sample: int) -> dict[str, Any]:
         shard, within = self.place(sample)
@@ -184,7 +183,9 @@ def open_record_index(storage: Storage, shard_counts: Mapping[str, int]) -> Reco
             layout = decode_layout(read_document(storage, name), file=storage.path(name))
         except EnergonError:
             layout = None
-        if layout is not None and [(one.name, one.samples) for one in layout.shards] == list(shard_counts.items()):
+        if layout is not None and [(shard.name, shard.samples) for shard in layout.shards] == list(
+            shard_counts.items()
+        ):
             return RecordIndex(storage, uuid, layout)
     # Another tool prepared the folder, or a prepare was interrupted while it renamed its files.
     layout = layout_of(storage, shard_counts)

@@ -45,13 +45,13 @@ class LineFile(RecordFile):
     def _fault(self, message: str) -> FormatError:
         return FormatError(message, shard=self.path, hint=f"run: energon prepare {self.path}")
 
-    def read(self, file: ReadableFile, number: int) -> dict[str, Any]:
-        return {LINE: read_line(file, self.offsets, number, path=self.path)}
+    def read(self, file: ReadableFile, sample: int) -> dict[str, Any]:
+        return {LINE: read_line(file, self.offsets, sample, path=self.path)}
 
-    def values(self, parts: Mapping[str, Any], number: int) -> dict[str, Any]:
+    def values(self, parts: Mapping[str, Any], sample: int) -> dict[str, Any]:
         """Remove the line break, blanks around the object, and a byte order mark."""
         line = parts[LINE].strip()
-        return {LINE: line if number else line.removeprefix(BYTE_ORDER_MARK)}
+        return {LINE: line if sample else line.removeprefix(BYTE_ORDER_MARK)}
 
     def fingerprint(self) -> bytes:
         return bytes(np.concatenate([self.offsets[:_ENDS], self.offsets[-_ENDS:]]).tobytes())

@@ -72,11 +72,11 @@ class RecordFile(ABC):
         )
 
     @abstractmethod
-    def read(self, file: ReadableFile, number: int) -> dict[str, Any]:
+    def read(self, file: ReadableFile, sample: int) -> dict[str, Any]:
         """Read the parts of one sample, as they are stored."""
 
     @abstractmethod
-    def values(self, parts: Mapping[str, Any], number: int) -> dict[str, Any]:
+    def values(self, parts: Mapping[str, Any], sample: int) -> dict[str, Any]:
         """Convert the stored parts of a sample to the parts of a crude sample."""
 
     def part_bytes(self) -> dict[str, int]:
@@ -93,7 +93,7 @@ class RecordFile(ABC):
 
 
 def read_record(
-    file: RecordFile, opened: ReadableFile, number: int, *, max_json_bytes: int | None = None
+    file: RecordFile, opened: ReadableFile, sample: int, *, max_json_bytes: int | None = None
 ) -> dict[str, Any]:
     """Read the parts of one sample of an open file: bytes for a decoder, or final values.
 
@@ -101,11 +101,11 @@ def read_record(
         max_json_bytes: Of larger JSON parts only the first bytes are read; None reads all parts whole.
     """
     if file.decodes and max_json_bytes is not None:
-        (start,), (size_bytes,) = file.spans(np.array([number]))
+        (start,), (size_bytes,) = file.spans(np.array([sample]))
         if size_bytes > max_json_bytes:
             head = opened.read_at(int(start), HEAD_BYTES)
             return {name: LargePart(int(size_bytes), max_json_bytes, head) for name in file.part_names}
-    return limit_parts(file.values(file.read(opened, number), number), max_json_bytes)
+    return limit_parts(file.values(file.read(opened, sample), sample), max_json_bytes)
 
 
 def locations_of(
@@ -140,7 +140,7 @@ def record_number(key: str, name: str, samples: int) -> int | None:
     >>> record_number("3", "texts.jsonl", 4), record_number("texts.jsonl/0", "texts.jsonl", 4)
     (3, 0)
     """
-    number = key.removeprefix(f"{name}/")
-    if not number.isdecimal() or len(number) > len(str(samples)):
+    digits = key.removeprefix(f"{name}/")
+    if not digits.isdecimal() or len(digits) > len(str(samples)):
         return None
-    return int(number) if str(int(number)) == number and int(number) < samples else None
+    return int(digits) if str(int(digits)) == digits and int(digits) < samples else None

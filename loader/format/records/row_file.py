@@ -47,11 +47,11 @@ class RowCache:
 
     def get(self, key: tuple[int, int], decode: Callable[[], Any]) -> list[tuple[str, Any]]:
         """Return names and Arrow columns of a row group; decode it if it is not here."""
-        found = self._groups.get(key)
-        if found is not None:
+        cached = self._groups.get(key)
+        if cached is not None:
             with suppress(KeyError):  # another thread has dropped it
                 self._groups.move_to_end(key)
-            return found[0]
+            return cached[0]
         table = decode()
         columns = list(zip(table.column_names, table.columns, strict=True))
         self._groups[key] = columns, table.nbytes
@@ -113,17 +113,20 @@ class RowGroups(ClosesOnExit):
     def __init__(self, storage: Storage, name: str, info: FileInfo | None = None) -> None:
         self.path = storage.path(name)
         self.serial = next(serials)
+        # Without pyarrow, fail before the file is opened.
         _import_parquet()
         self._file = storage.open(name, info)
         self.size_bytes = self._file.size_bytes
         try:
+            # Check the end of the file, and read the footer.
             self._check_end()
             self._open()
             self.metadata: Any = self._parquet.metadata
             self.schema: Any = self._parquet.schema_arrow
             self.rows: list[int] = [
-                self.metadata.row_group(one).num_rows for one in range(self.metadata.num_row_groups)
+                self.metadata.row_group(group).num_rows for group in range(self.metadata.num_row_groups)
             ]
+            # Row numbers are 64-bit sums, which damaged counts could overflow.
             if any(rows < 0 for rows in self.rows) or sum(self.rows) > _MAX_ROWS:
                 raise ValueError(f"its row groups have {sum(self.rows):,} rows")  # noqa: TRY301 - as pyarrow's
         except (OSError, ValueError) as error:  # pyarrow's errors are of these classes
@@ -159,13 +162,13 @@ class RowGroups(ClosesOnExit):
             footer_bytes = min(int.from_bytes(end, "little"), self.size_bytes)
             return zlib.crc32(self._file.read_at(self.size_bytes - footer_bytes, footer_bytes))
 
-    def row(self, group: int, number: int) -> dict[str, Any]:
+    def row(self, group: int, row: int) -> dict[str, Any]:
         """Return a row of a row group as Python objects by column."""
         columns = row_cache.get((self.serial, group), lambda: self.decode(group))
         try:
-            return {name: column[number].as_py() for name, column in columns}
+            return {name: column[row].as_py() for name, column in columns}
         except (ValueError, OverflowError):  # of one value, which must not cost the other rows
-            return PartialRow(columns, number)
+            return PartialRow(columns, row)
 
     def decode(self, group: int) -> Any:
         """Return a row group as an Arrow table."""
@@ -209,12 +212,12 @@ class RowGroups(ClosesOnExit):
 class PartialRow(dict[str, Any]):
     """The values of a row that Python can hold, and the errors of the other ones by column."""
 
-    def __init__(self, columns: list[tuple[str, Any]], number: int) -> None:
+    def __init__(self, columns: list[tuple[str, Any]], row: int) -> None:
         super().__init__()
         self.errors: dict[str, str] = {}
         for name, column in columns:
             try:
-                self[name] = column[number].as_py()
+                self[name] = column[row].as_py()
             except (ValueError, OverflowError) as error:
                 self.errors[name] = _first_line(error)
 
@@ -254,7 +257,7 @@ class RowFile(RecordFile):
         with RowGroups(storage, name, info) as groups:
             metadata = groups.metadata
             self.ends = np.cumsum(groups.rows)
-            self.group_bytes = [metadata.row_group(one).total_byte_size for one in range(metadata.num_row_groups)]
+            self.group_bytes = [metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups)]
             self.columns = {field.name: str(field.type) for field in groups.schema}
             super().__init__(storage, name, info, size_bytes=groups.size_bytes, part_names=tuple(self.columns))
             self._column_bytes = _column_bytes(metadata)
@@ -273,33 +276,33 @@ class RowFile(RecordFile):
         """Announce rows that will be read soon: they are decoded together with the first one of their row group."""
         if len(numbers) > 1:
             groups = np.searchsorted(self.ends, numbers, side="right")
-            for number, group in zip(numbers.tolist(), groups.tolist(), strict=True):
-                self._expected.setdefault(group, []).append(number)
+            for sample, group in zip(numbers.tolist(), groups.tolist(), strict=True):
+                self._expected.setdefault(group, []).append(sample)
 
     def _open(self) -> ReadableFile:
         return RowGroups(self.storage, self.name, self._info)
 
-    def read(self, file: ReadableFile, number: int) -> dict[str, Any]:
+    def read(self, file: ReadableFile, sample: int) -> dict[str, Any]:
         """Read one row; neighbours in its row group are then in memory."""
         if not isinstance(file, RowGroups):
             raise TypeError(f"expected the file that open() returned, found {file!r}")
-        ready = row_cache.take((self._serial, number))
+        ready = row_cache.take((self._serial, sample))
         if ready is not None:
             return ready
-        group = int(np.searchsorted(self.ends, number, side="right"))
+        group = int(np.searchsorted(self.ends, sample, side="right"))
         first = int(self.ends[group - 1]) if group else 0
         size_bytes = self.group_bytes[group] // max(1, int(self.ends[group]) - first)  # mean of a row
         for other in self._expected.pop(group, ()):
-            if other != number and row_cache.has_room((self._serial, other), size_bytes):
+            if other != sample and row_cache.has_room((self._serial, other), size_bytes):
                 row_cache.add((self._serial, other), file.row(group, other - first), size_bytes)
-        return file.row(group, number - first)
+        return file.row(group, sample - first)
 
-    def values(self, parts: Mapping[str, Any], number: int) -> dict[str, Any]:
+    def values(self, parts: Mapping[str, Any], sample: int) -> dict[str, Any]:
         if isinstance(parts, PartialRow):
             name, error = next(iter(parts.errors.items()))
             raise SampleError(
                 f"column {name!r} cannot be read: {error}",
-                key=f"{self.name}/{number}",
+                key=f"{self.name}/{sample}",
                 part=name,
                 source=self.path,
                 hint="correct the value, or write the column with another type",
@@ -325,9 +328,9 @@ class RowFile(RecordFile):
 def _column_bytes(metadata: Any) -> dict[str, int]:
     """Return the uncompressed bytes of each column; nested values count for their outermost column."""
     sizes: Counter[str] = Counter()
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        for place in range(group.num_columns):
-            column = group.column(place)
+    for row_group in range(metadata.num_row_groups):
+        group = metadata.row_group(row_group)
+        for position in range(group.num_columns):
+            column = group.column(position)
             sizes[column.path_in_schema.split(".", 1)[0]] += column.total_uncompressed_size
     return dict(sizes)

@@ -64,7 +64,7 @@ def read_header(data: bytes, size_bytes: int, *, path: str) -> TokenHeader:
     if version != VERSION:
         raise FormatError(f"expected version {VERSION} of the index of a token file, found {version}", shard=path)
     if code not in DTYPES:
-        known = ", ".join(f"{number} ({np.dtype(name).name})" for number, name in DTYPES.items())
+        known = ", ".join(f"{dtype_code} ({np.dtype(name).name})" for dtype_code, name in DTYPES.items())
         raise FormatError(f"expected a code of a number type, one of {known}; found {code}", shard=path)
     # Compare the size of the file with the numbers in the header.
     header = TokenHeader(np.dtype(DTYPES[code]), sequences, documents)
@@ -89,13 +89,14 @@ class TokenFile(RecordFile):
         try:
             info = storage.stat(name)
         except StorageError as error:
-            if isinstance(error.__cause__, FileNotFoundError) and storage.exists(self.index_name):
+            if error.is_missing and storage.exists(self.index_name):
                 raise FormatError(
                     f"the tokens of this index are missing: there is no {name} next to it",
                     shard=storage.path(self.index_name),
                     hint="copy both files of the pair",
                 ) from error
             raise
+        # The file must be known before its index is read: its size limits the offsets.
         super().__init__(storage, name, info, size_bytes=info.size_bytes, part_names=(TOKENS,))
         # Read the header, and check the last sequence.
         try:
@@ -105,7 +106,7 @@ class TokenFile(RecordFile):
                 self.header = read_header(self._start, file.size_bytes, path=self.index_path)
                 self._check_last(file)
         except StorageError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
+            if error.is_missing:
                 raise FormatError(
                     f"this file has no index: there is no {self.index_name} next to it",
                     shard=self.path,
@@ -131,10 +132,10 @@ class TokenFile(RecordFile):
         if length < 0 or start < 0 or stop > self.size_bytes:
             raise self.outside(count - 1, start, stop)
 
-    def outside(self, number: int, start: int, stop: int) -> FormatError:
+    def outside(self, sequence: int, start: int, stop: int) -> FormatError:
         """Return the error for a sequence outside of the ``.bin`` file."""
         return FormatError(
-            f"the index has sequence {number:,} at bytes {start:,}–{stop:,}, the file has {self.size_bytes:,} bytes",
+            f"the index has sequence {sequence:,} at bytes {start:,}–{stop:,}, the file has {self.size_bytes:,} bytes",
             shard=self.path,
             hint="copy both files of the pair again: one is truncated or damaged, or they do not belong together",
         )
@@ -171,11 +172,11 @@ class TokenFile(RecordFile):
             raise self.outside(int(numbers[first]), int(start[first]), int(start[first]) + int(size[first]))
         return start, size
 
-    def read(self, file: ReadableFile, number: int) -> dict[str, Any]:
-        start, size = self.spans(np.array([number]))
+    def read(self, file: ReadableFile, sample: int) -> dict[str, Any]:
+        start, size = self.spans(np.array([sample]))
         return {TOKENS: file.read_at(int(start[0]), int(size[0]))}
 
-    def values(self, parts: Mapping[str, Any], number: int) -> dict[str, Any]:  # noqa: ARG002 - all are alike
+    def values(self, parts: Mapping[str, Any], sample: int) -> dict[str, Any]:  # noqa: ARG002 - all are alike
         """Convert bytes to an array, which is writable: torch warns of tensors that share read-only memory."""
         return {TOKENS: np.frombuffer(bytearray(parts[TOKENS]), self.header.dtype)}
 

@@ -102,8 +102,8 @@ def check_header(header: bytes, *, shard: str, offset: int) -> None:
     if stored not in _checksums(header):
         if offset == 0:
             check_not_compressed(header, shard=shard)
-        found = f"{header[:16]!r}… with a wrong checksum (stored as {header[_CHECKSUM]!r})"
-        raise damaged(f"expected a tar header, found {found}", shard, offset)
+        shown = f"{header[:16]!r}… with a wrong checksum (stored as {header[_CHECKSUM]!r})"
+        raise damaged(f"expected a tar header, found {shown}", shard, offset)
 
 
 def check_not_compressed(start: bytes, *, shard: str) -> None:
@@ -149,9 +149,9 @@ def check_name(name: bytes | None, *, shard: str, offset: int) -> None:
     """Raise a ``FormatError`` if the member name of an extension header is invalid."""
     # Arrays of names are as wide as the longest name, and a NUL ends a name in them.
     if name is not None and (not 0 < len(name) <= _MAX_NAME or b"\0" in name):
-        found = f"found {len(name)} bytes: {name[:40]!r}"
+        fault = f"found {len(name)} bytes: {name[:40]!r}"
         expected = f"expected a member name of 1 to {_MAX_NAME} bytes without NUL"
-        raise damaged(f"{expected}, {found}", shard, offset, cure="rewrite the shard with another name")
+        raise damaged(f"{expected}, {fault}", shard, offset, cure="rewrite the shard with another name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,8 +179,8 @@ def changes_nothing(records: bytes) -> bool:
 def check_global(records: PaxRecords, *, shard: str, offset: int) -> None:
     """Raise a ``FormatError`` if a PAX global header overrides fields of single members."""
     if records.name is not None or records.size_bytes is not None:
-        found = "found a PAX global header that renames or resizes all members after it"
-        raise damaged(found, shard, offset, cure="rewrite the shard without it")
+        fault = "found a PAX global header that renames or resizes all members after it"
+        raise damaged(fault, shard, offset, cure="rewrite the shard without it")
 
 
 def parse_pax_records(data: bytes, *, shard: str, offset: int) -> PaxRecords:
@@ -190,14 +190,16 @@ def parse_pax_records(data: bytes, *, shard: str, offset: int) -> PaxRecords:
     size_bytes: int | None = None
     position = 0
     while position < len(data) and data[position] != 0:
+        # Split a record at its stated length; values may have line feeds.
         space = data.find(b" ", position, position + 20)
         digits = data[position:space] if space > 0 else b""
         length = int(digits) if digits.isdigit() else 0
         record = data[space + 1 : position + length]
         keyword, equals, value = record[:-1].partition(b"=")
         if length <= len(digits) + 1 or position + length > len(data) or record[-1:] != b"\n" or not equals:
-            found = f"found {data[position : position + 40]!r}"
-            raise damaged(f"expected a PAX record 'length keyword=value', {found}", shard, offset + position)
+            fault = f"found {data[position : position + 40]!r}"
+            raise damaged(f"expected a PAX record 'length keyword=value', {fault}", shard, offset + position)
+        # Keep what changes the next member; other keywords, such as times, are not used.
         if keyword == b"path":
             name = value
         elif keyword == b"linkpath":
@@ -213,8 +215,8 @@ def parse_pax_records(data: bytes, *, shard: str, offset: int) -> PaxRecords:
 
 def sparse_member(shard: str, offset: int) -> FormatError:
     """Return the error for a member with holes."""
-    found = "expected a member with contiguous bytes, found a sparse one"
-    return damaged(found, shard, offset, cure="write the shard again without the option --sparse of tar")
+    fault = "expected a member with contiguous bytes, found a sparse one"
+    return damaged(fault, shard, offset, cure="write the shard again without the option --sparse of tar")
 
 
 def headers_are_plain(headers: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:

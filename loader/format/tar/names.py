@@ -144,11 +144,11 @@ def split_member_names(names: npt.NDArray[np.bytes_]) -> SplitNames:
 
 def _is_metadata(letters: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
     """Return True for each name in a folder of the form ``__x__``."""
-    found: npt.NDArray[np.bool_] = (letters[:, 0] == _UNDERSCORE) & (letters[:, 1] == _UNDERSCORE)
-    for row in np.flatnonzero(found).tolist():
+    is_metadata: npt.NDArray[np.bool_] = (letters[:, 0] == _UNDERSCORE) & (letters[:, 1] == _UNDERSCORE)
+    for row in np.flatnonzero(is_metadata).tolist():
         first, slash, _ = letters[row].tobytes().partition(b"/")
-        found[row] = bool(slash) and len(first) >= 4 and first.endswith(b"__")
-    return found
+        is_metadata[row] = bool(slash) and len(first) >= 4 and first.endswith(b"__")
+    return is_metadata
 
 
 def _tails(letters: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) -> list[bytes]:

@@ -171,6 +171,7 @@ class TarScan:
         starts: list[int] = []
         sizes: list[int] = []
         try:
+            # This loop runs once per member, so it reads only the size and the type of each header.
             while local <= limit:
                 size = int(window[local + 124 : local + 135], 8)
                 kind = window[local + 156]
@@ -183,6 +184,7 @@ class TarScan:
                 local += BLOCK + ((size + 511) & -BLOCK)
         except ValueError:
             pass  # no octal size: an empty block, a base-256 size or damage, which _step distinguishes
+        # Copy the headers out of the window; they are checked together in flush().
         if starts:
             blocks = np.frombuffer(window, dtype=np.uint8, count=len(window) & -BLOCK).reshape(-1, BLOCK)
             self._rows.blocks.append(blocks[np.array(starts) >> 9])
@@ -243,6 +245,7 @@ class TarScan:
         kind = header[156]
         if kind == ord("S"):
             raise sparse_member(self._shard, offset)
+        # Remember links, devices and pipes; the size field of such members has no meaning.
         if kind in _WITHOUT_CONTENTS:
             if kind != _FOLDER:
                 is_link = kind in (_HARD_LINK, _SYMBOLIC_LINK)
@@ -250,9 +253,11 @@ class TarScan:
                 name = changes.name if changes.name is not None else header_name(header)
                 self.links.append(TarLink(name, target, kind == _HARD_LINK))
             return offset + BLOCK
+        # A PAX record overrides the size, for example above 8 GiB.
         if changes.size_bytes is not None:
             size = changes.size_bytes
         self._check_fits(offset, size)
+        # Add a row, whose size and name need no second parse.
         if kind in _REGULAR:
             rows = self._rows
             row = len(rows.offsets)
@@ -266,8 +271,8 @@ class TarScan:
 
     def _extension(self, offset: int, size: int) -> Generator[Request, bytes, bytes]:
         if size > _MAX_EXTENSION:
-            found = f"an extension header has {size:,} bytes, more than the limit of {_MAX_EXTENSION:,}"
-            raise damaged(found, self._shard, offset - BLOCK, cure="rewrite the shard without it")
+            fault = f"an extension header has {size:,} bytes, more than the limit of {_MAX_EXTENSION:,}"
+            raise damaged(fault, self._shard, offset - BLOCK, cure="rewrite the shard without it")
         data = yield from self._read(offset, size)
         if len(data) < size:
             self._check_fits(offset - BLOCK, size)
@@ -276,8 +281,8 @@ class TarScan:
     def _check_fits(self, offset: int, size: int) -> None:
         end = offset + BLOCK + size
         if end > self._size_bytes:
-            place = f"a member with contents up to byte {end}"
-            raise damaged(f"the file ends at byte {self._size_bytes}, inside {place}", self._shard, offset)
+            where = f"a member with contents up to byte {end}"
+            raise damaged(f"the file ends at byte {self._size_bytes}, inside {where}", self._shard, offset)
 
     def _check_end(self, offset: int, *, expecting_member: bool = False) -> Generator[Request, bytes, None]:
         """Check a file that ends at or before ``offset``, where a header or two empty blocks are expected."""
@@ -286,9 +291,9 @@ class TarScan:
         left = self._size_bytes - offset
         if expecting_member or left != 0 or self._awaits_member(offset):
             check_not_compressed((yield from self._read(0, BLOCK)), shard=self._shard)
-            place = "the padding after a member" if left < 0 else "a tar header"
-            found = f"the file ends at byte {self._size_bytes}, inside {place}"
-            raise damaged(found, self._shard, min(offset, self._size_bytes))
+            where = "the padding after a member" if left < 0 else "a tar header"
+            fault = f"the file ends at byte {self._size_bytes}, inside {where}"
+            raise damaged(fault, self._shard, min(offset, self._size_bytes))
         self.end_offset = offset
         self.warnings.append("the end-of-archive blocks are missing; the file may have been cut between two members")
 

@@ -62,7 +62,7 @@ class Catalogue:
 
     def dataset_of(self, path: str) -> int | None:
         """Return the number of the first dataset of a path; None for an unknown path."""
-        return next((number for number, one in enumerate(self.datasets) if _same(one.folder.path, path)), None)
+        return next((index for index, dataset in enumerate(self.datasets) if _same(dataset.folder.path, path)), None)
 
     def close(self) -> None:
         """Close all datasets."""
@@ -80,8 +80,8 @@ class Catalogue:
             )
         name, is_file = self._names.add(path), is_record_file(path)
         indexed = None if is_file else index_temporarily(ref, self._temporary, self._on_progress)
-        number = self._add(name, indexed or ref, is_prepared=indexed is None and not is_file)
-        return CatalogueNode(kind="dataset", name=name, path=path, datasets=(number,))
+        dataset_index = self._add(name, indexed or ref, is_prepared=indexed is None and not is_file)
+        return CatalogueNode(kind="dataset", name=name, path=path, datasets=(dataset_index,))
 
     def _split(self, name: str, tree: PlanNode) -> CatalogueNode:
         nodes = tree.children if tree.kind == "metadataset" else (tree,)
@@ -94,7 +94,7 @@ class Catalogue:
         name = os.path.basename(node.path.rstrip("/"))
         if node.leaf is not None:
             numbers = tuple(self._of_leaf(split, node.leaf))
-            name = " + ".join(self.datasets[number].name for number in numbers) or name
+            name = " + ".join(self.datasets[index].name for index in numbers) or name
         return CatalogueNode(
             kind=node.kind,
             name=name,
@@ -147,7 +147,9 @@ class PageLinks:
         self._path = path
         names = DatasetNames()
         self._names: dict[str, str] = {}  # of a path that comes twice, the first one
-        for dataset in (one for each in ((path,) if among is None else among) for one in _paths(each)):
+        for dataset in (
+            dataset_path for each in ((path,) if among is None else among) for dataset_path in _paths(each)
+        ):
             self._names.setdefault(dataset, names.add(dataset))
 
     def url(self, dataset: str | None, shard: str | None, key: str | None) -> str | None:
@@ -183,4 +185,4 @@ def _paths(path: str) -> Iterator[str]:
         return
     for split in planned.names:
         for leaf in planned.trees[split].leaves():
-            yield from (one.path for one in leaf.datasets)
+            yield from (dataset.path for dataset in leaf.datasets)

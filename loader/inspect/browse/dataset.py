@@ -63,8 +63,8 @@ def ordered_samples(order: SampleOrder, start: int, stop: int) -> IntArray:
     if order.seed is not None and len(places):
         places = permute_array(places, total, order.seed)
     if isinstance(order.ranges, np.ndarray):
-        found: IntArray = order.ranges[places]
-        return found
+        chosen: IntArray = order.ranges[places]
+        return chosen
     ends = np.cumsum([len(some) for some in order.ranges], dtype=np.int64)
     which = np.searchsorted(ends, places, side="right")
     shifts = np.array([some.start - end + len(some) for some, end in zip(order.ranges, ends, strict=True)], np.int64)
@@ -146,8 +146,8 @@ def clip(ranges: Sequence[range], within: range) -> list[range]:
     >>> clip([range(3), range(5, 9), range(9, 12)], range(2, 7))
     [range(2, 3), range(5, 7)]
     """
-    cut = (range(max(within.start, one.start), min(within.stop, one.stop)) for one in ranges)
-    return [one for one in cut if len(one)]
+    cut = (range(max(within.start, piece.start), min(within.stop, piece.stop)) for piece in ranges)
+    return [piece for piece in cut if len(piece)]
 
 
 class BrowsedDataset:
@@ -215,7 +215,7 @@ class BrowsedDataset:
             split_part = split_part or self.split_part
             some = [range(len(self))] if split_part is None else runs_of_part(self.folder, split_part)
             if shard is None:
-                return [one for one in some if len(one)]
+                return [run for run in some if len(run)]
             entry = self.shards.get(shard)
             if entry is None:
                 raise ConfigError(f"there is no shard {shard!r}", at=self.folder.path, hint="check its name")
@@ -224,59 +224,59 @@ class BrowsedDataset:
     def chosen(self, where: str, *, split_part: str | None = None, shard: str | None = None) -> IntArray:
         """Return the numbers of the samples for which a condition on columns is true, ascending."""
         with self._lock:
-            found = find_samples(self.folder, SampleQuery(where=where))
+            numbers = find_samples(self.folder, SampleQuery(where=where))
             some = self.ranges(split_part=split_part, shard=shard)
-            kept = [found[np.searchsorted(found, one.start) : np.searchsorted(found, one.stop)] for one in some]
+            kept = [numbers[np.searchsorted(numbers, run.start) : np.searchsorted(numbers, run.stop)] for run in some]
             return np.sort(np.concatenate([np.empty(0, np.int64), *kept]))
 
-    def row(self, number: int) -> Row:
+    def row(self, sample: int) -> Row:
         """Describe a sample for the grid; one whose row or line is damaged has no picture."""
         with self._lock:
             index = self.folder.index
             try:
-                parts = self.parts(number)
+                parts = self.parts(sample)
             except FormatError:
                 parts = []
             return Row(
-                number=number,
-                shard=index.shard_of(number).name,
-                key=index.key(number),
+                number=sample,
+                shard=index.shard_of(sample).name,
+                key=index.key(sample),
                 picture=next((part.name for part in parts if is_picture(part.name)), None),
-                excluded=is_excluded(self.folder, number),
+                excluded=is_excluded(self.folder, sample),
             )
 
     def find(self, shard: str, key: str) -> int | None:
         """Return the number of the last sample with a key; None for an unknown key."""
         with self._lock:
             index = self.folder.index
-            for number in reversed(index.find(f"{shard}/{key}")):
-                if index.key(number) == key and index.shard_of(number).name == shard:
-                    return int(number)
+            for sample in reversed(index.find(f"{shard}/{key}")):
+                if index.key(sample) == key and index.shard_of(sample).name == shard:
+                    return int(sample)
         return None
 
-    def parts(self, number: int) -> list[PartPlace]:
+    def parts(self, sample: int) -> list[PartPlace]:
         """Return the parts of a sample, without reading them from tar shards."""
         with self._lock:
-            return self.folder.parts(number)
+            return self.folder.parts(sample)
 
-    def read(self, number: int, part: str | PartPlace, start: int = 0, stop: int | None = None) -> bytes:
+    def read(self, sample: int, part: str | PartPlace, start: int = 0, stop: int | None = None) -> bytes:
         """Read the bytes from ``start`` to ``stop`` of a part, fewer at its end; an unknown part is a ``KeyError``."""
         with self._lock:
             folder = self.folder
-            place = self.part_place(number, part) if isinstance(part, str) else part
-            if place.offset is None or not isinstance(folder, TarDataset):
-                return folder.read(number, place.name, start, stop)
-            shard = folder.index.shard_of(number)
+            location = self.part_place(sample, part) if isinstance(part, str) else part
+            if location.offset is None or not isinstance(folder, TarDataset):
+                return folder.read(sample, location.name, start, stop)
+            shard = folder.index.shard_of(sample)
             folder.open_file(shard)
         # Without the lock: storages answer several reads at a time.
-        return folder.read_range(shard, PartLocation(place.name, place.offset, place.size_bytes), start, stop)
+        return folder.read_range(shard, PartLocation(location.name, location.offset, location.size_bytes), start, stop)
 
-    def part_place(self, number: int, part: str) -> PartPlace:
+    def part_place(self, sample: int, part: str) -> PartPlace:
         """Return where a part is; raise a ``KeyError`` for an unknown one."""
-        place = next((one for one in self.parts(number) if one.name == part), None)
-        if place is None:
+        location = next((known for known in self.parts(sample) if known.name == part), None)
+        if location is None:
             raise KeyError(part)
-        return place
+        return location
 
     def refresh(self) -> bool:
         """Open a local dataset again if it was prepared or split again; return True if it was.
@@ -329,10 +329,10 @@ class BrowsedDataset:
 
 def _stat(path: str) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size
 
 
 _MEDIA_TYPES = {

@@ -34,57 +34,59 @@ _MAX_HEX_BYTES = 512  # of a part that is no text
 _MAX_HEAD_BYTES = 256 * 1024  # of a picture, to find its orientation
 
 
-def sample_page(dataset: BrowsedDataset, number: int) -> dict[str, Any]:
+def sample_page(dataset: BrowsedDataset, sample: int) -> dict[str, Any]:
     """Return a JSON document of a sample: key, shard, neighbours, and each part with its kind and place.
 
     Texts are cut at 200,000 bytes, and other bytes at 512; pictures, media and arrays are named only. At most 200 parts
     are described, and ``more`` counts the others.
     """
-    row = dataset.row(number)
-    parts = dataset.parts(number)
-    neighbours = [dataset.row(other) for other in (number - 1, number + 1) if 0 <= other < len(dataset)]
+    row = dataset.row(sample)
+    parts = dataset.parts(sample)
+    neighbours = [dataset.row(other) for other in (sample - 1, sample + 1) if 0 <= other < len(dataset)]
     return {
         "dataset": dataset.name,
-        "number": number,
+        "number": sample,
         "version": dataset.version,
         "shard": row.shard,
         "key": row.key,
         "path": dataset.folder.storage.path(row.shard),
         "excluded": row.excluded,
-        "neighbours": [{"number": one.number, "shard": one.shard, "key": one.key} for one in neighbours],
-        "parts": list(_describe_parts(dataset, number, parts[:_MAX_PARTS])),
+        "neighbours": [
+            {"number": neighbour.number, "shard": neighbour.shard, "key": neighbour.key} for neighbour in neighbours
+        ],
+        "parts": list(_describe_parts(dataset, sample, parts[:_MAX_PARTS])),
         "more": max(0, len(parts) - _MAX_PARTS),
     }
 
 
-def _describe_parts(dataset: BrowsedDataset, number: int, parts: Sequence[PartPlace]) -> Iterator[dict[str, Any]]:
+def _describe_parts(dataset: BrowsedDataset, sample: int, parts: Sequence[PartPlace]) -> Iterator[dict[str, Any]]:
     left = _MAX_TEXTS_BYTES
-    for place in parts:
-        size_bytes, kind = min(place.size_bytes, _MAX_TEXT_BYTES, left), _kind(place)
-        document = {**place._asdict(), "type": media_type(place.name), "kind": kind}
+    for location in parts:
+        size_bytes, kind = min(location.size_bytes, _MAX_TEXT_BYTES, left), _kind(location)
+        document = {**location._asdict(), "type": media_type(location.name), "kind": kind}
         if kind == "text":
-            document |= _text(place, dataset.read(number, place, 0, size_bytes))
+            document |= _text(location, dataset.read(sample, location, 0, size_bytes))
             left -= size_bytes
         elif kind == "picture":
-            document["note"] = turn_note(dataset.read(number, place, 0, min(place.size_bytes, _MAX_HEAD_BYTES)))
+            document["note"] = turn_note(dataset.read(sample, location, 0, min(location.size_bytes, _MAX_HEAD_BYTES)))
         elif kind == "hex":
-            document["hex"] = dataset.read(number, place, 0, _MAX_HEX_BYTES).hex(" ")
+            document["hex"] = dataset.read(sample, location, 0, _MAX_HEX_BYTES).hex(" ")
         yield document
 
 
-def _kind(place: PartPlace) -> str:
-    if is_tensor(place.name) and place.size_bytes <= MAX_PART_BYTES:
+def _kind(location: PartPlace) -> str:
+    if is_tensor(location.name) and location.size_bytes <= MAX_PART_BYTES:
         return "tensor"
-    if is_picture(place.name):
+    if is_picture(location.name):
         return "picture"
-    kind = media_type(place.name).partition("/")[0]
+    kind = media_type(location.name).partition("/")[0]
     return kind if kind in ("audio", "video", "text") else "hex"
 
 
-def _text(place: PartPlace, data: bytes) -> dict[str, Any]:
+def _text(location: PartPlace, data: bytes) -> dict[str, Any]:
     text = data.decode("utf-8", "replace")
-    document = {"text": text, "cut": len(data) < place.size_bytes}
-    if place.name.rpartition(".")[2].lower() == "json" and not document["cut"]:
+    document = {"text": text, "cut": len(data) < location.size_bytes}
+    if location.name.rpartition(".")[2].lower() == "json" and not document["cut"]:
         try:
             value = json.loads(text, parse_constant=str, parse_int=_integer, parse_float=_number)
             json.dumps(value)
@@ -100,8 +102,8 @@ def _integer(digits: str) -> int | str:
 
 
 def _number(digits: str) -> float | str:
-    number = float(digits)
-    return number if math.isfinite(number) else digits  # JSON has no infinity
+    value = float(digits)
+    return value if math.isfinite(value) else digits  # JSON has no infinity
 
 
 def mapped_document(ref: DatasetRef, key: str) -> dict[str, Any]:
@@ -153,7 +155,7 @@ def _arrays(name: str, data: bytes) -> Iterator[tuple[str, Any]]:
         yield "", np.load(io.BytesIO(data), allow_pickle=False)
     elif extension == "npz":
         with zipfile.ZipFile(io.BytesIO(data)) as members:
-            sizes = {one.filename: one.file_size for one in members.infolist()}
+            sizes = {member.filename: member.file_size for member in members.infolist()}
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             for inner in arrays.files[:_MAX_ARRAYS]:
                 if max(sizes.get(inner, 0), sizes.get(f"{inner}.npy", 0)) > MAX_PART_BYTES:
@@ -164,7 +166,7 @@ def _arrays(name: str, data: bytes) -> Iterator[tuple[str, Any]]:
 
         value = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
         items = value.items() if isinstance(value, dict) else [("", value)]
-        yield from ((str(inner), one) for inner, one in list(items)[:_MAX_ARRAYS])
+        yield from ((str(inner), member) for inner, member in list(items)[:_MAX_ARRAYS])
 
 
 def _document(name: str, value: Any) -> dict[str, Any]:

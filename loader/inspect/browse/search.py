@@ -71,15 +71,11 @@ class SearchRequest:
 
 
 class SearchBatch(NamedTuple):
-    """A step of a search.
-
-    Attributes:
-        notes: Number of a sample → why it was found.
-    """
+    """A step of a search."""
 
     found: list[int]
     searched: int
-    notes: dict[int, str]
+    notes: dict[int, str]  # number of a sample → why it was found
 
 
 Submit = Callable[..., "Future[dict[int, str]]"]
@@ -100,17 +96,18 @@ def search_samples(
     if request.kind == "where":
         _check_names(dataset.folder, Condition(request.text))
     searched, left = 0, request.limit
-    for batch, found in _results(dataset, request, submit):
+    for batch, matches in _results(dataset, request, submit):
         searched += len(batch)
-        kept = dict(islice(found.items(), left))
+        kept = dict(islice(matches.items(), left))
         left -= len(kept)
-        yield SearchBatch(list(kept), searched, {number: note for number, note in kept.items() if note})
+        yield SearchBatch(list(kept), searched, {sample: note for sample, note in kept.items() if note})
         if not left:
             return
 
 
 def _check_names(folder: Dataset, condition: Condition) -> None:
     """Check that the names of a condition mean one value each; some samples have those that are not given whole."""
+    # Names that are given whole are checked without reading samples; others by some samples.
     every = np.arange(len(folder.index))
     DatasetValues(folder, condition.columns, every[:0], compute_values)
     for name in condition.columns:
@@ -121,12 +118,14 @@ def _check_names(folder: Dataset, condition: Condition) -> None:
 
 
 def _results(dataset: BrowsedDataset, request: SearchRequest, submit: Submit) -> Iterator[tuple[range, dict[int, str]]]:
+    # Keys are in the index, so this process searches them.
     if request.kind == "keys":
         for some in request.ranges:
             for start in range(some.start, some.stop, _KEYS_AT_ONCE):
                 batch = range(start, min(start + _KEYS_AT_ONCE, some.stop))
                 yield batch, dict.fromkeys(_keys(dataset, batch, request.text), "")
         return
+    # Other searches read samples in workers, a few tasks ahead of what is shown.
     batches = _batches(dataset, request.ranges)
     ahead: deque[tuple[range, Future[dict[int, str]]]] = deque()
     try:
@@ -156,7 +155,8 @@ def _batches(dataset: BrowsedDataset, ranges: Sequence[range]) -> Iterator[range
 
 def _keys(dataset: BrowsedDataset, batch: range, text: str) -> list[int]:
     if dataset.folder.traits.are_records:
-        return [number for number in batch if dataset.folder.index.key(number).startswith(text)]
+        return [sample for sample in batch if dataset.folder.index.key(sample).startswith(text)]
+    # Compare the first bytes of all keys that are long enough at once.
     index, prefix = tar_index(dataset.folder), np.frombuffer(encode_name(text), np.uint8)
     ends = np.asarray(index.key_ends[batch.start : batch.stop]).astype(np.int64)
     first = int(index.key_ends[batch.start - 1]) if batch.start else 0
@@ -164,19 +164,18 @@ def _keys(dataset: BrowsedDataset, batch: range, text: str) -> list[int]:
     long_enough = np.flatnonzero(ends - starts >= len(prefix))
     places = starts[long_enough][:, None] + np.arange(len(prefix))
     matches = (index.key_bytes[places] == prefix).all(axis=1)
-    found: list[int] = (long_enough[matches] + batch.start).tolist()
-    return found
+    samples: list[int] = (long_enough[matches] + batch.start).tolist()
+    return samples
 
 
 # ------------------------------------------------------------------------------------------ in a worker process
 
 
 def _search(address: DatasetAddress, kind: SearchKind, text: str, batch: range) -> dict[int, str]:
-    """Return the samples of one shard that match, each with the reason or an empty text."""
     dataset = open_dataset(address)
     if kind == "texts":
         wanted = text.casefold()
-        return {number: "" for number in batch if _has_text(dataset, number, wanted)}
+        return {sample: "" for sample in batch if _has_text(dataset, sample, wanted)}
     if kind == "findings":
         notes: dict[int, str] = {}
         for finding in lint_samples(address, batch):
@@ -187,11 +186,11 @@ def _search(address: DatasetAddress, kind: SearchKind, text: str, batch: range) 
     return dict.fromkeys(find_samples(dataset.folder, query, within=batch).tolist(), "")
 
 
-def _has_text(dataset: BrowsedDataset, number: int, wanted: str) -> bool:
+def _has_text(dataset: BrowsedDataset, sample: int, wanted: str) -> bool:
     try:
         return any(
-            wanted in dataset.read(number, part, 0, _MAX_TEXT_BYTES).decode("utf-8", "replace").casefold()
-            for part in dataset.parts(number)
+            wanted in dataset.read(sample, part, 0, _MAX_TEXT_BYTES).decode("utf-8", "replace").casefold()
+            for part in dataset.parts(sample)
             if media_type(part.name).startswith("text/")
         )
     except EnergonError:
@@ -223,27 +222,27 @@ def lint_samples(address: DatasetAddress, numbers: Sequence[int]) -> list[Sample
     )
     required = frozenset(part for parts in required_parts(config).values() for part in parts)
     lint = SampleLint(check, required)
-    found: list[SampleFinding] = []
-    for number in numbers:
-        findings = list(lint.findings(folder, [number]))
+    sample_findings: list[SampleFinding] = []
+    for sample in numbers:
+        findings = list(lint.findings(folder, [sample]))
+        # Lint checks headers by shard, so their findings are kept for the next sample.
         if not folder.traits.are_records:
-            of_shard = _header_findings(address, folder.index.shard_of(number).name)
-            findings = of_shard.get(folder.index.key(number), []) + findings
-        found += [SampleFinding(number, each.code, each.part, each.message) for each in findings]
-    return found
+            of_shard = _header_findings(address, folder.index.shard_of(sample).name)
+            findings = of_shard.get(folder.index.key(sample), []) + findings
+        sample_findings += [SampleFinding(sample, each.code, each.part, each.message) for each in findings]
+    return sample_findings
 
 
 @lru_cache(maxsize=2)
 def _header_findings(address: DatasetAddress, shard: str) -> dict[str, list[Finding]]:
-    """Return the findings about the headers of one shard, as it is indexed, by key."""
     folder = open_dataset(address).folder
-    entry = next(one for one in tar_index(folder).shards if one.name == shard)
-    found: dict[str, list[Finding]] = {}
+    entry = next(candidate for candidate in tar_index(folder).shards if candidate.name == shard)
+    by_key: dict[str, list[Finding]] = {}
     headers, config = tar_index(folder).shard_index(entry), readable_config(folder)
     scanned = ScannedShard(storage=folder.storage, info=entry.info, headers=headers, config=config, entry=entry)
     for finding in Samples.check_shard(scanned):
-        found.setdefault(finding.key or "", []).append(finding)
-    return found
+        by_key.setdefault(finding.key or "", []).append(finding)
+    return by_key
 
 
 def statistics(ref: DatasetRef, split_part: str | None, sample: int) -> dict[str, Any]:
@@ -257,8 +256,9 @@ def statistics(ref: DatasetRef, split_part: str | None, sample: int) -> dict[str
     query = SampleQuery(split_parts=() if split_part is None else [split_part])
     report = collect_stats(StatsRequest(ref=ref, query=query, sample=sample))
     document = report.document()
-    for one in (*document["numbers"].values(), *document["texts"].values()):
-        one["term"] = one.pop("name")
+    for summary in (*document["numbers"].values(), *document["texts"].values()):
+        summary["term"] = summary.pop("name")
+    # Add the columns, whose values are complete.
     columns = {}
     for name in column_names(folder.storage):
         column = open_column(folder.storage, folder.index, name)

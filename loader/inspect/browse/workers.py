@@ -94,14 +94,14 @@ def _prepare_worker(pool: Connection) -> None:
 def read_part(address: PartAddress) -> bytes:
     """Read a part in a worker process; raise a ``KeyError`` for an unknown one."""
     dataset = open_dataset(address.dataset)
-    place = dataset.part_place(address.number, address.part)
-    if place.size_bytes > MAX_PART_BYTES:
+    location = dataset.part_place(address.number, address.part)
+    if location.size_bytes > MAX_PART_BYTES:
         raise FormatError(
-            f"the part has {place.size_bytes:,} bytes; at most {MAX_PART_BYTES:,} are read",
+            f"the part has {location.size_bytes:,} bytes; at most {MAX_PART_BYTES:,} are read",
             shard=dataset.folder.storage.path(dataset.folder.index.shard_of(address.number).name),
             hint="save it, or print it with energon get",
         )
-    return dataset.read(address.number, place)
+    return dataset.read(address.number, location)
 
 
 @lru_cache(maxsize=8)
@@ -155,7 +155,7 @@ class ThumbnailPool:
         while len(self._workers) < self._max_workers:
             self._workers.append(_Worker(self._workers.remove))
 
-    async def thumbnail(self, name: str, place: PartAddress, longest: int) -> bytes:
+    async def thumbnail(self, name: str, part: PartAddress, longest: int) -> bytes:
         """Return a thumbnail, from the cache if it is there; else a worker reads the picture and decodes it.
 
         Args:
@@ -168,14 +168,15 @@ class ThumbnailPool:
         if known is not None:
             self._cache.move_to_end(name)
             return known
-        made = await self._make((place, longest))
+        made = await self._make((part, longest))
         self._keep(name, made)
         return made
 
     async def _make(self, task: _Task) -> bytes:
         while True:
             self.start()
-            worker = min(self._workers, key=lambda one: len(one.running))
+            # A worker that ends fails only the picture that it works at; other workers make the rest.
+            worker = min(self._workers, key=lambda worker: len(worker.running))
             try:
                 return await worker.make(task)
             except _NotBegunError:
@@ -185,6 +186,7 @@ class ThumbnailPool:
         if name not in self._cache:
             self._cache[name] = made
             self._size += len(made)
+        # Drop what was not used for the longest time.
         while self._size > self._cache_bytes:
             self._size -= len(self._cache.popitem(last=False)[1])
 
@@ -241,6 +243,7 @@ class _Worker:
             self.end()
             return
         self._received += some
+        # One read may bring several answers, or a part of one.
         while len(self._received) >= (end := _end_of_message(self._received)):
             made = pickle.loads(memoryview(self._received)[_LENGTH_BYTES:end])  # noqa: S301 - from a worker
             self._finish(made)
@@ -266,6 +269,7 @@ class _Worker:
         reason: Exception = PictureError(
             f"the process that decoded the picture was killed; it may take at most {_MAX_DECODE_S} seconds"
         )
+        # The first picture fails, since it may be the reason; the later ones are not begun.
         for future in self.running:
             if not future.done():
                 future.set_exception(reason)
@@ -288,7 +292,6 @@ def _end_of_message(received: bytes | bytearray) -> int:
 
 
 def _serve(connection: socket.socket) -> None:
-    """Create thumbnails until the server ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server
     with connection, connection.makefile("rb") as tasks, suppress(ConnectionError):
         while len(length := tasks.read(_LENGTH_BYTES)) == _LENGTH_BYTES:

@@ -11,13 +11,7 @@ from ...errors import ConfigError, StateError
 from ...format.dataset_ref import DOCUMENT_CHOICES, DatasetRef
 from ...format.documents.providers import data_path, is_metadataset
 from ...storage import EPath
-from ...training.states import (
-    RunState,
-    chain_differences,
-    differences,
-    read_run_states,
-    run_differences,
-)
+from ...training.states import RunState, chain_differences, differences, read_run_states, run_differences
 from ..facts import kind_of_path
 from .datasets import DifferenceList, DiffReport
 
@@ -33,7 +27,7 @@ _MAX_LANES = 3  # that are listed
 # Checkpoints: would a run not resume exactly, and why?
 
 
-def compare_checkpoints(before: str, after: str, found: DifferenceList, *, place: str | None) -> bool:
+def compare_checkpoints(before: str, after: str, difference_list: DifferenceList, *, place: str | None) -> bool:
     """Compare the states of two checkpoints.
 
     Args:
@@ -44,18 +38,25 @@ def compare_checkpoints(before: str, after: str, found: DifferenceList, *, place
     """
     states, states_now = read_run_states(before, place=place), read_run_states(after, place=place)
     first, first_now = states[0], states_now[0]
+    # Differences of the data or the settings prevent a restore; differences of the progress do not.
     blocking = [*run_differences(first, first_now), *chain_differences(first.dataset, first_now.dataset)]
-    found.extend(blocking)
-    found.add("", "mix_changes", len(first.mix_changes), len(first_now.mix_changes))
+    difference_list.extend(blocking)
+    difference_list.add("", "mix_changes", len(first.mix_changes), len(first_now.mix_changes))
     for name in _PROGRESS:
-        found.add("", name, getattr(first, name), getattr(first_now, name))
+        difference_list.add("", name, getattr(first, name), getattr(first_now, name))
     if first.batch == first_now.batch and not blocking:  # else their positions differ, too
-        _compare_lanes(states, states_now, found)
+        _compare_lanes(states, states_now, difference_list)
     return not blocking
 
 
 def compare_checkpoint_with_data(
-    before: str, after: str, found: DifferenceList, *, split_part: str | None, place: str | None, trust_code: bool
+    before: str,
+    after: str,
+    difference_list: DifferenceList,
+    *,
+    split_part: str | None,
+    place: str | None,
+    trust_code: bool,
 ) -> bool:
     """Compare the data that a checkpoint was saved with to a dataset or metadataset, as a restore would.
 
@@ -75,8 +76,8 @@ def compare_checkpoint_with_data(
     saved = list(_sources(state.dataset))
     if not saved:
         raise StateError("this state names no dataset that could be compared", at=before)
-    part = split_part or next((one["split_part"] for one in saved if one.get("split_part")), "train")
-    filters = {one.get("filter") for one in saved}
+    part = split_part or next((source["split_part"] for source in saved if source.get("split_part")), "train")
+    filters = {source.get("filter") for source in saved}
     filter_name = filters.pop() if len(filters) == 1 and not is_metadataset(after) else None  # an argument of the run
     # Compare the readers of a run that has one, with their shares.
     readers = list(readers_of(state.dataset))
@@ -86,17 +87,17 @@ def compare_checkpoint_with_data(
     if reader is not None:
         ours = [readers[0][0], _of_data(readers[0][1]), *readers[0][2:]]
         theirs = reader.identity()
-        found.extend(chain_differences(ours, [theirs[0], _of_data(theirs[1]), *theirs[2:]]))
-        return not found.count
+        difference_list.extend(chain_differences(ours, [theirs[0], _of_data(theirs[1]), *theirs[2:]]))
+        return not difference_list.count
     # Otherwise compare the datasets alone.
     request = LoadRequest(ref=DatasetRef(str(EPath(after)), trust_code=trust_code), split_part=part, filter=filter_name)
     now = [leaf.source.identity() for leaf in open_sources(request, decoder=None, training=True)]
-    found.extend(differences(["read", {}, *saved], ["read", {}, *now]))
-    found.notes.append(
+    difference_list.extend(differences(["read", {}, *saved], ["read", {}, *now]))
+    difference_list.notes.append(
         "the shares of the datasets were not compared: the run ends after a pass, has weights in another unit than "
         "samples, or reads in several places"
     )
-    return not found.count
+    return not difference_list.count
 
 
 def _training_reader(
@@ -105,6 +106,7 @@ def _training_reader(
     """Return the reader of an endless run on data, with the settings of a saved one; None if it has several."""
     from ..runs.planned_run import PlannedRun, RunRequest
 
+    # Build the run with the saved arguments, so that only the data can differ.
     together = settings.get("epochs_together")
     request = RunRequest(
         path=path,
@@ -127,18 +129,18 @@ def _of_data(settings: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _compare_lanes(states: list[RunState], states_now: list[RunState], found: DifferenceList) -> None:
-    """Compare the positions of the lanes; list the first lanes that differ, and count the others."""
+def _compare_lanes(states: list[RunState], states_now: list[RunState], difference_list: DifferenceList) -> None:
+    # Runs may have thousands of lanes: list the first ones that differ, and count the others.
     lanes, lanes_now = _lanes(states), _lanes(states_now)
     other = [lane for lane in sorted({*lanes, *lanes_now}) if lanes.get(lane) != lanes_now.get(lane)]
     for lane in other[:_MAX_LANES]:
-        found.extend(differences(lanes.get(lane, {}), lanes_now.get(lane, {}), f"lane {lane}"))
+        difference_list.extend(differences(lanes.get(lane, {}), lanes_now.get(lane, {}), f"lane {lane}"))
     if len(other) > _MAX_LANES:
-        found.notes.append(f"{len(other) - _MAX_LANES:,} more lanes are at other positions")
+        difference_list.notes.append(f"{len(other) - _MAX_LANES:,} more lanes are at other positions")
 
 
 def _lanes(states: list[RunState]) -> dict[int, Mapping[str, Any]]:
-    return {lane: state for one in states for lane, state in one.lane_states.items()}
+    return {lane: state for run_state in states for lane, state in run_state.lane_states.items()}
 
 
 def _sources(identity: Any) -> Iterator[dict[str, Any]]:
@@ -195,25 +197,25 @@ def compare_paths(
         max_differences: How many differences are kept; all are counted.
     """
     kinds = (kind_of_path(before), kind_of_path(after))
-    found = DifferenceList(limit=max_differences)
+    difference_list = DifferenceList(limit=max_differences)
     # Compare what the paths name, by its kind.
     resumes: bool | None = None
     if kinds == ("checkpoint", "checkpoint"):
         from .compare import compare_checkpoints
 
-        resumes = compare_checkpoints(before, after, found, place=place)
+        resumes = compare_checkpoints(before, after, difference_list, place=place)
     elif kinds[0] == "checkpoint":
         from .compare import compare_checkpoint_with_data
 
         resumes = compare_checkpoint_with_data(
-            before, after, found, split_part=split_part, place=place, trust_code=trust_code
+            before, after, difference_list, split_part=split_part, place=place, trust_code=trust_code
         )
     elif kinds == ("metadataset", "metadataset"):
-        compare_metadatasets(before, after, found)
+        compare_metadatasets(before, after, difference_list)
     elif kinds == ("records", "records"):
-        _compare_facts(before, after, found)
+        _compare_facts(before, after, difference_list)
     elif kinds == ("dataset", "dataset"):
-        _compare_folders((before, after), found, contents=contents, on_progress=on_progress)
+        _compare_folders((before, after), difference_list, contents=contents, on_progress=on_progress)
     else:
         raise ConfigError(
             f"a {kinds[0]} and a {kinds[1]} cannot be compared",
@@ -227,43 +229,45 @@ def compare_paths(
         kinds=kinds,
         before=before,
         after=after,
-        differences=tuple(found.kept),
-        count=found.count,
+        differences=tuple(difference_list.kept),
+        count=difference_list.count,
         resumes=resumes,
-        notes=tuple(found.notes),
+        notes=tuple(difference_list.notes),
     )
 
 
 def _compare_folders(
     paths: tuple[str, str],
-    found: DifferenceList,
+    difference_list: DifferenceList,
     *,
     contents: bool,
     on_progress: Callable[[int, int], None] | None,
 ) -> None:
-    """Compare two datasets of shards; those that are not prepared are scanned first."""
     from ...dataset.unprepared.tar_index import index_temporarily
     from .datasets import compare_datasets
 
+    # Shards that are not prepared are scanned into a temporary index.
     with ExitStack() as stack:
         scanned = [index_temporarily(DatasetRef(path), stack) for path in paths]
         folders = [folder_at(index or data_path(path)) for path, index in zip(paths, scanned, strict=True)]
         prepared = scanned == [None, None]
-        compare_datasets(folders[0], folders[1], found, contents=contents, documents=prepared, on_progress=on_progress)
+        compare_datasets(
+            folders[0], folders[1], difference_list, contents=contents, documents=prepared, on_progress=on_progress
+        )
         if prepared and folders[0].index.uuid != folders[1].index.uuid:
-            found.notes.append(_OTHER_INDEX)
+            difference_list.notes.append(_OTHER_INDEX)
 
 
-def _compare_facts(before: str, after: str, found: DifferenceList) -> None:
+def _compare_facts(before: str, after: str, difference_list: DifferenceList) -> None:
     from ..facts import path_facts
 
     facts: list[dict[str, Any]] = [
         {name: value for name, value in path_facts(path).items() if name not in _UNCOMPARED} for path in (before, after)
     ]
-    found.extend(differences(facts[0], facts[1]))
+    difference_list.extend(differences(facts[0], facts[1]))
 
 
-def compare_metadatasets(before: str, after: str, found: DifferenceList) -> None:
+def compare_metadatasets(before: str, after: str, difference_list: DifferenceList) -> None:
     """Compare what two metadatasets mean: the leaves of each split, with their shares of the mix and their settings.
 
     How the documents are nested does not count.
@@ -273,55 +277,57 @@ def compare_metadatasets(before: str, after: str, found: DifferenceList) -> None
     splits, splits_now = (
         {split["name"]: split for split in metadataset_facts(path)["splits"]} for path in (before, after)
     )
-    found.add_names("", "splits", [*splits], [*splits_now])
+    difference_list.add_names("", "splits", [*splits], [*splits_now])
     for name, split in splits.items():
         split_now = splits_now.get(name)
         if split_now is None:
             continue
-        found.add(name, "mixed_by", split["mixed_by"], split_now["mixed_by"])
-        _compare_leaves(name, split, split_now, found)
+        difference_list.add(name, "mixed_by", split["mixed_by"], split_now["mixed_by"])
+        _compare_leaves(name, split, split_now, difference_list)
 
 
-def _compare_leaves(name: str, split: dict[str, Any], split_now: dict[str, Any], found: DifferenceList) -> None:
+def _compare_leaves(
+    name: str, split: dict[str, Any], split_now: dict[str, Any], difference_list: DifferenceList
+) -> None:
     leaves, leaves_now = _leaves_by_name(split["tree"]), _leaves_by_name(split_now["tree"])
     for leaf in dict.fromkeys((*leaves, *leaves_now)):
-        one, two = leaves.get(leaf), leaves_now.get(leaf)
-        if one is None or two is None:
-            values = [None if each is None else _rounded(each["share"]) for each in (one, two)]
+        settings, settings_now = leaves.get(leaf), leaves_now.get(leaf)
+        if settings is None or settings_now is None:
+            values = [None if each is None else _rounded(each["share"]) for each in (settings, settings_now)]
             if values == [None, None]:  # of a split that has no shares
-                found.add_names(name, "leaves", [leaf] if one else [], [leaf] if two else [])
+                difference_list.add_names(name, "leaves", [leaf] if settings else [], [leaf] if settings_now else [])
             else:
-                found.add(f"{name}: {leaf}", "share", *values)
+                difference_list.add(f"{name}: {leaf}", "share", *values)
             continue
         for key in _COMPARED:
             if key == "schedule":
-                _compare_schedules(f"{name}: {leaf}", one[key], two[key], found)
+                _compare_schedules(f"{name}: {leaf}", settings[key], settings_now[key], difference_list)
             elif key == "share":
-                found.add(f"{name}: {leaf}", "share", _rounded(one[key]), _rounded(two[key]))
+                difference_list.add(f"{name}: {leaf}", "share", _rounded(settings[key]), _rounded(settings_now[key]))
             else:
-                found.extend(differences({key: one[key]}, {key: two[key]}, f"{name}: {leaf}"))
-    found.add_order(f"{name}: leaves", [*leaves], [*leaves_now])
+                difference_list.extend(differences({key: settings[key]}, {key: settings_now[key]}, f"{name}: {leaf}"))
+    difference_list.add_order(f"{name}: leaves", [*leaves], [*leaves_now])
 
 
-def _compare_schedules(place: str, one: Any, two: Any, found: DifferenceList) -> None:
-    if one == two:
+def _compare_schedules(where: str, schedule: Any, schedule_now: Any, difference_list: DifferenceList) -> None:
+    if schedule == schedule_now:
         return
-    before, after = (None if each is None else each["text"] for each in (one, two))
+    before, after = (None if each is None else each["text"] for each in (schedule, schedule_now))
     if before == after:  # the texts of long schedules are cut
-        found.extend(differences(one, two, f"{place}: share schedule"))
+        difference_list.extend(differences(schedule, schedule_now, f"{where}: share schedule"))
     else:
-        found.add(place, "share schedule", before, after)
+        difference_list.add(where, "share schedule", before, after)
 
 
 def _leaves_by_name(tree: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the leaves of a split by path and split part; repeated ones are numbered."""
-    found: dict[str, dict[str, Any]] = {}
+    by_name: dict[str, dict[str, Any]] = {}
     counts: dict[str, int] = {}
     for leaf in _leaves(tree):
         name = f"{leaf['path'] or leaf['place']} ({leaf['split_part']})" if leaf["split_part"] else str(leaf["path"])
         counts[name] = counts.get(name, 0) + 1
-        found[name if counts[name] == 1 else f"{name} #{counts[name]}"] = leaf
-    return found
+        by_name[name if counts[name] == 1 else f"{name} #{counts[name]}"] = leaf
+    return by_name
 
 
 def _leaves(node: dict[str, Any]) -> Iterator[dict[str, Any]]:

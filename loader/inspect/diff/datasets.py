@@ -47,54 +47,48 @@ class DiffReport:
 
 @dataclass(slots=True)
 class DifferenceList:
-    """A list of differences that keeps the first ones and counts all.
-
-    Attributes:
-        kept: The first ones.
-    """
+    """A list of differences that keeps the first ones and counts all."""
 
     limit: int
-    kept: list[Difference] = field(default_factory=list)
+    kept: list[Difference] = field(default_factory=list)  # the first ones
     count: int = 0
     notes: list[str] = field(default_factory=list)
 
-    def add(self, place: str, name: str, before: object, after: object) -> None:
+    def add(self, where: str, name: str, before: object, after: object) -> None:
         """Add a difference, if the values differ."""
         if before != after:
-            self.extend([Difference(place, name, before, after)])
+            self.extend([Difference(where, name, before, after)])
 
-    def add_names(self, place: str, name: str, before: Sequence[str], after: Sequence[str]) -> None:
-        """Add the names that only one of both has, as one difference, if there are any.
-
-        Args:
-            place: Stages and path of what has the names; may be empty.
-            name: What is named: ``"samples"``.
-        """
+    def add_names(self, where: str, name: str, before: Sequence[str], after: Sequence[str]) -> None:
+        """Add the names of ``"samples"`` and such that only one of both has, as one difference, if there are any."""
         known, known_now = frozenset(before), frozenset(after)
         self.add(
-            place,
+            where,
             name,
-            Names.of([one for one in before if one not in known_now]),
-            Names.of([one for one in after if one not in known]),
+            Names.of([each for each in before if each not in known_now]),
+            Names.of([each for each in after if each not in known]),
         )
 
-    def add_order(self, place: str, before: Sequence[str], after: Sequence[str]) -> None:
+    def add_order(self, where: str, before: Sequence[str], after: Sequence[str]) -> None:
         """Add the first position at which the order of the names that both have differs."""
+        # Names that only one of them has would shift all later ones.
         known, known_now = frozenset(before), frozenset(after)
         pairs = zip_longest(
-            (one for one in before if one in known_now), (one for one in after if one in known), fillvalue=None
+            (first for first in before if first in known_now),
+            (first for first in after if first in known),
+            fillvalue=None,
         )
-        for number, (one, two) in enumerate(pairs):
-            if one != two:
-                self.add(place, f"number {number}", one, two)
+        for position, (first, second) in enumerate(pairs):
+            if first != second:
+                self.add(where, f"number {position}", first, second)
                 return
 
-    def extend(self, found: Iterable[Difference]) -> None:
+    def extend(self, added: Iterable[Difference]) -> None:
         """Add differences."""
-        for one in found:
+        for difference in added:
             self.count += 1
             if len(self.kept) < self.limit:
-                self.kept.append(one)
+                self.kept.append(difference)
 
 
 _COLUMNS = ("part_name", "part_offset", "part_size", "part_ends", "key_bytes", "key_ends")
@@ -105,7 +99,7 @@ _CHUNK_BYTES = 1 << 20  # compared at a time
 def compare_datasets(
     before: Dataset,
     after: Dataset,
-    found: DifferenceList,
+    difference_list: DifferenceList,
     *,
     contents: bool = False,
     documents: bool = True,
@@ -117,25 +111,26 @@ def compare_datasets(
         documents: Compare the split and ``dataset.yaml``, too.
     """
     # Compare the lists of shards.
-    shards, others = ({shard.name: shard for shard in one.index.shards} for one in (before, after))
-    found.add("", "samples", _samples(shards), _samples(others))
-    found.add("", "shards", len(shards), len(others))
+    shards, others = ({shard.name: shard for shard in dataset.index.shards} for dataset in (before, after))
+    difference_list.add("", "samples", _samples(shards), _samples(others))
+    difference_list.add("", "shards", len(shards), len(others))
     common = [name for name in shards if name in others]
-    found.add_order("shards", [*shards], [*others])
-    found.add_names("", "shards", [*shards], [*others])
+    difference_list.add_order("shards", [*shards], [*others])
+    difference_list.add_names("", "shards", [*shards], [*others])
     # Compare the shards that both have.
-    for number, name in enumerate(common):
-        _compare_shard(before, after, shards[name], others[name], found, contents=contents)
+    for done, name in enumerate(common):
+        _compare_shard(before, after, shards[name], others[name], difference_list, contents=contents)
         if on_progress is not None:
-            on_progress(number + 1, len(common))
+            on_progress(done + 1, len(common))
     if not documents:
         return
     # Compare the documents.
-    compare_splits(before.documents.split, after.documents.split, found)
+    compare_splits(before.documents.split, after.documents.split, difference_list)
     configs = [
-        None if one.documents.config is None else dataclasses.asdict(one.documents.config) for one in (before, after)
+        None if dataset.documents.config is None else dataclasses.asdict(dataset.documents.config)
+        for dataset in (before, after)
     ]
-    found.extend(differences(configs[0], configs[1], "dataset.yaml"))
+    difference_list.extend(differences(configs[0], configs[1], "dataset.yaml"))
 
 
 def _samples(shards: dict[str, ShardEntry]) -> int:
@@ -147,13 +142,14 @@ def _compare_shard(
     after: Dataset,
     shard: ShardEntry,
     other: ShardEntry,
-    found: DifferenceList,
+    difference_list: DifferenceList,
     *,
     contents: bool,
 ) -> None:
+    # Files of records have no headers to compare.
     if before.traits.are_records or after.traits.are_records:
-        found.add(shard.name, "samples", shard.samples, other.samples)
-        found.add(shard.name, "bytes", shard.size_bytes, other.size_bytes)
+        difference_list.add(shard.name, "samples", shard.samples, other.samples)
+        difference_list.add(shard.name, "bytes", shard.size_bytes, other.size_bytes)
         equal = shard.size_bytes == other.size_bytes
         rows = None
     else:
@@ -162,66 +158,67 @@ def _compare_shard(
             np.array_equal(getattr(rows, name), getattr(rows_now, name)) for name in _COLUMNS
         )
         if not equal:
-            _compare_samples(shard.name, rows, rows_now, found)
+            _compare_samples(shard.name, rows, rows_now, difference_list)
+    # Where the indexes differ, the bytes differ, too.
     if equal and contents:
         with before.storage.open(shard.name) as file, after.storage.open(other.name) as file_now:
-            _compare_bytes(file, file_now, shard.name, rows, found)
+            _compare_bytes(file, file_now, shard.name, rows, difference_list)
 
 
-def _compare_samples(shard: str, rows: ShardIndex, rows_now: ShardIndex, found: DifferenceList) -> None:
-    """Compare the keys and parts of a shard that both datasets have."""
+def _compare_samples(shard: str, rows: ShardIndex, rows_now: ShardIndex, difference_list: DifferenceList) -> None:
     keys, keys_now = rows.keys(), rows_now.keys()
     # Compare the keys and their order.
-    count = found.count
-    found.add(shard, "samples", len(keys), len(keys_now))
-    found.add_names(shard, "samples", keys, keys_now)
-    found.add_order(shard, keys, keys_now)
+    count = difference_list.count
+    difference_list.add(shard, "samples", len(keys), len(keys_now))
+    difference_list.add_names(shard, "samples", keys, keys_now)
+    difference_list.add_order(shard, keys, keys_now)
     # Compare the parts of the samples that both have.
-    numbers = {key: number for number, key in enumerate(keys_now)}
+    numbers = {key: sample for sample, key in enumerate(keys_now)}
     changes: dict[tuple[str, ...], list[Difference]] = defaultdict(list)  # kind of change → of each sample
-    for number, key in enumerate(keys):
+    for sample, key in enumerate(keys):
         if key in numbers:
-            parts, parts_now = _parts(rows, number), _parts(rows_now, numbers[key])
+            parts, parts_now = _parts(rows, sample), _parts(rows_now, numbers[key])
             if parts == parts_now:
                 continue
-            one, two = (", ".join(sorted(each)) for each in (parts, parts_now))
-            if one != two:
-                changes[one, two].append(Difference(f"{shard}/{key}", "parts", one, two))
+            names, names_now = (", ".join(sorted(each)) for each in (parts, parts_now))
+            if names != names_now:
+                changes[names, names_now].append(Difference(f"{shard}/{key}", "parts", names, names_now))
             for name in sorted(parts.keys() & parts_now.keys()):
                 if parts[name] != parts_now[name]:
-                    place = f"{shard}/{key} [{name}]"
-                    changes[(name,)].append(Difference(place, "bytes", parts[name], parts_now[name]))
+                    part_path = f"{shard}/{key} [{name}]"
+                    changes[(name,)].append(Difference(part_path, "bytes", parts[name], parts_now[name]))
     # List a few changes of each kind, and summarize many.
     for alike in changes.values():
         first = dataclasses.replace(alike[0], place=f"{alike[0].place} and {len(alike) - 1:,} more")
-        found.extend(alike if len(alike) <= _MAX_ALIKE else [first])
-    if found.count == count:
-        found.add(shard, "positions of the parts", "those of A", "those of B")
+        difference_list.extend(alike if len(alike) <= _MAX_ALIKE else [first])
+    if difference_list.count == count:
+        difference_list.add(shard, "positions of the parts", "those of A", "those of B")
 
 
 def _parts(rows: ShardIndex, sample: int) -> dict[str, int]:
-    """Return the parts of a sample, with their sizes in bytes."""
     start = int(rows.part_ends[sample - 1]) if sample else 0
     places = range(start, int(rows.part_ends[sample]))
-    return {rows.part_names[rows.part_name[place]]: int(rows.part_size[place]) for place in places}
+    return {rows.part_names[rows.part_name[row]]: int(rows.part_size[row]) for row in places}
 
 
 def _compare_bytes(
-    file: ReadableFile, file_now: ReadableFile, shard: str, rows: ShardIndex | None, found: DifferenceList
+    file: ReadableFile, file_now: ReadableFile, shard: str, rows: ShardIndex | None, difference_list: DifferenceList
 ) -> None:
-    """Compare the bytes of two shards, and name the first sample whose bytes differ."""
     size_bytes = min(file.size_bytes, file_now.size_bytes)
     for offset in range(0, size_bytes, _CHUNK_BYTES):
         length = min(_CHUNK_BYTES, size_bytes - offset)
-        one, two = (np.frombuffer(each.read_at(offset, length), np.uint8) for each in (file, file_now))
-        unequal = np.flatnonzero(one != two)
+        piece, piece_now = (np.frombuffer(each.read_at(offset, length), np.uint8) for each in (file, file_now))
+        # Name the sample of the first byte that differs.
+        unequal = np.flatnonzero(piece != piece_now)
         if len(unequal):
-            place = int(unequal[0])
-            key = _sample_at(rows, offset + place)
-            name = f"byte {offset + place}"
-            found.add(shard if key is None else f"{shard}/{key}", name, int(one[place]), int(two[place]))
+            start = int(unequal[0])
+            key = _sample_at(rows, offset + start)
+            name = f"byte {offset + start}"
+            difference_list.add(
+                shard if key is None else f"{shard}/{key}", name, int(piece[start]), int(piece_now[start])
+            )
             return
-    found.add(shard, "bytes", file.size_bytes, file_now.size_bytes)
+    difference_list.add(shard, "bytes", file.size_bytes, file_now.size_bytes)
 
 
 def _sample_at(rows: ShardIndex | None, offset: int) -> str | None:
@@ -234,24 +231,26 @@ def _sample_at(rows: ShardIndex | None, offset: int) -> str | None:
     return rows.keys()[int(np.searchsorted(rows.part_ends, inside[0], side="right"))]
 
 
-def compare_splits(before: SplitConfig | None, after: SplitConfig | None, found: DifferenceList) -> None:
+def compare_splits(before: SplitConfig | None, after: SplitConfig | None, difference_list: DifferenceList) -> None:
     """Compare the shards of split parts, their ranges and the excluded names."""
-    parts, parts_now = ({} if one is None else one.split_parts for one in (before, after))
+    # Compare the shards of each part, and their order if they are the same.
+    parts, parts_now = ({} if split is None else split.split_parts for split in (before, after))
     for part in dict.fromkeys((*parts, *parts_now)):
         shards, shards_now = parts.get(part), parts_now.get(part)
         if shards == shards_now:
             continue
-        found.add("split", part, _count(shards), _count(shards_now))
-        found.add_names(f"split: {part}", "shards", shards or (), shards_now or ())
+        difference_list.add("split", part, _count(shards), _count(shards_now))
+        difference_list.add_names(f"split: {part}", "shards", shards or (), shards_now or ())
         if shards and shards_now and sorted(shards) == sorted(shards_now):
-            found.add_order(f"split: {part}", shards, shards_now)
+            difference_list.add_order(f"split: {part}", shards, shards_now)
+    # Compare what narrows the parts down.
     ranges: list[Any] = [
-        {} if one is None else {part: str(taken) for part, taken in one.sample_ranges.items()}
-        for one in (before, after)
+        {} if split is None else {part: str(taken) for part, taken in split.sample_ranges.items()}
+        for split in (before, after)
     ]
-    found.extend(differences(ranges[0], ranges[1], "split: sample_ranges"))
-    excluded, excluded_now = (frozenset(() if one is None else one.exclude) for one in (before, after))
-    found.add_names("split", "excluded", sorted(excluded), sorted(excluded_now))
+    difference_list.extend(differences(ranges[0], ranges[1], "split: sample_ranges"))
+    excluded, excluded_now = (frozenset(() if split is None else split.exclude) for split in (before, after))
+    difference_list.add_names("split", "excluded", sorted(excluded), sorted(excluded_now))
 
 
 def _count(shards: Sequence[str] | None) -> str | None:

@@ -70,14 +70,16 @@ def read_debug_log(paths: Sequence[str]) -> list[LoggedLoader]:
     starts: dict[tuple[int, int], int] = {}  # by rank and number of the loader
     for path in paths:
         for line in _lines(path, mark=b'"id"'):
-            event, rank, number = line.get("t"), line.get("r"), line.get("id")
-            if not isinstance(event, str) or type(rank) is not int or type(number) is not int:
+            event, rank, loader_id = line.get("t"), line.get("r"), line.get("id")
+            if not isinstance(event, str) or type(rank) is not int or type(loader_id) is not int:
                 continue
+            # A loader that a rank makes again, under the same number, is of another start.
             if event.endswith(".__init__"):
-                starts[rank, number] = starts.get((rank, number), -1) + 1
-            start = starts.get((rank, number), 0)
-            loader = loaders.setdefault((start, number), LoggedLoader(number=number, start=start))
+                starts[rank, loader_id] = starts.get((rank, loader_id), -1) + 1
+            start = starts.get((rank, loader_id), 0)
+            loader = loaders.setdefault((start, loader_id), LoggedLoader(number=loader_id, start=start))
             loader.ranks.add(rank)
+            # Take its description, or a micro-batch that it gave.
             step, keys = line.get("global_idx", line.get("idx")), line.get("keys")
             if event.endswith(".__init__"):
                 _describe(loader, line.get("config"))
@@ -101,21 +103,23 @@ def choose_loader(
         modalities: ``train``, ``val``.
         number: Number of the loader; None for any.
     """
+    # A loader without micro-batches was only created.
     fitting = [
-        one
-        for one in loaders
-        if one.batches and (one.modality in (*modalities, "") if number is None else one.number == number)
+        loader
+        for loader in loaders
+        if loader.batches and (loader.modality in (*modalities, "") if number is None else loader.number == number)
     ]
     if not fitting:
         what = f"of {' or '.join(modalities)}" if number is None else f"with the number {number}"
         present = ", ".join(
-            f"{one.number} ({one.modality or 'unknown'}, {plural(one.samples, 'sample')})" for one in loaders
+            f"{loader.number} ({loader.modality or 'unknown'}, {plural(loader.samples, 'sample')})"
+            for loader in loaders
         )
         raise ConfigError(
             f"no loader {what} gave a sample; the logs have {present}",
             hint="pass --include-modality or --force-loader-id",
         )
-    return max(fitting, key=lambda one: one.samples)
+    return max(fitting, key=lambda loader: loader.samples)
 
 
 def read_loading_order(paths: Sequence[str], *, skip: int = 0) -> SampleUses:
@@ -127,8 +131,8 @@ def read_loading_order(paths: Sequence[str], *, skip: int = 0) -> SampleUses:
             event, rank, worker = line.get("t"), line.get("r"), line.get("w")
             if not (isinstance(event, str) and event.endswith(_READ_EVENT)) or not type(rank) is type(worker) is int:
                 continue
-            number = counts[rank, worker] = counts.get((rank, worker), -1) + 1
-            read.append(LoggedBatch(number, rank, (f"{line.get('shard')}/{line.get('key')}",)))
+            position = counts[rank, worker] = counts.get((rank, worker), -1) + 1
+            read.append(LoggedBatch(position, rank, (f"{line.get('shard')}/{line.get('key')}",)))
     if not read:
         raise ConfigError(
             "these files have no line of a worker that read a sample",
@@ -174,7 +178,7 @@ def _objects(file: BinaryIO, mark: bytes) -> Iterator[dict[str, Any]]:
 
 
 def _describe(loader: LoggedLoader, config: Any) -> None:
-    """Add the paths and the modality that a nested description of datasets has."""
+    # Descriptions are nested as the datasets are, without a fixed depth.
     waiting = [config]
     while waiting:
         value = waiting.pop(0)
@@ -209,7 +213,7 @@ class SampleUses:
         if not uses:
             raise ConfigError("no step has a sample", hint="check the number of steps, and of those that are skipped")
         steps, names, ranks = zip(*uses, strict=True)
-        numbers = {name: number for number, name in enumerate(sorted(set(names)))}
+        numbers = {name: index for index, name in enumerate(sorted(set(names)))}
         samples = np.fromiter((numbers[name] for name in names), np.int64, len(names))
         return cls(np.asarray(steps, np.int64), samples, np.asarray(ranks, np.int64), np.bincount(samples))
 
@@ -239,6 +243,7 @@ class SampleUses:
         """
         from PIL import Image
 
+        # Map each use to a pixel.
         first = int(self.steps.min())
         span = int(self.steps.max()) + 1 - first
         width, height = min(width, span), min(height, len(self.times))
@@ -248,15 +253,18 @@ class SampleUses:
         def counted(weights: np.ndarray[Any, np.dtype[np.float64]] | None) -> np.ndarray[Any, np.dtype[np.float64]]:
             return np.bincount(places, weights, minlength=width * height).reshape(height, width).astype(np.float64)
 
+        # Draw more uses brighter; the root shows few uses next to many.
         counts = counted(None)
         brightness = np.minimum(np.sqrt(counts / counts.max()) * gain, 1) * 255
         numbers, ranks = np.unique(self.ranks, return_inverse=True)
+        # Mix the colours of the ranks by their shares of a pixel.
         if colors and len(numbers) > 1:
-            palette = np.array([hsv_to_rgb(number / len(numbers), 0.75, 1) for number in range(len(numbers))])
+            palette = np.array([hsv_to_rgb(rank_index / len(numbers), 0.75, 1) for rank_index in range(len(numbers))])
             shares = np.stack([counted(palette[ranks, channel]) for channel in range(3)], axis=-1)
             pixels = brightness[..., None] * shares / np.maximum(counts, 1)[..., None]
         else:
             pixels = brightness
+        # Encode the picture.
         file = io.BytesIO()
         Image.fromarray(pixels.astype(np.uint8)).save(file, "PNG")
         return file.getvalue()
@@ -265,4 +273,4 @@ class SampleUses:
 def traced_uses(run: PlannedRun, steps: int, *, skip: int = 0) -> SampleUses:
     """Return which samples the steps from ``skip`` on use by the arguments of the run, in the order of the datasets."""
     samples = (sample for step in range(skip, steps) for sample in trace_step(run, step))
-    return SampleUses.of([(one.step, (one.dataset, one.index), one.rank) for one in samples])
+    return SampleUses.of([(traced.step, (traced.dataset, traced.index), traced.rank) for traced in samples])

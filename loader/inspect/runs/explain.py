@@ -133,15 +133,15 @@ def explain_run(run: PlannedRun, steps: int) -> RunFacts:
         weights = np.array(run.plan.weights if run.volume_mix is None else run.volume_mix.volume_shares)
     shares = (weights / weights.sum()).tolist()
     facts = tuple(
-        _source_facts(run, number, int(used[number]), steps, share_asked=share, stretches=stretches)
-        for number, share in enumerate(shares)
+        _source_facts(run, source_index, int(used[source_index]), steps, share_asked=share, stretches=stretches)
+        for source_index, share in enumerate(shares)
     )
     # Measure the shuffling, and estimate memory by the largest samples.
     shuffling, reads_per_sample = measure_shuffling(run)
     sample_bytes = max((source.sample_bytes for source in run.sources), default=0)
     workers = max(1, run.request.num_workers)
-    is_remote = any(one.storage != "local" for one in facts)
-    found = RunFacts(
+    is_remote = any(dataset.storage != "local" for dataset in facts)
+    run_facts = RunFacts(
         steps=steps,
         samples=int(used.sum()),
         sources=facts,
@@ -159,35 +159,35 @@ def explain_run(run: PlannedRun, steps: int) -> RunFacts:
         stretches=stretches,
     )
     # Look for what is probably not intended.
-    return replace(found, findings=tuple(_findings(run, found)))
+    return replace(run_facts, findings=tuple(_findings(run, run_facts)))
 
 
 def _cache_bytes() -> int:
-    """Return the most bytes of the node's cache, as the environment sets it; 0 if it is off."""
+    # The cache is off without a folder.
     settings = cache_settings()
     if settings is None:
         return 0
     if settings.limit_bytes is not None:
         return settings.limit_bytes
+    # By default it takes half of the disk; its folder may not exist yet.
     folder = Path(settings.folder)
-    return shutil.disk_usage(next(one for one in (folder, *folder.parents) if one.exists())).total // 2
+    return shutil.disk_usage(next(parent for parent in (folder, *folder.parents) if parent.exists())).total // 2
 
 
 def _used(run: PlannedRun, steps: int) -> IntArray:
-    """Return the number of samples of each source that the run uses.
-
-    If the split excludes samples, each sample of a short run is located; in a long one, excluded samples are counted by
-    their share of each source.
-    """
+    """Return the number of samples of each source that the run uses."""
+    # A single dataset gives every sample.
     batches, size = steps * run.request.world_size, run.batch_size
     if len(run.sources) == 1:
         return np.array([batches * size])
     total = np.zeros(len(run.sources), np.int64)
+    # Locate all samples of a short run, so that the numbers are exact.
     if run.skips and batches * size <= _MAX_LOCATED:
         for lane in range(run.lanes):
             for source, _, _ in run.pieces(lane, run.batches_of_lane(lane, batches)):
                 total += np.bincount(source, minlength=len(total))
         return total
+    # Otherwise count by the order, without locating samples.
     order = run.order
     positions = run.positions(batches)
     if isinstance(order, RepeatedOrder):
@@ -197,6 +197,7 @@ def _used(run: PlannedRun, steps: int) -> IntArray:
     else:  # an order that is not shuffled, in turns
         for lane, stop in enumerate(positions.tolist()):
             total += np.bincount(run.stream(lane).locate(0, stop)[0], minlength=len(total))
+    # Take out excluded samples by their share of each dataset.
     if run.skips:
         kept = total * run.kept / np.array([source.samples for source in run.sources])
         total = np.rint(kept * (batches * size / max(1.0, kept.sum()))).astype(np.int64)
@@ -204,16 +205,18 @@ def _used(run: PlannedRun, steps: int) -> IntArray:
 
 
 def _source_facts(
-    run: PlannedRun, number: int, used: int, steps: int, *, share_asked: float, stretches: Sequence[StretchFacts]
+    run: PlannedRun, source_index: int, used: int, steps: int, *, share_asked: float, stretches: Sequence[StretchFacts]
 ) -> SourceFacts:
     # Find the step at which the dataset is used up.
-    source = run.sources[number]
+    source = run.sources[source_index]
     samples = run.batch_size * run.request.world_size
+    # The dataset is used up when its share of the samples is as many as it has; weights that change are counted by
+    # stretch.
     share = used / max(1, steps * samples)
-    kept = int(run.kept[number])
+    kept = int(run.kept[source_index])
     exhausted = None if used < kept else int(np.ceil(kept / (share * samples)))
     if exhausted is not None and stretches:
-        exhausted = step_of_count(stretches, number, source.samples)
+        exhausted = step_of_count(stretches, source_index, source.samples)
     request = source.request
     # Describe the dataset.
     return SourceFacts(
@@ -255,47 +258,48 @@ def _findings(run: PlannedRun, facts: RunFacts) -> Iterator[Finding]:
             hint="use fewer workers, or begin the run with more lanes: WorkerConfig(lanes=…)",
         )
     # Faults of each dataset.
-    for one in facts.sources:
-        if not one.used:
+    for source in facts.sources:
+        kept = source.samples - source.excluded
+        if not source.used:
             yield Finding(
                 kind="never reached",
-                message=f"no sample of {one.path} comes in {facts.steps:,} steps",
+                message=f"no sample of {source.path} comes in {facts.steps:,} steps",
                 hint="raise its weight, or remove it",
             )
-        if one.epochs > _MANY_EPOCHS:
+        if source.epochs > _MANY_EPOCHS:
             yield Finding(
                 kind="many epochs",
-                message=f"the {one.samples - one.excluded:,} samples of {one.path} come {one.epochs:,.1f} times each",
+                message=f"the {kept:,} samples of {source.path} come {source.epochs:,.1f} times each",
                 hint="lower its weight, or add data",
             )
-        per_step = one.share_got * facts.batch_samples
-        if one.samples - one.excluded < per_step:
+        per_step = source.share_got * facts.batch_samples
+        if kept < per_step:
             yield Finding(
                 kind="starved split",
-                message=f"split part {one.split_part!r} of {one.path} has {one.samples - one.excluded:,} samples, "
+                message=f"split part {source.split_part!r} of {source.path} has {kept:,} samples, "
                 f"and a step uses {per_step:,.0f} of them: the same come several times in one step",
                 hint="split again with a larger share, name another part, or lower its weight",
             )
-        if one.samples < run.lanes:
+        if source.samples < run.lanes:
             yield Finding(
                 kind="few samples",
-                message=f"{one.path} has {one.samples:,} samples for {run.lanes:,} lanes, so a rank repeats some of "
-                "them before another rank had all",
+                message=f"{source.path} has {source.samples:,} samples for {run.lanes:,} lanes, so a rank repeats some "
+                "of them before another rank had all",
                 hint="use fewer ranks and workers, or accept it for a small dataset",
             )
     # Poor shuffling.
-    found = []
+    causes = []
     if facts.mixing < _POOR_SHUFFLE:
-        found.append(f"neighbours are close in the stored order: mixing {facts.mixing:.2f}, where 1 is random")
+        causes.append(f"neighbours are close in the stored order: mixing {facts.mixing:.2f}, where 1 is random")
     if facts.shard_share > _LARGE_SHARD_SHARE * facts.random_shard_share:
-        found.append(
+        causes.append(
             f"a shard has {format_percent(facts.shard_share)} of a micro-batch, where "
             f"{format_percent(facts.random_shard_share)} is random"
         )
-    if found:
+    if causes:
         yield Finding(
             kind="poor shuffle",
-            message="; ".join(found),
+            message="; ".join(causes),
             hint="raise shuffle_buffer_size, which costs no memory, or lower max_samples_per_sequence",
         )
 
@@ -330,6 +334,7 @@ def scheduled_stretches(run: PlannedRun, steps: int) -> tuple[StretchFacts, ...]
     step_samples = run.batch_size * run.request.world_size
     end = steps * step_samples
     starts = [start for start in schedule.starts if start < end]
+    # Count the samples of each dataset before each start, and at the end.
     if isinstance(run.order, EditedOrder):
         by_lane = np.array([schedule.lane_starts(lane, run.lanes)[: len(starts)] for lane in range(run.lanes)])
         ends = run.positions(steps * run.request.world_size)
@@ -339,17 +344,17 @@ def scheduled_stretches(run: PlannedRun, steps: int) -> tuple[StretchFacts, ...]
         counts = _count_dealt(run, [*starts, end])
     # Compare the shares in each stretch.
     asked = schedule.weights if run.volume_mix is None else run.volume_mix.volumes_of_stretches
-    found = []
+    stretches = []
     for row, (start, stop) in enumerate(pairwise([*starts, end])):
         weights, got = np.array(asked[row]), counts[row + 1] - counts[row]
-        found.append(
+        stretches.append(
             StretchFacts(
                 steps=(start / step_samples, stop / step_samples),
                 shares_asked=tuple((weights / weights.sum()).tolist()),
                 used=tuple(got.tolist()),
             )
         )
-    return tuple(found)
+    return tuple(stretches)
 
 
 def step_of_count(stretches: Sequence[StretchFacts], source: int, count: int) -> int:
@@ -359,11 +364,12 @@ def step_of_count(stretches: Sequence[StretchFacts], source: int, count: int) ->
         count: The samples, those that the split excludes included.
     """
     before = 0
-    for one in stretches:
-        start, stop = one.steps
-        if one.used[source] and before + one.used[source] >= count:
-            return ceil(start + (count - before) / one.used[source] * (stop - start))
-        before += one.used[source]
+    for stretch in stretches:
+        # Within a stretch, samples of a dataset come at a constant rate.
+        start, stop = stretch.steps
+        if stretch.used[source] and before + stretch.used[source] >= count:
+            return ceil(start + (count - before) / stretch.used[source] * (stop - start))
+        before += stretch.used[source]
     return ceil(stretches[-1].steps[1])
 
 
@@ -377,5 +383,6 @@ def _count_dealt(run: PlannedRun, samples: Sequence[int]) -> IntArray:
 
 def mean_shares(stretches: Sequence[StretchFacts]) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Return the mean share of each dataset by its weights, over all steps of a run."""
-    lengths = [stop - start for start, stop in (one.steps for one in stretches)]
-    return np.average([one.shares_asked for one in stretches], axis=0, weights=lengths)
+    # A stretch counts as long as it lasts.
+    lengths = [stop - start for start, stop in (stretch.steps for stretch in stretches)]
+    return np.average([stretch.shares_asked for stretch in stretches], axis=0, weights=lengths)

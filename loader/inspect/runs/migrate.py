@@ -14,15 +14,7 @@ from ...pipeline.reading.read import ReadDataset
 from ...pipeline.stages.blend import BlendDataset
 from ...samples.encoding.task_encoder import TaskEncoder
 from ...training.datasets.chain import UnknownSize
-from ...training.states import (
-    ENDLESS,
-    Redistributed,
-    RunState,
-    StateFile,
-    continue_mix,
-    merge_states,
-    rewrite_files,
-)
+from ...training.states import ENDLESS, Redistributed, RunState, StateFile, continue_mix, merge_states, rewrite_files
 from ...training.states.mixes.change import check_units
 from .planned_run import PlannedRun, request_of
 
@@ -67,12 +59,14 @@ def migrate_files(
     warnings: list[str] = []
 
     def convert(states: Sequence[RunState]) -> list[RunState]:
+        # The ranks have to be at one micro-batch, because the mix changes at one point of the run.
         run = merge_states(states, lockstep=True)
         if not _is_known_mix(run.dataset):
             raise StateError(
                 "the datasets of this run are mixed by a chain that the program composed",
                 hint="pass allow_mix_change=True to the call that restores the state in the program instead",
             )
+        # Plan the run with the new mix, and continue it from the states.
         planned = PlannedRun(request_of(run, dataset, trust_code=trust_code, task_encoder=task_encoder))
         chain = migrated_chain(run.dataset, planned)
         chain.begin_on(run.first_ranks)
@@ -118,11 +112,13 @@ def migrated_chain(saved: Any, planned: PlannedRun) -> SavableDataset[Any]:
     Args:
         planned: The run with the new mix; with the hooks of the run if its request has them.
     """
+    # With the hooks of the run, only stages above the planned ones are missing.
     stages = _stages_of(saved)
     if planned.request.task_encoder is not None:
-        own = _stages_of(planned.chain.identity())
-        above = stages[: len(stages) - len(own)]
+        encoder_stages = _stages_of(planned.chain.identity())
+        above = stages[: len(stages) - len(encoder_stages)]
         return _lifted(planned.chain, list(reversed(above)), packs=_packs(stages))
+    # Otherwise put the saved stages on the new blends, each as far up as it was.
     saved_levels, from_reader, packs = dict(_levels(saved)), [*reversed(stages)], _packs(stages)
 
     def build(stage: SavableDataset[Any]) -> tuple[SavableDataset[Any], int]:
@@ -131,6 +127,7 @@ def migrated_chain(saved: Any, planned: PlannedRun) -> SavableDataset[Any]:
             [stage] = stage.inputs
         if isinstance(stage, ReadDataset):
             return stage, 0
+        # A blend counts a metric above the stage that computes it, so its inputs get the stages up to there.
         inputs = [build(upstream) for upstream in stage.inputs]
         level = max(below for _, below in inputs)
         if stage.unit not in (None, "samples"):
@@ -171,12 +168,12 @@ def _packs(stages: Sequence[tuple[str, Mapping[str, Any]]]) -> bool:
 
 def _stages_of(identity: Any) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the stages of a chain without its blends and readers, the outermost first; of inputs, the first."""
-    found = []
+    stages = []
     while identity[0] != "read":
         if identity[0] != "blend":
-            found.append((identity[0], identity[1]))
+            stages.append((identity[0], identity[1]))
         identity = identity[2]
-    return found
+    return stages
 
 
 def _levels(identity: Any) -> Iterator[tuple[str, int]]:

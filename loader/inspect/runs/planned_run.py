@@ -113,7 +113,6 @@ def readers_of(identity: Any) -> Iterator[list[Any]]:
 
 
 def _common(values: list[Any]) -> Any:
-    """Return the value that all readers have, or the list of their values."""
     return values[0] if all(value == values[0] for value in values) else values
 
 
@@ -226,7 +225,7 @@ class PlannedRun:
     def volume_blend(self) -> BlendDataset[Any] | None:
         """The outermost blend of a run whose weights are shares of volumes; None for others."""
         blend = first_blend(self._chain)
-        has_unit = blend is not None and any(one.unit is not None for one in blends_in(blend))
+        has_unit = blend is not None and any(stage.unit is not None for stage in blends_in(blend))
         return blend if has_unit else None
 
     @cached_property
@@ -302,6 +301,7 @@ class PlannedRun:
             path: The origins of the inputs of blends that lead to the reader.
             start: The first position in the reader's stream.
         """
+        # The reader left the mix since.
         if path not in self.readers:
             gone = np.full(stop - start, GONE)
             return gone, np.zeros_like(gone), np.zeros_like(gone)
@@ -316,27 +316,30 @@ class PlannedRun:
         index = self._tables[path].index_numbers(np.maximum(source, 0), np.where(is_gone, 0, sample))
         return np.where(is_gone, GONE, source + reader.first_source), epoch, index
 
-    def batch(self, number: int, known: Mapping[str, int] | None = None) -> tuple[IntArray, IntArray, IntArray]:
+    def batch(self, batch_number: int, known: Mapping[str, int] | None = None) -> tuple[IntArray, IntArray, IntArray]:
         """Return the sources, epochs and numbers in the indexes of the samples of a micro-batch; shape (batch_size,).
 
         Args:
             known: A state of its lane before it, so that earlier samples are not counted again.
         """
-        lane, own = number % self.lanes, number // self.lanes
+        # Lanes make micro-batches in turns.
+        lane, lane_batch = batch_number % self.lanes, batch_number // self.lanes
         size = self.batch_size
         made, position = (0, 0) if known is None else (known["made"], known["0 read"])
-        first = (own - made) * size
+        first = (lane_batch - made) * size
+        # Without exclusions, the place of a micro-batch in its lane is a product.
         if not self.skips:
             return self.locate(lane, position + first, position + first + size)
-        found: list[tuple[IntArray, ...]] = []
+        # Otherwise count the samples that are not excluded, from the state on.
+        pieces: list[tuple[IntArray, ...]] = []
         seen = 0
         for columns in self._kept(lane, position):
             rows = slice(max(0, first - seen), max(0, first + size - seen))
-            found.append(tuple(column[rows] for column in columns))
+            pieces.append(tuple(column[rows] for column in columns))
             seen += len(columns[0])
             if seen >= first + size:
                 break
-        source, epoch, index = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        source, epoch, index = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
         return source, epoch, index
 
     def batches(
@@ -345,15 +348,16 @@ class PlannedRun:
         """Yield what :meth:`batch` returns for each micro-batch; ``known`` returns a state of its lane before it."""
         order, size = self.order, self.batch_size
         if self.skips or self.reader.history is not None or not isinstance(order, RepeatedOrder):
-            yield from (self.batch(number, known(number)) for number in numbers)
+            yield from (self.batch(batch_number, known(batch_number)) for batch_number in numbers)
             return
+        # Locate many micro-batches by one call of numpy.
         for first in range(0, len(numbers), _BATCHES_TOGETHER):
             some = numbers[first : first + _BATCHES_TOGETHER]
             starts = []
-            for number in some:
-                state = known(number) or {"made": 0, "0 read": 0}
-                starts.append(state["0 read"] + (number // self.lanes - state["made"]) * size)
-            lane = np.repeat([number % self.lanes for number in some], size)
+            for batch_number in some:
+                state = known(batch_number) or {"made": 0, "0 read": 0}
+                starts.append(state["0 read"] + (batch_number // self.lanes - state["made"]) * size)
+            lane = np.repeat([batch_number % self.lanes for batch_number in some], size)
             position = (np.array(starts)[:, None] + np.arange(size)).ravel()
             source, epoch, sample = order.locate_in_lanes(lane, position)
             index = self.table.index_numbers(source, sample)
@@ -375,7 +379,7 @@ class PlannedRun:
         return kept
 
     def _kept(self, lane: int, start: int = 0) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
-        """Yield the samples of a lane from a position on, without excluded ones, in pieces."""
+        # Begin with few positions, since a caller often needs one micro-batch only.
         size = _FIRST_POSITIONS
         while True:
             source, epoch, index = self.locate(lane, start, start + size)
@@ -401,6 +405,7 @@ def _build_chain(
     options: dict[str, Any] = {} if request.filter_name is None else {"filter_name": request.filter_name}
     if request.batch_size is not None and request.batch_size < 1:
         raise ConfigError(f"expected a batch_size of at least 1, found {request.batch_size}")
+    # Messages about repeated leaves are findings of the caller; other warnings stay warnings.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", RepeatedLeafWarning)
         chain = get_train_dataset(
@@ -416,16 +421,17 @@ def _build_chain(
             trust_code=request.trust_code,
             **options,
         )
-    for one in caught:
-        if one.category is not RepeatedLeafWarning:
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-    return chain, tuple(str(one.message) for one in caught if one.category is RepeatedLeafWarning)
+    for message in caught:
+        if message.category is not RepeatedLeafWarning:
+            warnings.warn_explicit(message.message, message.category, message.filename, message.lineno)
+    return chain, tuple(str(message.message) for message in caught if message.category is RepeatedLeafWarning)
 
 
 def _count_excluded(source: Source) -> int:
     excluded = source.excluded
     if not len(excluded):
         return 0
+    # Count the excluded samples in each range; after a filter, samples are rows of it.
     begin, first = source.ranges
     length = np.diff(begin, append=source.samples)
     if source.filter is None:

@@ -22,17 +22,11 @@ _READ_TOGETHER = 1024  # positions of a lane
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageFacts:
-    """Reads of a run from one storage.
+    """Reads of a run from one storage."""
 
-    Attributes:
-        storage: ``"local"``, or the protocol of URLs.
-        files: Number of different shards that the run reads; a process opens only its own.
-        requests: Reads: neighbouring samples of a chunk count once. An estimate by the first samples.
-    """
-
-    storage: str
-    files: int
-    requests: int
+    storage: str  # `"local"`, or the protocol of URLs
+    files: int  # number of different shards that the run reads; a process opens only its own
+    requests: int  # reads: neighbouring samples of a chunk count once. An estimate by the first samples
     bytes: int
 
 
@@ -65,13 +59,14 @@ def files_of(source: Source) -> list[tuple[str, int]]:
     Of a join, all shards of its members.
     """
     if source.is_join:
-        return [(one.request.path, number) for one in source.members for number in range(len(one.shard_names))]
+        return [(member.request.path, shard) for member in source.members for shard in range(len(member.shard_names))]
     if not isinstance(source, DatasetSource):
         return []
-    first = source.ranges[1]  # of each shard
+    # Each range of samples is in one shard.
+    first = source.ranges[1]
     if source.filter is not None:
         first = source.filter.numbers(first)
-    return [(source.request.path, number) for number in _shards_at(source, first).tolist()]
+    return [(source.request.path, shard) for shard in _shards_at(source, first).tolist()]
 
 
 def measure_shuffling(run: PlannedRun) -> tuple[dict[str, float], float]:
@@ -94,21 +89,25 @@ def measure_shuffling(run: PlannedRun) -> tuple[dict[str, float], float]:
         source, _, sample = run.stream(lane).locate(0, stop)
         index = run.table.index_numbers(source, sample)
         shard = _shard_numbers(run, source, index)
+        # The most frequent shard of each micro-batch.
         shares += (_most_equal(shard.reshape(-1, size)) / size).tolist()
+        # Reads: neighbours of one shard that are read together are one read.
         for start in range(0, stop, _READ_TOGETHER):
             rows = slice(start, start + _READ_TOGETHER)
             order = np.lexsort((index[rows], shard[rows]))
             step, same = np.diff(index[rows][order]), np.diff(shard[rows][order]) == 0
             reads += 1 + int((~same | (step != 1)).sum())
+        # Distances between samples of one dataset that follow each other, relative to its size.
         order = np.argsort(source, kind="stable")
-        own = (sample / sizes[source])[order]
+        relative = (sample / sizes[source])[order]
         same = (np.diff(source[order]) == 0) & (sizes[source[order]][1:] > 1)
-        distance += float(np.abs(np.diff(own))[same].sum())
+        distance += float(np.abs(np.diff(relative))[same].sum())
         neighbours += int(same.sum())
     shuffling = {
         "shard_share": float(np.mean(shares)),
         "largest_shard_share": float(np.max(shares)),
         "random_shard_share": _random_shard_share(run, sizes, len(shares)),
+        # Two random positions are a third of the whole apart on average, so that random is 1.
         "mixing": 3 * distance / neighbours if neighbours else 1.0,
     }
     return shuffling, reads / (stop * len(lanes))
@@ -116,6 +115,7 @@ def measure_shuffling(run: PlannedRun) -> tuple[dict[str, float], float]:
 
 def _random_shard_share(run: PlannedRun, sizes: IntArray, batches: int) -> float:
     """Return the mean share of the most frequent shard in some micro-batches of samples that are drawn at random."""
+    # Draw as many micro-batches as were probed.
     numbers = np.random.default_rng(0)
     weights = np.array(run.plan.weights)
     source = numbers.choice(len(sizes), batches * run.batch_size, p=weights / weights.sum())
@@ -125,7 +125,7 @@ def _random_shard_share(run: PlannedRun, sizes: IntArray, batches: int) -> float
 
 
 def _most_equal(rows: IntArray) -> IntArray:
-    """Return for each row how often its most frequent value comes."""
+    # Count runs of equal values in sorted rows, all rows at once.
     columns = np.sort(rows, axis=1).T
     run = most = np.ones(len(rows), np.int64)
     for before, value in pairwise(columns):
@@ -135,18 +135,19 @@ def _most_equal(rows: IntArray) -> IntArray:
 
 
 def _shard_numbers(run: PlannedRun, source: IntArray, index: IntArray) -> IntArray:
-    """Return a number for each sample that is equal for samples of one shard."""
+    # Look up the samples of each dataset together.
     shard = np.zeros(len(source), np.int64)
     order = np.argsort(source, kind="stable")
-    for own in np.split(order, np.flatnonzero(np.diff(source[order])) + 1):
-        found = run.sources[int(source[own[0]])]
-        if isinstance(found, DatasetSource):
-            shard[own] = _shards_at(found, index[own])
+    for rows in np.split(order, np.flatnonzero(np.diff(source[order])) + 1):
+        dataset = run.sources[int(source[rows[0]])]
+        if isinstance(dataset, DatasetSource):
+            shard[rows] = _shards_at(dataset, index[rows])
+    # Shards of different datasets have different numbers.
     return source * (1 << 32) + shard
 
 
 def _shards_at(source: DatasetSource, index: IntArray) -> IntArray:
     """Return the numbers of the shards of samples, by their numbers in the index."""
     firsts = np.array([entry.first_sample for entry in source.folder.index.shards])
-    found: IntArray = np.searchsorted(firsts, index, side="right") - 1
-    return found
+    shards: IntArray = np.searchsorted(firsts, index, side="right") - 1
+    return shards

@@ -15,14 +15,7 @@ from ...pipeline.contract.item_id import LANE_ITEM, ItemId
 from ...pipeline.contract.stage import State
 from ...samples.encoding.task_encoder import TaskEncoder
 from ...training.loaders.replay import replay_batch, restore_sample
-from ...training.states import (
-    MixChanges,
-    RunState,
-    chain_differences,
-    edited_chain,
-    merge_mix_changes,
-    read_run_states,
-)
+from ...training.states import MixChanges, RunState, chain_differences, edited_chain, merge_mix_changes, read_run_states
 from ...training.workers.batch_trace import TraceFile, list_traces
 from ...training.workers.running_lane import MICRO_BATCH, LanesInTurn, remade_batches
 from ..facts import kind_of_path
@@ -69,29 +62,31 @@ class RestoredRun:
 
     def logged(self, numbers: Sequence[int]) -> dict[int, ItemId]:
         """Return the item ids of micro-batches in the log; of several starts of the workers, the last one counts."""
-        found: dict[int, ItemId] = {}
-        hosts = {self._host(file, number) for file in self.log for number in numbers}
+        item_ids: dict[int, ItemId] = {}
+        # The names of files show which of them may have the micro-batches; the others are not read.
+        hosts = {self._host(file, batch_number) for file in self.log for batch_number in numbers}
         for file in self.log:
             if any(f"-{host}." in Path(file.path).name for host in hosts):
-                missing = {*numbers} - found.keys()
-                found |= dict(file.records(missing.__contains__))
-        return found
+                missing = {*numbers} - item_ids.keys()
+                item_ids |= dict(file.records(missing.__contains__))
+        return item_ids
 
-    def _host(self, file: TraceFile, number: int) -> str:
-        """Return the part of the name of the file to which a start of the workers wrote a micro-batch."""
+    def _host(self, file: TraceFile, batch_number: int) -> str:
+        # The lanes of a rank are dealt to its workers in turns.
         ranks, first = file.run["ranks"], file.run["batch"]
-        turn, rank = divmod(number - first, ranks)
+        turn, rank = divmod(batch_number - first, ranks)
         worker = turn % (file.run["lanes"] // ranks) % max(1, file.run["workers"])
         return f"rank{rank:06}-worker{worker:03}"
 
-    def known_state(self, number: int) -> State | None:
+    def known_state(self, batch_number: int) -> State | None:
         """Return the state of a lane from which a micro-batch can be located; None for the beginning of the run."""
-        lane, own = number % self.run.lanes, number // self.run.lanes
+        lane, lane_batch = batch_number % self.run.lanes, batch_number // self.run.lanes
         state = self.lane_states.get(lane)
         if state is None:
             return None
         made = state.get("made", 0)
-        is_before = made <= own
+        # From a later state there is no way back, and hooks may have used other samples than the order has.
+        is_before = made <= lane_batch
         if not (_is_plain(state) and is_before and not self.has_hooks):
             self.check_gaps(lane)
         return {"made": made, "0 read": state.get("0 read", 0)} if is_before else None
@@ -107,25 +102,26 @@ class RestoredRun:
                 hint=_HINT,
             )
 
-    def replay(self, number: int) -> tuple[Any, ItemId]:
+    def replay(self, batch_number: int) -> tuple[Any, ItemId]:
         """Rebuild a micro-batch, and return it with its item id; ``SKIPPED`` if all its samples were skipped."""
         if self.has_hooks and self.run.request.task_encoder is None:
             raise StateError("the micro-batches of this run were made with hooks", hint=_HINT.partition(", or")[0])
-        lane, lanes = number % self.run.lanes, self.run.lanes
-        item_id = self.logged([number]).get(number) if self.log else None
+        lane, lanes = batch_number % self.run.lanes, self.run.lanes
+        # The log has the samples of each micro-batch; without it, hooks run again from the state.
+        item_id = self.logged([batch_number]).get(batch_number) if self.log else None
         if item_id is not None:
             if self.run.request.batch_size is None and isinstance(item_id, tuple) and len(item_id) == 1:
                 item_id = item_id[0]
-            key = (MICRO_BATCH, lane, number, item_id)
+            key = (MICRO_BATCH, lane, batch_number, item_id)
             return restore_sample(self.run.chain, key, lanes=lanes), item_id
-        return replay_batch(self.run.chain, number, lanes=lanes, known=self._known(lane))
+        return replay_batch(self.run.chain, batch_number, lanes=lanes, known=self._known(lane))
 
-    def made_of(self, number: int) -> ItemId:
+    def made_of(self, batch_number: int) -> ItemId:
         """Return the item id of a micro-batch, by rebuilding it."""
-        run, lane = self.run, number % self.run.lanes
+        run, lane = self.run, batch_number % self.run.lanes
         if run.request.task_encoder is not None or not run.is_volume:
-            return self.replay(number)[1]
-        return replay_batch(run.order_chain, number, lanes=run.lanes, known=self._known(lane))[1]
+            return self.replay(batch_number)[1]
+        return replay_batch(run.order_chain, batch_number, lanes=run.lanes, known=self._known(lane))[1]
 
     def _known(self, lane: int) -> list[State]:
         return [self.lane_states[lane]] if lane in self.lane_states else []
@@ -140,7 +136,6 @@ class RestoredRun:
 
 
 def _is_plain(state: State) -> bool:
-    """Return True if no stage but the reader has a state."""
     return state.keys() <= {"made", "0 read"}
 
 
@@ -154,6 +149,7 @@ def load_task_encoder(name: str) -> TaskEncoder[Any, Any, Any, Any]:
     module, _, attribute = name.partition(":")
     if not module or not attribute:
         raise ConfigError(f"expected module:Class as the task encoder, found {name!r}")
+    # The hooks are often in a script of the working directory.
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
@@ -201,7 +197,7 @@ def open_run(
     run.lanes, run.seed, run.steps = state.lanes, state.seed, state.run_steps
     return RestoredRun(
         run=run,
-        lane_states={lane: own for one in states for lane, own in one.lane_states.items()},
+        lane_states={lane: lane_state for run_state in states for lane, lane_state in run_state.lane_states.items()},
         log=log,
         steps=state.run_steps.place(state.batch)[0],
         has_hooks=not {name for name, _ in stages_of(state.dataset)} <= _PLAIN_STAGES,
@@ -212,8 +208,8 @@ def _mix_changes(states: Sequence[RunState], log: Sequence[TraceFile]) -> list[M
     """Return the changes of the mix as the ranks know them: each may know the positions of some lanes only."""
     if not log:
         return [state.mix_changes for state in states]
-    found = [RunState.from_plain(file.run, allow_edited=True).mix_changes for file in log]
-    return [changes for changes in found if len(changes) == len(found[0])]
+    known = [RunState.from_plain(file.run, allow_edited=True).mix_changes for file in log]
+    return [changes for changes in known if len(changes) == len(known[0])]
 
 
 def _check(state: RunState, run: PlannedRun, *, whole: bool) -> None:
@@ -221,10 +217,10 @@ def _check(state: RunState, run: PlannedRun, *, whole: bool) -> None:
     saved, now = state.dataset, run.chain.identity()
     if not whole:
         saved, now = order_stages(saved), order_stages(now)
-    found = [str(one) for one in chain_differences(saved, now)]
-    if found:
+    faults = [str(difference) for difference in chain_differences(saved, now)]
+    if faults:
         raise StateError(
-            "the run was trained with other data or another pipeline:\n  " + "\n  ".join(found[:8]),
+            "the run was trained with other data or another pipeline:\n  " + "\n  ".join(faults[:8]),
             hint="pass the dataset of the run as --dataset; energon diff lists all differences",
         )
 
@@ -240,11 +236,11 @@ def samples_of(item_id: ItemId, lane: int, path: tuple[int, ...] = ()) -> Iterat
     if not isinstance(item_id, tuple):
         yield SamplePlace(lane, path, item_id)
     elif item_id and isinstance(item_id[0], str):
-        stage, number, inner = item_id
+        stage, position, inner = item_id
         if stage == LANE_ITEM:
-            yield from samples_of(inner, number, path)
+            yield from samples_of(inner, position, path)
         else:
-            yield from samples_of(inner, lane, (*path, number) if stage.endswith(_BLEND) else path)
+            yield from samples_of(inner, lane, (*path, position) if stage.endswith(_BLEND) else path)
     else:
         for part in item_id:
             yield from samples_of(part, lane, path)

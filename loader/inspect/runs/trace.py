@@ -60,71 +60,74 @@ def trace_step(
     planned = run.run if isinstance(run, RestoredRun) else run
     if step < 0:
         raise ConfigError(f"expected a step of at least 0, found {step}", hint="steps are counted from 0")
+    # Choose the micro-batches: each rank has one in a step.
     batches = planned.steps.batches(step)
     wanted = range(len(batches)) if ranks is None else ranks
     for rank in wanted:
         if not 0 <= rank < len(batches):
             raise ConfigError(f"expected a rank in [0, {len(batches)}), found {rank}", hint="check the number of ranks")
     numbers = [batches[rank] for rank in wanted]
+    # Rebuild or look up micro-batches whose samples do not follow from the order alone.
     if planned.is_volume and not isinstance(run, RestoredRun):
         run = RestoredRun.of(planned)
     if isinstance(run, RestoredRun) and (run.log or planned.request.task_encoder is not None or planned.is_volume):
         logged = run.logged(numbers)
-        for number in numbers:
-            yield from _traced(planned, number, _made_rows(run, number, logged))
+        for batch_number in numbers:
+            yield from _traced(planned, batch_number, _made_rows(run, batch_number, logged))
         return
+    # Otherwise locate their samples by the order.
     known = run.known_state if isinstance(run, RestoredRun) else dict[int, State]().get  # only the arguments are known
-    for number, (source, epoch, index) in zip(numbers, planned.batches(numbers, known), strict=True):
-        lane = np.full(len(source), number % planned.lanes)
-        yield from _traced(planned, number, (lane, source, epoch, index))
+    for batch_number, (source, epoch, index) in zip(numbers, planned.batches(numbers, known), strict=True):
+        lane = np.full(len(source), batch_number % planned.lanes)
+        yield from _traced(planned, batch_number, (lane, source, epoch, index))
 
 
-def traced_batch(run: PlannedRun, number: int) -> Iterator[TracedSample]:
+def traced_batch(run: PlannedRun, batch_number: int) -> Iterator[TracedSample]:
     """Yield the samples of a micro-batch, by the order of the run alone."""
-    source, epoch, index = run.batch(number)
-    yield from _traced(run, number, (np.full(len(source), number % run.lanes), source, epoch, index))
+    source, epoch, index = run.batch(batch_number)
+    yield from _traced(run, batch_number, (np.full(len(source), batch_number % run.lanes), source, epoch, index))
 
 
-def _made_rows(run: RestoredRun, number: int, logged: dict[int, ItemId]) -> _Rows:
-    """Return the samples of a micro-batch from the log, or by rebuilding it."""
+def _made_rows(run: RestoredRun, batch_number: int, logged: dict[int, ItemId]) -> _Rows:
     if run.log:
-        if number not in logged:
+        if batch_number not in logged:
             raise StateError(
-                f"the log has no micro-batch {number:,} (step, rank: {run.run.steps.place(number)})",
+                f"the log has no micro-batch {batch_number:,} (step, rank: {run.run.steps.place(batch_number)})",
                 hint="the run did not reach it, or all its samples were skipped, or its files are elsewhere",
             )
-        return _of_item(run.run, number, logged[number])
-    return _of_item(run.run, number, run.made_of(number))
+        return _of_item(run.run, batch_number, logged[batch_number])
+    return _of_item(run.run, batch_number, run.made_of(batch_number))
 
 
-def _of_item(run: PlannedRun, number: int, item_id: ItemId) -> _Rows:
-    places = list(samples_of(item_id, number % run.lanes))
+def _of_item(run: PlannedRun, batch_number: int, item_id: ItemId) -> _Rows:
+    # Group the samples by the streams that they are from.
+    places = list(samples_of(item_id, batch_number % run.lanes))
     rows = defaultdict(list)  # of each stream
-    for row, place in enumerate(places):
-        rows[place.lane, place.path].append(row)
-    lane = np.array([place.lane for place in places], np.int64)
-    position = np.array([place.position for place in places], np.int64)
-    found = np.zeros((3, len(places)), np.int64)
-    for (one, path), some in rows.items():
-        own = np.array(some)
-        own = own[np.argsort(position[own], kind="stable")]
-        for near in np.split(own, np.flatnonzero(np.diff(position[own]) > _NEAR) + 1):
+    for row, sample_place in enumerate(places):
+        rows[sample_place.lane, sample_place.path].append(row)
+    lane = np.array([sample_place.lane for sample_place in places], np.int64)
+    position = np.array([sample_place.position for sample_place in places], np.int64)
+    columns = np.zeros((3, len(places)), np.int64)
+    for (stream_lane, path), some in rows.items():
+        # Locate neighbours of a stream in one call.
+        stream_rows = np.array(some)
+        stream_rows = stream_rows[np.argsort(position[stream_rows], kind="stable")]
+        for near in np.split(stream_rows, np.flatnonzero(np.diff(position[stream_rows]) > _NEAR) + 1):
             start = int(position[near[0]])
-            located = run.locate_in(path, one, start, int(position[near[-1]]) + 1)
-            found[:, near] = [column[position[near] - start] for column in located]
-    return lane, found[0], found[1], found[2]
+            located = run.locate_in(path, stream_lane, start, int(position[near[-1]]) + 1)
+            columns[:, near] = [column[position[near] - start] for column in located]
+    return lane, columns[0], columns[1], columns[2]
 
 
-def _traced(run: PlannedRun, number: int, rows: _Rows) -> Iterator[TracedSample]:
+def _traced(run: PlannedRun, batch_number: int, rows: _Rows) -> Iterator[TracedSample]:
     for position, row in enumerate(zip(*(column.tolist() for column in rows), strict=True)):
-        yield _sample(run, number, position, row)
+        yield _sample(run, batch_number, position, row)
 
 
-def _sample(run: PlannedRun, number: int, position: int, row: tuple[int, ...]) -> TracedSample:
-    """Return the sample at a position of a micro-batch."""
+def _sample(run: PlannedRun, batch_number: int, position: int, row: tuple[int, ...]) -> TracedSample:
     lane, source_number, epoch, index = row
     source = None if source_number == GONE else run.sources[source_number]
-    step, rank = run.steps.place(number)
+    step, rank = run.steps.place(batch_number)
     return TracedSample(
         step=step,
         rank=rank,
@@ -134,7 +137,7 @@ def _sample(run: PlannedRun, number: int, position: int, row: tuple[int, ...]) -
         index=index,
         epoch=epoch,
         lane=lane,
-        left_out=run.steps.is_left_out(number),
+        left_out=run.steps.is_left_out(batch_number),
     )
 
 
@@ -148,8 +151,8 @@ def steps_of_key(run: PlannedRun | RestoredRun, key: str, *, steps: int) -> Iter
     """
     planned = run.run if isinstance(run, RestoredRun) else run
     # Find the sample in the datasets.
-    indexes = {number: source.find(key) for number, source in enumerate(planned.sources)}
-    wanted = {number: np.array(some, np.int64) for number, some in indexes.items() if some}
+    indexes = {source_index: source.find(key) for source_index, source in enumerate(planned.sources)}
+    wanted = {source_index: np.array(some, np.int64) for source_index, some in indexes.items() if some}
     if not wanted:
         only = planned.sources[0] if len(planned.sources) == 1 else None
         if isinstance(only, DatasetSource) and not only.folder.traits.is_file:
@@ -176,48 +179,56 @@ def steps_of_key(run: PlannedRun | RestoredRun, key: str, *, steps: int) -> Iter
         seen = 0
         for source, epoch, index in planned.pieces(lane, planned.batches_of_lane(lane, stop)):
             for row in np.flatnonzero(_is_one_of(wanted, source, index)).tolist():
-                own, position = divmod(seen + row, size)
-                found = (lane, int(source[row]), int(epoch[row]), int(index[row]))
-                yield _sample(planned, own * planned.lanes + lane, position, found)
+                lane_batch, position = divmod(seen + row, size)
+                located = (lane, int(source[row]), int(epoch[row]), int(index[row]))
+                yield _sample(planned, lane_batch * planned.lanes + lane, position, located)
             seen += len(source)
 
 
 def _volume_uses(run: RestoredRun, wanted: dict[int, IntArray], stop: int) -> Iterator[TracedSample]:
-    """Yield the uses of samples in a run by volume, whose micro-batches are rebuilt."""
     planned = run.run
+    # Rebuild every micro-batch, because its samples depend on their sizes.
     for lane in range(planned.lanes):
-        for number, item_id in run.all_made(lane, planned.batches_of_lane(lane, stop)):
-            rows = _of_item(planned, number, item_id)
+        for batch_number, item_id in run.all_made(lane, planned.batches_of_lane(lane, stop)):
+            rows = _of_item(planned, batch_number, item_id)
             uses = _is_one_of(wanted, rows[1], rows[3]).tolist()
-            yield from (sample for sample, uses_it in zip(_traced(planned, number, rows), uses, strict=True) if uses_it)
+            yield from (
+                sample for sample, uses_it in zip(_traced(planned, batch_number, rows), uses, strict=True) if uses_it
+            )
 
 
 def _logged_uses(run: RestoredRun, wanted: dict[int, IntArray], stop: int) -> Iterator[TracedSample]:
     """Yield the uses of samples in the log, each once if several starts of the workers made the micro-batch."""
+    # Read the micro-batches of the log.
     made: dict[int, ItemId] = {}
     for file in reversed(run.log):  # of several starts of the workers, the last one counts
         made |= dict(file.records(range(stop).__contains__))
+    # Find how far each stream was read.
     ends: defaultdict[tuple[int, tuple[int, ...]], int] = defaultdict(int)
-    used = {number: list(samples_of(item_id, number % run.run.lanes)) for number, item_id in made.items()}
+    used = {
+        batch_number: list(samples_of(item_id, batch_number % run.run.lanes)) for batch_number, item_id in made.items()
+    }
     for some in used.values():
         for lane, path, position in some:
             ends[lane, path] = max(ends[lane, path], position + 1)
+    # Locate the streams so far, and keep the places of the wanted samples.
     places: set[SamplePlace] = set()
     for (lane, path), end in ends.items():
         for start in range(0, end, _LOCATED_TOGETHER):
             source, _, index = run.run.locate_in(path, lane, start, min(end, start + _LOCATED_TOGETHER))
             rows_with = np.flatnonzero(_is_one_of(wanted, source, index))
             places.update(SamplePlace(lane, path, start + row) for row in rows_with.tolist())
-    for number, some in sorted(used.items()):
+    # Yield the uses of these places, micro-batch by micro-batch.
+    for batch_number, some in sorted(used.items()):
         if places.intersection(some):
-            rows = _of_item(run.run, number, made[number])
-            for sample, place in zip(_traced(run.run, number, rows), some, strict=True):
-                if place in places:
+            rows = _of_item(run.run, batch_number, made[batch_number])
+            for sample, sample_place in zip(_traced(run.run, batch_number, rows), some, strict=True):
+                if sample_place in places:
                     yield sample
 
 
 def _is_one_of(wanted: dict[int, IntArray], source: IntArray, index: IntArray) -> npt.NDArray[np.bool_]:
-    found = np.zeros(len(source), np.bool_)
-    for number, its_indexes in wanted.items():
-        found |= (source == number) & np.isin(index, its_indexes)
-    return found
+    is_wanted = np.zeros(len(source), np.bool_)
+    for source_number, its_indexes in wanted.items():
+        is_wanted |= (source == source_number) & np.isin(index, its_indexes)
+    return is_wanted

@@ -42,20 +42,22 @@ class VolumeMix:
         means = {unit: [_mean_size(leaf, unit) for leaf in datasets.leaves] for unit in self.units}
         self.unknown: dict[str, list[str]] = {}
         self._columns = {name for leaf in datasets.leaves for name in leaf.source.first.documents.column_names()}
-        for unit, found in means.items():
-            known = [mean for mean in found if mean is not None]
-            if len(known) < len(found):
+        for unit, leaf_means in means.items():
+            known = [mean for mean in leaf_means if mean is not None]
+            if len(known) < len(leaf_means):
                 lacking = [
-                    leaf.source.request.path for leaf, mean in zip(datasets.leaves, found, strict=True) if mean is None
+                    leaf.source.request.path
+                    for leaf, mean in zip(datasets.leaves, leaf_means, strict=True)
+                    if mean is None
                 ]
                 self.unknown[unit] = list(dict.fromkeys(lacking))
             usual = float(np.mean(known)) if known else 1.0
-            means[unit] = [usual if mean is None else mean for mean in found]
+            means[unit] = [usual if mean is None else mean for mean in leaf_means]
 
         # Convert shares of volumes to shares of samples.
         def shares_of(blends: UnitBlend) -> tuple[float, ...]:
-            found = sample_shares(blends, lambda leaf, unit: means[unit][leaf] or 1.0)
-            return tuple(found[leaf] for leaf in range(len(datasets.leaves)))
+            shares = sample_shares(blends, lambda leaf, unit: means[unit][leaf] or 1.0)
+            return tuple(shares[leaf] for leaf in range(len(datasets.leaves)))
 
         plans = [leaf.plan for leaf in datasets.leaves]
         self.volume_shares = tuple(plan.weight or 0.0 for plan in plans)
@@ -79,15 +81,15 @@ class VolumeMix:
     def notes(self) -> list[str]:
         """Describe how the shares are to be read."""
         units = ", ".join(map(repr, self.units))
-        found = [f"weights are shares of {units}: asked is a share of the volume, got an expected share of the samples"]
+        lines = [f"weights are shares of {units}: asked is a share of the volume, got an expected share of the samples"]
         for unit, paths in self.unknown.items():
             names = ", ".join(paths[:3]) + (", …" if len(paths) > 3 else "")
             similar = "" if unit in self._columns else nearest_hint(unit, {"samples", *self._columns})
-            found.append(
+            lines.append(
                 f"the sizes of samples in {unit!r} are not known for {names}: they count as the mean of the others"
                 + (similar or f". Write them: {write_command(paths[0], unit)}")
             )
-        return found
+        return lines
 
 
 def _mean_size(leaf: Leaf, unit: str) -> float | None:

@@ -123,6 +123,7 @@ class StatsReport:
 
     def add(self, result: ScanResult) -> None:
         """Add the values of further samples."""
+        # Distributions take values of any number of tasks; only the first broken parts are kept.
         self.samples += result.samples
         for name, numbers in result.numbers.items():
             if self._has_room(name, self.numbers):
@@ -136,7 +137,7 @@ class StatsReport:
         self.large_count += result.large_count
 
     def _has_room(self, name: str, known: Mapping[str, object]) -> bool:
-        """Return True if a name is counted; keys of JSON may be different in each sample."""
+        # Keys of JSON may be different in each sample.
         if name in known or len(known) < _MAX_NAMES:
             return True
         self.is_cut = True
@@ -153,7 +154,7 @@ def _dotted(names: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _named(parts: Sequence[Broken], count: int) -> dict[str, Any]:
-    first = [{"sample": one.sample, "part": one.part, "reason": one.reason} for one in parts]
+    first = [{"sample": broken.sample, "part": broken.part, "reason": broken.reason} for broken in parts]
     return {"count": count, "first": first}
 
 
@@ -179,7 +180,7 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
     kept: dict[str, tuple[list[int], list[Value]]] = {}
     hashes = np.empty(len(chosen), np.uint64) if request.dedupe is not None else None
     report.hashed_parts = _hashed_parts(folder, request)
-    meant = dict.fromkeys(one for name in request.write for one in _meant(folder, name, path))
+    meant = dict.fromkeys(value for name in request.write for value in _meant(folder, name, path))
     task = ScanTask(
         ref=request.ref,
         samples=chosen,
@@ -192,10 +193,10 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
     tasks = list(task.of_shards(folder))
     starts = np.cumsum([0, *(len(task.samples) for task in tasks)])
     # Read the samples, and add their values.
-    for number, result in run_in_workers(scan_samples, tasks, workers=request.workers):
+    for task_index, result in run_in_workers(scan_samples, tasks, workers=request.workers):
         report.add(result)
         if hashes is not None:
-            hashes[starts[number] : starts[number + 1]] = result.hashes
+            hashes[starts[task_index] : starts[task_index + 1]] = result.hashes
         for name, (samples, values) in result.kept.items():
             all_samples, all_values = kept.setdefault(name, ([], []))
             all_samples += samples
@@ -205,7 +206,7 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
     # Compare samples of one hash, and write columns.
     if hashes is not None:
         report.duplicate_numbers = duplicate_groups(folder, chosen, hashes, report.hashed_parts)
-        report.duplicates = [[folder.index.full_key(one) for one in group] for group in report.duplicate_numbers]
+        report.duplicates = [[folder.index.full_key(sample) for sample in group] for group in report.duplicate_numbers]
     for name in request.write:
         _write(folder, name, kept, report)
     return report
@@ -233,7 +234,6 @@ def _matching(names: Sequence[str], patterns: Sequence[str]) -> tuple[str, ...]:
 
 
 def _meant(folder: Dataset, name: str, at: str) -> tuple[ValueName, ...]:
-    """Return the values that the name of a value to write may mean."""
     if name == "bytes" and not folder.traits.are_records:
         return (ValueName("", (), name),)  # of all parts
     try:
@@ -245,7 +245,7 @@ def _meant(folder: Dataset, name: str, at: str) -> tuple[ValueName, ...]:
 
 def _write(folder: Dataset, name: str, kept: dict[str, tuple[list[int], list[Value]]], report: StatsReport) -> None:
     # Find the value that is meant.
-    existing = [one for one in _meant(folder, name, report.path) if kept.get(str(one), ((), ()))[0]]
+    existing = [candidate for candidate in _meant(folder, name, report.path) if kept.get(str(candidate), ((), ()))[0]]
     value = only_value(name, existing, at=report.path, known=sorted({*report.numbers, *report.texts}))
     samples, values = np.array(kept[str(value)][0]), kept[str(value)][1]
     column = _free_name(folder, name, value)
@@ -253,6 +253,7 @@ def _write(folder: Dataset, name: str, kept: dict[str, tuple[list[int], list[Val
     options: dict[str, Any] = {"description": str(value), "made_by": f"{BY_STATS} {__version__}"}
     texts = [value for value in values if isinstance(value, str)]
     if texts:
+        # A column has texts or numbers, and a bounded number of texts.
         categories = sorted(set(texts))
         if len(categories) > _MAX_CATEGORIES or len(texts) < len(values):
             raise ConfigError(
@@ -268,6 +269,7 @@ def _write(folder: Dataset, name: str, kept: dict[str, tuple[list[int], list[Val
     else:
         codes, missing = _filled(len(folder.index), samples, as_array(values))
         options |= {"missing": missing, "unit": _UNITS.get(value.trait, "")}
+    # Write the column, and name it in the report.
     write_column(folder.storage, folder.index, column, codes, **options)
     report.written.append(column)
     report.written_values.append(str(value))
@@ -276,20 +278,22 @@ def _write(folder: Dataset, name: str, kept: dict[str, tuple[list[int], list[Val
 def _free_name(folder: Dataset, name: str, value: ValueName) -> str:
     """Return the name of a value's column: the one it has, or one that no other value has."""
     start = name if name.isidentifier() and name.isascii() else column_of(folder.storage, value) or value.identifier
-    known, number, free = folder.documents.column_names(), 1, start
+    known, suffix, free = folder.documents.column_names(), 1, start
     while free in known and value_of_column(folder.storage, free) not in (str(value), value.dotted):
-        number += 1
-        free = f"{start}_{number}"
+        suffix += 1
+        free = f"{start}_{suffix}"
     return free
 
 
 def _filled(count: int, samples: IntArray, values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[Any], float | None]:
     """Return values of all samples: integers if all are, with -1 or the least integer for those without one."""
+    # Integers up to 2**53 are exact as floats.
     is_whole = bool((values == np.floor(values)).all()) and bool((np.abs(values) < 2**53).all())
     if not is_whole:
         filled = np.full(count, np.nan)
         filled[samples] = values
         return filled, None
+    # A value that no sample has marks those without one.
     missing = -1 if not len(values) or values.min() >= 0 else int(values.min()) - 1
     whole = np.full(count, missing, np.int64)
     whole[samples] = values.astype(np.int64)
@@ -311,11 +315,13 @@ def duplicate_groups(
         hashes: Shape (n,): a hash of each sample's content; 0 for samples without it.
         parts: The parts to compare; empty for all parts.
     """
+    # Sort by hash, so that equal hashes are neighbours.
     samples, hashes = samples[hashes != 0], hashes[hashes != 0]
     order = np.argsort(hashes, kind="stable")
     ordered = hashes[order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(ordered) else order
     ends = np.concatenate([starts[1:], [len(ordered)]]) if len(ordered) else order
+    # Compare the bytes of samples with one hash, which has 64 bits only.
     groups = []
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
         if end - start > 1:
@@ -328,6 +334,7 @@ def duplicate_groups(
 def _equal(folder: Dataset, samples: list[int], parts: tuple[str, ...]) -> list[list[int]]:
     by_content: dict[bytes, list[int]] = defaultdict(list)
     for sample in samples:
+        # A long digest takes the place of the bytes, which may not fit into memory.
         digest = hashlib.sha256()
         for name, value in folder.read_parts(sample, parts or None).items():
             data = value if isinstance(value, bytes) else repr(value).encode()

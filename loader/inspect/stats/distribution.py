@@ -80,11 +80,12 @@ class Distribution:
         """Return a number below which this share of the numbers is, to the width of a bin (9 %)."""
         if not self.count:
             return math.nan
+        # Walk through the bins to the one that holds the quantile, and return its middle.
         left = share * self.count
-        for place in sorted(self._bins):
-            left -= self._bins[place]
+        for bin_index in sorted(self._bins):
+            left -= self._bins[bin_index]
             if left <= 0:
-                low, high = _ends_of(place)
+                low, high = _ends_of(bin_index)
                 middle = low / 2 + high / 2
                 return min(max(round(middle) if self._is_whole else middle, self.minimum), self.maximum)
         return self.maximum
@@ -93,16 +94,17 @@ class Distribution:
         """Return bars (low, high, count), of equal width on the axis of the bins."""
         if not self._bins:
             return []
+        # Join neighbouring bins to as many bars as fit.
         first, last = min(self._bins), max(self._bins)
         width = max(1, -(-(last - first + 1) // bars))
         counts: Counter[int] = Counter()
-        for place, count in self._bins.items():
-            counts[(place - first) // width] += count
-        found = []
+        for bin_index, count in self._bins.items():
+            counts[(bin_index - first) // width] += count
+        drawn = []
         for bar in range(max(counts) + 1):
             low, high = _ends_of(first + bar * width)[0], _ends_of(first + (bar + 1) * width - 1)[1]
-            found.append((max(low, self.minimum), min(high, self.maximum), counts[bar]))
-        return found
+            drawn.append((max(low, self.minimum), min(high, self.maximum), counts[bar]))
+        return drawn
 
     def document(self, population: int | None = None) -> dict[str, Any]:
         """Return the numbers as plain data.
@@ -112,7 +114,7 @@ class Distribution:
         """
         if not self.count:
             return {"count": 0}
-        found: dict[str, Any] = {
+        numbers: dict[str, Any] = {
             "count": self.count,
             "min": self.minimum,
             "p5": self.quantile(0.05),
@@ -124,26 +126,27 @@ class Distribution:
             "histogram": [{"low": low, "high": high, "count": count} for low, high, count in self.histogram()],
         }
         if population is not None:
-            found["mean_95"] = list(self.mean_interval(population))
+            numbers["mean_95"] = list(self.mean_interval(population))
         # Sums of numbers near the largest one are infinite, which JSON cannot say.
-        return {name: None if value in (math.inf, -math.inf) else value for name, value in found.items()}
+        return {name: None if value in (math.inf, -math.inf) else value for name, value in numbers.items()}
 
 
 def _bin_of(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """Return the bin of each number: 0 for zero, and negative bins for negative numbers."""
+    # Bins are equally wide on a logarithmic axis, on both sides of zero.
     magnitude = np.abs(numbers)
     is_zero = magnitude < 2.0**_MIN_EXPONENT
     exponent = np.log2(np.where(is_zero, 1.0, magnitude))
-    place = 1 + np.floor((exponent - _MIN_EXPONENT) * _BINS_PER_OCTAVE).astype(np.int64)
-    return np.where(is_zero, 0, np.sign(numbers).astype(np.int64) * place)
+    bin_index = 1 + np.floor((exponent - _MIN_EXPONENT) * _BINS_PER_OCTAVE).astype(np.int64)
+    return np.where(is_zero, 0, np.sign(numbers).astype(np.int64) * bin_index)
 
 
-def _ends_of(place: int) -> tuple[float, float]:
-    if place == 0:
+def _ends_of(bin_index: int) -> tuple[float, float]:
+    if bin_index == 0:
         return 0.0, 0.0
-    exponents = ((abs(place) - 1 + step) / _BINS_PER_OCTAVE + _MIN_EXPONENT for step in (0, 1))
+    exponents = ((abs(bin_index) - 1 + step) / _BINS_PER_OCTAVE + _MIN_EXPONENT for step in (0, 1))
     low, high = (2.0 ** min(exponent, _MAX_EXPONENT) for exponent in exponents)
-    return (low, high) if place > 0 else (-high, -low)
+    return (low, high) if bin_index > 0 else (-high, -low)
 
 
 class TopValues:

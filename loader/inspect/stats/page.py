@@ -45,8 +45,8 @@ def html_report(report: StatsReport, ref: DatasetRef | None = None) -> str:
     read = f"{report.samples:,}"
     if report.is_sampled:
         read = f"{read} of {report.population:,}, drawn at random"
-    numbers = "".join(_number(name, one, report) for name, one in sorted(report.numbers.items()))
-    texts = "".join(_texts(name, one) for name, one in sorted(report.texts.items()))
+    numbers = "".join(_number(name, distribution, report) for name, distribution in sorted(report.numbers.items()))
+    texts = "".join(_texts(name, values) for name, values in sorted(report.texts.items()))
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8">'
         '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
@@ -59,36 +59,39 @@ def html_report(report: StatsReport, ref: DatasetRef | None = None) -> str:
     )
 
 
-def _number(name: str, found: Distribution, report: StatsReport) -> str:
-    bars = found.histogram(40)
+def _number(name: str, distribution: Distribution, report: StatsReport) -> str:
+    bars = distribution.histogram(40)
     most = max((count for _, _, count in bars), default=1)
     width = 100 / max(1, len(bars))
     drawn = "".join(
-        f'<rect x="{place * width:.2f}" y="{100 - 100 * count / most:.2f}" width="{width * 0.92:.2f}" '
+        f'<rect x="{position * width:.2f}" y="{100 - 100 * count / most:.2f}" width="{width * 0.92:.2f}" '
         f'height="{100 * count / most:.2f}"><title>{low:,.4g} – {high:,.4g}: {count:,}</title></rect>'
-        for place, (low, high, count) in enumerate(bars)
+        for position, (low, high, count) in enumerate(bars)
     )
-    facts = f"{found.minimum:,.4g} – {found.maximum:,.4g}, median {found.quantile(0.5):,.4g}, mean {found.mean:,.4g}"
+    facts = f"{distribution.minimum:,.4g} – {distribution.maximum:,.4g}, "
+    facts += f"median {distribution.quantile(0.5):,.4g}, mean {distribution.mean:,.4g}"
     if report.is_sampled:
-        low, high = found.mean_interval(report.population)
+        low, high = distribution.mean_interval(report.population)
         facts += f" (95 %: {low:,.4g} – {high:,.4g})"
     return (
-        f"<figure><figcaption><b><code>{escape(name)}</code></b>, {found.count:,}: {facts}</figcaption>"
+        f"<figure><figcaption><b><code>{escape(name)}</code></b>, {distribution.count:,}: {facts}</figcaption>"
         f'<svg viewBox="0 0 100 100" preserveAspectRatio="none" role="img">{drawn}</svg></figure>'
     )
 
 
-def _texts(name: str, found: TopValues) -> str:
-    rows = "".join(f'<tr><td><code>{escape(text)}</code><td class="n">{count:,}' for text, count in found.most_common())
-    caption = f"<b><code>{escape(name)}</code></b>, {found.distinct:,} different"
+def _texts(name: str, values: TopValues) -> str:
+    rows = "".join(
+        f'<tr><td><code>{escape(text)}</code><td class="n">{count:,}' for text, count in values.most_common()
+    )
+    caption = f"<b><code>{escape(name)}</code></b>, {values.distinct:,} different"
     return f"<figure><figcaption>{caption}</figcaption><table>{rows}</table></figure>"
 
 
 def _broken(report: StatsReport) -> Iterator[str]:
     if report.broken_count:
         yield f"<h2>Broken parts: {report.broken_count:,}</h2><table>"
-        for one in report.broken:
-            yield f"<tr><td><code>{escape(one.sample)}</code><td>{escape(one.part)}<td>{escape(one.reason)}"
+        for part in report.broken:
+            yield f"<tr><td><code>{escape(part.sample)}</code><td>{escape(part.part)}<td>{escape(part.reason)}"
         yield "</table>"
 
 

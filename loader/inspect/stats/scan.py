@@ -28,16 +28,7 @@ from ...escaped_log import get_logger
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.value_name import ValueName
 from ...storage import AscendingFile, ReadableFile
-from .values import (
-    PartValues,
-    SampleValues,
-    Tokenizer,
-    Value,
-    ValueRequest,
-    content_values,
-    part_values,
-    size_name,
-)
+from .values import PartValues, SampleValues, Tokenizer, Value, ValueRequest, content_values, part_values, size_name
 
 _log = get_logger(__name__)
 _SAMPLES_AT_ONCE = 2000  # of a task: progress is shown after each
@@ -59,27 +50,21 @@ class Broken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanTask:
-    """Samples of one shard to read.
+    """Samples of one shard to read."""
 
-    Attributes:
-        ref: The dataset; with ``trust_code``, the function that counts tokens may be imported.
-        samples: Numbers of the samples, ascending.
-        parts: Only these parts; None for all.
-        hashed: The parts by whose bytes duplicates are found; empty hashes all parts, None hashes nothing.
-        max_json_bytes: Larger JSON parts are not parsed; None for no limit.
-    """
-
-    ref: DatasetRef
-    samples: IntArray
-    parts: tuple[str, ...] | None = None
+    ref: DatasetRef  # the dataset; with `trust_code`, the function that counts tokens may be imported
+    samples: IntArray  # numbers of the samples, ascending
+    parts: tuple[str, ...] | None = None  # only these parts; None for all
+    # The parts by whose bytes duplicates are found; empty hashes all parts, None hashes nothing.
     hashed: tuple[str, ...] | None = None
     kept: tuple[ValueName, ...] = ()
     kept_only: bool = False
     tokenizer: str | None = None
-    max_json_bytes: int | None = None
+    max_json_bytes: int | None = None  # larger JSON parts are not parsed; None for no limit
 
     def of_shards(self, folder: Dataset) -> Iterator[ScanTask]:
         """Yield tasks for samples of several shards, each with some samples of one."""
+        # Cut the samples at the shards, and each piece into tasks.
         firsts = np.array([shard.first_sample for shard in folder.index.shards])
         ends = np.searchsorted(self.samples, [*firsts[1:], len(folder.index)])
         start = 0
@@ -91,25 +76,18 @@ class ScanTask:
 
 @dataclass(slots=True, kw_only=True)
 class ScanResult:
-    """The values of some samples.
-
-    Attributes:
-        numbers: Name → numbers.
-        texts: Name → text → count.
-        kept: Name, as it is printed → samples and values.
-        hashes: Hash of each sample, shape (samples,), 0 for those without such a part; empty without hashing.
-        broken: The first broken parts.
-        large: The first parts that are not parsed, because they are too large.
-    """
+    """The values of some samples."""
 
     samples: int
-    numbers: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
-    texts: dict[str, Counter[str]] = field(default_factory=dict)
+    numbers: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)  # name → numbers
+    texts: dict[str, Counter[str]] = field(default_factory=dict)  # name → text → count
+    # Name, as it is printed → samples and values.
     kept: dict[str, tuple[list[int], list[Value]]] = field(default_factory=dict)
+    # Hash of each sample, shape (samples,), 0 for those without such a part; empty without hashing.
     hashes: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
-    broken: list[Broken] = field(default_factory=list)
+    broken: list[Broken] = field(default_factory=list)  # the first broken parts
     broken_count: int = 0
-    large: list[Broken] = field(default_factory=list)
+    large: list[Broken] = field(default_factory=list)  # the first parts that are not parsed, because they are too large
     large_count: int = 0
 
 
@@ -143,13 +121,13 @@ def scan_samples(task: ScanTask) -> ScanResult:
         reader.close()
     # Count NaN and infinities as texts.
     for name, some in numbers.items():
-        found = as_array(some)
-        others = np.flatnonzero(~np.isfinite(found)).tolist()
+        floats = as_array(some)
+        others = np.flatnonzero(~np.isfinite(floats)).tolist()
         if others:
-            texts[name].update(str(some[place]) for place in others)
-            found = np.delete(found, others)
-        if len(found):
-            result.numbers[name] = found
+            texts[name].update(str(some[position]) for position in others)
+            floats = np.delete(floats, others)
+        if len(floats):
+            result.numbers[name] = floats
     result.texts = dict(texts)
     result.kept = kept
     result.hashes = np.array(hashes, np.uint64)
@@ -161,7 +139,7 @@ def as_array(numbers: Sequence[Any]) -> npt.NDArray[np.float64]:
     try:
         return np.array(numbers, np.float64)
     except OverflowError:  # JSON has integers of any size
-        floats = [one if abs(one) < _HUGE else math.inf if one > 0 else -math.inf for one in numbers]
+        floats = [integer if abs(integer) < _HUGE else math.inf if integer > 0 else -math.inf for integer in numbers]
         return np.array(floats, np.float64)
 
 
@@ -175,12 +153,14 @@ class _Reader:
         self._folder = folder
         self._task = task
         self._file: ReadableFile | None = None
+        # Group the wanted values by their parts, so that each part is read once.
         of_parts: dict[str, list[ValueName]] = {}
         for name in task.kept:
             of_parts.setdefault(name.part, []).append(name)
         self._request = ValueRequest(shows_all=not task.kept_only, kept=of_parts, tokenizer=tokenizer)
+        # Open the shard; in an object store, read ahead by the distance between samples.
         if not folder.traits.are_records and len(task.samples):
-            first, last = (tar_index(folder).parts(int(task.samples[place])) for place in (0, -1))
+            first, last = (tar_index(folder).parts(int(task.samples[position])) for position in (0, -1))
             shard = folder.index.shard_of(int(task.samples[0]))
             self._file = folder.open_shard(shard)
             if folder.storage.checks_versions and first and last:  # each read would be a request
@@ -231,6 +211,7 @@ class _Reader:
     def _note_broken(self, error: ValueError | SampleError, sample: int, name: str, result: ScanResult) -> None:
         if isinstance(error, EnergonError) and not isinstance(error, SampleError):
             raise error
+        # Count all, and name the first ones.
         is_large = isinstance(error, LargePartError)
         result.large_count += is_large
         result.broken_count += not is_large
@@ -241,6 +222,7 @@ class _Reader:
 
     def hash(self, sample: int) -> int:
         """Return 64 bits of a hash of the content of a sample; 0 if it has none of the parts."""
+        # Names and lengths are part of the hash, so that bytes cannot move from one part to the next.
         digest = hashlib.blake2b(digest_size=8)
         parts = self._hashed_parts(sample)
         for name, data in parts.items():
@@ -280,6 +262,7 @@ def open_tokenizer(name: str, *, trust_code: bool) -> Tokenizer:
     """
     if name.endswith(".json"):
         return _of_file(name)
+    # A callable is code, which runs only if the caller trusts it.
     module, colon, attribute = name.partition(":")
     if not colon:
         raise ConfigError(
@@ -293,8 +276,8 @@ def open_tokenizer(name: str, *, trust_code: bool) -> Tokenizer:
         raise ConfigError(f"there is no tokenizer {name}: {error}", hint="check the module's name") from error
 
     def count(text: str) -> int:
-        found = function(text)
-        return found if isinstance(found, int) else len(found)
+        tokens = function(text)
+        return tokens if isinstance(tokens, int) else len(tokens)
 
     return count
 
@@ -334,6 +317,7 @@ def estimate_values(folder: Dataset, names: Sequence[ValueName], samples: IntArr
     """Return about how long :func:`compute_values` takes, and which of the values exist."""
     if not len(samples):
         return ValueEstimate(0.0, 0, ())
+    # Time some samples from all over the dataset.
     tasks = list(_task(folder, names, _some(samples)).of_shards(folder))
     scan_samples(tasks[0])  # the first one loads packages
     timed, existing, started = 0, set[str](), time.monotonic()
@@ -343,6 +327,7 @@ def estimate_values(folder: Dataset, names: Sequence[ValueName], samples: IntArr
         timed += result.samples
         if time.monotonic() - started > _MAX_TIMED_S:
             break
+    # Workers share the rest.
     seconds = (time.monotonic() - started) / timed * len(samples) / workers
     return ValueEstimate(seconds, timed, tuple(name for name in names if str(name) in existing))
 
@@ -392,21 +377,17 @@ def compute_values(
 
 def _task(folder: Dataset, names: Sequence[ValueName], samples: IntArray) -> ScanTask:
     return ScanTask(
-        ref=folder.ref,
-        samples=samples,
-        kept=tuple(names),
-        kept_only=True,
-        max_json_bytes=CHECKED_JSON_BYTES,
+        ref=folder.ref, samples=samples, kept=tuple(names), kept_only=True, max_json_bytes=CHECKED_JSON_BYTES
     )
 
 
 def _as_values(values: dict[int, Value], samples: IntArray) -> Values:
-    """Return the values of all samples; where some are texts, all are."""
     numbers = samples.tolist()
-    known = np.array([number in values for number in numbers], np.bool_)
+    known = np.array([sample in values for sample in numbers], np.bool_)
+    # A value that is a text in some samples is compared as a text in all.
     if any(isinstance(value, str) for value in values.values()):
         texts = sorted({str(value) for value in values.values()})
         codes = {text: code for code, text in enumerate(texts)}
-        positions = [codes[str(values[number])] if number in values else -1 for number in numbers]
+        positions = [codes[str(values[sample])] if sample in values else -1 for sample in numbers]
         return Values(np.array(positions, np.int64), known, tuple(texts))
-    return Values(as_array([values.get(number, 0) for number in numbers]), known)
+    return Values(as_array([values.get(sample, 0) for sample in numbers]), known)

@@ -52,14 +52,10 @@ def _kind_of(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueRequest:
-    """The values to read from parts.
+    """The values to read from parts."""
 
-    Attributes:
-        shows_all: All values, but those inside of lists, or more than four levels deep.
-        kept: Values by name, also inside of lists: part → their names.
-    """
-
-    shows_all: bool = True
+    shows_all: bool = True  # all values, but those inside of lists, or more than four levels deep
+    # Values by name, also inside of lists: part → their names.
     kept: Mapping[str, Sequence[ValueName]] = field(default_factory=dict)
     tokenizer: Tokenizer | None = None
 
@@ -93,24 +89,24 @@ def part_values(
     shown = size_name(name).removesuffix(".bytes")
     region = FileRegion(file, part.offset, part.size_bytes)
     try:
-        found = extract_media(region, f"key.{name}", _BY_NAME)
+        metadata = extract_media(region, f"key.{name}", _BY_NAME)
     except BrokenMedia as error:
         raise ValueError(str(error)) from error
     values: SampleValues = []
-    if isinstance(found, ImageMetadata):
-        values = _of_image(shown, found) + _of_traits(shown, region)
-    elif isinstance(found, AVMetadata):
-        values = _of_av(shown, found)
+    if isinstance(metadata, ImageMetadata):
+        values = _of_image(shown, metadata) + _of_traits(shown, region)
+    elif isinstance(metadata, AVMetadata):
+        values = _of_av(shown, metadata)
     return values, values
 
 
-def _of_image(name: str, found: ImageMetadata) -> SampleValues:
+def _of_image(name: str, metadata: ImageMetadata) -> SampleValues:
     return [
-        (f"{name}.width", found.width),
-        (f"{name}.height", found.height),
-        (f"{name}.aspect", found.width / found.height if found.height else 0.0),
-        (f"{name}.mode", found.mode),
-        (f"{name}.format", found.format),
+        (f"{name}.width", metadata.width),
+        (f"{name}.height", metadata.height),
+        (f"{name}.aspect", metadata.width / metadata.height if metadata.height else 0.0),
+        (f"{name}.mode", metadata.mode),
+        (f"{name}.format", metadata.format),
     ]
 
 
@@ -130,12 +126,13 @@ def _of_traits(name: str, region: FileRegion) -> SampleValues:
     ]
 
 
-def _of_av(name: str, found: AVMetadata) -> SampleValues:
+def _of_av(name: str, metadata: AVMetadata) -> SampleValues:
     values: SampleValues = []
-    durations = [one for one in (found.video_duration, found.audio_duration) if one is not None]
+    # A file has one duration: its longest track.
+    durations = [duration for duration in (metadata.video_duration, metadata.audio_duration) if duration is not None]
     if durations:
         values.append((f"{name}.duration", max(durations)))
-    for key, value in asdict(found).items():
+    for key, value in asdict(metadata).items():
         if value is not None and not key.endswith("_duration"):
             values.append((f"{name}.{key.removeprefix('video_')}", value))
     return values
@@ -150,6 +147,7 @@ def content_values(name: str, value: Any, request: ValueRequest) -> PartValues:
     """
     if isinstance(value, LargePart):
         raise LargePartError(value)
+    # Bytes of tar shards and JSONL files are decoded first; rows have values.
     if isinstance(value, bytes):
         kind = _kind_of(name)
         if kind not in ("text", "tree", "label"):
@@ -162,10 +160,12 @@ def content_values(name: str, value: Any, request: ValueRequest) -> PartValues:
         value = _parse_json(value) if kind == "tree" else value.decode("utf-8")
     values = []
     kept: SampleValues = []
+    # All values, for the statistics.
     if request.shows_all:
         fields = islice(_fields((), value), _MAX_FIELDS) if isinstance(value, dict) else [((), value)]
         for path, inner in fields:
             _add_values(values, _content_names(name, path), inner, request.tokenizer)
+    # Named values, also inside of lists.
     for wanted in request.kept.get(name, ()):
         with suppress(LookupError):
             inner = wanted.value(value)
@@ -204,7 +204,7 @@ def _fields(path: tuple[str, ...], document: Mapping[Any, Any]) -> Iterator[tupl
 def _add_values(
     values: SampleValues, names: Sequence[str], value: Any, tokenizer: Tokenizer | None, longest: int = _MAX_TEXT
 ) -> None:
-    """Add a value inside a part, and what is measured of it."""
+    # Long texts have too many values to count, so only their lengths are kept.
     if isinstance(value, str):
         if len(value) <= longest:
             values.append((names[0], value))

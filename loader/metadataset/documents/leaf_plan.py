@@ -50,13 +50,14 @@ class EntrySchedule:
         >>> EntrySchedule(unit="steps", starts=(0, 10), weights=(1.0, 0.5)).on((0, 4, 10, 20))
         (1.0, 1.0, 0.5, 0.5)
         """
-        found: list[float] = []
+        weights: list[float] = []
         row = 0
+        # Both lists ascend, so one pass finds the row of each start.
         for start in starts:
             while row + 1 < len(self.starts) and self.starts[row + 1] <= start:
                 row += 1
-            found.append(self.weights[row])
-        return tuple(found)
+            weights.append(self.weights[row])
+        return tuple(weights)
 
     def __str__(self) -> str:
         return schedule_text(self.unit, self.starts, self.weights)
@@ -73,6 +74,7 @@ def schedule_text(unit: str, starts: Sequence[int], weights: Sequence[float]) ->
         for before, weight, start in zip(weights, weights[1:], starts[1:], strict=False)
         if weight != before
     ]
+    # A linear change alone has more changes than a line shows.
     if len(changes) > _MAX_SHOWN:
         changes = [*changes[: _MAX_SHOWN // 2], "…", *changes[-1:]]
     return ", ".join([f"{weights[0]:.3g}", *changes])
@@ -84,9 +86,10 @@ def combine_starts(schedules: list[EntrySchedule]) -> tuple[int, ...]:
     Raises:
         ConfigError: They have different units, or there are more than ``MAX_STRETCHES``.
     """
-    if len({one.unit for one in schedules}) > 1:
+    if len({schedule.unit for schedule in schedules}) > 1:
         raise ConfigError("some weights change at steps and others at samples; use one unit for a tree of blends")
-    starts = sorted({start for one in schedules for start in one.starts})
+    # A stretch ends wherever one of the weights changes.
+    starts = sorted({start for schedule in schedules for start in schedule.starts})
     if len(starts) > MAX_STRETCHES:
         raise ConfigError(
             f"the weights change {len(starts) - 1:,} times; expected at most {MAX_STRETCHES - 1:,} times, "

@@ -85,8 +85,8 @@ def parse_metadataset(text: str, *, file: str) -> tuple[MetadatasetSpec, list[Fa
     except ConfigError as error:
         return MetadatasetSpec(file=file), list(error.faults)
     if not isinstance(document, Mapping):
-        found = "an empty document" if document is None else short_repr(document)
-        faults.append(Fault(place="", message=f"expected a mapping with '__class__' and 'splits', found {found}"))
+        shown = "an empty document" if document is None else short_repr(document)
+        faults.append(Fault(place="", message=f"expected a mapping with '__class__' and 'splits', found {shown}"))
         return MetadatasetSpec(file=file), faults
     # Find the mapping of its splits, and the version.
     reader = MappingReader(document, "", faults)
@@ -108,6 +108,7 @@ def parse_metadataset(text: str, *, file: str) -> tuple[MetadatasetSpec, list[Fa
         spec = None if split is None else parse_v1_split(split) if is_v1 else parse_v2_split(split)
         if spec is not None:
             found_splits[name] = spec
+    # Splits with faults are named, too: a reference to one of them is no second fault.
     names = tuple(name for name in splits.mapping if isinstance(name, str))
     return MetadatasetSpec(file=file, version=1 if is_v1 else 2, names=names, splits=found_splits), faults
 
@@ -133,6 +134,7 @@ def _check_top_level_keys(reader: MappingReader, file: str, *, is_v1: bool) -> N
 
 def _is_v1(reader: MappingReader, splits: MappingReader) -> bool:
     """Return True for version 1, by the class of the document, or by its contents if there is no class."""
+    # Without a class, the contents decide: each split of version 1 has `datasets`.
     looks_like_v1 = all(isinstance(split, Mapping) and "datasets" in split for split in splits.mapping.values())
     name, module = reader.text("__class__"), reader.text("__module__")
     if module is not None and not is_own_module(module):
@@ -144,6 +146,7 @@ def _is_v1(reader: MappingReader, splits: MappingReader) -> bool:
         return looks_like_v1
     if name not in (_V1, _V2, _RECIPE):
         hint = did_you_mean(name, (_V2, _V1, _RECIPE))
+        # megatron-energon has classes of these names for single datasets.
         if name.endswith(("Webdataset", "Factory")):
             hint = "; this describes one dataset: give the path of its folder"
         reader.fault("__class__", f"there is no metadataset class {short_repr(name)}{hint}")
@@ -176,6 +179,7 @@ def _v1_entries(reader: MappingReader) -> Iterator[SourceSpec]:
         label = entry.text("subflavor")
         reference = parse_reference(entry)
         if reference is not None:
+            # The label of version 1 is a subflavor of a fixed name.
             subflavors = {} if label is None else {"__subflavor__": label}
             yield replace(
                 reference, subflavors={**subflavors, **reference.subflavors}, amount=weight, schedule=schedule
@@ -202,10 +206,12 @@ _NOT_IN_A_JOIN = dict.fromkeys(
 
 def parse_v2_split(reader: MappingReader) -> SourceSpec | None:
     """Read a split of version 2; None if its kind is unclear or no dataset can be read."""
+    # A split has exactly one of a dataset, a join, or a blend.
     heads = [key for key in _HEADS if key in reader]
     if len(heads) != 1:
         _fault_of_heads(reader, heads, _HEADS)
         return None
+    # Parse a blend: its keys, and its entries.
     for kind in _BLENDS:
         if kind in reader:
             reader.expect_keys(
@@ -225,11 +231,13 @@ def parse_v2_split(reader: MappingReader) -> SourceSpec | None:
                 subset=subset,
             )
             return blend if entries else None
+    # Else parse a dataset or a join, which have neither weight nor repetitions here.
     return _parse_source(reader, (), _ELSEWHERE)
 
 
 def _v2_entries(reader: MappingReader, kind: SourceKind) -> Iterator[SourceSpec]:
     for entry in reader.entries(kind):
+        # Parse the amount, and the settings of what the entry names.
         amount, schedule = (
             parse_weight(entry, "weight") if kind == "blend" else (entry.positive("repetitions", 1.0), None)
         )
@@ -254,11 +262,12 @@ def _parse_source(reader: MappingReader, more_keys: tuple[str, ...], why_not: di
     return parse_reference(reader)
 
 
-def _fault_of_heads(reader: MappingReader, found: list[str], expected: tuple[str, ...], *more_keys: str) -> None:
+def _fault_of_heads(reader: MappingReader, heads: list[str], expected: tuple[str, ...], *more_keys: str) -> None:
     known = {*REFERENCE_KEYS, *JOIN_KEYS, *expected, *more_keys}
+    # A misspelt head is an unknown key, whose fault suggests a near name.
     reader.expect_keys(sorted(known))
     names = ", ".join(map(repr, expected[:-1])) + f" or {expected[-1]!r}"
-    here = " and ".join(map(repr, found)) if found else short_keys(reader.mapping)
+    here = " and ".join(map(repr, heads)) if heads else short_keys(reader.mapping)
     reader.fault(None, f"expected one of {names}, found {here}")
 
 
@@ -293,8 +302,9 @@ def _members(reader: MappingReader) -> Iterator[SourceSpec]:
         allowed = {"shuffle_over_epochs_multiplier"} if entry.mapping.get("shuffle_over_epochs_multiplier") == 1 else ()
         entry.expect_keys((*_MEMBER_KEYS, *allowed), _JOIN_ONLY)
         nonmatch = _nonmatch(entry, is_primary=position == 0)
-        own = {key: value for key, value in entry.mapping.items() if key not in _JOIN_ONLY}
-        reference = parse_reference(MappingReader(own, entry.place, entry.faults))
+        # Keys of the join are faults at a member, and are not parsed.
+        settings = {key: value for key, value in entry.mapping.items() if key not in _JOIN_ONLY}
+        reference = parse_reference(MappingReader(settings, entry.place, entry.faults))
         if reference is not None:
             yield replace(reference, name=name, nonmatch=nonmatch)
 
@@ -308,8 +318,8 @@ def _named_entries(reader: MappingReader) -> list[tuple[str | None, MappingReade
         place = f"{reader.at('join')}.{name}"
         if not isinstance(name, str) or not name.isidentifier():
             # The joiner gets the member's sample as a keyword argument of this name.
-            found = f"expected a Python identifier, found {short_repr(name)}"
-            reader.faults.append(Fault(place=place, message=found))
+            message = f"expected a Python identifier, found {short_repr(name)}"
+            reader.faults.append(Fault(place=place, message=message))
             continue
         entry = reader.mapping_of(item, place)
         if entry is not None:
@@ -339,11 +349,13 @@ def _joiner(reader: MappingReader) -> Joiner | None:
     if joiner is None:
         return None
     joiner.expect_keys(("__module__", "__class__", "__function__"))
+    # The code is a class or a function.
     kinds = [key for key in ("__class__", "__function__") if key in joiner]
     if len(kinds) != 1:
-        found = "both" if kinds else short_keys(joiner.mapping)
-        joiner.fault(None, f"expected either '__class__' or '__function__', found {found}")
+        shown = "both" if kinds else short_keys(joiner.mapping)
+        joiner.fault(None, f"expected either '__class__' or '__function__', found {shown}")
         return None
+    # Both of its names are required.
     module, name = joiner.text("__module__"), joiner.text(kinds[0])
     for key in ("__module__", kinds[0]):
         if joiner.mapping.get(key) is None:

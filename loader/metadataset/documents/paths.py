@@ -68,10 +68,12 @@ class DatasetPaths:
 def _fault_of_url(ref: DatasetRef) -> str | None:
     url = ref.path
     try:
+        # A single file needs no prepare.
         if is_record_file(url):
             storage, name = open_parent(url)
             return None if storage.exists(name) else f"there is no such file: {display_path(url)}"
         storage = ref.storage()
+        # One listing answers for all files of `.nv-meta`.
         storage.list_once(FOLDER)
         if any(map(storage.exists, (INFO_JSON, INFO_YAML))):
             return None
@@ -87,11 +89,13 @@ def _fault_of_path(ref: DatasetRef) -> str | None:
     path = ref.path
     if is_record_file(path):
         return None if _exists(path) else f"there is no such file: {display_path(path)}"
+    # Most datasets are prepared in place, and need no other test.
     if not ref.has_other_folder and _exists(os.path.join(path, INFO_JSON)):
         return None
     name = display_path(path)
     if not _exists(path):
         return f"there is no such folder: {name}"
+    # The path exists and is no prepared dataset: find out what it is.
     of_file = fault_of_file(path)
     if of_file is not None:
         return f"{name}: {of_file[0]}; {of_file[1]}"

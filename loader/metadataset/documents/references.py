@@ -45,17 +45,13 @@ class MappingReader:
         self.faults.append(Fault(place=self.place if key is None else self.at(key), message=message))
 
     def expect_keys(self, known: Iterable[str], why_not: Mapping[str, str] | None = None) -> None:
-        """Add a fault for every unknown key.
-
-        Args:
-            why_not: Messages for keys that are valid elsewhere: key → message.
-        """
+        """Add a fault for every unknown key, with the message that ``why_not`` has for it."""
         names = list(known)
         for key in self.mapping:
             if key not in names:
                 reason = (why_not or {}).get(key) if isinstance(key, str) else None
-                found = reason or f"there is no such key{did_you_mean(short_key(key), names)}"
-                self.fault(key, found)
+                message = reason or f"there is no such key{did_you_mean(short_key(key), names)}"
+                self.fault(key, message)
 
     def text(self, key: str) -> str | None:
         value = self.mapping.get(key)
@@ -100,8 +96,8 @@ class MappingReader:
     def entries(self, key: str) -> list[MappingReader]:
         value = self.mapping.get(key)
         if not isinstance(value, list) or not value:
-            found = "an empty list" if value == [] else short_repr(value)
-            self.fault(key, f"expected a list of datasets, found {found}")
+            shown = "an empty list" if value == [] else short_repr(value)
+            self.fault(key, f"expected a list of datasets, found {shown}")
             return []
         found_all = (self.mapping_of(item, f"{self.at(key)}[{index}]") for index, item in enumerate(value))
         return [entry for entry in found_all if entry is not None]
@@ -138,6 +134,7 @@ def parse_reference(reader: MappingReader) -> SourceSpec | None:
     path = _expanded(reader, "path", reader.text("path"))
     if path is None and reader.mapping.get("path") is None:
         reader.fault("path", "expected the path of a dataset, found nothing")
+    # Parse all keys even if the path is missing, so that all faults are reported.
     aux = _parse_aux(reader)
     split_part = reader.text("split_part")
     ref = DatasetRef(
@@ -164,8 +161,8 @@ def parse_subflavors(reader: MappingReader) -> Mapping[str, Any]:
     both = [key for key in ("subflavors", "tags") if reader.mapping.get(key) is not None]
     if len(both) == 2:
         reader.fault("tags", "this is another name of 'subflavors', which is here, too; remove one of them")
-    found = reader.child(both[0]) if both else None
-    return {str(key): value for key, value in found.mapping.items()} if found else {}
+    labels = reader.child(both[0]) if both else None
+    return {str(key): value for key, value in labels.mapping.items()} if labels else {}
 
 
 def parse_epochs_together(reader: MappingReader) -> int | None:
@@ -198,15 +195,17 @@ def _filter(reader: MappingReader) -> str | None:
 
 
 def _expanded(reader: MappingReader, key: str, path: str | None) -> str | None:
-    """Replace environment variables in a path; add a fault for each that is not set, and for a secret in a URL."""
+    # Report the variables that have no value.
     for name in dict.fromkeys(unset_variables(path or "")):
         shown = name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…"
         reader.fault(key, f"the environment variable {shown} is not set; set it, or write ${{{shown}:default}}")
+    # Replace the others, whose values may be of any length.
     expanded = path and expand_variables(path)
     if expanded and len(expanded) > _MAX_PATH:
-        found = f"with its environment variables the path has {len(expanded):,} letters"
-        reader.fault(key, f"{found}; expected at most {_MAX_PATH:,}")
+        message = f"with its environment variables the path has {len(expanded):,} letters"
+        reader.fault(key, f"{message}; expected at most {_MAX_PATH:,}")
         return path
+    # Refuse a secret in a URL, and hide it in the message.
     secret = secret_fault(expanded or "")
     if secret is not None:
         reader.fault(key, f"{secret}: {redact_urls(expanded or '')}")
@@ -233,6 +232,7 @@ def _parse_aux(owner: MappingReader) -> Mapping[str, DatasetRef]:
     stores: dict[str, DatasetRef] = {}
     if reader is None:
         return stores
+    # Cookers get each store as a keyword argument of its name.
     for name in reader.mapping:
         if not isinstance(name, str):
             reader.fault(name, "expected a name; put it in quotes")
@@ -248,12 +248,14 @@ def _parse_aux(owner: MappingReader) -> Mapping[str, DatasetRef]:
 
 def _store(reader: MappingReader, name: str) -> DatasetRef | None:
     value = reader.mapping[name]
+    # The short form is a text.
     if not isinstance(value, Mapping):
         store = value if isinstance(value, str) else None
         if not store or files_folder(store) == "":
             reader.fault(name, f"{_EXPECTED_STORE}, found {short_repr(value)}")
         store = _expanded(reader, name, store)
         return DatasetRef(store) if store else None
+    # The long form names either a dataset or a folder of files.
     inner = MappingReader(value, reader.at(name), reader.faults)
     inner.expect_keys((*_PREFIX_OF_KEY, "meta_folder"))
     keys = [key for key in _PREFIX_OF_KEY if key in inner]
@@ -302,8 +304,8 @@ def unset_variables(path: str) -> list[str]:
     >>> unset_variables("${NO_SUCH_VARIABLE}/coco"), unset_variables("${NO_SUCH_VARIABLE:}/coco")
     (['NO_SUCH_VARIABLE'], [])
     """
-    found = _VARIABLE.finditer(path) if "${" in path else ()
-    return [match[1] for match in found if match[2] is None and match[1] not in os.environ]
+    variables = _VARIABLE.finditer(path) if "${" in path else ()
+    return [match[1] for match in variables if match[2] is None and match[1] not in os.environ]
 
 
 def _value(match: re.Match[str]) -> str:
@@ -335,20 +337,23 @@ def parse_weight(reader: MappingReader, key: str) -> tuple[float, EntrySchedule 
 def _parse_schedule(reader: MappingReader) -> EntrySchedule | None:
     unit, change = "steps", "steps"
     points = reader
+    # The long form has the points in `at`; the short form is the points alone.
     if any(name in reader for name in _SCHEDULE_KEYS):
         reader.expect_keys(_SCHEDULE_KEYS)
         unit, change = _choice(reader, "unit", _UNITS), _choice(reader, "change", _CHANGES)
-        found = reader.child("at")
-        if found is None:
+        nested = reader.child("at")
+        if nested is None:
             if reader.mapping.get("at") is None:
                 reader.fault("at", "this is missing; expected a mapping of steps or samples to weights")
             return None
-        points = found
+        points = nested
+    # Parse the points: step or sample → weight.
     faults = len(reader.faults)
     weights = _parse_points(points)
     if len(reader.faults) > faults:
         return None
     starts = sorted(weights)
+    # Cut linear changes into stretches of constant weights.
     if change == "linear":
         starts, values = _cut_ramps([(start, weights[start]) for start in starts])
     else:
@@ -368,10 +373,9 @@ def _choice(reader: MappingReader, key: str, known: tuple[str, ...]) -> str:
 
 
 def _parse_points(reader: MappingReader) -> dict[int, float]:
-    """Return the weight at each step or sample, with 0 among them."""
     if not 0 < len(reader.mapping) <= MAX_STRETCHES:
-        found = f"expected 1 to {MAX_STRETCHES:,} steps or samples with their weights, found {len(reader.mapping):,}"
-        reader.fault(None, found)
+        message = f"expected 1 to {MAX_STRETCHES:,} steps or samples with their weights, found {len(reader.mapping):,}"
+        reader.fault(None, message)
         return {}
     weights: dict[int, float] = {}
     for key in reader.mapping:
@@ -398,6 +402,7 @@ def _parse_start(key: Any) -> int | None:
 
 def _cut_ramps(points: list[tuple[int, float]]) -> tuple[list[int], list[float]]:
     starts, weights = [], []
+    # Each stretch has the weight in its middle.
     for (start, weight), (end, next_weight) in pairwise(points):
         parts = 1 if weight == next_weight else min(RAMP_STRETCHES, end - start)
         for part in range(parts):

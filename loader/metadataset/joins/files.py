@@ -15,8 +15,8 @@ from contextlib import AbstractContextManager, contextmanager
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from ...arrays import IntArray
 from ...dataset.dataset import Dataset
 from ...dataset.opening import folder_at
 from ...dataset.split_parts import filter_of_part, samples_of_part
@@ -29,7 +29,7 @@ from .peer_index import read_peer_rows
 _ROWS_AT_ONCE = 1 << 20
 
 
-def open_join(plan: JoinPlan) -> npt.NDArray[np.int64]:
+def open_join(plan: JoinPlan) -> IntArray:
     """Map the rows of a join into memory, and check once that their numbers are samples of the members.
 
     Without rows of ``energon prepare``, those that megatron-energon has prepared are read, checked and kept in memory.
@@ -43,6 +43,7 @@ def open_join(plan: JoinPlan) -> npt.NDArray[np.int64]:
             change.
         StorageError: A dataset is missing, or not prepared.
     """
+    # The name of the rows depends on the present state of the members.
     files = JoinFiles(plan.file)
     folders = [folder_at(member.ref) for member in plan.members]
     members = [identify_member(member, folder) for member, folder in zip(plan.members, folders, strict=True)]
@@ -50,20 +51,24 @@ def open_join(plan: JoinPlan) -> npt.NDArray[np.int64]:
     record = files.read_record(name)
     rows = files.map_rows(name, len(members)) if record is not None else None
     samples = [len(folder.index) for folder in folders]
+    # Use the prepared rows if they are whole and name existing samples.
     if record is not None and rows is not None and len(rows) == record.rows and _are_samples(rows, plan, samples):
         return rows
+    # Else use the rows of megatron-energon, if there are any.
     of_peer = read_peer_rows(plan, folders)
     if of_peer is not None:
         return of_peer
+    # Name the reason why no rows can be used.
     if record is not None:
-        found = f"the prepared rows of this join are damaged: {files.path}/{name}.npy"
+        fault = f"the prepared rows of this join are damaged: {files.path}/{name}.npy"
     else:
-        found = _describe_change(members, [record for other in files.names() if (record := files.read_record(other))])
-    raise ConfigError(found, file=plan.file, at=f"{plan.file}: {plan.place}", hint=f"run: energon prepare {plan.file}")
+        fault = _describe_change(members, [record for other in files.names() if (record := files.read_record(other))])
+    raise ConfigError(fault, file=plan.file, at=f"{plan.file}: {plan.place}", hint=f"run: energon prepare {plan.file}")
 
 
-def _are_samples(rows: npt.NDArray[np.int64], plan: JoinPlan, samples: Sequence[int]) -> bool:
+def _are_samples(rows: IntArray, plan: JoinPlan, samples: Sequence[int]) -> bool:
     lowest = np.array([-1 if member.nonmatch == "none" else 0 for member in plan.members])
+    # Rows are mapped into memory, so compare a block of them at a time.
     for start in range(0, len(rows), _ROWS_AT_ONCE):
         block = rows[start : start + _ROWS_AT_ONCE]
         if (block.min(axis=0) < lowest).any() or (block.max(axis=0) >= samples).any():
@@ -73,6 +78,7 @@ def _are_samples(rows: npt.NDArray[np.int64], plan: JoinPlan, samples: Sequence[
 
 def _describe_change(members: Sequence[MemberIdentity], records: Sequence[JoinRecord]) -> str:
     paths = [member.path for member in members]
+    # The record of the same datasets with the fewest changes is the one that was meant.
     same = [record.members for record in records if [member.path for member in record.members] == paths]
     if same:
         changes = min((_changes(members, then) for then in same), key=len)
@@ -144,6 +150,7 @@ def identify_member(member: JoinMember, folder: Dataset) -> MemberIdentity:
     part_range = split.sample_ranges.get(part) if split else None
     kept = filter_of_part(folder, part, member.filter)
     whole, keys = (split.excluded_shards(), split.excluded_samples()) if split else (frozenset[str](), {})
+    # List the shards of the part, each with its excluded samples unless it is excluded as a whole.
     excluded = [[shard] if shard in whole else [shard, *sorted(keys.get(shard, ()))] for shard in sorted(shards)]
     return MemberIdentity(
         path=printable(member.path),
@@ -166,7 +173,7 @@ _HASHED_FIELDS = tuple(
 def join_hash(members: Sequence[MemberIdentity]) -> str:
     """Return the name of the files that hold the rows of a join: 32 hexadecimal digits of a SHA-256 hash."""
     # Without filters the hash is as it was before filters existed.
-    hashed = [[getattr(one, name) for name in _HASHED_FIELDS] + [one.filter] * bool(one.filter) for one in members]
+    hashed = [[getattr(each, name) for name in _HASHED_FIELDS] + [each.filter] * bool(each.filter) for each in members]
     return _hash([_VERSION, hashed])
 
 
@@ -196,11 +203,12 @@ class JoinFiles:
         return self._storage.lock(f"{self._folder}/.lock")
 
     @contextmanager
-    def create_rows(self, name: str, members: int) -> Iterator[Callable[[npt.NDArray[np.int64]], None]]:
+    def create_rows(self, name: str, members: int) -> Iterator[Callable[[IntArray], None]]:
         """Write the rows of a join atomically: the file appears at the end of the context, or not at all.
 
         The function of the context appends rows, shape (n, members).
         """
+        # The number of rows is known at the end, so the header is written a second time.
         count = 0
         with self._storage.create(f"{self._folder}/{name}.npy") as file:
 
@@ -209,7 +217,7 @@ class JoinFiles:
                 header = {"descr": _ROW_NUMBER.str, "fortran_order": False, "shape": (count, members)}
                 np.lib.format.write_array_header_1_0(file, header)
 
-            def append(rows: npt.NDArray[np.int64]) -> None:
+            def append(rows: IntArray) -> None:
                 nonlocal count
                 file.write(np.ascontiguousarray(rows, dtype=_ROW_NUMBER).data)
                 count += len(rows)
@@ -225,28 +233,29 @@ class JoinFiles:
             file.write(msgspec.json.format(msgspec.json.encode(record), indent=2))
 
     def read_record(self, name: str) -> JoinRecord | None:
-        """Read the record of rows; None if the file is missing or damaged."""
         file = f"{self._folder}/{name}.json"
         try:
             return msgspec.json.decode(read_document(self._storage, file), type=JoinRecord)
         except StorageError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
+            if error.is_missing:
                 return None
             raise
         except (msgspec.DecodeError, UnicodeDecodeError):
             return None
 
-    def map_rows(self, name: str, members: int) -> npt.NDArray[np.int64] | None:
+    def map_rows(self, name: str, members: int) -> IntArray | None:
         """Map rows into memory, read-only, in constant time; None if the file is damaged or missing."""
         file_name = f"{self._folder}/{name}.npy"
         try:
             info = self._storage.stat(file_name)
             with self._storage.open(file_name, info) as file:
                 start, size_bytes = file.read_at(0, _HEADER_BYTES), file.size_bytes
+            # Accept only headers as `create_rows` writes them.
             header = _HEADER.match(start)
             if header is None or int.from_bytes(header[1], "little") != header.end() - 10 or int(header[3]) != members:
                 return None
             shape = int(header[2]), members
+            # The size shows whether rows are missing.
             if size_bytes != header.end() + shape[0] * members * _ROW_NUMBER.itemsize:
                 return None
             if not shape[0]:
@@ -254,7 +263,7 @@ class JoinFiles:
             path = self._storage.local_path(file_name, info)
             return np.asarray(np.memmap(path, _ROW_NUMBER, "r", header.end(), shape))
         except StorageError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
+            if error.is_missing:
                 return None
             raise
         except OSError as error:
@@ -263,8 +272,8 @@ class JoinFiles:
     def names(self) -> list[str]:
         if not self._storage.exists(self._folder):
             return []
-        found = [_OWN.fullmatch(os.path.basename(file.name)) for file in self._storage.list(self._folder)]
-        return [match[1] for match in found if match and match[1] and match.string.endswith(".json")]
+        matches = [_OWN.fullmatch(os.path.basename(file.name)) for file in self._storage.list(self._folder)]
+        return [match[1] for match in matches if match and match[1] and match.string.endswith(".json")]
 
     def remove_others(self, kept: set[str]) -> None:
         """Remove rows under other names, and partial files of killed runs; the caller holds the lock.
@@ -274,6 +283,7 @@ class JoinFiles:
         """
         if not self._storage.exists(self._folder) or os.path.islink(self.path):
             return
+        # Find the files by the names that this class gives them.
         to_remove = []
         for file in self._storage.list(self._folder):
             match = _OWN.fullmatch(file.name.removeprefix(f"{self._folder}/"))

@@ -53,9 +53,9 @@ class Keys:
         starts = self.starts[which]
         return Keys(self.key_bytes, starts, starts + self.sizes[which])
 
-    def one(self, number: int) -> bytes:
-        start = int(self.starts[number])
-        return self.key_bytes[start : start + int(self.sizes[number])].tobytes()
+    def one(self, index: int) -> bytes:
+        start = int(self.starts[index])
+        return self.key_bytes[start : start + int(self.sizes[index])].tobytes()
 
     def hashes(self) -> npt.NDArray[np.uint64]:
         """Return the hashes that the index has for these keys, shape (n,).
@@ -66,16 +66,18 @@ class Keys:
         for start in range(0, len(self), _KEYS_PER_BATCH):
             some = slice(start, start + _KEYS_PER_BATCH)
             sizes = self.sizes[some]
+            # Write each key into a row of words, padded with zeros.
             words = np.empty((len(sizes), max(1, -(-int(sizes.max()) // _WORD))), "<u8")
             for column in range(words.shape[1]):
                 words[:, column] = self.words_at(self.starts[some], sizes, column * _WORD)
             hashes[some] = hash_keys(words.view(np.uint8), sizes)
         return hashes
 
-    def equal(self, own: IntArray, other: Keys, others: IntArray) -> npt.NDArray[np.bool_]:
-        """Compare pairs byte for byte: key ``own[i]`` of this object with key ``others[i]`` of ``other``."""
-        starts, other_starts, sizes = self.starts[own], other.starts[others], self.sizes[own]
+    def equal(self, indices: IntArray, other: Keys, others: IntArray) -> npt.NDArray[np.bool_]:
+        """Compare pairs byte for byte: key ``indices[i]`` of this object with key ``others[i]`` of ``other``."""
+        starts, other_starts, sizes = self.starts[indices], other.starts[others], self.sizes[indices]
         equal: npt.NDArray[np.bool_] = sizes == other.sizes[others]
+        # Compare keys of equal sizes word by word; pairs that differ drop out.
         left, offset = np.flatnonzero(equal), 0
         while len(left):
             word = self.words_at(starts[left], sizes[left], offset)
@@ -85,12 +87,7 @@ class Keys:
         return equal
 
     def words_at(self, starts: IntArray, sizes: IntArray, offset: int) -> npt.NDArray[np.uint64]:
-        """Return eight bytes of each key as a number; bytes behind a key's end are zero.
-
-        Args:
-            sizes: Sizes of the keys, in bytes.
-            offset: Offset within each key, in bytes.
-        """
+        """Return eight bytes of each key at an offset in it as a number; bytes behind a key's end are zero."""
         mask = _WORD_MASKS[np.clip(sizes - offset, 0, _WORD)]
         word: npt.NDArray[np.uint64] = self._words[np.minimum(starts + offset, len(self._words) - 1)] & mask
         return word
@@ -106,7 +103,6 @@ class SampleKeys:
         self.index = index
 
     def open(self, stack: ExitStack) -> None:
-        """Open the columns until a stack closes."""
         storage = open_storage(self.index.path)
         self._key_ends, self._key_bytes, self._key_hash, self._key_sample = (
             stack.enter_context(ColumnReader(storage, f"{name}.npy"))
@@ -114,11 +110,13 @@ class SampleKeys:
         )
 
     def read(self, samples: range) -> Keys:
+        # The key before the first one ends where the first one begins.
         ends = self._key_ends[max(0, samples.start - 1) : samples.stop].astype(np.int64)
         first = 0
         if samples.start:
             first, ends = int(ends[0]), ends[1:]
         ends = ends - first
+        # Damaged ends would address the bytes of other keys.
         if len(ends) and (ends[0] < 0 or (np.diff(ends) < 0).any() or first + int(ends[-1]) > len(self._key_bytes)):
             raise contradictory("the ends of keys do not ascend", self.index.path)
         starts = np.concatenate([np.zeros(1, np.int64), ends])[:-1]

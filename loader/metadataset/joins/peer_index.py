@@ -42,16 +42,19 @@ def read_peer_rows(plan: JoinPlan, folders: Sequence[Dataset]) -> IntArray | Non
     storage, name = open_storage(os.path.dirname(plan.file)), _file_name(plan, folders)
     if name is None or not storage.exists(name):
         return None
+    # Read the file, and check its header and size.
     width = 8 * _PLACE * len(folders)
     data = storage.read(name)
     if data[:_HEADER_BYTES] != _header(len(folders)) or (len(data) - _HEADER_BYTES) % width:
         return None
     places = np.frombuffer(data, "<i8", offset=_HEADER_BYTES).reshape(-1, len(folders), _PLACE)
+    # Translate places in shards to numbers of samples.
     columns = [_Places.of(folder, member) for folder, member in zip(folders, plan.members, strict=True)]
-    found = [None if one is None else one.numbers(places[:, number]) for number, one in enumerate(columns)]
-    numbers = [column for column in found if column is not None]
+    located = [None if each is None else each.numbers(places[:, index]) for index, each in enumerate(columns)]
+    numbers = [column for column in located if column is not None]
     if len(numbers) < len(folders):
         return None
+    # Sort the rows by the order of the primary's samples, and check them.
     rows = np.stack(numbers, axis=1)
     order = np.argsort(_rank(rows[:, 0], folders[0], plan.members[0]), kind="stable")
     return rows[order] if _is_valid(rows[order], plan, folders) else None
@@ -66,12 +69,13 @@ def write_peer_rows(plan: JoinPlan, folders: Sequence[Dataset], rows: IntArray) 
     """
     storage, name = open_storage(os.path.dirname(plan.file)), _file_name(plan, folders)
     places = np.full((len(rows), len(folders), _PLACE), -1, "<i8")
-    for number, (folder, member) in enumerate(zip(folders, plan.members, strict=True)):
+    for position, (folder, member) in enumerate(zip(folders, plan.members, strict=True)):
         column = _Places.of(folder, member)
         if name is None or column is None:
             return None
-        has_sample = rows[:, number] >= 0
-        places[has_sample, number] = column.of_samples(rows[has_sample, number])
+        # Rows without a sample of this member keep -1.
+        has_sample = rows[:, position] >= 0
+        places[has_sample, position] = column.of_samples(rows[has_sample, position])
     if name is None:
         return None
     with storage.create(name) as file:
@@ -112,7 +116,6 @@ class _Places:
 
     @classmethod
     def of(cls, folder: Dataset, member: JoinMember) -> _Places | None:
-        """Locate the samples of a member; None if the offsets of some are not known."""
         shards = {shard.name: shard for shard in tar_index(folder).shards}
         places, samples = [np.empty((0, _PLACE), np.int64)], [np.empty(0, np.int64)]
         part = folder.documents.loaded_part(member.split_part)
@@ -121,6 +124,7 @@ class _Places:
             if shard is None:
                 return None
             numbers = tar_index(folder).samples_of(shard)
+            # The offsets are in the index of the shard, or else in its `.tar.idx` file.
             offsets: IntArray | None = tar_index(folder).shard_index(shard).sample_offsets
             if offsets is None or len(offsets) != len(numbers) + 1:
                 offsets = read_tar_idx(folder.storage, name, samples=len(numbers), shard_size=shard.size_bytes)
@@ -131,19 +135,20 @@ class _Places:
             samples.append(np.arange(numbers.start, numbers.stop))
         return cls(places=np.concatenate(places), samples=np.concatenate(samples))
 
-    def numbers(self, places: npt.NDArray[np.int64]) -> IntArray | None:
+    def numbers(self, places: IntArray) -> IntArray | None:
         """Return the samples at places, shape (rows, 3); -1 for none. None if there is no sample at one of them."""
-        own, wanted = _packed(self.places), _packed(places)
-        row = np.minimum(np.searchsorted(own, wanted), max(len(own) - 1, 0))
+        known, wanted = _packed(self.places), _packed(places)
+        # Look up shard and offset, and compare the size afterwards.
+        row = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
         has_none = (places == -1).all(axis=1)
-        if not len(own) or not ((self.places[row] == places).all(axis=1) | has_none).all():
+        if not len(known) or not ((self.places[row] == places).all(axis=1) | has_none).all():
             return None if len(places) else np.empty(0, np.int64)
         return np.where(has_none, -1, self.samples[row])
 
     def of_samples(self, numbers: IntArray) -> IntArray:
         order = np.argsort(self.samples)
-        found: IntArray = self.places[order[np.searchsorted(self.samples, numbers, sorter=order)]]
-        return found
+        located: IntArray = self.places[order[np.searchsorted(self.samples, numbers, sorter=order)]]
+        return located
 
 
 def _packed(places: IntArray) -> IntArray:
@@ -167,17 +172,18 @@ def _rank(numbers: IntArray, folder: Dataset, member: JoinMember) -> IntArray:
 
 
 def _is_valid(rows: IntArray, plan: JoinPlan, folders: Sequence[Dataset]) -> bool:
-    """Return True if each row joins one key of samples that are not excluded, and no row is missing."""
     hashes = [_key_hashes(folder) for folder in folders]
     included = [_included(folder, member) for folder, member in zip(folders, plan.members, strict=True)]
     may_lack_rows = np.zeros(len(included[0]), bool)
-    for number, member in enumerate(plan.members):
-        has = rows[:, number] >= 0
-        if not np.isin(rows[has, number], included[number]).all():
+    for position, member in enumerate(plan.members):
+        # The samples of a member are in its split part, and have the primary's keys.
+        has = rows[:, position] >= 0
+        if not np.isin(rows[has, position], included[position]).all():
             return False
-        if not np.array_equal(hashes[number][rows[has, number]], hashes[0][rows[has, 0]]):
+        if not np.array_equal(hashes[position][rows[has, position]], hashes[0][rows[has, 0]]):
             return False
-        lacks = ~np.isin(hashes[0][included[0]], hashes[number][included[number]])
+        # Only a key that the member lacks may have no sample or no row.
+        lacks = ~np.isin(hashes[0][included[0]], hashes[position][included[position]])
         if member.nonmatch == "skip":
             may_lack_rows |= lacks
         without_sample = np.isin(included[0], rows[~has, 0])

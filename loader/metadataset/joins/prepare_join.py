@@ -117,8 +117,8 @@ class _Join:
         self.found = self.skipped = 0
         """Numbers of rows, and of samples of the primary without one."""
         self._missing = np.zeros(len(folders), np.int64)
-        self._skips = [number for number, member in enumerate(plan.members) if member.nonmatch == "skip"]
-        self._errs = [number for number, member in enumerate(plan.members) if member.nonmatch == "error"]
+        self._skips = [position for position, member in enumerate(plan.members) if member.nonmatch == "skip"]
+        self._errs = [position for position, member in enumerate(plan.members) if member.nonmatch == "error"]
         self._lacking = [0] * len(folders)
         self._keys_lacking: list[list[str]] = [[] for _ in folders]
         # The keys, runs of samples and filter of each dataset.
@@ -146,23 +146,27 @@ class _Join:
                 done += sum(map(len, some))
                 if progress is not None:
                     progress(done, total)
+        # Missing keys are an error after all batches, so that it has the number of all.
         self._check_missing()
 
     def _rows(self, samples: IntArray, keys: Keys) -> IntArray:
         rows = np.empty((len(samples), 1 + len(self._matchers)), np.int64)
         rows[:, 0] = samples
-        for number, matcher in enumerate(self._matchers, 1):
-            rows[:, number], duplicate = matcher.match(keys)
+        # Find the samples of the other datasets by key.
+        for position, matcher in enumerate(self._matchers, 1):
+            rows[:, position], duplicate = matcher.match(keys)
             if duplicate is not None:
-                raise self._duplicate_error(number, *duplicate)
+                raise self._duplicate_error(position, *duplicate)
+        # Skip the rows in which a dataset with `nonmatch: skip` has no sample.
         missing = rows < 0
         kept = ~missing[:, self._skips].any(axis=1)
         self._missing += missing.sum(axis=0)
-        for number in self._errs:
+        # Count the missing samples of datasets that must have all.
+        for position in self._errs:
             # A sample that one dataset skips may be missing in the others.
-            lacks = np.flatnonzero(missing[:, number] & kept)
-            self._lacking[number] += len(lacks)
-            shown = self._keys_lacking[number]
+            lacks = np.flatnonzero(missing[:, position] & kept)
+            self._lacking[position] += len(lacks)
+            shown = self._keys_lacking[position]
             shown.extend(decode_name(keys.one(key)) for key in lacks[: _MAX_KEYS_SHOWN - len(shown)].tolist())
         self.found += int(kept.sum())
         self.skipped += len(samples) - int(kept.sum())
@@ -170,11 +174,11 @@ class _Join:
 
     def _check_missing(self) -> None:
         faults = []
-        for number in self._errs:
-            lacking, keys = self._lacking[number], self._keys_lacking[number]
+        for position in self._errs:
+            lacking, keys = self._lacking[position], self._keys_lacking[position]
             if lacking:
                 more = ", …" if lacking > len(keys) else ""
-                member, primary = self._plan.members[number], self._plan.members[0]
+                member, primary = self._plan.members[position], self._plan.members[0]
                 some = ", ".join(map(repr, keys)) + more
                 faults.append(f"{member.path} lacks {lacking} of the keys of {primary.path}: {some}")
         if faults:
@@ -185,10 +189,10 @@ class _Join:
                 hint="set nonmatch: skip at that dataset to skip these samples, or nonmatch: none to get None",
             )
 
-    def _duplicate_error(self, number: int, key: bytes, one: int, other: int) -> ConfigError:
-        index, member = self._folders[number].index, self._plan.members[number]
+    def _duplicate_error(self, position: int, key: bytes, first: int, other: int) -> ConfigError:
+        index, member = self._folders[position].index, self._plan.members[position]
         name = decode_name(key)
-        shards = f"{index.shard_of(one).name} and {index.shard_of(other).name}"
+        shards = f"{index.shard_of(first).name} and {index.shard_of(other).name}"
         return ConfigError(
             f"{member.path} has the key {name!r} twice in its split part {member.split_part!r}: in {shards}",
             file=self._plan.file,
@@ -275,39 +279,44 @@ class KeyMatcher:
             The number of each key's sample in the index, shape (keys,); -1 if there is none. And a key that two samples
             have, with both; None if there is no such key.
         """
-        number, sample = self._verified(keys, *self._candidates(keys.hashes()))
-        found = np.full(len(keys), -1, np.int64)
-        found[number] = sample
+        key_index, sample = self._verified(keys, *self._candidates(keys.hashes()))
+        # Enter each sample at its key.
+        matches = np.full(len(keys), -1, np.int64)
+        matches[key_index] = sample
         self._mark_used(sample)
-        self.matched += len(number)
-        order = np.argsort(number, kind="stable")
-        repeated = np.flatnonzero(np.diff(number[order]) == 0)
+        self.matched += len(key_index)
+        # A key that occurs twice among the pairs has two samples.
+        order = np.argsort(key_index, kind="stable")
+        repeated = np.flatnonzero(np.diff(key_index[order]) == 0)
         duplicate = None
         if len(repeated):
-            one, other = sorted(sample[order[repeated[0] : repeated[0] + 2]].tolist())
-            duplicate = keys.one(int(number[order[repeated[0]]])), one, other
-        return found, duplicate
+            first, other = sorted(sample[order[repeated[0] : repeated[0] + 2]].tolist())
+            duplicate = keys.one(int(key_index[order[repeated[0]]])), first, other
+        return matches, duplicate
 
     def _candidates(self, hashes: npt.NDArray[np.uint64]) -> tuple[IntArray, IntArray]:
         """Return pairs of a key's number and a sample with the same hash, in the part and not excluded."""
+        # Blocks of the table ascend, so each concerns one range of the sorted hashes.
         order = np.argsort(hashes)
         ascending = hashes[order]
         pairs: list[tuple[IntArray, IntArray]] = [(_EMPTY[0], _EMPTY[0])]
         for table, samples in self._keys.table():
             start = int(np.searchsorted(ascending, table[0], side="left"))
             some = slice(start, int(np.searchsorted(ascending, table[-1], side="right")))
+            # Pair each hash with all rows of the table that have it.
             first = np.searchsorted(table, ascending[some], side="left")
             count = np.searchsorted(table, ascending[some], side="right") - first
-            number = np.repeat(order[some], count)
+            key_index = np.repeat(order[some], count)
             # For each key, `count` rows from `first` on.
-            row = np.arange(len(number)) + np.repeat(first - (np.cumsum(count) - count), count)
+            row = np.arange(len(key_index)) + np.repeat(first - (np.cumsum(count) - count), count)
             sample = samples[row]
+            # Drop samples of other split parts, and samples that are excluded or filtered out.
             included = self._is_in_part(sample) & ~np.isin(sample, self._excluded)
             if self._kept is not None:
                 included &= self._kept.keeps(sample)
-            pairs.append((number[included], sample[included]))
-        number, sample = (np.concatenate(column) for column in zip(*pairs, strict=True))
-        return number, sample
+            pairs.append((key_index[included], sample[included]))
+        key_index, sample = (np.concatenate(column) for column in zip(*pairs, strict=True))
+        return key_index, sample
 
     def _is_in_part(self, samples: IntArray) -> npt.NDArray[np.bool_]:
         if not len(self._starts):
@@ -315,16 +324,17 @@ class KeyMatcher:
         run = np.searchsorted(self._starts, samples, side="right") - 1
         return (run >= 0) & (samples < self._stops[run])
 
-    def _verified(self, keys: Keys, number: IntArray, sample: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the pairs with equal keys, since different keys may have the same hash."""
+    def _verified(self, keys: Keys, key_index: IntArray, sample: IntArray) -> tuple[IntArray, IntArray]:
+        # Keys are read in the order of samples, a range at a time.
         order = np.argsort(sample)
-        number, sample = number[order], sample[order]
+        key_index, sample = key_index[order], sample[order]
         same = np.zeros(len(sample), np.bool_)
         for pairs, samples in _sample_ranges(sample):
-            same[pairs] = keys.equal(number[pairs], self._keys.read(samples), sample[pairs] - samples.start)
-        return number[same], sample[same]
+            same[pairs] = keys.equal(key_index[pairs], self._keys.read(samples), sample[pairs] - samples.start)
+        return key_index[same], sample[same]
 
     def _mark_used(self, samples: IntArray) -> None:
+        # Samples ascend. The bits of each byte are joined first: an assignment by index keeps one value of each.
         byte = samples >> 3
         first = np.flatnonzero(np.diff(byte, prepend=-1))
         if len(first):

@@ -51,8 +51,8 @@ def prepare_metadataset(
     with ExitStack() as stack:
         # No other process prepares the same files.
         files = {file: JoinFiles(file) for file in sorted({plan.file for plan in plans})}
-        for own in files.values():
-            stack.enter_context(own.lock())
+        for join_files in files.values():
+            stack.enter_context(join_files.lock())
         # Prepare every join, to name the faults of all.
         errors: list[ConfigError] = []
         for plan in plans:
@@ -62,18 +62,19 @@ def prepare_metadataset(
                 errors.append(error)
         if errors:
             raise _combined_error(root, errors)
+        # Write the files that megatron-energon reads.
         if compat is not False:
             for plan in reversed(plans):  # the first of several with one name is written last
                 _write_peer_rows(plan, must=compat is True)
         # Remove rows of earlier runs.
-        for file, own in files.items():
+        for file, join_files in files.items():
             kept = {report.name for report in reports if report.file == file}
             if file != root:  # a nested metadataset may have joins in splits that this one does not use
-                kept |= {name for name in own.names() if _is_current(name, own.read_record(name))}
-            own.remove_others(kept)
-    if root not in files and (own := JoinFiles(root)).names():  # rows of joins that it no longer has
-        with own.lock():
-            own.remove_others(set())
+                kept |= {name for name in join_files.names() if _is_current(name, join_files.read_record(name))}
+            join_files.remove_others(kept)
+    if root not in files and (join_files := JoinFiles(root)).names():  # rows of joins that it no longer has
+        with join_files.lock():
+            join_files.remove_others(set())
     return tuple(reports)
 
 
@@ -94,6 +95,7 @@ def plan_joins(path: str | os.PathLike[str]) -> tuple[JoinPlan, ...]:
         except ConfigError as error:
             faults |= dict.fromkeys(error.faults or [Fault(place="", message=error.message)])
             continue
+        # Joins of the same members in one file share their rows.
         for leaf in tree.leaves():
             if leaf.join is not None:
                 joins.setdefault((leaf.join.file, *map(_identity, leaf.join.members)), leaf.join)
@@ -103,7 +105,6 @@ def plan_joins(path: str | os.PathLike[str]) -> tuple[JoinPlan, ...]:
 
 
 def _write_peer_rows(plan: JoinPlan, *, must: bool) -> None:
-    """Write the rows of a prepared join for megatron-energon."""
     folders = [folder_at(member.ref) for member in plan.members]
     if write_peer_rows(plan, folders, open_join(plan)) is None and must:
         raise ConfigError(
@@ -129,7 +130,6 @@ def _combined_error(root: str, errors: Sequence[ConfigError]) -> ConfigError:
 
 
 def _is_current(name: str, record: JoinRecord | None) -> bool:
-    """Return True if the datasets of some rows have not changed since."""
     if record is None:
         return False
     try:

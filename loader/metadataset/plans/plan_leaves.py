@@ -73,8 +73,8 @@ def traverse_metadataset(
 def check_is_metadataset(path: str | os.PathLike[str]) -> None:
     """Raise a ``ConfigError`` for a path that names no metadataset."""
     if not is_metadataset(path):
-        found = "this is no metadataset; expected a file that ends in .yaml or .yml"
-        raise ConfigError(found, file=os.fspath(path), hint="pass the path of a metadataset")
+        message = "this is no metadataset; expected a file that ends in .yaml or .yml"
+        raise ConfigError(message, file=os.fspath(path), hint="pass the path of a metadataset")
 
 
 def _traversed(source: LeafPlan | JoinMember) -> TraversedDatasetReference:
@@ -182,6 +182,7 @@ def plan_splits(ref: DatasetRef | str | os.PathLike[str], *, split_parts: Sequen
     spec = DocumentStore(file).open(file)
     faults: dict[Fault, None] = {}
     trees: dict[str, PlanNode] = {}
+    # Choose the splits.
     if spec.names is None or split_parts is None:
         names = spec.names or ()
     else:
@@ -189,6 +190,7 @@ def plan_splits(ref: DatasetRef | str | os.PathLike[str], *, split_parts: Sequen
         _check_names(names, spec.names, file)
     if spec.names == ():
         faults[Fault(place="splits", message="this is empty; expected a split, such as train")] = None
+    # Plan each split for training, or else for validation.
     for name in names if spec.names is not None else ("train",):  # planning any split reports the document's faults
         kinds = (True,) if name.startswith("train") else (True, False)
         for training in kinds:
@@ -196,6 +198,7 @@ def plan_splits(ref: DatasetRef | str | os.PathLike[str], *, split_parts: Sequen
                 trees[name] = plan_tree(ref, split_part=name, training=training, check_paths=False)
                 break
             except ConfigError as error:
+                # The faults of the last try are reported.
                 if training == kinds[-1]:
                     faults |= dict.fromkeys(error.faults or [Fault(place="", message=error.message)])
     return PlannedSplits(file=file, names=names, trees=trees, faults=tuple(faults))
@@ -266,10 +269,11 @@ class TreePlanner:
         root = self._documents.root
         self._documents.open(root)  # an unreadable root raises StorageError instead of adding a fault
         node = self._metadataset(root, outer, place="", named_by=(root, "splits"))
+        # Weights and repetitions cannot be combined in training.
         if self._training and len(self._first_blend) == 2:
             repeated = self._first_blend["blend_epochized"]
-            found = f"this is mixed by weights, but {repeated} by repetitions; use blend_epochized for all of one tree"
-            self._documents.fault(root, self._first_blend["blend"], found)
+            fault = f"this is mixed by weights, but {repeated} by repetitions; use blend_epochized for all of one tree"
+            self._documents.fault(root, self._first_blend["blend"], fault)
         if self._documents.faults or node is None:
             raise ConfigError(file=root, faults=self._documents.faults)
         return node
@@ -287,12 +291,12 @@ class TreePlanner:
             is_circle = key in outer.files
             steps = outer.files[outer.files.index(key) :] if is_circle else outer.files[-3:]
             chain = " → ".join(f"{os.path.basename(name)} ({split})" for name, split in (*steps, key))
-            found = (
+            fault = (
                 "these reference each other in a circle"
                 if is_circle
                 else f"more than {_MAX_LEVELS} levels of metadatasets"
             )
-            self._documents.fault(*named_by, f"{found}: {chain}")
+            self._documents.fault(*named_by, f"{fault}: {chain}")
             return None
         # Find the split in the file.
         try:
@@ -320,13 +324,16 @@ class TreePlanner:
     def _blend(self, file: str, blend: SourceSpec, outer: InheritedSettings) -> PlanNode | None:
         place = self._documents.place(file, blend.place)
         self._first_blend.setdefault(blend.kind, place)
+        # Numbers of samples would have to be divided among several datasets.
         if isinstance(blend.subset, SampleRange):
             self._fault_of_numbers(file, blend.place.rpartition(".")[0])
+        # Divide the share of the blend among its entries.
         try:
             shares = outer.shares(blend, training=self._training)
         except ConfigError as error:  # a schedule of weights
             self._documents.fault(file, blend.place, error.message)
             shares = [replace(outer, weight=1.0, schedule=None)] * len(blend.sources)
+        # Plan the entries, and omit those with faults.
         nodes = [self._source(file, entry, share) for entry, share in zip(blend.sources, shares, strict=True)]
         children = tuple(node for node in nodes if node is not None)
         if not children:
@@ -334,12 +341,14 @@ class TreePlanner:
         return _node(blend.kind, file, outer, place=place, children=children, unit=blend.unit)
 
     def _source(self, file: str, source: SourceSpec, outer: InheritedSettings) -> PlanNode | None:
+        # Stop before the tree takes too much memory.
         if self._places_left <= 0:
             self._documents.fault(self._documents.root, "", f"this expands to more than {_MAX_PLACES:,} datasets")
             return None
         self._places_left -= 1
         if self._training and outer.repetitions == inf:
             self._documents.fault(file, source.place, "the product of the repetitions of all levels overflows")
+        # Plan a join, a metadataset, or a dataset.
         try:
             inner = outer.within(source)
             if source.kind == "join":
@@ -353,6 +362,7 @@ class TreePlanner:
             return None
 
     def _nested(self, file: str, source: SourceSpec, path: str, inner: InheritedSettings) -> PlanNode | None:
+        # Documents, filters and stores belong to single datasets.
         given = asdict(source.ref) | {"filter": source.filter}
         for key in (*DOCUMENT_CHOICES, "filter"):
             if given[key] is not None:
@@ -392,12 +402,14 @@ class TreePlanner:
     def _member(self, file: str, reference: SourceSpec, inner: InheritedSettings) -> JoinMember:
         ref = self._with_known_folder(file, reference, _resolved(reference.ref, file))
         provider = provider_of(ref.path)
+        # Samples are joined by keys, which only prepared folders have.
         if provider.format != "folder":
             why = ", which has no keys" if is_record_file(ref.path) else ""
-            found = f"expected the folder of a prepared dataset, found {provider.title}{why}: {display_path(ref.path)}"
-            self._documents.fault(file, f"{reference.place}.path", found)
+            fault = f"expected the folder of a prepared dataset, found {provider.title}{why}: {display_path(ref.path)}"
+            self._documents.fault(file, f"{reference.place}.path", fault)
         else:
             self._check_path(file, reference, ref)
+        # The member's split part overrides the join's; the join's subflavors override the member's.
         request = inner.request_for(ref, reference, self._aux(file, reference))
         return JoinMember(
             request=replace(
@@ -415,18 +427,18 @@ class TreePlanner:
     def _aux(self, file: str, source: SourceSpec) -> dict[str, DatasetRef]:
         stores = {name: resolve_aux(store, os.path.dirname(file)) for name, store in source.aux.items()}
         for name, store in stores.items():
-            found = self._paths.fault_of_aux(store) if self._paths else None
-            if found is not None:
-                self._documents.fault(file, f"{source.place}.aux.{name}", found)
+            fault = self._paths.fault_of_aux(store) if self._paths else None
+            if fault is not None:
+                self._documents.fault(file, f"{source.place}.aux.{name}", fault)
         return stores
 
     # ----------------------------------------------------------------------------------------------------- checks
 
     def _check_path(self, file: str, source: SourceSpec, ref: DatasetRef) -> None:
-        found = self._paths.fault_of_dataset(ref) if self._paths else None
-        if found is not None:
-            self._documents.fault(file, f"{source.place}.path", found)
+        fault = self._paths.fault_of_dataset(ref) if self._paths else None
+        if fault is not None:
+            self._documents.fault(file, f"{source.place}.path", fault)
 
     def _fault_of_numbers(self, file: str, place: str) -> None:
-        found = "numbers of samples select within one dataset; use percentages here, or set this at the datasets"
-        self._documents.fault(file, f"{place}.subset.range", found)
+        message = "numbers of samples select within one dataset; use percentages here, or set this at the datasets"
+        self._documents.fault(file, f"{place}.subset.range", message)

@@ -66,7 +66,6 @@ class UnitBlend:
                 yield from entry.groups()
 
     def units(self) -> Iterator[str]:
-        """Yield the units of this blend and of the blends below, each as often as it occurs."""
         yield self.unit
         for entry in self.entries:
             if isinstance(entry, UnitBlend):
@@ -104,8 +103,10 @@ def sample_shares(tree: UnitBlend | LeafGroup, mean_size: Callable[[int, str], f
     """
     if isinstance(tree, LeafGroup):
         return dict(zip(tree.leaves, tree.weights, strict=True))
+    # The shares within an entry determine the mean size of its samples.
     inner = [sample_shares(entry, mean_size) for entry in tree.entries]
     amounts = []
+    # An entry's part of the samples is its weight divided by that size.
     for weight, within in zip(tree.weights, inner, strict=True):
         size = 1.0
         if tree.unit != SAMPLES:
@@ -139,15 +140,16 @@ def _group(group: list[int], depth: int, leaves: Sequence[Sequence[BlendStep]]) 
 
 
 def _entries(group: list[int], depth: int, leaves: Sequence[Sequence[BlendStep]]) -> list[list[int]]:
-    found: dict[int, list[int]] = {}
+    by_entry: dict[int, list[int]] = {}
     for leaf in group:
-        found.setdefault(leaves[leaf][depth].entry, []).append(leaf)
-    return [*found.values()]
+        by_entry.setdefault(leaves[leaf][depth].entry, []).append(leaf)
+    return [*by_entry.values()]
 
 
 def _shares(group: list[int], depth: int, leaves: Sequence[Sequence[BlendStep]]) -> dict[int, float]:
     if len(leaves[group[0]]) == depth:
         return {group[0]: 1.0}
+    # Divide among the entries of this blend, and then within each entry.
     entries = _entries(group, depth, leaves)
     amounts = [leaves[members[0]][depth].amount for members in entries]
     largest = max(amounts) or 1.0  # dividing by it first keeps the sum of large weights finite
@@ -182,6 +184,7 @@ class InheritedSettings:
 
     def within(self, spec: SourceSpec) -> InheritedSettings:
         outer = self.request
+        # Most places set nothing, and share the settings above them.
         if spec.epochs_together == 1 and not (spec.split_part or spec.subflavors or spec.subset):
             return self
         request = replace(
@@ -205,14 +208,14 @@ class InheritedSettings:
             return [replace(inner, repetitions=outer * amount) for amount in amounts]
         # Weights are shares of all samples; of weights that change, in each stretch of the run.
         steps = [
-            BlendStep(entry=number, amount=entry.amount, unit=blend.unit, schedule=entry.schedule)
-            for number, entry in enumerate(blend.sources)
+            BlendStep(entry=position, amount=entry.amount, unit=blend.unit, schedule=entry.schedule)
+            for position, entry in enumerate(blend.sources)
         ]
         schedules = scheduled_shares(blend, self.schedule, self.weight) if training else None
         if schedules is not None:
             return [
-                replace(inner, weight=own.weights[0], blends=(*self.blends, step), schedule=own)
-                for own, step in zip(schedules, steps, strict=True)
+                replace(inner, weight=schedule.weights[0], blends=(*self.blends, step), schedule=schedule)
+                for schedule, step in zip(schedules, steps, strict=True)
             ]
         outer = 1.0 if self.weight is None else self.weight
         return [
@@ -221,13 +224,9 @@ class InheritedSettings:
         ]
 
     def request_for(self, ref: DatasetRef, reference: SourceSpec, aux: Mapping[str, DatasetRef]) -> LoadRequest:
-        """Return the request for a dataset, after :meth:`within` has added its settings.
-
-        Args:
-            ref: The dataset of the reference, with absolute paths.
-            aux: Auxiliary stores, with absolute paths.
-        """
+        """Return the request for a reference, after :meth:`within` has added its settings; paths are absolute."""
         outer = self.request.ref
+        # The caller's documents and trust override the reference's.
         if outer.split_config or outer.dataset_config or outer.trust_code != ref.trust_code:
             ref = replace(
                 ref,
@@ -254,15 +253,15 @@ class InheritedSettings:
         )
 
 
-def combine_epochs_together(one: int | None, other: int | None) -> int | None:
+def combine_epochs_together(inner: int | None, other: int | None) -> int | None:
     """Combine ``shuffle_over_epochs_multiplier`` of two levels: None wins, then -1, otherwise they multiply.
 
     >>> combine_epochs_together(2, 3), combine_epochs_together(-1, 3), combine_epochs_together(-1, None)
     (6, -1, None)
     """
-    if one is None or other is None:
+    if inner is None or other is None:
         return None
-    return -1 if -1 in (one, other) else one * other
+    return -1 if -1 in (inner, other) else inner * other
 
 
 def scheduled_shares(
@@ -274,36 +273,35 @@ def scheduled_shares(
         outer: The share of the blend in each stretch; None if it never changes.
         weight: The share of the blend if it never changes; None: all samples.
     """
+    # Find the stretches in which all weights are constant.
     known = [entry.schedule for entry in blend.sources if entry.schedule is not None]
     known += [] if outer is None else [outer]
     if not known:
         return None
     unit, starts = known[0].unit, combine_starts(known)
+    # List the share of the blend and the weights of its entries in each stretch.
     outer_shares = (1.0 if weight is None else weight,) * len(starts) if outer is None else outer.on(starts)
     columns = [
         (entry.amount,) * len(starts) if entry.schedule is None else entry.schedule.on(starts)
         for entry in blend.sources
     ]
+    # Divide the share in each stretch.
     rows = []
     for start, share, weights in zip(starts, outer_shares, zip(*columns, strict=True), strict=True):
         if any(weights):
             # Nested shares may underflow to 0, which would drop the entry.
             inner = normalised(weights)
             least = float_info.min if share else 0.0
-            rows.append([max(share * one, least) if one else 0.0 for one in inner])
+            rows.append([max(share * fraction, least) if fraction else 0.0 for fraction in inner])
         elif share:
             raise ConfigError(f"from {unit.removesuffix('s')} {start:,} on every weight is 0; expected one above 0")
         else:
             rows.append([0.0] * len(columns))
-    return [EntrySchedule(unit=unit, starts=starts, weights=own) for own in zip(*rows, strict=True)]
+    return [EntrySchedule(unit=unit, starts=starts, weights=shares) for shares in zip(*rows, strict=True)]
 
 
 def normalised(weights: Sequence[float]) -> list[float]:
-    """Return weights in proportion, with the sum 1; an entry of a weight above 0 keeps one above 0.
-
-    Args:
-        weights: At least 0, and one of them above 0.
-    """
+    """Return weights, one of them above 0, in proportion with the sum 1; an entry above 0 stays above 0."""
     largest = max(weights)  # dividing by it first keeps the sum of large weights finite
     total = fsum(weight / largest for weight in weights)
     return [max(weight / largest / total, float_info.min) if weight else 0.0 for weight in weights]
@@ -342,7 +340,6 @@ class PlanNode:
     schedule: EntrySchedule | None = None
 
     def leaves(self) -> Iterator[LeafPlan]:
-        """Yield all leaves in order."""
         if self.leaf is not None:
             yield self.leaf
         for child in self.children:
@@ -366,10 +363,11 @@ def warn_of_repeated_leaves(root: PlanNode) -> None:
 def find_repeated_leaves(root: PlanNode) -> Iterator[str]:
     """Yield a message for each dataset in which two leaves, read with the same settings, share samples."""
     for same in _by_identity(root).values():
-        for (place, leaf), (other_place, other) in combinations(same[:_MAX_COMPARED], 2):
+        # The first pair that overlaps is enough for a message about the dataset.
+        for (path, leaf), (other_path, other) in combinations(same[:_MAX_COMPARED], 2):
             if _do_overlap(leaf, other):
                 yield (
-                    f"samples of {leaf.path} ({leaf.split_part}) are reached twice, at {place} and at {other_place}; "
+                    f"samples of {leaf.path} ({leaf.split_part}) are reached twice, at {path} and at {other_path}; "
                     "both count. Remove one, or give them subsets that do not overlap"
                 )
                 break
@@ -380,9 +378,9 @@ def find_shared_leaves(root: PlanNode, other_root: PlanNode) -> Iterator[str]:
     others = _by_identity(other_root)
     for identity, same in _by_identity(root).items():
         pairs = product(same[:_MAX_COMPARED], others.get(identity, ())[:_MAX_COMPARED])
-        for (place, leaf), (other_place, other) in pairs:
+        for (path, leaf), (other_path, other) in pairs:
             if _do_overlap(leaf, other):
-                yield f"samples of {leaf.path} ({leaf.split_part}) are reached at {place} and at {other_place}"
+                yield f"samples of {leaf.path} ({leaf.split_part}) are reached at {path} and at {other_path}"
                 break
 
 
@@ -393,19 +391,20 @@ def _do_overlap(leaf: LeafPlan, other: LeafPlan) -> bool:
     """
     if leaf.filter == other.filter:
         return do_overlap(leaf.request.subset, other.request.subset)
-    return any(one.filter is None and not one.request.subset for one in (leaf, other))
+    return any(either.filter is None and not either.request.subset for either in (leaf, other))
 
 
 def _by_identity(root: PlanNode) -> dict[Hashable, list[tuple[str, LeafPlan]]]:
     places: dict[Hashable, list[tuple[str, LeafPlan]]] = {}
-    for place, leaf in _leaves_with_path(root, ""):
-        places.setdefault(_identity(leaf), []).append((place, leaf))
+    for path, leaf in _leaves_with_path(root, ""):
+        places.setdefault(_identity(leaf), []).append((path, leaf))
     return places
 
 
 def _leaves_with_path(node: PlanNode, prefix: str) -> Iterator[tuple[str, LeafPlan]]:
     if node.leaf is not None:
         yield prefix + node.place, node.leaf
+    # Places in a nested file follow the place that references it.
     if node.kind == "metadataset" and node.place:
         prefix += f"{node.place} → "
     for child in node.children:

@@ -24,14 +24,14 @@ _MAX_SEARCHED = 4096
 
 def inner_datasets(dataset: Any) -> list[Any]:
     """Return the library's datasets in the attributes of a user's dataset, and of users' datasets in these."""
-    found: list[Any] = []
+    datasets: list[Any] = []
 
     def note(inner: Any) -> Any:
-        found.append(inner)
+        datasets.append(inner)
         return inner
 
     replace_datasets(dataset, note, {})
-    return found
+    return datasets
 
 
 def close_datasets(dataset: Any) -> None:
@@ -54,10 +54,12 @@ def replace_datasets(
 
     def replaced(value: Any) -> Any:
         if isinstance(value, DatasetMethods):
+            # Several attributes may hold one dataset: all of them get the same replacement.
             if id(value) not in done:
                 is_user = value.defines_iter and not inherits_stage(value)
                 done[id(value)] = replace_datasets(value, replace, done, config) if is_user else replace(value)
             return done[id(value)]
+        # Long containers are data; a search of each would delay the start.
         if isinstance(value, _CONTAINERS) and len(value) > _MAX_SEARCHED:
             return copy.copy(value)
         if type(value) in (list, tuple):
@@ -72,10 +74,11 @@ def replace_datasets(
     for name, value in vars(dataset).items():
         if name == "inputs":
             continue  # the library's record of the datasets that are in other attributes, too
-        found = replaced(value)
+        new_value = replaced(value)
+        # Lanes change the values that the dataset saves, so a shallow copy would let lanes share them.
         own_names = (*dataset._savable_fields, *dataset._worker_local_fields)  # noqa: SLF001 - documented for subclasses
-        is_own_state = found is value and name in own_names
-        copied.__dict__[name] = copy.deepcopy(value) if is_own_state else found
+        is_own_state = new_value is value and name in own_names
+        copied.__dict__[name] = copy.deepcopy(value) if is_own_state else new_value
     if config is not None:
         copied.__dict__["worker_config"] = config
     return copied
@@ -166,6 +169,7 @@ class DatasetMethods(Generic[T_co]):
     def _direct(self) -> Any:
         loader: Any = self.__dict__.get(_DIRECT)
         if loader is None:
+            # Lanes open the datasets in attributes; another one would be loaded as a whole in each lane.
             if _thread.user_iterations:
                 name = type(self).__name__
                 raise ConfigError(
@@ -213,11 +217,14 @@ class DatasetMethods(Generic[T_co]):
             StateError: The state lacks a field of ``_savable_fields``.
         """
         bound = self.__dict__.get(BOUND)
+        # No state is the beginning; datasets of the library know their own form of state.
         if state is None:
             self.reset_state_deep()
         elif not self.defines_iter:
             self._direct().restore_state_rank(state) if bound is None else bound.restore_state(state)
         else:
+            # A user's dataset restores field by field: inner datasets and other objects with a state restore
+            # themselves.
             for name in self._savable_fields:
                 try:
                     saved = state[name]
@@ -327,5 +334,5 @@ class DatasetMethods(Generic[T_co]):
 
 def inherits_stage(dataset: Any) -> bool:
     """Return True if a dataset is a stage of the library whose ``__iter__`` a subclass of a user overrides."""
-    owner = next((one for one in type(dataset).__mro__ if "open" in vars(one)), object)
+    owner = next((ancestor for ancestor in type(dataset).__mro__ if "open" in vars(ancestor)), object)
     return dataset.defines_iter and owner is not DatasetMethods and owner.__module__.startswith("loader.")

@@ -201,29 +201,31 @@ class Hook:
             key: Key of the stage, for the ids ``(key, k, item_id)`` of a generator's items.
             item_id: The argument's id, which is also the id of a single result.
         """
+        # A plain result is one item, with the id of its input.
         result = self.attempt(argument, item_id)
         if result is SKIPPED:
             return
         if not isinstance(result, GeneratorType):
             yield result, item_id
             return
-        number = 0
+        # A generator yields several: each has the id of the input and its index in the generator.
+        index = 0
         while True:
-            own_id = (key, number, item_id)
+            own_id = (key, index, item_id)
             try:
                 item = self.step(result, own_id)
             except (StopIteration, SkipSample):
-                self.ended(number, item_id)
+                self.ended(index, item_id)
                 return
             except Exception as error:
                 self.failed(error, argument, item_id)
                 return
             self.succeeded(argument)
             yield item, own_id
-            number += 1
+            index += 1
 
-    def rebuild_item(self, argument: Any, key: str, number: int, item_id: ItemId) -> Any:
-        """Rebuild the ``number``-th item that :meth:`items` yielded for an argument.
+    def rebuild_item(self, argument: Any, key: str, index: int, item_id: ItemId) -> Any:
+        """Rebuild the ``index``-th item that :meth:`items` yielded for an argument.
 
         Raises:
             StateError: It yields fewer items.
@@ -231,22 +233,22 @@ class Hook:
         """
         with self.rebuilding(argument):
             result = self.call(argument, item_id)
-            return self.item_at(result, key, number, item_id) if isinstance(result, GeneratorType) else result
+            return self.item_at(result, key, index, item_id) if isinstance(result, GeneratorType) else result
 
-    def item_at(self, items: Iterator[Any], key: str, number: int, item_id: ItemId, *, taken: int = 0) -> Any:
-        """Return the ``number``-th item of a generator from which ``taken`` items were taken.
+    def item_at(self, items: Iterator[Any], key: str, index: int, item_id: ItemId, *, taken: int = 0) -> Any:
+        """Return the ``index``-th item of a generator from which ``taken`` items were taken.
 
         Raises:
             MissingItemError: The generator has fewer items.
             Exception: Any error of the generator.
         """
         item: Any = SKIPPED
-        for each in range(taken, number + 1):
+        for each in range(taken, index + 1):
             try:
                 item = self.step(items, (key, each, item_id))
             except StopIteration:
                 raise MissingItemError(
-                    f"expected an item {number} of {self.name}, which yields {each} for this sample", hint=_HINT
+                    f"expected an item {index} of {self.name}, which yields {each} for this sample", hint=_HINT
                 ) from None
         return item
 

@@ -27,35 +27,37 @@ class UserRunning:
     """Iterator over one lane of a user's dataset."""
 
     def __init__(self, dataset: Any, inputs: Sequence[Any], lane: Lane, state: State, *, key: str, ranks: int) -> None:
-        own = state.get(key, {})
+        entry = state.get(key, {})
         self._key, self._lane = key, lane
-        self._ranks: int = own.get("ranks", ranks)
-        self._given: int = own.get("given", 0)
-        self._is_over: bool = own.get("over", False)
+        self._ranks: int = entry.get("ranks", ranks)
+        self._given: int = entry.get("given", 0)
+        self._is_over: bool = entry.get("over", False)
         self._received = ReceivedItems()
         self._inputs = [
-            OpenInput(definition, place, len(inputs), lane=lane, key=key, received=self._received)
-            for place, definition in enumerate(inputs)
+            OpenInput(definition, origin, len(inputs), lane=lane, key=key, received=self._received)
+            for origin, definition in enumerate(inputs)
         ]
         self._name = type(dataset).__name__
+        # Each lane runs a copy of the user's object, since its attributes are the lane's state.
         self._dataset = self._copy(dataset)
         lane.context.closers.append(self._dataset.worker_close)
-        if OWN in own:
+        # The inputs come first: the dataset's own state may name samples that they rebuild.
+        if OWN in entry:
             for each in self._inputs:  # after the copy was reset, with its inner datasets
-                each.resume(own.get(str(each.place), {}))
-            self._dataset.restore_state(decode_state(own[OWN], decode_sample=self._decode_sample))
-        if "position" in own:  # not in states of earlier versions
-            self._received.last_position = own["position"]
+                each.resume(entry.get(str(each.place), {}))
+            self._dataset.restore_state(decode_state(entry[OWN], decode_sample=self._decode_sample))
+        if "position" in entry:  # not in states of earlier versions
+            self._received.last_position = entry["position"]
         self._items: Iterator[Any] | None = None
         self._next: Callable[[Iterator[Any]], Any] = next  # replaced while calls are timed
         register(lane, self._name, self, "_next")
         if lane.neighbours is not None:
             lane.neighbours.add(lane.path, self)
 
-    def reach(self, number: int) -> None:
+    def reach(self, pass_number: int) -> None:
         """Open an inner dataset for another lane, if the run had opened this pass before its state was saved."""
-        place = number % len(self._inputs)
-        self._inputs[place].reach(number // len(self._inputs))
+        origin = pass_number % len(self._inputs)
+        self._inputs[origin].reach(pass_number // len(self._inputs))
 
     def _copy(self, dataset: Any) -> Any:
         if inherits_stage(dataset):
@@ -72,6 +74,7 @@ class UserRunning:
         if self._is_over:
             raise StopIteration
         with in_user_iteration(self._name):
+            # The first call iterates, not the constructor, so that a state is restored before.
             if self._items is None:
                 self._items = iter(self._dataset)
             try:
@@ -79,6 +82,7 @@ class UserRunning:
             except StopIteration:
                 self._is_over = True
                 raise
+        # An item that an input gave keeps its id; an item that the dataset made gets one.
         received = self._received.find(value)
         if received is not None:
             return value, (self._key, received.number, received.item_id)
@@ -95,45 +99,46 @@ class UserRunning:
         return (self._key, self._given, position, OWN, tuple(key or ()))
 
     def state(self) -> State:
-        own: State = {"ranks": self._ranks, "given": self._given, "over": self._is_over}
+        entry: State = {"ranks": self._ranks, "given": self._given, "over": self._is_over}
         if self._received.last_position >= 0:
-            own["position"] = self._received.last_position
-        own[OWN] = encode_state(
+            entry["position"] = self._received.last_position
+        entry[OWN] = encode_state(
             self._dataset.save_state(), encode_sample=self._received.encode, report_pickled=self._report_pickled
         )
-        return {self._key: own | {str(each.place): each.state() for each in self._inputs}}
+        return {self._key: entry | {str(each.place): each.state() for each in self._inputs}}
 
-    def _report_pickled(self, place: str, value: Any) -> None:
+    def _report_pickled(self, path: str, value: Any) -> None:
         warn_once(
-            f"{self._name} saves a {type(value).__name__} at {place}: it is pickled into each state of the loader, "
+            f"{self._name} saves a {type(value).__name__} at {path}: it is pickled into each state of the loader, "
             "after every micro-batch. Save plain data, or samples as its inner datasets yielded them, to avoid this"
         )
 
     def _decode_sample(self, saved: Any) -> Any:
-        number, *item = saved
-        place, item_number = number % len(self._inputs), number // len(self._inputs)
-        return self._inputs[place].rebuild(item_number, BufferedItem.from_state(item))
+        pass_number, *item = saved
+        origin, item_number = pass_number % len(self._inputs), pass_number // len(self._inputs)
+        return self._inputs[origin].rebuild(item_number, BufferedItem.from_state(item))
 
     def load(self, item_id: ItemId) -> Any:
-        _, number, inner, *own = item_id  # type: ignore[misc] # ids of this stage are tuples
-        if not own:
-            return self._inputs[number % len(self._inputs)].load(number // len(self._inputs), inner)
-        if len(own) == 1:
+        _, pass_number, inner, *saved_by_user = item_id  # type: ignore[misc] # ids of this stage are tuples
+        # An item of an input is rebuilt there; an item that the dataset made is rebuilt by its own method.
+        if not saved_by_user:
+            return self._inputs[pass_number % len(self._inputs)].load(pass_number // len(self._inputs), inner)
+        if len(saved_by_user) == 1:
             raise StateError(
                 f"{self._name} cannot rebuild a sample that waited in the buffer of a later stage",
                 hint="override its can_restore_sample and restore_sample, or apply it after packing and shuffling",
             )
         with in_user_iteration(self._name):
-            return self._dataset.restore_sample(own[1])
+            return self._dataset.restore_sample(saved_by_user[1])
 
 
 class OpenInput:
     """An inner dataset, open for a lane."""
 
     def __init__(
-        self, definition: Any, place: int, inputs: int, *, lane: Lane, key: str, received: ReceivedItems
+        self, definition: Any, origin: int, inputs: int, *, lane: Lane, key: str, received: ReceivedItems
     ) -> None:
-        self.place = place
+        self.place = origin
         self._key = key
         self._definition, self._inputs, self._lane, self._received = definition, inputs, lane, received
         self._running: Running | None = None
@@ -154,8 +159,8 @@ class OpenInput:
         setattr(copied, BOUND, self)
         return copied
 
-    def _lane_of(self, number: int) -> Lane:
-        return self._lane.child(self.place + number * self._inputs)
+    def _lane_of(self, pass_number: int) -> Lane:
+        return self._lane.child(self.place + pass_number * self._inputs)
 
     def _open(self) -> Running:
         if self._running is None:
@@ -164,14 +169,15 @@ class OpenInput:
             self._saved = {}
         return self._running
 
-    def reach(self, number: int) -> None:
-        if number == self._pass and self._saved:
+    def reach(self, pass_number: int) -> None:
+        if pass_number == self._pass and self._saved:
             self._open()
 
     def __iter__(self) -> Iterator[Any]:
         if self._ended_before:
             self._ended_before = False
             return
+        # Another loop over the input is its next pass.
         if self._is_over:
             self._start(self._pass + 1)
         while True:
@@ -182,13 +188,14 @@ class OpenInput:
                 return
             if value is SKIPPED:
                 continue
+            # Note the item, so that it is recognised when the user's dataset yields it.
             lane = self._lane_of(self._pass)
             set_restore_key(value, lane.path + self._definition.key, lane, item_id)
             self._received.add(value, self.place + self._pass * self._inputs, item_id, lane.context.batch_index)
             yield value
 
-    def _start(self, number: int) -> None:
-        self._pass, self._running, self._saved, self._is_over = number, None, {}, False
+    def _start(self, pass_number: int) -> None:
+        self._pass, self._running, self._saved, self._is_over = pass_number, None, {}, False
         self._ended_before = False
         self._peeked.clear()
 
@@ -199,6 +206,7 @@ class OpenInput:
         if self._is_over:
             self._start(self._pass + 1)
         running = self._open()
+        # Read up to the first item that is kept. A state that is saved meanwhile is the state from before it.
         while not self._peeked:
             before = running.state()
             try:
@@ -227,24 +235,24 @@ class OpenInput:
 
     def restore_sample(self, restore_key: Any) -> Any:
         key = as_item_id(restore_key)
-        number = str(key[0]).removeprefix(self._lane.path).partition("/")[0] if key else ""
-        if len(key) != 4 or not number.isdecimal():
+        pass_number = str(key[0]).removeprefix(self._lane.path).partition("/")[0] if key else ""
+        if len(key) != 4 or not pass_number.isdecimal():
             raise StateError(f"expected the __restore_key__ of a sample of this dataset, found {restore_key!r}")
-        return self.load(int(number) // self._inputs, key[3])
+        return self.load(int(pass_number) // self._inputs, key[3])
 
-    def load(self, number: int, item_id: ItemId) -> Any:
-        if number == self._pass:
+    def load(self, pass_number: int, item_id: ItemId) -> Any:
+        if pass_number == self._pass:
             return self._open().load(item_id)
-        return self._definition.open(self._lane_of(number).alone(), {}).load(item_id)
+        return self._definition.open(self._lane_of(pass_number).alone(), {}).load(item_id)
 
-    def rebuild(self, number: int, item: BufferedItem) -> Any:
+    def rebuild(self, pass_number: int, item: BufferedItem) -> Any:
         """Rebuild an item in the state of the user's dataset, which may save it again."""
-        lane = self._lane_of(number)
-        running = self._open() if number == self._pass else self._definition.open(lane.alone(), {})
+        lane = self._lane_of(pass_number)
+        running = self._open() if pass_number == self._pass else self._definition.open(lane.alone(), {})
         value = item.value(running, lane)
         if value is not SKIPPED:
             set_restore_key(value, lane.path + self._definition.key, lane, item.item_id)
-            self._received.add(value, self.place + number * self._inputs, item.item_id, item.batch)
+            self._received.add(value, self.place + pass_number * self._inputs, item.item_id, item.batch)
         return value
 
 
@@ -264,7 +272,7 @@ class LaneWorkerConfig(WorkerConfig):
     @classmethod
     def of(cls, config: WorkerConfig, lane: Lane, ranks: int) -> LaneWorkerConfig:
         share = lane.count // ranks
-        found = cls(
+        worker_view = cls(
             rank=lane.number % ranks,
             world_size=ranks,
             num_workers=0 if share == 1 and not config.num_workers else share,
@@ -274,8 +282,8 @@ class LaneWorkerConfig(WorkerConfig):
             global_error_handler=config.global_error_handler,
             restore_error_handler=config.restore_error_handler,
         )
-        object.__setattr__(found, "_worker", lane.number // ranks)
-        return found
+        object.__setattr__(worker_view, "_worker", lane.number // ranks)
+        return worker_view
 
     def rank_worker_id(self) -> int:
         worker: int = self.__dict__["_worker"]
@@ -303,7 +311,7 @@ class ReceivedItems:
         self._items: dict[int, tuple[weakref.ref[Any], _Item]] = {}
         self.last_position = -1
 
-    def add(self, value: Any, number: int, item_id: ItemId, batch: int | None) -> None:
+    def add(self, value: Any, pass_number: int, item_id: ItemId, batch: int | None) -> None:
         """Record an item; objects without weak references, such as plain dicts and lists, are not recorded."""
         self.last_position = position_of(item_id)
         address, items = id(value), self._items
@@ -311,21 +319,21 @@ class ReceivedItems:
             reference = weakref.ref(value, lambda _: items.pop(address, None))
         except TypeError:
             return
-        items[address] = reference, _Item(number, item_id, batch, _fields(value))
+        items[address] = reference, _Item(pass_number, item_id, batch, _fields(value))
 
     def find(self, value: Any) -> _Item | None:
         """Return the record of an object, unless its fields have been replaced since."""
-        found = self._items.get(id(value))
-        if found is None or found[0]() is not value:
+        entry = self._items.get(id(value))
+        if entry is None or entry[0]() is not value:
             return None
-        now, then = _fields(value), found[1].fields
+        now, then = _fields(value), entry[1].fields
         is_same = now.keys() == then.keys() and all(now[name] is then[name] for name in now)
-        return found[1] if is_same else None
+        return entry[1] if is_same else None
 
     def encode(self, value: Any) -> Any | None:
         """Return the record of an object as plain data; None for any other value."""
-        found = self.find(value)
-        return None if found is None else [found.number, *BufferedItem(found.item_id, found.batch).to_state()]
+        item = self.find(value)
+        return None if item is None else [item.number, *BufferedItem(item.item_id, item.batch).to_state()]
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -49,11 +49,11 @@ class BufferedItem:
         """Return the item's id and micro-batch as plain data."""
         return [plain_item_id(self.item_id), self.batch]
 
-    def of_lane(self, number: int) -> BufferedItem:
+    def of_lane(self, lane: int) -> BufferedItem:
         """Return the item with the id that it has in other lanes than its own."""
         item_id = self.item_id
         if not (isinstance(item_id, tuple) and item_id and item_id[0] == LANE_ITEM):
-            item_id = (LANE_ITEM, number, item_id)
+            item_id = (LANE_ITEM, lane, item_id)
         return BufferedItem(item_id, self.batch, self._value)
 
     def value(self, upstream: Any, lane: Lane) -> Any:
@@ -75,6 +75,7 @@ class BufferedItem:
 
 def rebuild_item(upstream: Any, lane: Lane, item_id: ItemId) -> Any:
     """Rebuild an item, and restore the random generators; return :data:`SKIPPED` if a failure is tolerated."""
+    # Seed as when the item was made; the caller's generators stay as they are.
     with preserve_rng_state(), lane.context.seeded_rng(lane.seed, lane.number, *integers_of(item_id)):
         seed_sample(lane.seed, lane.number, item_id)
         try:
@@ -98,8 +99,8 @@ def note_lost_item(lane: Lane) -> None:
 
 def lost_items(lane: Lane) -> int:
     """Return the number of items that could not be rebuilt, since their datasets left the mix."""
-    found: int = lane.shared.get(_LOST, 0)
-    return found
+    lost: int = lane.shared.get(_LOST, 0)
+    return lost
 
 
 _CHILD = 20  # separates the seeds of children from other seeds
@@ -139,7 +140,7 @@ class Neighbours(Protocol):
     def count(self) -> int:
         """The number of the other lanes."""
 
-    def add(self, stage: str, own: Any) -> None:
+    def add(self, stage: str, sources: Any) -> None:
         """Register the :class:`LaneInput` of a stage of this lane.
 
         A stage that opens one of several passes or datasets at a time registers itself by its path, which ends in
@@ -226,14 +227,14 @@ class Lane:
         self.shared: dict[Any, Any] = {}
         self.shares_pass = False
 
-    def child(self, place: int, key: str | None = None) -> Lane:
-        """Return the lane for the ``place``-th of several inputs: with another seed, and a longer path."""
+    def child(self, origin: int, key: str | None = None) -> Lane:
+        """Return the lane for the ``origin``-th of several inputs: with another seed, and a longer path."""
         child = copy(self)
-        child.seed = child_seed(self.seed, place)
-        child.path = f"{self.path}{place}/"
+        child.seed = child_seed(self.seed, origin)
+        child.path = f"{self.path}{origin}/"
         child.readers, child.inputs = None, None if self.recorder is None else {}
         if key is not None and self.inputs is not None:
-            self.inputs.setdefault(key, {})[place] = child
+            self.inputs.setdefault(key, {})[origin] = child
         return child
 
     def alone(self) -> Lane:
@@ -243,17 +244,17 @@ class Lane:
         """
         return self.sibling(self.number)
 
-    def sibling(self, number: int) -> Lane:
+    def sibling(self, lane: int) -> Lane:
         other = copy(self)
-        other.number = other.root_number = number
+        other.number = other.root_number = lane
         other.shared, other.shares_pass = {}, False
         other.neighbours = other.recorder = other.readers = other.inputs = None
         return other
 
 
-def child_seed(seed: int, place: int) -> int:
-    """Return the seed of the ``place``-th of several inputs."""
-    return int(mix(seed, _CHILD, place))
+def child_seed(seed: int, origin: int) -> int:
+    """Return the seed of the ``origin``-th of several inputs."""
+    return int(mix(seed, _CHILD, origin))
 
 
 class LaneInput:
@@ -319,6 +320,7 @@ class LaneInput:
             try:
                 value, item_id = source_next()
             except StopIteration:
+                # Other lanes complete a batch that has begun; they begin one only where the lanes share a pass.
                 if lane_ended or not (values or self.shares_pass):
                     return
                 lane_ended, source_next = True, self.next_of_others
@@ -336,6 +338,7 @@ class LaneInput:
         if self._following is None:
             self._following = self._others()
         while True:
+            # Take from one lane after the other, each until it has no more items.
             if self._current is None:
                 self._current = next(self._following, None)
             if self._current is None:
@@ -366,6 +369,7 @@ class LaneInput:
         """Return the next item of this lane, for a micro-batch of another one."""
         lane = self._lane
         self.note_change()
+        # Hooks run in the lane that gives the item, for the micro-batch of the lane that takes it.
         current, lane.context.batch_index = lane.context.batch_index, taker.context.batch_index
         set_hook_context(lane.context)
         try:
@@ -386,11 +390,11 @@ class LaneInput:
     def load(self, item_id: ItemId) -> Any:
         """Rebuild an item, of this lane or of another one."""
         if isinstance(item_id, tuple) and item_id and item_id[0] == LANE_ITEM:
-            _, number, item_id = item_id
-            if number != self._lane.number:
-                if number not in self._copies:
-                    self._copies[number] = self._dataset.open(self._lane.sibling(number), {})
-                return self._copies[number].load(item_id)
+            _, lane, item_id = item_id
+            if lane != self._lane.number:
+                if lane not in self._copies:
+                    self._copies[lane] = self._dataset.open(self._lane.sibling(lane), {})
+                return self._copies[lane].load(item_id)
         return self._own.load(item_id)
 
 

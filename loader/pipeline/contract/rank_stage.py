@@ -93,6 +93,7 @@ def cut_rank_stages(dataset: SavableDataset[Any]) -> tuple[SavableDataset[Any], 
     """
     above: list[SavableDataset[Any]] = []
     on_rank: list[RankStage] = []
+    # Walk down through the stages of the rank, and set aside the stages above them that commute.
     while True:
         if isinstance(dataset, RankStage):
             on_rank.append(dataset)
@@ -101,6 +102,7 @@ def cut_rank_stages(dataset: SavableDataset[Any]) -> tuple[SavableDataset[Any], 
         else:
             break
         dataset = dataset.inputs[0]
+    # Put these on top of the stages of the lanes, the lowest first.
     for stage in reversed(above):
         moved = copy.copy(stage)
         moved.inputs = (dataset,)

@@ -57,6 +57,7 @@ def _with_key(sample: T, key: tuple[int | str, ...], src: Any, *, keep: bool, fa
         if fail_otherwise:
             raise ConfigError(f"a {type(sample).__name__} has no __restore_key__ to set")
         return sample
+    # The key of the stage comes first, then the key that the sample had.
     inner = present.as_tuple() if isinstance(present, RestoreKey) else present or ()
     whole = (type(src).__name__, *key, *(inner if keep else ()))
     if isinstance(sample, dict):
@@ -157,13 +158,13 @@ class SampleIndex:
         """Yield the items of an iterable with their numbers: ``sample_idx`` for all, or the next ones."""
         items = iter(it)
         while True:
-            with self.ctx(sample_idx) as number:
+            with self.ctx(sample_idx) as sample_index:
                 try:
                     item = next(items)
                 except StopIteration:
                     self.current_idx -= sample_idx is None
                     return
-            yield number, item
+            yield sample_index, item
 
     def save_state(self) -> int:
         """Return the count."""

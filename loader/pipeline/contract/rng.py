@@ -27,9 +27,9 @@ _numpy: Any = np.random  # its stubs lack get_bit_generator and set_bit_generato
 _BATCH, _SAMPLE = 30, 31  # separate the seeds of micro-batches from those of samples
 
 
-def seed_batch(seed: int, lane: int, number: int) -> None:
-    """Seed the generators for the ``number``-th micro-batch of a lane."""
-    _seed(extend_integer(_prefix(int(seed), _BATCH, int(lane)), int(number)))
+def seed_batch(seed: int, lane: int, batch: int) -> None:
+    """Seed the generators for the ``batch``-th micro-batch of a lane."""
+    _seed(extend_integer(_prefix(int(seed), _BATCH, int(lane)), int(batch)))
 
 
 def seed_sample(seed: int, lane: int, item_id: ItemId) -> None:
@@ -66,6 +66,7 @@ class preserve_rng_state:  # noqa: N801 - a context manager; a class takes a fra
         self._python_state = _take_python_state(self._python_state)
         self._torch_state = torch.default_generator.get_state()
         self._numpy_state = _cached_normal() if self._numpy_gauss else {}
+        # Numpy's bit generator is exchanged for a spare one, which is faster than a copy of its state.
         self._numpy_generator = _numpy.get_bit_generator()
         try:
             spare = _spare_generators.pop()
@@ -167,11 +168,12 @@ def _set_cached(generator: Any, state: dict[str, Any]) -> None:
 @cache
 def _is_separable() -> bool:
     """Return True if this numpy keeps the cached number apart from the bit generator, as versions up to 2.4 do."""
-    one = np.random.RandomState(0)
-    first = one.normal()
+    generator = np.random.RandomState(0)
+    first = generator.normal()
     try:
-        state = _get_cached(one)
-        second, third = one.normal(), one.normal()
+        # Copy the cached number to another generator: both must draw the same from there on.
+        state = _get_cached(generator)
+        second, third = generator.normal(), generator.normal()
         again = np.random.RandomState(0)
         again.normal()
         again.normal()

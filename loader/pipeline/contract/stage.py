@@ -55,10 +55,10 @@ def _check_same_run(inputs: Sequence[SavableDataset[Any]]) -> None:
     first = inputs[0].worker_config
     for upstream in inputs[1:]:
         for name in ("rank", "world_size", "num_workers", "lanes", "seed_offset"):
-            one, other = getattr(first, name), getattr(upstream.worker_config, name)
-            if one != other:
+            expected, other = getattr(first, name), getattr(upstream.worker_config, name)
+            if expected != other:
                 raise ConfigError(
-                    f"datasets of one chain have worker configs with {name}={one} and {name}={other}",
+                    f"datasets of one chain have worker configs with {name}={expected} and {name}={other}",
                     hint="build all of them with the same WorkerConfig",
                 )
 
@@ -232,23 +232,26 @@ class SavableDataset(DatasetMethods[T_co], ABC):
     def lines(self) -> Iterator[str]:
         """Yield the lines of the printed chain: this stage, then its inputs and sources, indented."""
         shown = dict(self.settings())
+        # A schedule may have thousands of stretches: their number and the last start are enough.
         if schedule := shown.get("schedule"):
             starts, unit = schedule["starts"], schedule["unit"]
             shown["schedule"] = f"{len(starts)} stretches to {unit[:-1]} {starts[-1]}"
+        # The ranks and workers determine which samples a reader gives to whom.
         if self.read_sources:
             shown |= {"ranks": self.worker_config.world_size, "workers": self.worker_config.num_workers}
         arguments = (
             f"{name}={f'{value:.12g}' if isinstance(value, float) else value}" for name, value in shown.items()
         )
         yield f"{self.name}({', '.join(arguments)})"
+        # Draw what is below as branches of a tree, the last one with a corner.
         below = [
             *(upstream.lines() for upstream in self.inputs),
             *([source.describe()] for source in self.read_sources),
         ]
-        for place, lines in enumerate(below, start=1):
-            first, rest = ("└─ ", "   ") if place == len(below) else ("├─ ", "│  ")
-            for number, line in enumerate(lines):
-                yield (rest if number else first) + line
+        for position, lines in enumerate(below, start=1):
+            first, rest = ("└─ ", "   ") if position == len(below) else ("├─ ", "│  ")
+            for row, line in enumerate(lines):
+                yield (rest if row else first) + line
 
     def described_sources(self) -> Iterator[str]:
         """Yield a line for each dataset on disk that the chain reads, with its path and number of samples."""
@@ -287,12 +290,13 @@ class SavableDataset(DatasetMethods[T_co], ABC):
             return self.len_rank()
         if self.counts_on_rank:
             return len(self.inputs[0])
+        # Items are dealt to the ranks in turn; otherwise, the workers' expected items are added.
         config, items = self.worker_config, self.items
         if items is not None:
             return len(range(config.rank, items, config.world_size))
-        own = max(1, config.num_workers)
-        first = config.rank * own
-        return sum(self.nominal_items(worker, own * config.world_size) for worker in range(first, first + own))
+        workers = max(1, config.num_workers)
+        first = config.rank * workers
+        return sum(self.nominal_items(worker, workers * config.world_size) for worker in range(first, first + workers))
 
 
 def register_with_torch() -> None:
@@ -346,11 +350,11 @@ class IteratedDataset(SavableDataset[T_co]):
     @property
     def entry_schema(self) -> Schema:
         inner = {
-            str(place): NotRequired({"state": upstream.state_schema(), "pass": COUNT, "over": FLAG})
-            for place, upstream in enumerate(self.inputs)
+            str(origin): NotRequired({"state": upstream.state_schema(), "pass": COUNT, "over": FLAG})
+            for origin, upstream in enumerate(self.inputs)
         }
-        own = {"own": PLAIN, "ranks": Count(start=1), "given": COUNT, "over": FLAG, "position": NotRequired(COUNT)}
-        return own | inner
+        fields = {"own": PLAIN, "ranks": Count(start=1), "given": COUNT, "over": FLAG, "position": NotRequired(COUNT)}
+        return fields | inner
 
     def open(self, lane: Lane, state: State) -> Running:
         ranks = self.worker_config.world_size

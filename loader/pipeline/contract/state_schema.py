@@ -129,8 +129,8 @@ def item_ids_in(value: Any, schema: Schema) -> Iterator[Any]:
         yield from [item_id for item_id, _ in value]  # one generator for each item takes ten times as long
     elif isinstance(schema, list | tuple):
         schemas: Iterable[Schema] = schema if isinstance(schema, tuple) else schema * len(value)
-        for one, inner in zip(value, schemas, strict=True):
-            yield from item_ids_in(one, inner)
+        for element, inner in zip(value, schemas, strict=True):
+            yield from item_ids_in(element, inner)
 
 
 def _check_dict(value: Any, schema: dict[str, Schema], name: str) -> None:
@@ -164,7 +164,7 @@ def _check_list(value: Any, schema: list[Schema] | tuple[Schema, ...], name: str
     if isinstance(schema, tuple) and len(value) != len(schema):
         raise _mismatch(f"a list of {len(schema)} values", value, name)
     if schema == [BUFFERED_ITEM]:
-        value = [one for one in value if not _is_buffered_position(one)]  # there may be thousands
+        value = [element for element in value if not _is_buffered_position(element)]  # there may be thousands
     schemas: Iterable[Schema] = schema if isinstance(schema, tuple) else schema * len(value)
     for inner, inner_schema in zip(value, schemas, strict=True):
         check_value(inner, inner_schema, name)

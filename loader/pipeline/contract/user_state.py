@@ -63,7 +63,7 @@ def encode_state(
     {'n': 3, 'at': (1.5, -2)}
     """
 
-    def plain(value: Any, place: str) -> Any:
+    def plain(value: Any, path: str) -> Any:
         kind = type(value)
         if value is None or kind in (bool, int, float, str):
             return value
@@ -71,17 +71,17 @@ def encode_state(
         if (saved := encode_sample(value)) is not None:
             return {"$sample": saved}
         if kind is list:
-            return [plain(inner, f"{place}[{number}]") for number, inner in enumerate(value)]
+            return [plain(inner, f"{path}[{index}]") for index, inner in enumerate(value)]
         if kind in _TAGS:
-            return {_TAGS[kind]: [plain(inner, f"{place}[…]") for inner in value]}
+            return {_TAGS[kind]: [plain(inner, f"{path}[…]") for inner in value]}
         if kind is deque:
-            return {"$deque": [[plain(inner, f"{place}[…]") for inner in value], value.maxlen]}
+            return {"$deque": [[plain(inner, f"{path}[…]") for inner in value], value.maxlen]}
         if kind is bytes:
             return {"$bytes": base64.b64encode(value).decode("ascii")}
         if isinstance(value, dict) and kind.__module__ in ("builtins", "loader.pipeline.contract.user_state"):
             if all(type(key) is str and not key.startswith("$") for key in value):
-                return {key: plain(inner, f"{place}.{key}") for key, inner in value.items()}
-            return {"$dict": [[plain(key, place), plain(inner, f"{place}[{key!r}]")] for key, inner in value.items()]}
+                return {key: plain(inner, f"{path}.{key}") for key, inner in value.items()}
+            return {"$dict": [[plain(key, path), plain(inner, f"{path}[{key!r}]")] for key, inner in value.items()]}
         if kind in (np.ndarray, np.memmap) and not value.dtype.hasobject:  # other classes have more than an array
             return {"$array": _written(partial(np.save, arr=np.asarray(value), allow_pickle=False))}
         if isinstance(value, np.generic) and not value.dtype.hasobject:
@@ -91,8 +91,8 @@ def encode_state(
                 "$tensor": _written(partial(torch.save, value.detach().clone()))
             }  # a view would save the whole storage
         # Only objects of other classes are pickled, which costs time in each state.
-        report_pickled(place, value)
-        return {"$pickle": _pickled(value, place)}
+        report_pickled(path, value)
+        return {"$pickle": _pickled(value, path)}
 
     if isinstance(state, dict):
         state = dict(state)
@@ -174,9 +174,9 @@ def _array(data: bytes) -> np.ndarray[Any, Any]:
     version = np.lib.format.read_magic(file)
     read_header: Any = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read_header(file)
-    expected, found = math.prod(shape) * dtype.itemsize, len(data) - file.tell()
-    if expected != found:  # numpy allocates memory by the header alone
-        raise ValueError(f"expected an array of {expected} bytes, found {found}")
+    expected, actual = math.prod(shape) * dtype.itemsize, len(data) - file.tell()
+    if expected != actual:  # numpy allocates memory by the header alone
+        raise ValueError(f"expected an array of {expected} bytes, found {actual}")
     array: np.ndarray[Any, Any] = np.load(io.BytesIO(data), allow_pickle=False)
     return array
 
@@ -188,11 +188,11 @@ def _tensor(data: bytes) -> torch.Tensor:
     return tensor
 
 
-def _pickled(value: Any, place: str) -> str:
+def _pickled(value: Any, path: str) -> str:
     try:
         return base64.b64encode(pickle.dumps(value)).decode("ascii")
     except Exception as error:
         raise StateError(
-            f"cannot save {place}, a {type(value).__name__}: {type(error).__name__}: {error}",
+            f"cannot save {path}, a {type(value).__name__}: {type(error).__name__}: {error}",
             hint="return plain data from save_state, and rebuild the object in restore_state",
         ) from error

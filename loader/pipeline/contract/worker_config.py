@@ -135,6 +135,7 @@ class WorkerConfig:
     share_metadata: bool = False
 
     def __post_init__(self) -> None:
+        # Types are checked first, so that the comparisons below cannot raise another error.
         check_integers({name: getattr(self, name) for name in _INTEGERS}, may_be_none=False)
         check_integers({"lanes": self.lanes, "skip_tolerance": self.skip_tolerance})
         check_booleans({"share_metadata": self.share_metadata})
@@ -181,6 +182,7 @@ class WorkerConfig:
         """
         check_booleans({"env": env})
         rank, world_size = 0, 1
+        # An initialised process group is right in any case: the caller chose it, and variables may be stale.
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             rank = torch.distributed.get_rank(data_parallel_group)
             world_size = torch.distributed.get_world_size(data_parallel_group)
@@ -188,6 +190,7 @@ class WorkerConfig:
             launched = launched_rank(os.environ)
             if launched is not None:
                 rank, world_size = launched.rank, launched.world_size
+        # Variables of the environment may be stray, so they warn without env=True, and set nothing.
         elif started := _describe_launch():
             warnings.warn(
                 f"{started}, but torch.distributed is not initialised, so each rank loads all the data: call "
@@ -332,8 +335,8 @@ class WorkerConfig:
         the first worker.
         """
         worker = worker_number()
-        number = self.rank * (self.num_workers + 1) + (0 if worker is None else worker + 1)
-        return Path(str(path).format(worker_id=number, rank=self.rank, pid=os.getpid()))
+        process = self.rank * (self.num_workers + 1) + (0 if worker is None else worker + 1)
+        return Path(str(path).format(worker_id=process, rank=self.rank, pid=os.getpid()))
 
     def config(self) -> dict[str, Any]:
         """Return the arguments that determine which process reads which samples; of the group, its size."""

@@ -21,7 +21,7 @@ from ...format.documents.messages import nearest_hint
 from ...renamed_parameters import renamed_parameters
 from ..worker_identity import worker_number
 
-_MAX_SHOWN = 3
+_MAX_SHOWN = 3  # keys or places in a line of the log
 
 
 def keys_of_sample(sample: Any) -> tuple[str, ...]:
@@ -50,8 +50,8 @@ def places_of_sample(sample: Any, sources: Any = None) -> tuple[str, ...]:
     Args:
         sample: Has the ``__sources__`` to use if ``sources`` is None.
     """
-    found = _members(sample, "__sources__") if sources is None else _flat(sources)
-    return tuple(str(source) for source in found)
+    values = _members(sample, "__sources__") if sources is None else _flat(sources)
+    return tuple(str(source) for source in values)
 
 
 def sources_of_sample(sample: Any) -> list[Any] | None:
@@ -73,8 +73,8 @@ def _members(sample: Any, field: str) -> list[Any]:
     if isinstance(sample, list | tuple):
         return [member for inner in sample for member in _members(inner, field)]
     # A sample may be any object, also one whose __getattr__ returns a value for every name.
-    found = sample.get(field) if isinstance(sample, Mapping) else getattr(sample, "__dict__", {}).get(field)
-    return _flat(found)
+    value = sample.get(field) if isinstance(sample, Mapping) else getattr(sample, "__dict__", {}).get(field)
+    return _flat(value)
 
 
 def _flat(value: Any) -> list[Any]:
@@ -99,12 +99,9 @@ _CALLERS = ("loader.pipeline.contract.hook", "loader.pipeline.measuring.recorder
 
 @dataclass(slots=True)
 class FirstFailures:
-    """The failures of a hook in a lane until a sample passes it.
+    """The failures of a hook in a lane until a sample passes it."""
 
-    Attributes:
-        held: The lines of the log that are held back, by cause; empty if the cause was logged.
-    """
-
+    # The lines of the log that are held back, by cause; empty if the cause was logged.
     held: dict[Cause, str] = field(default_factory=dict)
     _keys: set[tuple[str, ...]] = field(default_factory=set)
 
@@ -269,10 +266,12 @@ def log_exception(e: Exception, sample: Any, sources: Any = None) -> None:
         sample: The hook's argument.
         sources: The files that the sample is from; by default its ``__sources__``.
     """
+    # Failures are counted by cause: only the first one of a cause is logged with its traceback.
     failure = _failure(sample, sources)
     cause = cause_of(e)
     _times[cause] += 1
     count = _times[cause]
+    # Build one line: what was skipped and why, at which line of code, and where in the run.
     parts = [
         f"skipped {failure.sample}: {failure.hook} raised {one_line(e)}",
         *([] if cause[1] is None else [f"at {cause[1]}:{cause[2]}"]),
@@ -282,6 +281,7 @@ def log_exception(e: Exception, sample: Any, sources: Any = None) -> None:
     parts += [] if (worker := worker_number()) is None else [f"worker {worker}"]
     parts += [] if count == 1 else [f"{count} times so far"]
     text = escape_controls(" · ".join(parts))
+    # Until the hook has succeeded once, repetitions of a cause are held back, except one in so many.
     held = failure.held
     if held is not None and cause in held and count % _SHOWN_EVERY:
         held[cause] = text

@@ -73,7 +73,7 @@ class FailurePolicy:
     - a read that failed, a ``StorageError``, or a damaged file of a dataset, a ``FormatError``;
     - ``tolerance`` consecutive failures of a hook;
     - ten different samples that fail alike, before any other sample, at one line of the user's code (see
-      :mod:`.mistakes`), unless the tolerance is 0 or the run is resumed;
+      :class:`.FirstFailures`), unless the tolerance is 0 or the run is resumed;
     - any error that the handler raises.
 
     Samples that a hook skips on purpose (``SkipSample``) count neither as failures nor as successes.
@@ -119,6 +119,7 @@ class FailurePolicy:
         self._not_rebuilt: tuple[Exception, Hook, Any] | None = None
         self._lane = lane
         self._tolerance = _checked(tolerance or 0)
+        # The default grows with the data: a lane may pass through them several times before it meets a good sample.
         if skip_tolerance == SKIP_TOLERANCE:
             skip_tolerance = max(skip_tolerance, min(_ROUNDS * samples, _STOP_AT))
         self.skip_tolerance = skip_tolerance
@@ -176,10 +177,12 @@ class FailurePolicy:
             Exception: ``error`` itself if it ends the run, with a note that names hook and sample.
             RepeatedSampleError: The hook failed too often, or has a mistake; ``error`` is the cause.
         """
+        # Report the failure; what is logged before the hook's first success may be held back.
         name = _identity(hook)
         first = None if name in self._passed else self._first.setdefault(name, FirstFailures())
         failure = self._report(self._handler, hook, error, sample, sources=sources, held=first and first.held)
         self.last = (failure, error)
+        # Count the lost samples, and look up how many failures in a row end the run.
         self.dropped[f"{failure.hook} failed with {type(error).__name__}"] += (
             max(1, len(failure.keys)) if samples is None else samples
         )
@@ -188,6 +191,7 @@ class FailurePolicy:
             tolerance = (
                 default if isinstance(hook, str) else failure_tolerance(hook, default_failure_tolerance(hook, default))
             )
+        # A hook that fails alike for each of its first samples has a mistake: every other sample would fail, too.
         if first is not None and callable(hook) and tolerance and self._is_new:
             mistake = first.mistake(hook, failure, error, sample)
             if mistake is not None:
@@ -227,6 +231,7 @@ class FailurePolicy:
             places=places_of_sample(sample, sources),
             held=held,
         )
+        # An error that ends the run is no failure of a sample: the handler does not see it.
         if ends_run(error):
             failure.note_on(error)
             raise error
@@ -255,6 +260,7 @@ class FailurePolicy:
 
     def _count(self, hook: Hook, failure: Failure, error: Exception, tolerance: int) -> None:
         name = _identity(hook)
+        # Keep the first failure of a row for the error: later ones may be its consequences.
         before, first = self._in_a_row.get(name) or (0, failure.text_of(error))
         count = before + 1
         self._in_a_row[name] = count, first
@@ -330,6 +336,7 @@ def _arguments(handler: Callable[..., Any]) -> int:
         signature = inspect.signature(handler)
     except (TypeError, ValueError):  # a function written in C may have no signature
         return 3
+    # A handler that takes both forms receives the sources, too.
     for count in (3, 2):
         try:
             signature.bind(*range(count))
@@ -371,11 +378,13 @@ class EndlessSkips:
         Raises:
             RepeatedSampleError: The hook has skipped too many in a row.
         """
+        # Stages set the count to 0 whenever they keep a sample.
         if not self.count:
             self._has_kept, self._is_warned, self.count = True, False, 1
         self.count += samples
         self._dropped[f"{self._name} {how}"] += samples
         skipped = self.count - 1
+        # Warn once in a row, before the run ends.
         if skipped >= _WARN_AT and not self._is_warned:
             self._is_warned = True
             _log.warning(

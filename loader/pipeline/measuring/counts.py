@@ -21,21 +21,13 @@ DECODE = "decode"
 
 
 class SourceCounts(NamedTuple):
-    """Counts of one source.
+    """Counts of one source."""
 
-    Attributes:
-        samples: Samples that were read, or passed over because they are excluded.
-        size_bytes: Bytes of their parts.
-        repeats: Samples of a second or later epoch.
-        excluded: Samples that are excluded.
-        dropped: Those that a hook skipped or failed for, as far as their source is known.
-    """
-
-    samples: int = 0
-    size_bytes: int = 0
-    repeats: int = 0
-    excluded: int = 0
-    dropped: int = 0
+    samples: int = 0  # samples that were read, or passed over because they are excluded
+    size_bytes: int = 0  # bytes of their parts
+    repeats: int = 0  # samples of a second or later epoch
+    excluded: int = 0  # samples that are excluded
+    dropped: int = 0  # those that a hook skipped or failed for, as far as their source is known
 
     def plus(self, other: Iterable[int]) -> SourceCounts:
         return SourceCounts(*map(add, self, other))
@@ -93,19 +85,19 @@ class Counts:
 
     def packed(self) -> PackedCounts:
         """Return the counts as they travel to the rank."""
-        found: dict[str, Any] = {
+        fields: dict[str, Any] = {
             name: values for name, values in zip(_COLLECTIONS, _collections_of(self), strict=True) if values
         }
         if self.sources:
-            found["sources"] = {source: tuple(counts) for source, counts in self.sources.items()}
-        return _numbers_of(self), found
+            fields["sources"] = {source: tuple(counts) for source, counts in self.sources.items()}
+        return _numbers_of(self), fields
 
     def add_packed(self, packed: PackedCounts) -> None:
         """Add the counts of a later time, which were packed."""
         numbers, collections = packed
-        for name, number in zip(_NUMBERS, numbers, strict=True):
-            if number:
-                setattr(self, name, getattr(self, name) + number)
+        for name, count in zip(_NUMBERS, numbers, strict=True):
+            if count:
+                setattr(self, name, getattr(self, name) + count)
         for name, values in collections.items():
             if name == "sources":
                 for source, counts in values.items():
@@ -141,23 +133,26 @@ class Counts:
         source count with the mean size of its measured samples. In the total, samples whose source is not known, or has
         no measured sample, count with the mean over all sources.
         """
-        kept = {number: one.samples - one.excluded - one.dropped for number, one in self.sources.items()}
-        unknown = sum(one.dropped for one in self.sources.values()) - sum(self.dropped.values())  # 0 or less
+        # The samples that were kept, by source; and the dropped ones whose source is not known.
+        kept = {source: counts.samples - counts.excluded - counts.dropped for source, counts in self.sources.items()}
+        unknown = sum(counts.dropped for counts in self.sources.values()) - sum(self.dropped.values())  # 0 or less
         totals: dict[str, float] = {}
         by_source: dict[int, dict[str, float]] = {}
         for unit in dict.fromkeys(unit for unit, _ in [*self.sizes, *self.exact_sizes]):
-            measured = {source: size for (own, source), size in self.sizes.items() if own == unit}
-            found = {source: size for (own, source), size in self.exact_sizes.items() if own == unit}
-            for source, (size, number) in measured.items():
-                if number and source in kept:
-                    found.setdefault(source, size / number * max(0, kept[source]))
+            # Exact sums first, then estimates of the sources that have only some measured samples.
+            measured = {source: size for (name, source), size in self.sizes.items() if name == unit}
+            sums = {source: size for (name, source), size in self.exact_sizes.items() if name == unit}
+            for source, (size, samples) in measured.items():
+                if samples and source in kept:
+                    sums.setdefault(source, size / samples * max(0, kept[source]))
+            # All other samples count with the mean over the measured ones of all sources.
             total, samples = (sum(column) for column in zip(*measured.values(), (0, 0), strict=True))
-            if not samples and not found:
+            if not samples and not sums:
                 continue
-            for source, size in found.items():
+            for source, size in sums.items():
                 by_source.setdefault(source, {})[unit] = size
-            rest = sum(kept.values()) + min(0, unknown) - sum(kept.get(source, 0) for source in found)
-            totals[unit] = sum(found.values()) + (total / samples * max(0, rest) if samples else 0.0)
+            rest = sum(kept.values()) + min(0, unknown) - sum(kept.get(source, 0) for source in sums)
+            totals[unit] = sum(sums.values()) + (total / samples * max(0, rest) if samples else 0.0)
         return totals, by_source
 
     def times(self) -> dict[str, float]:
@@ -165,13 +160,13 @@ class Counts:
 
         They add up to ``make_ns``: the rest is ``"other"``, the pipeline's own work.
         """
-        found: dict[str, float] = dict(self.always)
+        times: dict[str, float] = dict(self.always)
         rest = max(0, self.make_ns - sum(self.always.values()))
         if self.timed_ns > 0:
             factor = rest / max(self.timed_ns, sum(self.activities.values()))
-            add_numbers(found, {name: ns * factor for name, ns in self.activities.items()})
-        found["other"] = max(0.0, self.make_ns - sum(found.values()))
-        return {name: ns / 1e9 for name, ns in found.items()}
+            add_numbers(times, {name: ns * factor for name, ns in self.activities.items()})
+        times["other"] = max(0.0, self.make_ns - sum(times.values()))
+        return {name: ns / 1e9 for name, ns in times.items()}
 
 
 _NUMBERS = ("batches", "make_ns", "transport_ns", "idle_ns", "timed", "timed_ns", "cost_ns")
@@ -183,8 +178,8 @@ _NONE = SourceCounts()
 
 def add_numbers(mine: dict[Any, Any], more: Mapping[Any, float]) -> None:
     """Add numbers by name."""
-    for name, number in more.items():
-        mine[name] = mine.get(name, 0) + number
+    for name, amount in more.items():
+        mine[name] = mine.get(name, 0) + amount
 
 
 _MAX_WAITING = 4000  # samples of chunks that were not counted; their arrays take memory
@@ -229,6 +224,7 @@ class SourceCounter:
     def count(self, position: int, counts: Counts) -> None:
         """Add the samples that were yielded since the last call: those before ``position``."""
         columns: list[_Columns] = []
+        # Collect the rows up to the position; the last chunk may be counted in parts.
         while self._counted < position and self._chunks:
             positions, (source, epoch, size_bytes, excluded) = self._chunks[0]
             stop = min(position, positions.stop)
@@ -244,36 +240,39 @@ class SourceCounter:
 
     def _count(self, columns: _Columns, counts: Counts) -> None:
         source, epoch, size_bytes, excluded = columns
+        # Samples whose size the index does not know count with the mean of their source.
         if size_bytes.min() < 0:
             size_bytes = self._known_sizes(source, size_bytes)
+        # Most chunks have samples of a single source, and need no grouping.
         if self._is_one or (source == source[0]).all():
-            found = SourceCounts(
+            totals = SourceCounts(
                 len(source),
                 int(size_bytes.sum()),
                 int(np.count_nonzero(epoch)),
                 0 if excluded is None else int(np.count_nonzero(excluded)),
             )
-            counts.add_source(self._first + int(source[0]), found)
+            counts.add_source(self._first + int(source[0]), totals)
             return
-        numbers, place = np.unique(source, return_inverse=True)
+        # Otherwise, sum each column by source.
+        numbers, row = np.unique(source, return_inverse=True)
         weights: list[Any] = [None, size_bytes, epoch > 0]
-        sums = [np.bincount(place, column, minlength=len(numbers)).astype(int).tolist() for column in weights]
+        sums = [np.bincount(row, column, minlength=len(numbers)).astype(int).tolist() for column in weights]
         skipped = [0] * len(numbers)
         if excluded is not None:
-            skipped = np.bincount(place[excluded], minlength=len(numbers)).tolist()
-        for number, *of_source in zip(numbers.tolist(), *sums, skipped, strict=True):
-            counts.add_source(self._first + number, SourceCounts(*of_source))
+            skipped = np.bincount(row[excluded], minlength=len(numbers)).tolist()
+        for source_number, *of_source in zip(numbers.tolist(), *sums, skipped, strict=True):
+            counts.add_source(self._first + source_number, SourceCounts(*of_source))
 
     def _known_sizes(self, source: IntArray, size_bytes: IntArray) -> IntArray:
         known = size_bytes.copy()
-        for number in set(source[size_bytes < 0].tolist()):
-            known[(size_bytes < 0) & (source == number)] = self._mean_bytes(number)
+        for source_number in set(source[size_bytes < 0].tolist()):
+            known[(size_bytes < 0) & (source == source_number)] = self._mean_bytes(source_number)
         return known
 
 
 def _joined(columns: list[_Columns]) -> _Columns:
     """Return the columns of several chunks as one each."""
-    source, epoch, size_bytes = (np.concatenate([of_chunk[place] for of_chunk in columns]) for place in range(3))
+    source, epoch, size_bytes = (np.concatenate([of_chunk[column] for of_chunk in columns]) for column in range(3))
     if all(excluded is None for _, _, _, excluded in columns):
         return source, epoch, size_bytes, None
     flags = [np.zeros(len(rows), dtype=bool) if excluded is None else excluded for rows, _, _, excluded in columns]

@@ -77,14 +77,14 @@ def measure_items(sizes: Sizes, arguments: Sequence[Any], result: Any, counts: C
 
 
 def _add(unit: str, measured: Sequence[float], samples: Sequence[Sequence[ItemSample]], counts: Counts) -> None:
-    found: dict[int, list[float]] = {}
+    totals: dict[int, list[float]] = {}
     for size, of_item in zip(measured, samples, strict=True):
         for source, is_first in of_item:
-            total = found.setdefault(source, [0.0, 0])
+            total = totals.setdefault(source, [0.0, 0])
             total[0] += size / len(of_item)
             total[1] += is_first
-    for source, (total_size, number) in found.items():
-        counts.add_size(unit, source, total_size, int(number))
+    for source, (total_size, count) in totals.items():
+        counts.add_size(unit, source, total_size, int(count))
 
 
 NO_SOURCE = -1
@@ -94,48 +94,49 @@ _LANE_ITEM = "lane"  # see loader.pipeline.contract.item_id
 
 
 class ItemSample(NamedTuple):
-    """A sample from which an item was made.
+    """A sample from which an item was made."""
 
-    Attributes:
-        source: The number of its source, or :data:`NO_SOURCE`.
-        is_first: False for the second and later items that a generator made of the sample.
-    """
-
-    source: int
-    is_first: bool = True
+    source: int  # the number of its source, or ``NO_SOURCE``
+    is_first: bool = True  # False for the second and later items that a generator made of the sample
 
 
-def samples_of(lane: Any, item_id: Any, number: int | None = None, *, is_first: bool = True) -> Iterator[ItemSample]:
+def samples_of(
+    lane: Any, item_id: Any, lane_number: int | None = None, *, is_first: bool = True
+) -> Iterator[ItemSample]:
     """Yield the samples of an item.
 
     Args:
         lane: The lane whose stages the id names.
         item_id: The id.
-        number: The lane of the item, which may be another one; None for ``lane``.
+        lane_number: The lane of the item, which may be another one; None for ``lane``.
         is_first: See :class:`ItemSample`.
     """
-    number = lane.number if number is None else number
+    lane_number = lane.number if lane_number is None else lane_number
+    # The id of a sample that was read is its position.
     if not isinstance(item_id, tuple):
-        source = NO_SOURCE if lane.readers is None else lane.readers.at(number, item_id)
+        source = NO_SOURCE if lane.readers is None else lane.readers.at(lane_number, item_id)
         yield ItemSample(source, is_first)
     elif not item_id:
         return
+    # A tuple without the key of a stage is a group, which consists of ids.
     elif not isinstance(item_id[0], str):
         for part in item_id:
-            yield from samples_of(lane, part, number, is_first=is_first)
+            yield from samples_of(lane, part, lane_number, is_first=is_first)
     elif len(item_id) != 3:  # an item that a user's dataset made
         yield ItemSample(NO_SOURCE, is_first)
+    # An item of another lane names that lane.
     elif item_id[0] == _LANE_ITEM:
         yield from samples_of(lane, item_id[2], item_id[1], is_first=is_first)
+    # A stage with one input numbers the items that it makes of each input item.
     elif lane.inputs is None or item_id[0] not in lane.inputs:
-        yield from samples_of(lane, item_id[2], number, is_first=is_first and item_id[1] == 0)
+        yield from samples_of(lane, item_id[2], lane_number, is_first=is_first and item_id[1] == 0)
     else:
         child = lane.inputs[item_id[0]].get(item_id[1])
         if child is None:  # an earlier pass
             yield ItemSample(NO_SOURCE, is_first)
             return
         # Stages may rotate the lanes of an input, all of them by the same number.
-        of_child = (number + child.number - lane.number) % lane.count
+        of_child = (lane_number + child.number - lane.number) % lane.count
         yield from samples_of(child, item_id[2], of_child, is_first=is_first)
 
 
@@ -148,7 +149,7 @@ def samples_by_source(lane: Any, item_ids: Iterable[Any]) -> Counter[int]:
 
 
 _BLOCK = 256  # positions that are located together
-_MAX_BLOCKS = 64
+_MAX_BLOCKS = 64  # that are kept; then all of them are dropped
 
 
 class ReaderSources:
@@ -172,12 +173,12 @@ class ReaderSources:
         """Return the number of the source of a sample; :data:`.NO_SOURCE` if it is not known."""
         if self.only is not None:
             return self.only
-        number, row = divmod(position, _BLOCK)
-        block = self._blocks.get((lane, number))
+        block_number, row = divmod(position, _BLOCK)
+        block = self._blocks.get((lane, block_number))
         if block is None:
             if len(self._blocks) >= _MAX_BLOCKS:
                 self._blocks.clear()
-            block = self._blocks[lane, number] = self._located(lane, number * _BLOCK)
+            block = self._blocks[lane, block_number] = self._located(lane, block_number * _BLOCK)
         source = block[row] if row < len(block) else -1
         return NO_SOURCE if source < 0 else self._first + source  # negative: its dataset left the mix
 
@@ -189,8 +190,8 @@ class ReaderSources:
             return []
         stop = start + _BLOCK if order.length is None else min(start + _BLOCK, order.length)
         source: IntArray = order.locate(start, stop)[0]
-        found: list[int] = source.tolist()
-        return found
+        sources: list[int] = source.tolist()
+        return sources
 
     def _order(self, lane: int) -> LaneOrder | None:
         try:

@@ -142,6 +142,7 @@ class WorkerRecorder:
             make_ns: When the worker began to make the micro-batches.
             is_last: No bundle follows: all samples are counted.
         """
+        # Since the last bundle, the worker sent it, waited for the next request, and made this one.
         now_ns = perf_counter_ns()
         counts = self.counts
         self._made += batches
@@ -153,6 +154,7 @@ class WorkerRecorder:
             self._note("transport", self._bundle_ns, transport_ns)
             self._note("idle", begin_ns, make_ns - begin_ns)
         self._bundle_ns = now_ns
+        # Counts are sent now and then, since packing them takes time: when due, at the end, and always during a trace.
         if is_last:
             self.count_samples()
         elif self._is_traced or self._next_send.is_due(self._made, now_ns):
@@ -178,16 +180,19 @@ class WorkerRecorder:
         self._begin_ns = perf_counter_ns()
 
     def end_timed(self) -> None:
+        # Restore the functions that were swapped for timed ones, so that the next micro-batches run at full speed.
         took_ns = perf_counter_ns() - self._begin_ns
         swapped, self._swapped, self._timed_lane = self._swapped, [], -1
         for owner, attribute, original in swapped:
             setattr(owner, attribute, original)
+        # Count the time of the micro-batch, and separately what measuring it cost.
         counts = self.counts
         counts.timed += 1
         counts.timed_ns += max(0, took_ns - self._always_ns)
         cost_ns = self._calls * _CALL_NS + len(swapped) * _SWAP_NS + self._metrics_ns
         counts.cost_ns += cost_ns
         self._cost_ns += cost_ns
+        # Time the next one after an interval that keeps the cost below a fixed share of the run.
         interval = min(_MAX_INTERVAL, self._early_interval(cost_ns), int(cost_ns / (_MAX_SHARE * max(1, took_ns))))
         interval = max(1, interval)
         if self._is_traced:
@@ -221,6 +226,7 @@ class WorkerRecorder:
 
         def timed(*arguments: Any) -> Any:
             begin_ns = perf_counter_ns()
+            # Timed calls nest: an activity counts without the activities inside of it.
             outer_ns, self._nested_ns = self._nested_ns, 0
             result: Any = None
             try:
@@ -296,6 +302,7 @@ class SampleCounts:
 
     def count(self, counts: Counts) -> None:
         """Add the samples and sizes that stages have counted, and the dropped samples, since the last call."""
+        # Ask the stages that still exist; forget the others.
         counters = [(reference, reference()) for reference in self._counters]
         for _, counter in counters:
             if counter is not None:
@@ -304,6 +311,7 @@ class SampleCounts:
             self._counters = [reference for reference, counter in counters if counter is not None]
         for skipped in [*self.skipped]:
             skipped.count()
+        # Lanes count what they dropped since their start: add what is new.
         for dropped, known in self._dropped:
             if len(dropped) > len(known) or (dropped and dropped != known):
                 for reason, samples in [*dropped.items()]:

@@ -100,8 +100,8 @@ class PadRanksDataset(RankStage):
             return max(0, -(-(total - count) // self.worker_config.world_size))
         return self._complement(count) if count else self.steps(lanes)
 
-    def _complement(self, number: int) -> int:
-        return max(0, self.inputs[0].round_samples + (self.max_batches or 0) + 1 - number)
+    def _complement(self, micro_batch: int) -> int:
+        return max(0, self.inputs[0].round_samples + (self.max_batches or 0) + 1 - micro_batch)
 
     def count_on(self, ranks: int, count: int) -> int:
         config = self.worker_config
@@ -116,9 +116,9 @@ class PadRanksDataset(RankStage):
     def iterate(self, running: RankRunning) -> Iterator[Any]:
         lanes, alone = running.upstream.lanes, self.worker_config.world_size == 1
         # A rank whose data ended before the state was saved continues with its padding.
-        own: Iterator[Any] = iter(()) if running.count and running.upstream.ended else running.upstream.batches()
+        batches: Iterator[Any] = iter(()) if running.count and running.upstream.ended else running.upstream.batches()
         for _ in range(self.remaining(running.count, lanes)):
-            batch = next(own, _END)
+            batch = next(batches, _END)
             if batch is _END:
                 if alone:
                     break
@@ -127,7 +127,7 @@ class PadRanksDataset(RankStage):
             yield batch
         running.count = 0
         # A rank that has more drops it: the other ranks have ended.
-        if next(own, _END) is not _END:
+        if next(batches, _END) is not _END:
             _log.error(
                 "rank %d has more micro-batches in this pass than the order allows, and drops the rest: a stage makes "
                 "several items of one, such as a sample that is in several groups to pack",

@@ -77,6 +77,7 @@ class DatasetSource(Source):
     def builder(self) -> SampleBuilder:
         folder, described, request = self.folder, self.described, self.request
         config, traits = folder.documents.config, folder.traits
+        # Stored values, as in Parquet files, are decoded already.
         if described is not None and traits.holds_values:
             described = described.without_decoder()
         of_dataset = config.key_format if config is not None else None
@@ -89,6 +90,7 @@ class DatasetSource(Source):
             sample_type=None if traits.is_file else request.sample_type,
             options=None if traits.is_file else request.options,
         )
+        # Both are for messages only.
         builder.part_names = partial(_part_names, folder)
         if described is None and config is not None and config.field_map is not None:
             builder.config_file = folder.storage.path(f"{FOLDER}/{folder.ref.dataset_file}")
@@ -166,6 +168,7 @@ class DatasetSource(Source):
         if stop <= start:
             raise self._no_samples()
         count = stop - start
+        # An endless order would search forever for a sample that is not excluded.
         if len(self.excluded) >= count and np.isin(self.index_numbers(), self.excluded).all():
             raise EmptyDatasetError(
                 f"all {count} samples of split part {self.split_part!r} are excluded",
@@ -178,6 +181,7 @@ class DatasetSource(Source):
         folder, request = self.folder, self.request
         what = "this file" if folder.traits.is_file else f"split part {self.split_part!r} of this dataset"
         kept = "" if request.filter is None else f" that the filter {request.filter!r} keeps"
+        # Advise what the caller can change: the split part, the subset or the filter.
         hint = f"name another split part, or {split_hint(folder.path)}"
         if folder.traits.is_file or (request.subset and request.filter is None):
             hint = f"widen the subset, or remove the {'file' if folder.traits.is_file else 'dataset'} from the mix"
@@ -229,6 +233,7 @@ class DatasetSource(Source):
     def identity(self) -> dict[str, Any]:
         folder, kept = self.folder, self.filter
         start = 0 if kept is None else kept.checksum
+        # A changed file, other shards of a split part and another filter must all give another number.
         if folder.traits.is_file:  # all of it is the split part
             runs = zlib.crc32(cast("RecordIndex", folder.index).file(0).fingerprint(), start)
         else:

@@ -92,9 +92,11 @@ class FetchQueue:
     def result(self, wanted: _Range) -> bytes:
         while wanted.data is None:
             self._fetch_next()
+        # The range is in use from now on, so that others may be fetched ahead instead.
         if not wanted.is_used:
             wanted.is_used = True
             self._ahead_bytes -= wanted.cost_bytes
+            # If the range was fetched ahead and is awaited all the same, more has to be fetched ahead.
             if wanted.growths == self._growths and not wanted.data.is_done() and not self._is_busy():
                 self._limit_bytes = min(_GROWTH * self._limit_bytes, self._max_ahead_bytes)
                 self._growths += 1
@@ -159,20 +161,21 @@ class FetchedRanges:
 
     def take(self, row: int, size_bytes: int) -> bytes:
         """Wait for a sample's bytes; the bytes of a range are dropped after its last sample."""
-        found = self.ranges[row]
-        if found is None:
+        fetched = self.ranges[row]
+        if fetched is None:
             raise LookupError(row)
-        data, first = self.queue.result(found), self._starts[row] - found.start
+        data, first = self.queue.result(fetched), self._starts[row] - fetched.start
         self.ranges[row] = None
-        found.uses -= 1
-        if not found.uses:
-            self.queue.release(found)
+        fetched.uses -= 1
+        if not fetched.uses:
+            self.queue.release(fetched)
         return data if first == 0 and len(data) == size_bytes else data[first : first + size_bytes]
 
 
 def join_chunks(chunks: Sequence[FetchedRanges], *, max_bytes: int) -> None:
     """Join the samples of the first chunk to ranges, with samples of later chunks that lie between or next to them."""
     first = chunks[0]
+    # If the first chunk has all it needs, nothing is due yet.
     rows = [np.flatnonzero(chunk.missing) for chunk in chunks]
     if not len(rows[0]):
         return
@@ -180,21 +183,24 @@ def join_chunks(chunks: Sequence[FetchedRanges], *, max_bytes: int) -> None:
         np.concatenate([getattr(chunk, name)[some] for chunk, some in zip(chunks, rows, strict=True)])
         for name in ("file", "start", "size_bytes")
     )
+    # Join the missing samples of all chunks to ranges, and mark the ranges that the first chunk needs.
     which, (range_file, range_start, range_bytes) = _join(file, start, size_bytes, min(max_bytes, _MAX_RANGE_BYTES))
     edges = np.cumsum([0, *map(len, rows)]).tolist()
     is_needed = np.zeros(len(range_file), bool)
     is_needed[which[: edges[1]]] = True
+    # Only these are fetched now. A range is kept until each of its samples was taken.
     uses = np.bincount(which, minlength=len(range_file)).tolist()
     columns = [column.tolist() for column in (range_file, range_start, range_bytes)]
     ranges = {
-        number: _Range(first.open_file(columns[0][number]), columns[1][number], columns[2][number], uses[number])
-        for number in dict.fromkeys(which[: edges[1]].tolist())  # in the order of their first use
+        index: _Range(first.open_file(columns[0][index]), columns[1][index], columns[2][index], uses[index])
+        for index in dict.fromkeys(which[: edges[1]].tolist())  # in the order of their first use
     }
+    # Samples of later chunks in these ranges come with them, and are no longer missing.
     for chunk, some, begin, end in zip(chunks, rows, edges, edges[1:], strict=False):
-        own = np.flatnonzero(is_needed[which[begin:end]])
-        chunk.missing[some[own]] = False
-        for row, number in zip(some[own].tolist(), which[begin:end][own].tolist(), strict=True):
-            chunk.ranges[row] = ranges[number]
+        needed = np.flatnonzero(is_needed[which[begin:end]])
+        chunk.missing[some[needed]] = False
+        for row, index in zip(some[needed].tolist(), which[begin:end][needed].tolist(), strict=True):
+            chunk.ranges[row] = ranges[index]
     first.queue.add([*ranges.values()])
 
 
@@ -202,10 +208,12 @@ def _join(
     file: IntArray, start: IntArray, size_bytes: IntArray, max_bytes: int
 ) -> tuple[IntArray, tuple[IntArray, IntArray, IntArray]]:
     """Join neighbours, and samples with larger gaps if the gaps are a small share; see :func:`coalesce_ranges`."""
+    # Join in the order of the files: once with small gaps, and once with large ones.
     order = np.lexsort((start, file))
     file, start, size_bytes = file[order], start[order], size_bytes[order]
     near, (_, near_start, near_bytes) = coalesce_ranges(file, start, size_bytes, gap_bytes=_NEIGHBOUR_GAP_BYTES)
     far, (_, _, far_bytes) = coalesce_ranges(file, start, size_bytes, gap_bytes=_GAP_BYTES)
+    # Keep a range with large gaps if the samples fill most of it; otherwise use the smaller ranges inside of it.
     far_of_near = np.zeros(len(near_start), np.int64)
     far_of_near[near] = far
     used_bytes = np.bincount(far_of_near, near_bytes, minlength=len(far_bytes))
@@ -213,6 +221,7 @@ def _join(
     begins = np.ones(len(order), bool)
     begins[1:] = np.where(is_dense[far[1:]], far[1:] != far[:-1], near[1:] != near[:-1])
     _split(begins, start, start + size_bytes, max_bytes)
+    # Number the ranges, in the order of the samples as they were passed.
     which = np.empty_like(order)
     which[order] = np.cumsum(begins) - 1
     heads = np.flatnonzero(begins)

@@ -91,7 +91,6 @@ class JoinedSource(Source):
 
     @property
     def stores(self) -> SourceStores:
-        """Stores that a cooker may use in addition to the sample."""
         return SourceStores(aux_refs=self.request.aux, decoder=self.decoder)
 
     @property
@@ -100,8 +99,8 @@ class JoinedSource(Source):
 
     def build(self, raw: RawRow, restore_key: tuple[Any, ...]) -> Any:
         samples = [
-            None if one is None else member.build(one, restore_key)
-            for member, one in zip(self.members, raw.members, strict=True)
+            None if raw_member is None else member.build(raw_member, restore_key)
+            for member, raw_member in zip(self.members, raw.members, strict=True)
         ]
         if self.names is None:
             return self.joiner(*samples)
@@ -110,13 +109,13 @@ class JoinedSource(Source):
     def named(self, raw: RawRow) -> dict[str, Any]:
         """Return a placeholder of the key, since the joiner determines it, and the sources of all members."""
         pairs = zip(self.members, raw.members, strict=True)
-        sources = (member.named(one)["__sources__"] for member, one in pairs if one is not None)
+        sources = (member.named(raw_member)["__sources__"] for member, raw_member in pairs if raw_member is not None)
         return {"__key__": "/", "__sources__": tuple(chain.from_iterable(sources))}
 
     def identity(self) -> dict[str, Any]:
-        """Return plain data that differs for other rows; compared when a state is restored."""
         start, stop = self._subset
         rows = self.folder.rows
+        # The ends of the rows show a change in the members' shards; all rows would take long to read.
         head, tail = np.ascontiguousarray(rows[start : start + 1024]), np.ascontiguousarray(rows[-1024:])
         return {
             "path": f"{self.request.path}: {self.place}",
@@ -149,15 +148,15 @@ class OpenJoins(OpenSources):
         first: tuple[int, int] = (0, 0),
     ) -> None:
         super().__init__(sources, shards, quarantined=quarantined, first=first)
-        self._joins = {number: source for number, source in enumerate(sources) if isinstance(source, JoinedSource)}
+        self._joins = {row: source for row, source in enumerate(sources) if isinstance(source, JoinedSource)}
         self._first_member: dict[int, int] = {}  # of each join
         # Members follow the sources. The entry of a join itself is never read.
         all_sources, all_sparse = [*self._sources], set(sparse)
-        for number, join in self._joins.items():
-            self._first_member[number] = len(all_sources)
+        for row, join in self._joins.items():
+            self._first_member[row] = len(all_sources)
             all_sources.extend(join.members)
-            if number in sparse:
-                all_sparse.update(range(self._first_member[number], len(all_sources)))
+            if row in sparse:
+                all_sparse.update(range(self._first_member[row], len(all_sources)))
         self._sources, self._sparse = all_sources, all_sparse
 
     def chunk(self, source: IntArray, index: IntArray, excluded: npt.NDArray[np.bool_] | None) -> SampleChunk:
@@ -177,18 +176,21 @@ class OpenJoins(OpenSources):
 
     def _expanded(self, source: IntArray, index: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """Return the samples to read, as columns: row, member within its join, source, number in the index."""
+        # Samples of other sources are rows of their own.
         is_join = np.isin(source, list(self._joins))
         rows = [np.flatnonzero(~is_join)]
         members = [np.zeros_like(rows[0])]
         sources, indexes = [source[rows[0]]], [index[rows[0]]]
-        for number, join in self._joins.items():
-            own = np.flatnonzero(source == number)
-            mapped = join.folder.numbers(index[own])
+        # Rows of joins expand to their members, without the missing ones.
+        for source_number, join in self._joins.items():
+            rows_of_join = np.flatnonzero(source == source_number)
+            mapped = join.folder.numbers(index[rows_of_join])
             row, member = np.nonzero(mapped >= 0)
-            rows.append(own[row])
+            rows.append(rows_of_join[row])
             members.append(member)
-            sources.append(self._first_member[number] + member)
+            sources.append(self._first_member[source_number] + member)
             indexes.append(mapped[row, member])
+        # Return to the order of the rows, and of the members in each row.
         order = np.argsort(np.concatenate(rows), kind="stable")
         return tuple(np.concatenate(columns)[order] for columns in (rows, members, sources, indexes))  # type: ignore[return-value] # four
 
@@ -225,19 +227,20 @@ class _RowChunk(SampleChunk):
 
     def read(self, positions: Sequence[int], begin: Callable[[int], Any]) -> Iterator[tuple[Any, int]]:
         """Yield raw samples and rows with their positions; :data:`SKIPPED` for excluded ones."""
+        # The chunk yields the members of a row one after the other; a sample of another source is a row of its own.
         chunk = super().read([positions[row] for row in self._rows.tolist()], begin)
         ends = np.searchsorted(self._rows, np.arange(len(self._row_sources)), side="right").tolist()
         places, done = self._members.tolist(), 0
-        for row, (number, position) in enumerate(zip(self._row_sources.tolist(), positions, strict=True)):
-            if number not in self._joins:
+        for row, (source_number, position) in enumerate(zip(self._row_sources.tolist(), positions, strict=True)):
+            if source_number not in self._joins:
                 yield next(chunk)
                 done += 1
                 continue
-            found: list[RawSample | Any] = [None] * len(self._joins[number].members)
+            joined: list[RawSample | Any] = [None] * len(self._joins[source_number].members)
             while done < ends[row]:
-                found[places[done]] = next(chunk)[0]
+                joined[places[done]] = next(chunk)[0]
                 done += 1
-            if any(one is SKIPPED for one in found):  # then all members are
+            if any(raw_member is SKIPPED for raw_member in joined):  # then all members are
                 yield SKIPPED, position
             else:
-                yield RawRow(number + self._first_source, int(self._row_numbers[row]), tuple(found)), position
+                yield RawRow(source_number + self._first_source, int(self._row_numbers[row]), tuple(joined)), position

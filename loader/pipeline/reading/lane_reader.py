@@ -138,6 +138,7 @@ class LaneReader:
                         self.begin(position)
                     return item
             except BaseException:
+                # A read that failed leaves the reader before the sample, so that the caller may try again.
                 self._start_again()
                 raise
             self._samples = self._next_chunk()
@@ -197,8 +198,8 @@ class LaneReader:
             StopIteration: The pass is over.
         """
         ahead.start()
-        for number, other in list(self._waiting.items()):
-            self._waiting.pop(number, None)
+        for chunk_number, other in list(self._waiting.items()):
+            self._waiting.pop(chunk_number, None)
             with suppress(EnergonError):  # its own lane finds the error again
                 other.start()
         return ahead.next()
@@ -319,6 +320,7 @@ class OrderedChunks:
     def _order_from(self, start: int) -> None:
         length = self._order.length
         stop = start + self._size * _CHUNKS_ORDERED
+        # Order whole windows, if that is not much more: their samples are read together.
         window = self._window_of(stop)
         if window is not None and window[1] - start <= 2 * (stop - start):
             stop = window[1]
@@ -326,6 +328,7 @@ class OrderedChunks:
         if not ordered:
             raise StopIteration
         source, epoch, sample = self._order.locate(start, ordered.stop)
+        # Stop before the first position whose dataset left the mix.
         if self._was_edited:
             known = _before_gone(source)
             source, epoch, sample, ordered = source[:known], epoch[:known], sample[:known], ordered[:known]

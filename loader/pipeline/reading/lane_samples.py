@@ -46,17 +46,17 @@ class LaneSchedule:
         return self._position >= self._end
 
     def current(self) -> int:
-        number = bisect_right(self._starts, self._position) - 1
-        self._end = self._starts[number + 1] if number + 1 < len(self._starts) else _NEVER
-        return number
+        stretch = bisect_right(self._starts, self._position) - 1
+        self._end = self._starts[stretch + 1] if stretch + 1 < len(self._starts) else _NEVER
+        return stretch
 
-    def checked(self, number: int) -> int:
-        if number >= len(self._starts):
+    def checked(self, stretch: int) -> int:
+        if stretch >= len(self._starts):
             raise StateError(
-                f"this state is damaged: it is in stretch {number} of a schedule of {len(self._starts)}",
+                f"this state is damaged: it is in stretch {stretch} of a schedule of {len(self._starts)}",
                 hint="restore another state",
             )
-        return number
+        return stretch
 
 
 _READ = "read"
@@ -71,10 +71,10 @@ class LaneSamples:
         self.read = read
 
     @classmethod
-    def begin(cls, lane: Lane, own: Mapping[str, Any]) -> LaneSamples:
+    def begin(cls, lane: Lane, entry: Mapping[str, Any]) -> LaneSamples:
         """Begin to count, from the state of the outermost blend: by its count, or by the positions of its readers."""
-        found = lane.shared[cls] = cls(own.get(_READ, _positions(own)))
-        return found
+        samples = lane.shared[cls] = cls(entry.get(_READ, _positions(entry)))
+        return samples
 
 
 def _positions(state: Mapping[str, Any]) -> int:

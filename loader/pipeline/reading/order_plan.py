@@ -168,10 +168,12 @@ def samples_of_round(samples: Sequence[int], weights: Sequence[float]) -> int:
 @lru_cache(maxsize=64)  # shared by all lanes of a process
 def _shuffled_order(plan: ShuffledPlan, samples: tuple[int, ...], lanes: int, seed: int) -> StreamOrder:
     sources = _source_orders(plan, samples, seed, range(len(samples)))
+    # Lanes that take chunks share one stream; otherwise, each lane has a stream of its own.
     chunk = plan.chunk_samples(samples, lanes)
     streams = lanes if chunk is None else 1
     if chunk is not None and not plan.is_sequential:  # an epoch of few samples is a permutation of single samples
         sources = tuple(replace(source, slice_length=1) for source in sources)
+    # A schedule, an endless mix and a pass each have their own kind of order.
     order: RepeatedOrder | EditedOrder | FinitePass
     if plan.schedule is not None:
         first = Mix(tuple(range(len(samples))), plan.weights, plan.schedule.in_samples)

@@ -106,30 +106,31 @@ class _Picking:
 
     def read_one(self, position: int) -> Raw:
         """Read one sample, without the search that locates many."""
-        number, index = self.index_of(position)
-        source = self._sources[number]
+        source_number, index = self.index_of(position)
+        source = self._sources[source_number]
         if source.is_join:
             return next(self.read([position]))[0]
         [shards] = source.members
-        shard = bisect_right(self._starts_of_shards(number, shards), index) - 1
-        name, files = (number << _FILE_SHIFT) + shard, self._definition.pool.shards
+        shard = bisect_right(self._starts_of_shards(source_number, shards), index) - 1
+        name, files = (source_number << _FILE_SHIFT) + shard, self._definition.pool.shards
+        # Few samples of the shard will be read, so a store should fetch no other bytes of it.
         file = files.find(name)
         if file is None:
             file = files.add(name, shards.folder.open_shard(shards.folder.index.shards[shard]))
             file.expect_few()
         parts = shards.folder.stored_parts(file, index, shards.builder.part_filter)
         part, data = next(iter(parts.items())) if len(parts) == 1 else (None, parts)
-        return RawSample(number, index, shards.shard_names[shard], shards.folder.index.key(index), part, data)
+        return RawSample(source_number, index, shards.shard_names[shard], shards.folder.index.key(index), part, data)
 
     def index_of(self, position: int) -> tuple[int, int]:
-        number = bisect_right(self.starts, position) - 1
-        return number, self._table.index_number(number, position - self.starts[number])
+        source_number = bisect_right(self.starts, position) - 1
+        return source_number, self._table.index_number(source_number, position - self.starts[source_number])
 
-    def _starts_of_shards(self, number: int, source: DatasetSource) -> list[int]:
-        starts = self._shard_starts.get(number)
+    def _starts_of_shards(self, source_number: int, source: DatasetSource) -> list[int]:
+        starts = self._shard_starts.get(source_number)
         if starts is None:
             starts = [shard.first_sample for shard in source.folder.index.shards]
-            self._shard_starts[number] = starts
+            self._shard_starts[source_number] = starts
         return starts
 
     def place_of(self, position: int) -> str:
@@ -183,11 +184,11 @@ def _begin(position: int) -> None:
 def excluded_positions(sources: Sequence[Source]) -> IntArray:
     """Return the positions of all excluded samples, ascending, counted over consecutive sources."""
     first = 0
-    found = [np.empty(0, dtype=np.int64)]
+    parts = [np.empty(0, dtype=np.int64)]
     for source in sources:
-        found.extend(first + part for part in positions_in(source, source.excluded))
+        parts.extend(first + part for part in positions_in(source, source.excluded))
         first += source.samples
-    return np.sort(np.concatenate(found))
+    return np.sort(np.concatenate(parts))
 
 
 def positions_in(source: Source, numbers: IntArray) -> list[IntArray]:

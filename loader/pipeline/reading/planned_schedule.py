@@ -61,7 +61,7 @@ class PlannedSchedule:
         return {
             "unit": self.unit,
             "starts": [*self.starts],
-            "weights": [own[0] if len({*own}) == 1 else [*own] for own in columns],
+            "weights": [column[0] if len({*column}) == 1 else [*column] for column in columns],
             **({"batch_samples": self.batch_samples, "ranks": self.ranks} if self.unit == "steps" else {}),
         }
 
@@ -86,7 +86,7 @@ def scheduled_ranks(identity: Any) -> int | None:
     ranks = schedule.get("ranks") if isinstance(schedule, Mapping) else None
     if isinstance(ranks, int) and 0 < ranks < _MAX_RANKS:
         return ranks
-    return next((found for part in identity[2:] if (found := scheduled_ranks(part)) is not None), None)
+    return next((inner for part in identity[2:] if (inner := scheduled_ranks(part)) is not None), None)
 
 
 def schedule_texts(settings: Mapping[str, Any], sources: int, *, whole: float = 1.0) -> list[str]:
@@ -102,9 +102,9 @@ def schedule_texts(settings: Mapping[str, Any], sources: int, *, whole: float = 
         schedule_text(
             settings["unit"],
             settings["starts"],
-            [weight / total * whole for weight, total in zip(own, totals, strict=True)],
+            [weight / total * whole for weight, total in zip(row, totals, strict=True)],
         )
-        for own in zip(*rows, strict=True)
+        for row in zip(*rows, strict=True)
     ]
 
 
@@ -134,7 +134,7 @@ def _columns(settings: Mapping[str, Any], sources: int) -> list[Sequence[float]]
         )
     if len(columns) != sources:
         raise ValueError(f"expected the schedules of {sources} datasets, found {len(columns)}")
-    return [own if isinstance(own, list | tuple) else [own] * stretches for own in columns]
+    return [weights if isinstance(weights, list | tuple) else [weights] * stretches for weights in columns]
 
 
 def _checked(row: Sequence[float]) -> tuple[float, ...]:

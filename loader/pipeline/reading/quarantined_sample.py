@@ -11,19 +11,12 @@ if TYPE_CHECKING:  # programs that only read states need no sources, and no torc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantinedSample:
-    """A sample that is passed over as an excluded one is.
+    """A sample that is passed over as an excluded one is."""
 
-    Attributes:
-        dataset: Path of its dataset.
-        uuid: Identifies the index of the dataset; None for a file without one.
-        number: The number of the sample in the index.
-        key: The sample, as ``shard/key``.
-    """
-
-    dataset: str
-    uuid: str | None
-    number: int
-    key: str
+    dataset: str  # path of its dataset
+    uuid: str | None  # identifies the index of the dataset; None for a file without one
+    number: int  # the number of the sample in the index
+    key: str  # the sample, as ``shard/key``
 
     def __str__(self) -> str:
         return f"{self.key!r} of {self.dataset}"
@@ -40,11 +33,11 @@ class QuarantinedSample:
             TypeError: An entry has another type.
             LookupError: An entry is missing.
         """
-        found = cls(dataset=saved["dataset"], uuid=saved["uuid"], number=saved["number"], key=saved["key"])
-        texts = found.dataset, found.key, found.uuid or ""
-        if type(found.number) is not int or not all(isinstance(text, str) for text in texts):
+        sample = cls(dataset=saved["dataset"], uuid=saved["uuid"], number=saved["number"], key=saved["key"])
+        texts = sample.dataset, sample.key, sample.uuid or ""
+        if type(sample.number) is not int or not all(isinstance(text, str) for text in texts):
             raise TypeError(f"expected texts and a number, found {saved!r}")
-        return found
+        return sample
 
     def is_in(self, source: Source) -> bool:
         """Report whether the sample is one of a source; data that was prepared again is compared by its key."""

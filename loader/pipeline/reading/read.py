@@ -48,11 +48,11 @@ class DecodeDataset(SavableDataset[Any]):
         names_sources: bool = False,
     ) -> None:
         super().__init__(dataset, name="decode")
-        own = tuple(dataset.read_sources)
-        self.sources: tuple[Source, ...] = own if sources is None else tuple(sources)
+        read_sources = tuple(dataset.read_sources)
+        self.sources: tuple[Source, ...] = read_sources if sources is None else tuple(sources)
         self.names_sources = names_sources
         self.size_metrics: Mapping[str, Callable[[Any], float]] = {}  # of its samples, for statistics
-        self._own = own or self.sources  # the others are decoded by other stages
+        self._own = read_sources or self.sources  # the others are decoded by other stages
 
     def settings(self) -> dict[str, Any]:
         decoders = {_decoder_name(source.decoder) for source in self._own}
@@ -122,6 +122,7 @@ class _DecodeRunning:
             self._skipped.append(item_id)
             self._failures.failed("decode", error, self._failed_sample(raw))
             return SKIPPED, item_id
+        # Most samples follow a success, which needs no note.
         if self._skips.count or self._failures.pending:
             self._skips.count = 0
             self._failures.succeeded("decode")
@@ -179,6 +180,7 @@ class ReadDataset(SavableDataset[Raw]):
     @cached_property
     def opened(self) -> OpenSources:
         """The sources in this process; all lanes share them."""
+        # Files of the members of joins need numbers that no other reader uses.
         joins = [source for source in self.sources if source.is_join]
         first, kind = self.first_source, OpenJoins if joins else OpenSources
         if joins:
@@ -203,8 +205,8 @@ class ReadDataset(SavableDataset[Raw]):
         """Sources that an epoch reads less than half of; a cache skips whole-block fetches for them."""
         repetitions = self.plan.epoch_repetitions(len(self.sources))
         return frozenset(
-            number
-            for number, (source, times) in enumerate(zip(self.sources, repetitions, strict=True))
+            row
+            for row, (source, times) in enumerate(zip(self.sources, repetitions, strict=True))
             if min(1.0, times) * source.kept_share < _SPARSE_SHARE
         )
 
@@ -263,17 +265,19 @@ class ReadDataset(SavableDataset[Raw]):
         samples: LaneSamples | None = lane.shared.get(LaneSamples) if lane.shared else None
         return running if samples is None else counted_reader(running, samples)
 
-    def lane_order(self, number: int, *, lanes: int, seed: int, deals: bool = False) -> LaneOrder:
+    def lane_order(self, lane: int, *, lanes: int, seed: int, deals: bool = False) -> LaneOrder:
         samples = [source.samples for source in self.sources]
+        # A mix that never changed has the order of the plan.
         if self.history is None or not isinstance(self.plan, ShuffledPlan):
             plan = self.plan
             if isinstance(plan, ShuffledPlan) and plan.repeats and not deals:
                 plan = replace(plan, deal=None)
-            return plan.order(samples, lanes=lanes, seed=seed).lane(number)
+            return plan.order(samples, lanes=lanes, seed=seed).lane(lane)
+        # Each mix of the run continues where the one before it ended.
         schedule = None if self.plan.schedule is None else self.plan.schedule.in_samples
         mixes = self.history.mixes(self.plan.weights, schedule)
         order = self.plan.edited_order(samples, mixes, lanes=lanes, seed=seed)
-        return order.lane(number, self.history.ends_of(number))
+        return order.lane(lane, self.history.ends_of(lane))
 
 
 def dealt_samples(dataset: SavableDataset[Any], lanes: int) -> int:

@@ -15,7 +15,7 @@ READ_AHEAD_BYTES = 64 << 20
 """Bytes that a process fetches ahead of their use; it holds twice as many, with those of ranges used in part."""
 
 
-_MAX_CHUNKS_AHEAD = 64
+_MAX_CHUNKS_AHEAD = 64  # that are located but have nothing to fetch
 _FIRST_RANGE_BYTES = 128 << 10  # take little longer than single samples
 
 
@@ -94,6 +94,7 @@ class ReadAhead:
         return True
 
     def _locate(self) -> None:
+        # Locate chunks until so many samples wait to be joined that neighbours are found among them.
         while not self._is_over and (not self._ranges or self._unjoined < self._samples_joined):
             try:
                 chunk, positions = self._locate_chunk()()  # type: ignore[misc]  # the lane holds this

@@ -35,35 +35,27 @@ _MAX_LEFT = 0.5  # of the samples that a reader should have, so that it gets mor
 
 
 class ReaderPlace(NamedTuple):
-    """A reader below a blend.
+    """A reader below a blend."""
 
-    Attributes:
-        steps: The key and the input's number of each blend on the way, from the outermost.
-        key: Key of the reader in states.
-        plan: Its order.
-        number: Number of its only dataset in the chain.
-        source: This dataset.
-    """
-
-    steps: tuple[tuple[str, int], ...]
-    key: str
-    plan: ShuffledPlan
-    number: int
-    source: Source
+    steps: tuple[tuple[str, int], ...]  # the key and the input's number of each blend on the way, from the outermost
+    key: str  # key of the reader in states
+    plan: ShuffledPlan  # its order
+    number: int  # number of its only dataset in the chain
+    source: Source  # this dataset
 
     @property
     def path(self) -> str:
-        return "".join(f"{number}/" for _, number in self.steps)
+        return "".join(f"{origin}/" for _, origin in self.steps)
 
     def position(self, state: State) -> int:
-        for key, number in self.steps:
-            state = state.get(key, {}).get(str(number), {})
-        found: int = state.get(self.key, 0)
-        return found
+        for key, origin in self.steps:
+            state = state.get(key, {}).get(str(origin), {})
+        taken: int = state.get(self.key, 0)
+        return taken
 
     def seed(self, seed: int) -> int:
-        for _, number in self.steps:
-            seed = child_seed(seed, number)
+        for _, origin in self.steps:
+            seed = child_seed(seed, origin)
         return seed
 
 
@@ -97,12 +89,12 @@ class LaneReaders:
         self._sources = cast("Sequence[DatasetSource]", sources)
         self._pool = pool
         self._lane = (lane.number, lane.count, lane.seed)
-        self._numbers = {lane.path + place.path: number for number, place in enumerate(places)}
+        self._numbers = {lane.path + each.path: row for row, each in enumerate(places)}
         self._state: State | None = state
         self._first: dict[int, tuple[int, IntArray, IntArray]] = {}  # first positions, epochs and samples from them
         self._readers: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self._sparse: set[int] = set()  # numbers of datasets
-        self._datasets = np.array([place.number for place in places])
+        self._datasets = np.array([each.number for each in places])
         self._seen = np.zeros(len(places), np.int64)  # positions of the readers, when samples were located last
         self._taken = np.zeros(len(places))  # samples of each reader up to there, older ones less
         self._samples = _MIN_SAMPLES
@@ -110,7 +102,7 @@ class LaneReaders:
     @cached_property
     def _orders(self) -> SourceOrders:
         _, lanes, seed = self._lane
-        orders = [place.plan.source_order(place.source.samples, place.seed(seed)) for place in self._places]
+        orders = [each.plan.source_order(each.source.samples, each.seed(seed)) for each in self._places]
         return SourceOrders(tuple(orders), lanes)
 
     @property
@@ -122,12 +114,12 @@ class LaneReaders:
         if self._state is not None:
             self._order_first(self._state)
             self._state = None
-        start, *found = self._first.pop(self._numbers.get(path, -1), (-1,))
-        return (found[0], found[1]) if start == position else None
+        start, *located = self._first.pop(self._numbers.get(path, -1), (-1,))
+        return (located[0], located[1]) if start == position else None
 
     def _order_first(self, state: State) -> None:
         each = min(_MAX_EACH, max(_MIN_EACH, _MAX_POSITIONS // len(self._places)))
-        starts = np.array([place.position(state) for place in self._places])
+        starts = np.array([reader_place.position(state) for reader_place in self._places])
         numbers = np.repeat(np.arange(len(starts)), each)
         positions = (starts[:, None] + np.arange(each)).ravel()
         epochs, samples = self._orders.locate(numbers, self._lane[0], positions)
@@ -136,13 +128,13 @@ class LaneReaders:
 
     def join(self, path: str, reader: Any, *, is_sparse: bool) -> bool:
         """Let a reader that is opened get its samples together with others; return False if it is not one of these."""
-        number = self._numbers.get(path)
-        if number is None:
+        reader_number = self._numbers.get(path)
+        if reader_number is None:
             return False
-        self._readers[number] = reader
-        self._seen[number] = reader.position
+        self._readers[reader_number] = reader
+        self._seen[reader_number] = reader.position
         if is_sparse:
-            self._sparse.add(self._places[number].number)
+            self._sparse.add(self._places[reader_number].number)
         return True
 
     def locate_more(self) -> None:
@@ -172,17 +164,17 @@ class LaneReaders:
         zeros = np.zeros(len(rows), np.int64)
         index, excluded = sample, zeros.astype(bool)
         parts = [
-            (readers[one], slice(end - rows_of, end), range(start, start + rows_of))
-            for one, rows_of, end, start in zip(
+            (readers[lane_reader], slice(end - rows_of, end), range(start, start + rows_of))
+            for lane_reader, rows_of, end, start in zip(
                 chosen.tolist(), count.tolist(), ends.tolist(), starts.tolist(), strict=True
             )
         ]
         # Map them to the numbers in the indexes, and mark the excluded ones.
-        for one, own, _ in parts:
-            index[own] = one.table.index_numbers(zeros[own], sample[own])
-            is_excluded = one.table.excluded(zeros[own], index[own])
+        for lane_reader, mine, _ in parts:
+            index[mine] = lane_reader.table.index_numbers(zeros[mine], sample[mine])
+            is_excluded = lane_reader.table.excluded(zeros[mine], index[mine])
             if is_excluded is not None:
-                excluded[own] = is_excluded
+                excluded[mine] = is_excluded
         # Locate and read them as one chunk, and hand each reader its part.
         chunk = SampleChunk(
             self._sources,
@@ -193,11 +185,13 @@ class LaneReaders:
             sparse=self._sparse,
         )
         samples = chunk.read_parts(
-            [(own_positions, one.begin) for one, _, own_positions in parts], coalesced_bytes=_MAX_BYTES
+            [(own_positions, lane_reader.begin) for lane_reader, _, own_positions in parts], coalesced_bytes=_MAX_BYTES
         )
-        for (one, own, own_positions), some in zip(parts, samples, strict=True):
-            is_excluded = excluded[own] if excluded[own].any() else None
-            one.add_samples(some, own_positions, (zeros[own], epoch[own], chunk.size_bytes[own], is_excluded))
+        for (lane_reader, mine, own_positions), some in zip(parts, samples, strict=True):
+            is_excluded = excluded[mine] if excluded[mine].any() else None
+            lane_reader.add_samples(
+                some, own_positions, (zeros[mine], epoch[mine], chunk.size_bytes[mine], is_excluded)
+            )
 
     def _wanted(self, numbers: IntArray, position: IntArray) -> IntArray:
         self._taken[numbers] += position - self._seen[numbers]

@@ -39,36 +39,38 @@ class SourceTable:
     def __init__(self, sources: Sequence[Source], quarantined: Collection[tuple[int, int]] = ()) -> None:
         sizes = np.array([source.samples for source in sources], dtype=np.int64)
         self._first = np.cumsum(sizes) - sizes  # number of each source's first sample, counted over all sources
+        # A source's samples are in ranges of its index, one for each shard: note by how much each range is shifted.
         ranges = [source.ranges for source in sources]
         self._begin = np.concatenate([first + begin for first, (begin, _) in zip(self._first, ranges, strict=True)])
         start = np.concatenate([start for _, start in ranges])
         self._shift = start - self._begin
-        self._filters = {number: source.filter for number, source in enumerate(sources) if source.filter is not None}
+        self._filters = {row: source.filter for row, source in enumerate(sources) if source.filter is not None}
+        # Excluded samples of all sources are one sorted array: a stride keeps the sources apart.
         excluded = [source.excluded for source in sources]
         lasts = [_last(some) for some in excluded] + [kept.last for kept in self._filters.values()]
         lasts += [index for _, index in quarantined]
         self._stride = 1 + max(int(start.max(initial=0) + sizes.max(initial=0)), *lasts)
-        self._excluded = np.concatenate([some + number * self._stride for number, some in enumerate(excluded)])
+        self._excluded = np.concatenate([some + row * self._stride for row, some in enumerate(excluded)])
         if quarantined:
-            added = [number * self._stride + index for number, index in quarantined]
+            added = [row * self._stride + index for row, index in quarantined]
             self._excluded = np.union1d(self._excluded, np.array(added, dtype=np.int64))
 
     def index_numbers(self, source: IntArray, sample: IntArray) -> IntArray:
         """Return the numbers in the indexes of some samples; all arrays have shape (n,)."""
-        place = self._first[source] + sample
-        row = self._begin.searchsorted(place, side="right") - 1
-        numbers: IntArray = place + self._shift[row]
+        position = self._first[source] + sample
+        row = self._begin.searchsorted(position, side="right") - 1
+        numbers: IntArray = position + self._shift[row]
         if self._filters:
-            for number in self._filters.keys() & set(source.tolist()):
-                own = np.flatnonzero(source == number)
-                numbers[own] = self._filters[number].numbers(numbers[own])
+            for source_number in self._filters.keys() & set(source.tolist()):
+                filtered = np.flatnonzero(source == source_number)
+                numbers[filtered] = self._filters[source_number].numbers(numbers[filtered])
         return numbers
 
     def index_number(self, source: int, sample: int) -> int:
-        place = int(self._first[source]) + sample
-        number = place + int(self._shift[int(self._begin.searchsorted(place, side="right")) - 1])
+        position = int(self._first[source]) + sample
+        index = position + int(self._shift[int(self._begin.searchsorted(position, side="right")) - 1])
         kept = self._filters.get(source)
-        return number if kept is None else int(kept.numbers(np.array([number]))[0])
+        return index if kept is None else int(kept.numbers(np.array([index]))[0])
 
     def excluded(self, source: IntArray, index: IntArray) -> npt.NDArray[np.bool_] | None:
         """Return a mask of the excluded samples, by their numbers in the indexes; None if no sample is excluded."""
@@ -76,8 +78,8 @@ class SourceTable:
             return None
         name = source * self._stride + index
         row = np.minimum(self._excluded.searchsorted(name), len(self._excluded) - 1)
-        found: npt.NDArray[np.bool_] = self._excluded[row] == name
-        return found if found.any() else None
+        is_excluded: npt.NDArray[np.bool_] = self._excluded[row] == name
+        return is_excluded if is_excluded.any() else None
 
 
 class OpenSources(SourceTable):
@@ -208,13 +210,13 @@ class SampleChunk:
         announced = (
             len(self) if len(self) < _MIN_ANNOUNCED or self._fetched is not None else self._announce(0, len(self))
         )
-        found = []
+        chunks = []
         first = 0
         for positions, begin in parts:
-            own = [list(islice(column, len(positions))) for column in columns]
-            found.append(self._one_by_one(first, positions, begin, own, announced))
+            values = [list(islice(column, len(positions))) for column in columns]
+            chunks.append(self._one_by_one(first, positions, begin, values, announced))
             first += len(positions)
-        return found
+        return chunks
 
     def _columns(self) -> tuple[Iterable[Any], ...]:
         """Return the columns source, number in the index, shard, key, and part.
@@ -222,27 +224,28 @@ class SampleChunk:
         The last is the name of the sample's only part; or, if samples may have several, the row in ``_found``. Few
         columns: each additional list costs a cache miss per sample.
         """
-        found, source, shard = self._found, self._source.tolist(), self._shard.tolist()
+        locations, source, shard = self._found, self._source.tolist(), self._shard.tolist()
         first = self._first_source
-        parts: Any = found.part_name if found.is_one_part_each() else range(len(self))
+        parts: Any = locations.part_name if locations.is_one_part_each() else range(len(self))
+        # All samples are of one source, and in the order of the locations.
         if self._place is None:
             names = self._sources[source[0]].shard_names
             return (
                 repeat(source[0] + first, len(self)),
-                found.sample,
+                locations.sample,
                 map(names.__getitem__, shard),
-                found.key,
+                locations.key,
                 parts,
             )
-        shards = [self._sources[one].shard_names[number] for one, number in zip(source, shard, strict=True)]
-        place = self._place.tolist()
-        sample, key, part = ([column[row] for row in place] for column in (found.sample, found.key, parts))
+        shards = [self._sources[origin].shard_names[at] for origin, at in zip(source, shard, strict=True)]
+        rows = self._place.tolist()
+        sample, key, part = ([column[row] for row in rows] for column in (locations.sample, locations.key, parts))
         return (self._source + first).tolist() if first else source, sample, shards, key, part
 
     def _of_parts(self, row: tuple[Any, ...]) -> RawSample:
         """Return a raw sample that may have several parts, from its columns and all bytes."""
-        source, index, shard, key, number, data = row
-        sample: RawSample = _raw((source, index, shard, key, None, self._parts(number, data)))
+        source, index, shard, key, row_number, data = row
+        sample: RawSample = _raw((source, index, shard, key, None, self._parts(row_number, data)))
         return sample
 
     def _one_by_one(
@@ -283,8 +286,8 @@ class SampleChunk:
                 begin(position)
                 if size < 0:
                     # The parts are too far apart for one read.
-                    own, file = self._sources[source - self._first_source], find(name) or self._open(name)
-                    parts = own.folder.stored_parts(file, index, own.builder.part_filter)
+                    dataset_source, file = self._sources[source - self._first_source], find(name) or self._open(name)
+                    parts = dataset_source.folder.stored_parts(file, index, dataset_source.builder.part_filter)
                     yield _raw((source, index, shard, key, None, parts)), position
                     continue
                 # Take the bytes that were fetched ahead, or read them now.
@@ -300,23 +303,24 @@ class SampleChunk:
                     yield _raw((source, index, shard, key, None, self._parts(part, data))), position
 
     def _parts(self, row: int, data: bytes) -> dict[str, bytes]:
-        found = self._found
-        parts = range(found.first_part[row], found.first_part[row + 1])
-        return {found.part_name[part]: data[found.part_start[part] : found.part_stop[part]] for part in parts}
+        cuts = self._found
+        parts = range(cuts.first_part[row], cuts.first_part[row + 1])
+        return {cuts.part_name[part]: data[cuts.part_start[part] : cuts.part_stop[part]] for part in parts}
 
     def _open(self, name: int) -> ReadableFile:
         """Return the shard of a file number; open it if necessary."""
         file = self._shards.find(name)
         if file is None:
-            number = (name >> _SHARD_BITS) - self._first_file
-            dataset = self._sources[number].folder
+            source_number = (name >> _SHARD_BITS) - self._first_file
+            dataset = self._sources[source_number].folder
             file = self._shards.add(name, dataset.open_shard(dataset.index.shards[name & _SHARD_MASK]))
-            if number in self._sparse:
+            if source_number in self._sparse:
                 file.expect_few()
         return file
 
     def _announce(self, row: int, stop: int) -> int:
         """Announce the next reads to the storage, in some rows; return the row at which to announce more."""
+        # Announce up to so many bytes, neighbours as one range.
         ahead = np.cumsum(np.maximum(self._size[row:stop], 0))
         stop = min(stop, row + 1 + int(np.searchsorted(ahead, _AHEAD_BYTES)))
         rows = slice(row, stop)
@@ -328,35 +332,39 @@ class SampleChunk:
                 file.expect(start, size_bytes)
         return stop
 
-    def _cut(self, name: int, start: int, size: int, found: int) -> FormatError:
+    def _cut(self, name: int, start: int, size: int, actual: int) -> FormatError:
         source = self._sources[(name >> _SHARD_BITS) - self._first_file]
         shard = source.folder.storage.path(source.shard_names[name & _SHARD_MASK])
-        return outdated(f"a sample has {size} bytes in the index, the shard ends after {found} of them", shard, start)
+        return outdated(f"a sample has {size} bytes in the index, the shard ends after {actual} of them", shard, start)
 
 
 def _locate(
     sources: Sequence[DatasetSource], source: IntArray, index: IntArray
 ) -> tuple[SampleLocations, IntArray | None]:
     """Locate all samples, source by source; also return each sample's row in the result, or None for the same row."""
+    # The samples of a single source keep their order.
     if (source == source[0]).all():
         return sources[int(source[0])].locate(index), None
+    # Group the samples by source: each source is searched once.
     order = np.argsort(source, kind="stable")
     grouped, numbers = source[order], index[order]
     edges = [0, *(np.flatnonzero(grouped[1:] != grouped[:-1]) + 1).tolist(), len(source)]
     groups = [
-        (sources[number].locate, numbers[begin:end])
-        for (begin, end), number in zip(pairwise(edges), grouped[edges[:-1]].tolist(), strict=True)
+        (sources[source_number].locate, numbers[begin:end])
+        for (begin, end), source_number in zip(pairwise(edges), grouped[edges[:-1]].tolist(), strict=True)
     ]
-    found = None
+    # Locate all groups together where their indexes allow it, else one group after the other.
+    locations = None
     if all(isinstance(locate, SampleLocator) for locate, _ in groups):
-        found = locate_together(cast("list[tuple[SampleLocator, IntArray]]", groups))
-    if found is None:
-        found = SampleLocations()
+        locations = locate_together(cast("list[tuple[SampleLocator, IntArray]]", groups))
+    if locations is None:
+        locations = SampleLocations()
         for locate, some in groups:
-            locate(some, found)
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    return found, place
+            locate(some, locations)
+    # The locations are in the order of the groups: note the row of each sample.
+    rows = np.empty(len(order), np.int64)
+    rows[order] = np.arange(len(order))
+    return locations, rows
 
 
 def _last(numbers: IntArray) -> int:

@@ -72,6 +72,7 @@ def read_coalesced(
     if len(file) < _MIN_COALESCED or size_bytes.min() < 0 or size_bytes.sum() > max_bytes:
         return None
     which, (range_file, range_start, range_bytes) = coalesce_ranges(file, start, size_bytes, gap_bytes=_GAP_BYTES)
+    # If samples are far apart, single reads cost the same, and need no copies.
     if len(range_start) * _MIN_PER_RANGE > len(file):
         return None
     begin()
@@ -79,9 +80,10 @@ def read_coalesced(
     contents = _read_ranges([*zip(*columns, strict=True)], open_file)
     if contents is None:
         return None
+    # Cut the samples out of the ranges.
     first_byte = start - range_start[which]
     cuts = zip(which.tolist(), first_byte.tolist(), (first_byte + size_bytes).tolist(), strict=True)
-    return [contents[number][first:stop] for number, first, stop in cuts]
+    return [contents[range_number][first:stop] for range_number, first, stop in cuts]
 
 
 def coalesce_ranges(

@@ -28,17 +28,11 @@ from ...stores.record_file_stores import BinIdxFileStore
 
 
 class RawRow(NamedTuple):
-    """The bytes of one row of a join.
+    """The bytes of one row of a join."""
 
-    Attributes:
-        source: Number of the join in the chain.
-        number: Number of the row.
-        members: The raw sample of each member dataset; None for a missing one.
-    """
-
-    source: int
-    number: int
-    members: tuple[RawSample | None, ...]
+    source: int  # number of the join in the chain
+    number: int  # number of the row
+    members: tuple[RawSample | None, ...]  # the raw sample of each member dataset; None for a missing one
 
 
 Raw = RawSample | RawRow

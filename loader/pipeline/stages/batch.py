@@ -86,6 +86,7 @@ class BatchDataset(SavableDataset[T]):
             values: list[Any] = []
             item_ids: list[ItemId] = []
             fill(values, item_ids, size)
+            # A remainder that is dropped is noted, as the reason if no batch of the data is left.
             if len(values) < size and (self.drop_last or not values):
                 lane.failures.note_remainder(self.name, len(values), size)
                 raise StopIteration

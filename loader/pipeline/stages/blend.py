@@ -84,6 +84,7 @@ class BlendDataset(SavableDataset[T]):
         super().__init__(*datasets, worker_config=worker_config, name=name)
         self.weights = weights if schedule is None else schedule.weights[0]
         self.schedule = schedule
+        # A schedule without a metric counts samples.
         if schedule is not None:
             _check_schedule(schedule, len(datasets))
             if size is None:
@@ -131,15 +132,16 @@ class BlendDataset(SavableDataset[T]):
         }
         # In a restored run, datasets that had ended may be gone.
         ended = NotRequired([Count(len(self.origins)) if isinstance(self.origins, range) else COUNT])
-        own: dict[str, Schema] = {"next": COUNT}
+        fields: dict[str, Schema] = {"next": COUNT}
         if self.size is not None:
             volume = (COUNT, COUNT, NUMBER, NUMBER)
             # A schedule may have been edited, added or removed since.
             stretch = {"number": COUNT, "total": NUMBER, "items": COUNT, "targets": [(COUNT, NUMBER)]}
-            own = {"total": NUMBER, "volumes": [volume], "edits": NotRequired(COUNT), "stretch": NotRequired(stretch)}
+            fields = {"total": NUMBER, "volumes": [volume], "edits": NotRequired(COUNT)}
+            fields["stretch"] = NotRequired(stretch)
         if self.counts_samples:
-            own["read"] = NotRequired(COUNT)
-        return own | {"ended": ended} | inner
+            fields["read"] = NotRequired(COUNT)
+        return fields | {"ended": ended} | inner
 
     def open(self, lane: Lane, state: State) -> Running:
         # Begin what all inputs share: the reads of their samples, and the count of samples.
@@ -183,6 +185,7 @@ def _check_schedule(schedule: PlannedSchedule, datasets: int) -> None:
                 f"{schedule.unit} on",
                 hint="leave a stretch without weights out: the last weights continue",
             )
+    # Products of large positions and weights may overflow, which the conversion to samples finds.
     try:
         _ = schedule.in_samples
     except ValueError as error:
@@ -199,6 +202,7 @@ def _one_item(item: Any) -> int:  # noqa: ARG001 - has the arguments of a metric
 
 def datasets_and_weights(pairs: Sequence[Any]) -> tuple[tuple[SavableDataset[Any], ...], tuple[float, ...]]:
     """Read ``(dataset, weight), …``, or one sequence of such pairs."""
+    # The pairs may also be passed as one sequence.
     if len(pairs) == 1 and not (isinstance(pairs[0], Sequence) and _is_pair(pairs[0])):
         pairs = pairs[0] if isinstance(pairs[0], Sequence) else list(pairs)
     if not pairs or not all(isinstance(pair, Sequence) and _is_pair(pair) for pair in pairs):
@@ -256,7 +260,7 @@ def _refuse_to_choose() -> NoReturn:
     )
 
 
-_CHUNK = 256
+_CHUNK = 256  # positions of the blend that are computed together
 
 
 class BlendRunning:
@@ -272,16 +276,16 @@ class BlendRunning:
         state: State,
     ) -> None:
         self._key = key
-        own = state.get(self._key, {})
+        entry = state.get(self._key, {})
         self._upstreams = {
-            origin: upstream.open(lane.child(origin, key), own.get(str(origin), {}))
+            origin: upstream.open(lane.child(origin, key), entry.get(str(origin), {}))
             for origin, upstream in inputs.items()
         }
         self._lane = lane
         self._origins = np.array([*inputs])
         self._counts = quantise_weights(weights)
-        self._ended: list[int] = [origin for origin in own.get("ended", []) if origin in self._upstreams]
-        self._next: int = own.get("next", 0)  # position in the blend of the datasets that have not ended
+        self._ended: list[int] = [origin for origin in entry.get("ended", []) if origin in self._upstreams]
+        self._next: int = entry.get("next", 0)  # position in the blend of the datasets that have not ended
         self._plan()
 
     def _plan(self) -> None:
@@ -297,6 +301,7 @@ class BlendRunning:
             try:
                 value, item_id = self._upstreams[origin].next()
             except StopIteration:
+                # The others continue with their weights, in a blend that begins at 0.
                 self._ended.append(origin)
                 self._next = 0
                 self._plan()
@@ -314,10 +319,10 @@ class BlendRunning:
         return self._next_origins[row]
 
     def state(self) -> State:
-        own: State = {"next": self._next}
+        entry: State = {"next": self._next}
         if self._ended:
-            own["ended"] = list(self._ended)
-        return {self._key: own | {str(origin): upstream.state() for origin, upstream in self._upstreams.items()}}
+            entry["ended"] = list(self._ended)
+        return {self._key: entry | {str(origin): upstream.state() for origin, upstream in self._upstreams.items()}}
 
     def load(self, item_id: ItemId) -> Any:
         _, origin, inner = item_id  # type: ignore[misc] # ids of a blend are tuples

@@ -37,10 +37,10 @@ class ConcatDataset(SavableDataset[T]):
         if not datasets or not all(isinstance(dataset, SavableDataset) for dataset in datasets):
             raise ConfigError("expected datasets", hint="pass them as ConcatDataset(first, second, …)")
         super().__init__(*datasets, worker_config=worker_config, name=name)
-        for place, dataset in enumerate(datasets[:-1]):
+        for origin, dataset in enumerate(datasets[:-1]):
             if dataset.repeats:
                 raise ConfigError(
-                    f"dataset {place} of {len(datasets)} repeats without end, so the later ones would never be read",
+                    f"dataset {origin} of {len(datasets)} repeats without end, so the later ones would never be read",
                     hint="build it by get_val_dataset() or with repeat=False, or blend the datasets",
                 )
 
@@ -48,20 +48,20 @@ class ConcatDataset(SavableDataset[T]):
     def items(self) -> int | None:
         return _sum([upstream.items for upstream in self.inputs])
 
-    def lane_of(self, lane: Lane, place: int) -> Lane:
-        """Return the lane for the ``place``-th dataset.
+    def lane_of(self, lane: Lane, origin: int) -> Lane:
+        """Return the lane for the ``origin``-th dataset.
 
         Items of a known number are dealt to the lanes in turn. The lanes of a dataset are rotated, so that its first
         item follows the last one of the dataset before it.
         """
-        child = lane.child(place, self.key)
-        before = _sum([upstream.items for upstream in self.inputs[:place]])
+        child = lane.child(origin, self.key)
+        before = _sum([upstream.items for upstream in self.inputs[:origin]])
         child.number = (lane.number - (before or 0)) % lane.count
         return child
 
     @property
     def entry_schema(self) -> Schema:
-        inner = {str(place): NotRequired(upstream.state_schema()) for place, upstream in enumerate(self.inputs)}
+        inner = {str(origin): NotRequired(upstream.state_schema()) for origin, upstream in enumerate(self.inputs)}
         return {"next": Count(len(self.inputs))} | inner
 
     def open(self, lane: Lane, state: State) -> Running:
@@ -73,27 +73,27 @@ class _ConcatRunning:
         self._definition = definition
         self._lane = lane
         self._key = definition.key
-        own = state.get(self._key, {"next": 0})
-        self._place: int = own["next"]
-        self._saved: dict[int, State] = {int(place): inner for place, inner in own.items() if place != "next"}
+        entry = state.get(self._key, {"next": 0})
+        self._place: int = entry["next"]
+        self._saved: dict[int, State] = {int(origin): inner for origin, inner in entry.items() if origin != "next"}
         self._upstreams: dict[int, Running] = {}  # the present dataset, and later ones of which others took items
         self._ended: dict[int, Running] = {}  # to rebuild items
         self._open(self._place)
         if lane.neighbours is not None:
             lane.neighbours.add(lane.path, self)
 
-    def _lane_of(self, place: int) -> Lane:
-        return self._definition.lane_of(self._lane, place)
+    def _lane_of(self, origin: int) -> Lane:
+        return self._definition.lane_of(self._lane, origin)
 
-    def _open(self, place: int) -> Running:
-        if place not in self._upstreams:
-            upstream, state = self._definition.inputs[place], self._saved.pop(place, {})
-            self._upstreams[place] = upstream.open(self._lane_of(place), state)
-        return self._upstreams[place]
+    def _open(self, origin: int) -> Running:
+        if origin not in self._upstreams:
+            upstream, state = self._definition.inputs[origin], self._saved.pop(origin, {})
+            self._upstreams[origin] = upstream.open(self._lane_of(origin), state)
+        return self._upstreams[origin]
 
-    def reach(self, place: int) -> None:
-        if place > self._place:
-            self._open(place)
+    def reach(self, origin: int) -> None:
+        if origin > self._place:
+            self._open(origin)
 
     def next(self) -> tuple[Any, ItemId]:
         while True:
@@ -102,6 +102,7 @@ class _ConcatRunning:
             except StopIteration:
                 if self._place == len(self._definition.inputs) - 1:
                     raise
+                # Free the dataset that has ended before the next one opens.
                 self._upstreams.pop(self._place)
                 self._place += 1
                 self._open(self._place)
@@ -109,18 +110,18 @@ class _ConcatRunning:
             return value, (self._key, self._place, item_id)
 
     def state(self) -> State:
-        states = self._saved | {place: upstream.state() for place, upstream in self._upstreams.items()}
-        return {self._key: {"next": self._place} | {str(place): state for place, state in sorted(states.items())}}
+        states = self._saved | {origin: upstream.state() for origin, upstream in self._upstreams.items()}
+        return {self._key: {"next": self._place} | {str(origin): state for origin, state in sorted(states.items())}}
 
     def load(self, item_id: ItemId) -> Any:
-        _, place, inner = item_id  # type: ignore[misc] # ids of this stage are tuples
-        if place in self._upstreams:
-            return self._upstreams[place].load(inner)
-        if place not in self._ended:
-            self._ended[place] = self._definition.inputs[place].open(self._lane_of(place).alone(), {})
-        return self._ended[place].load(inner)
+        _, origin, inner = item_id  # type: ignore[misc] # ids of this stage are tuples
+        if origin in self._upstreams:
+            return self._upstreams[origin].load(inner)
+        if origin not in self._ended:
+            self._ended[origin] = self._definition.inputs[origin].open(self._lane_of(origin).alone(), {})
+        return self._ended[origin].load(inner)
 
 
 def _sum(numbers: list[int | None]) -> int | None:
-    known = [number for number in numbers if number is not None]
+    known = [length for length in numbers if length is not None]
     return sum(known) if len(known) == len(numbers) else None

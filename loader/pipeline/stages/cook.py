@@ -33,7 +33,7 @@ class CookDataset(MapDataset[Any]):
 
 def uses_stores(task_encoder: Any, stores: Sequence[SourceStores]) -> bool:
     """Return True if cookers need the stores of a crude sample's source."""
-    return any(map(needs_primary, _hooks(task_encoder))) or any(one.aux_refs for one in stores)
+    return any(map(needs_primary, _hooks(task_encoder))) or any(store.aux_refs for store in stores)
 
 
 class _Cook:
@@ -56,6 +56,7 @@ class _Cook:
         )(self)
 
     def __call__(self, sample: Any) -> Any:
+        # Other samples were built by their dataset already.
         if not isinstance(sample, CrudeSample):
             return sample
         if not self._stores or sample.source is None:
@@ -72,6 +73,7 @@ class _Cook:
                 if explained is None:
                     raise
                 raise explained from error
+        # The cooker may use the auxiliary stores of the sample's dataset, and the dataset itself.
         stores = self._stores[sample.source]
         if self._needs_primary and stores.primary is not None:
             primary = PrimaryFileStore(stores.primary, full_key(sample))
@@ -84,8 +86,8 @@ class _Cook:
         if self._is_default and isinstance(sample, CrudeSample):
             for cooker in encoder.cookers:
                 if cooker.is_for(sample):
-                    found: Callable[..., Any] = cooker.cook
-                    return found
+                    function: Callable[..., Any] = cooker.cook
+                    return function
         return self
 
 
@@ -104,7 +106,7 @@ class CookingHook:
         encoder = self._task_encoder
         if not self._takes_cooker:
             return encoder.cook_crude_sample(sample, **stores)
-        cooker = next((one for one in encoder.cookers if one.is_for(sample)), None)
+        cooker = next((candidate for candidate in encoder.cookers if candidate.is_for(sample)), None)
         return encoder.cook_crude_sample(sample, cooker=cooker, aux=dict(stores))
 
 

@@ -82,6 +82,7 @@ class EvenRanksDataset(RankStage):
         share, agree = running.kept
         batches = running.upstream.batches()
         all_have = some_have = True
+        # Yield until one rank has no more; what other ranks have left of the pass is dropped.
         while share is None or running.count < share:
             batch = next(batches, _END)
             all_have, some_have = agree(batch is not _END)
@@ -108,6 +109,7 @@ def _alone(has_one: bool) -> tuple[bool, bool]:
 
 
 def _agreement(config: WorkerConfig) -> Agreement:
+    # The ranks agree by a reduction, which needs a group of exactly these ranks.
     group = config.data_parallel_group
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         raise ConfigError(
@@ -121,10 +123,12 @@ def _agreement(config: WorkerConfig) -> Agreement:
             f"expected a process group of world_size={config.world_size} ranks, found one of {size}",
             hint="pass the group of the ranks that share the data as WorkerConfig(data_parallel_group=…)",
         )
+    # NCCL reduces tensors on GPUs only.
     on_gpu = torch.distributed.get_backend(group) == "nccl"
 
     def agree(has_one: bool) -> tuple[bool, bool]:
         device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
+        # The minimum over all ranks of "has one" and of "has none" answers both questions at once.
         flags = torch.tensor([has_one, not has_one], dtype=torch.int32, device=device)
         torch.distributed.all_reduce(flags, op=torch.distributed.ReduceOp.MIN, group=group)
         all_have, none_has = flags.tolist()

@@ -99,7 +99,7 @@ class _GroupBatchRunning:
         self._groups: dict[Hashable, _Group] = {}  # in the order of their first samples
         self._full: deque[_Group] = deque()  # joined from several lanes
         # A key can be any object, so a state cannot hold it: it is computed again when samples are needed.
-        self._restored = [[BufferedItem.from_state(one) for one in group] for group in state.get(self._key, [])]
+        self._restored = [[BufferedItem.from_state(saved) for saved in group] for group in state.get(self._key, [])]
 
     def next(self) -> tuple[Any, ItemId]:
         while True:
@@ -124,10 +124,10 @@ class _GroupBatchRunning:
             if value is SKIPPED:
                 continue
             # Add the item to its group, and yield the group once it is full.
-            found = self._group_of(value, item_id)
-            if found is None:
+            group = self._group_of(value, item_id)
+            if group is None:
                 continue
-            key, size = found
+            key, size = group
             size, samples = self._groups.setdefault(key, (size, []))
             if len(self._groups) > self._max_groups:
                 raise self._endless_groups(size)
@@ -156,6 +156,7 @@ class _GroupBatchRunning:
     def _group_of(self, value: Any, item_id: ItemId) -> tuple[Hashable, int] | None:
         """Return key and size of a sample's batch; None if the sample is skipped."""
         try:
+            # A key that no dict accepts counts as a failure of the criterion.
             key, size = self._criterion.call(value, item_id)
             hash(key)
         except SkipSample:
@@ -167,6 +168,7 @@ class _GroupBatchRunning:
             return None
         self._criterion.succeeded()
         self._criterion.skips.count = 0
+        # The criterion may leave the size to the loader's argument.
         size = self._fixed_size if size is None else size
         if size is None or size < 1:
             raise ConfigError(
@@ -178,14 +180,15 @@ class _GroupBatchRunning:
     def _rebuild_groups(self) -> None:
         restored, self._restored = self._restored, []
         for samples in restored:
+            # The first sample that can be rebuilt has the key of the whole group.
             for sample in samples:
                 value = sample.value(self._upstream, self._lane)
                 if value is SKIPPED:
                     continue
                 with preserve_rng_state():
-                    found = self._group_of(value, sample.item_id)
-                if found is not None:
-                    self._add(*found, samples)
+                    group = self._group_of(value, sample.item_id)
+                if group is not None:
+                    self._add(*group, samples)
                     break
 
     def _add(self, key: Hashable, size: int, samples: Sequence[BufferedItem]) -> None:

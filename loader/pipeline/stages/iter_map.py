@@ -103,12 +103,14 @@ class _IterMapRunning:
         self._restart_after = definition.restart_after
         self._key = definition.key
         self._stage = lane.path + definition.key
-        own = state.get(self._key, {})
-        self._held = [BufferedItem.from_state(one) for one in own.get("held", [])]  # inputs since the last start
-        self._given: int = own.get("given", 0)  # outputs since then
-        self._is_over: bool = own.get("over", False)
+        # The state holds the inputs since the function was started last, and how many outputs it gave for them.
+        entry = state.get(self._key, {})
+        self._held = [BufferedItem.from_state(saved) for saved in entry.get("held", [])]  # inputs since the last start
+        self._given: int = entry.get("given", 0)  # outputs since then
+        self._is_over: bool = entry.get("over", False)
         self._next: Callable[..., Any] = next  # replaced while calls are timed
         register(lane, activity_name(definition.name, definition.iter_map_fn), self, "_next")
+        # A restored stage starts the function again with the held inputs, before it reads new ones.
         self._replayed: deque[BufferedItem] = deque(self._held)
         self._peeked: list[tuple[Any, ItemId]] = []  # at most one item, for the next call
         self._skips = lane.failures.skips_of(definition.iter_map_fn)
@@ -123,11 +125,13 @@ class _IterMapRunning:
             raise StopIteration
         try:
             value = self._step()
+        # The function cannot continue after an exception: the inputs since its start are skipped.
         except SkipSample:
             self._note_skipped()
             self._skips.add(len(self._held))
             return self._skip_held()
         except Exception as error:
+            # An error of the stage below was raised through the function, which did not fail itself.
             if self._source_error is None:
                 self._note_skipped()
                 self._lane.failures.failed(self._function, error, None)
@@ -143,12 +147,13 @@ class _IterMapRunning:
         return value, item_id
 
     def _item_id(self) -> tuple[Any, ...]:
-        return (self._key, self._given, tuple([one.item_id for one in self._held]))
+        return (self._key, self._given, tuple([item.item_id for item in self._held]))
 
     def _step(self) -> Any:
         """Return the function's next item; ``_END`` after the last one."""
         while not self._is_over:
             if self._items is None:
+                # A function that takes some items at a time is not called for none.
                 if self._restart_after is not None and not self._has_input():
                     self._is_over = True
                     break
@@ -179,12 +184,12 @@ class _IterMapRunning:
         """Call the function; after a restore also drop the items that it had yielded."""
         given, self._given = self._given, 0  # 0, as when the function first took its inputs
         items: Iterator[Any] = iter(self._run(self._inputs()))
-        for number in range(given):
+        for output in range(given):
             if self._advance(items, self._item_id()) is _END:
                 self._given = given
                 break
             self._given += 1
-            if self._given <= number:  # it took a new input, so it gave fewer: the state is damaged, or it draws
+            if self._given <= output:  # it took a new input, so it gave fewer: the state is damaged, or it draws
                 break
         if self._restart_after is None:
             # It had taken all of them, but may take fewer now if it draws random numbers.
@@ -192,10 +197,10 @@ class _IterMapRunning:
         return items
 
     def _run(self, inputs: Iterator[Any]) -> Any:
-        found = self._function(inputs)
-        if found is None:
+        outputs = self._function(inputs)
+        if outputs is None:
             raise no_result(self._function)
-        return found
+        return outputs
 
     def _end_call(self) -> None:
         if self._restart_after is None:
@@ -239,6 +244,7 @@ class _IterMapRunning:
             seed_sample(self._lane.seed, self._lane.number, item_id)
 
     def _inputs(self) -> Iterator[Any]:
+        # Give the function its inputs, up to the limit of a call; replayed ones come first.
         limit = self._restart_after
         while self._replayed or self._peeked or limit is None or len(self._held) < limit:
             try:
@@ -260,6 +266,7 @@ class _IterMapRunning:
         if self._replayed:
             sample = self._replayed.popleft()
             return sample.value(self._upstream, self._lane), sample.item_id
+        # By the rule of the stage, an input after an output starts over: earlier inputs are no longer needed.
         if self._given and self._restart_after is None:
             self._start_over()
         value, item_id = self._upstream.next()
@@ -274,14 +281,14 @@ class _IterMapRunning:
         if self._is_over:
             state[self._key] = {"over": True}
         elif self._held or self._given:
-            state[self._key] = {"held": [one.to_state() for one in self._held], "given": self._given}
+            state[self._key] = {"held": [item.to_state() for item in self._held], "given": self._given}
         return state
 
     def load(self, item_id: ItemId) -> Any:
-        _, number, item_ids = item_id  # type: ignore[misc] # ids of this stage are tuples
+        _, output, item_ids = item_id  # type: ignore[misc] # ids of this stage are tuples
         items = iter(self._run(self._rebuild_inputs(item_ids)))
         item: Any = SKIPPED
-        for each in range(number + 1):
+        for each in range(output + 1):
             item = self._advance(items, (self._key, each, item_ids))
             if item is _END:
                 return SKIPPED

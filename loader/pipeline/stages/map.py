@@ -57,6 +57,7 @@ class FilterDataset(SavableDataset[T]):
             value, item_id = upstream.next()
             if value is SKIPPED:
                 return value, item_id
+            # What the filter omits becomes a skipped item, so that positions stay known.
             is_kept = attempt(value, item_id)
             if is_kept is SKIPPED:
                 return is_kept, item_id
@@ -144,6 +145,7 @@ class _MapRunning:
             self._items = self._resume_generator(as_item_id(item_id))
 
     def next(self) -> tuple[Any, ItemId]:
+        # The items of a generator come before the next input.
         if self._items is not None:
             return self._next_of(self._items)
         value, item_id = self._read()
@@ -159,6 +161,7 @@ class _MapRunning:
             self._batch = self._lane.context.batch_index
             return self._next_of(result)
         set_restore_key(result, self._stage, self._lane, item_id)
+        # The next results mostly have the same class, which the short path above then recognises.
         if isinstance(result, Sample):
             self._sample_class = kind
         return result, item_id
@@ -203,9 +206,11 @@ class _MapRunning:
     def _rebuild_generated(self, item_id: tuple[Any, ...]) -> Any:
         _, wanted, inner = item_id
         items: Any
+        # Buffers hold items of one generator in ascending order: continue the generator that was replayed last.
         if self._replayed is not None and self._replayed[0] == inner and self._replayed[2] <= wanted:
             _, items, taken, value, lacks_parts = self._replayed
         else:
+            # If a dataset left the mix, the input lacks parts, and the generator may yield fewer items than before.
             lost = lost_items(self._lane)
             value, taken = self._upstream.load(inner), 0
             lacks_parts = lost_items(self._lane) > lost
@@ -229,6 +234,7 @@ class _MapRunning:
         context = self._lane.context
         current, context.batch_index = context.batch_index, self._batch
         try:
+            # Load and map the input with the seeds of the first time.
             parts = (self._lane.seed, self._lane.number, *integers_of(item_id))
             with preserve_rng_state(), context.seeded_rng(*parts):
                 seed_sample(self._lane.seed, self._lane.number, item_id)
@@ -237,8 +243,9 @@ class _MapRunning:
                     items = value if value is SKIPPED else self._hook.call(value, item_id)
                     if not isinstance(items, GeneratorType):
                         return None
-                    for number in range(self._taken):
-                        self._hook.step(items, (self._key, number, item_id))
+                    # Drop the items that were yielded before the state was saved.
+                    for item_number in range(self._taken):
+                        self._hook.step(items, (self._key, item_number, item_id))
                 return items
         except (SkipSample, StopIteration):
             return None

@@ -103,6 +103,7 @@ class LogSampleDataset(PassThroughDataset[T]):
 
     def open(self, lane: Lane, state: State) -> Running:
         upstream, config = self.inputs[0].open(lane, state), self.worker_config
+        # Without a log, the stage adds no call for each item.
         if config.worker_debug_path is None or not config.worker_log_level:
             return upstream
         keys_of, worker, stage = self.get_keys_fn or keys_of_sample, worker_number(), lane.path + self.key

@@ -168,13 +168,13 @@ class _SelectionRunning:
         self._logged = 0  # samples that are logged
         self._key = definition.key
         # What a saved state holds: ids, from which samples are rebuilt when they are needed.
-        own = state.get(self._key, {"batch": None, "groups": []})
-        self._batch: int | None = own["batch"]  # the micro-batch during which the buffer was filled
+        entry = state.get(self._key, {"batch": None, "groups": []})
+        self._batch: int | None = entry["batch"]  # the micro-batch during which the buffer was filled
         self._groups: deque[list[BufferedItem]] = deque(
-            [BufferedItem(as_item_id(item_id), self._batch) for item_id in group] for group in own["groups"]
+            [BufferedItem(as_item_id(item_id), self._batch) for item_id in group] for group in entry["groups"]
         )
-        self._pushback = [BufferedItem.from_state(saved) for saved in own.get("pushback", ())]
-        earlier = [BufferedItem.from_state(saved) for saved in own.get("earlier", ())]
+        self._pushback = [BufferedItem.from_state(saved) for saved in entry.get("pushback", ())]
+        earlier = [BufferedItem.from_state(saved) for saved in entry.get("earlier", ())]
         self._earlier = {item.item_id: item.batch for item in earlier}  # items of groups that earlier fills have read
         for group in self._groups:
             for item in group:
@@ -187,6 +187,7 @@ class _SelectionRunning:
             return SKIPPED, ()
         values: list[Any] = []
         item_ids: list[ItemId] = []
+        # Encode the samples of the group only now, so that a state holds the ids of samples from below.
         for sample in self._groups.popleft():
             value = sample.value(self._upstream, self._lane)
             if value is not SKIPPED:
@@ -264,6 +265,7 @@ class _SelectionRunning:
                 return {samples[0][1]}
         else:
             return set()
+        # Search both halves: few samples that fail are found with few calls.
         return set().union(*map(self._failing, _halves(samples)))
 
     def _choose(self, samples: list[_Sample]) -> list[list[Any]]:
@@ -302,6 +304,7 @@ class _SelectionRunning:
         has_new = len(samples) > len(self._earlier)
         if len(pushback) < self._size and (has_new or len(pushback) < len(samples)):
             return pushback
+        # No sample was taken, and none follows: the function would push the same samples back forever.
         unused = [(item.value(self._upstream, self._lane), item.item_id) for item in pushback]
         if len(pushback) >= self._size:
             raise ConfigError(
@@ -349,11 +352,11 @@ class _SelectionRunning:
         return [item for item in items if item is not SKIPPED] or SKIPPED
 
     def _item(self, item_id: Any) -> Any:
-        number, inner = item_id[1:] if self._is_own(item_id) else (0, item_id)
+        item_number, inner = item_id[1:] if self._is_own(item_id) else (0, item_id)
         value = self._upstream.load(inner)
         if value is SKIPPED or self._encode is None:
             return value
-        item = self._encode.rebuild_item(value, self._key, number, inner)
+        item = self._encode.rebuild_item(value, self._key, item_number, inner)
         self._set_restore_key(item, item_id)
         return item
 
@@ -382,14 +385,14 @@ def _find_items(
         items_by_object[id(value)].append(BufferedItem(item_id, earlier.get(item_id, batch), value))
 
     def find(value: Any) -> BufferedItem:
-        found = items_by_object.get(id(value))
-        if not found:
+        same_object = items_by_object.get(id(value))
+        if not same_object:
             raise ConfigError(
                 f"expected select_samples_to_pack to select from its samples, found another object, a "
                 f"{type(value).__name__}",
                 hint="return lists of the same objects; change samples in the hooks before it or in postencode_sample",
             )
         # Several samples of the buffer may be one object (a cached int), and a sample may be in several groups.
-        return found.pop() if len(found) > 1 else found[0]
+        return same_object.pop() if len(same_object) > 1 else same_object[0]
 
     return [[find(value) for value in group] for group in groups]

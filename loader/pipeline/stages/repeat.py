@@ -99,28 +99,28 @@ class RepeatDataset(SavableDataset[T]):
         upstream = self.inputs[0]
         return upstream.items is None and upstream.drains_worker
 
-    def lane_of(self, lane: Lane, number: int) -> Lane:
-        """Return the lane for pass ``number``: with another seed, and rotated so that passes join without a gap."""
-        child = lane.child(number, self.key)
+    def lane_of(self, lane: Lane, pass_number: int) -> Lane:
+        """Return the lane for a pass: with another seed, and rotated so that passes join without a gap."""
+        child = lane.child(pass_number, self.key)
         if lane.inputs is not None:
-            lane.inputs[self.key].pop(number - _PASSES_KNOWN, None)
+            lane.inputs[self.key].pop(pass_number - _PASSES_KNOWN, None)
         items = self.inputs[0].items
         child.shares_pass = self.shares_passes
         if items is None and not child.shares_pass:
             child.neighbours = None  # the lane ends alone
-        child.number = (lane.number - number * (items or 0)) % lane.count
+        child.number = (lane.number - pass_number * (items or 0)) % lane.count
         return child
 
-    def share_of(self, lane: Lane, number: int) -> int | None:
-        """Return the number of items of a lane in pass ``number``; None if it is not known."""
+    def share_of(self, lane: Lane, pass_number: int) -> int | None:
+        """Return the number of items of a lane in pass ``pass_number``; None if it is not known."""
         items, times = self.inputs[0].items, self.times
-        if times is not None and number >= times:
+        if times is not None and pass_number >= times:
             return 0
-        if times is not None and number + 1 > times:
+        if times is not None and pass_number + 1 > times:
             items = (self.items or 0) - int(times) * (items or 0)
         elif not items or lane.neighbours is None:
             return None
-        return -(-(items - self.lane_of(lane, number).number) // lane.count)  # they are dealt to the lanes in turn
+        return -(-(items - self.lane_of(lane, pass_number).number) // lane.count)  # they are dealt to the lanes in turn
 
     @property
     def entry_schema(self) -> Schema:
@@ -135,11 +135,11 @@ class _RepeatRunning:
         self._definition = definition
         self._lane = lane
         self._key = definition.key
-        own = state.get(self._key, {"next": 0, "taken": 0, "source": {}})
-        self._pass: int = own["next"]
-        self._taken: int = own["taken"]  # items of the pass
+        entry = state.get(self._key, {"next": 0, "taken": 0, "source": {}})
+        self._pass: int = entry["next"]
+        self._taken: int = entry["taken"]  # items of the pass
         self._share = definition.share_of(lane, self._pass)  # items of the pass that the lane yields
-        self._running = self._open(self._pass, own["source"])
+        self._running = self._open(self._pass, entry["source"])
         self._joins = lane.neighbours is not None and definition.shares_passes
         # A finite number of passes ends anyway, and skipped items keep the places of others.
         self._counts_skipped = definition.times is not None or lane.failures.skip_tolerance is None
@@ -157,8 +157,8 @@ class _RepeatRunning:
         if lane.neighbours is not None:
             lane.neighbours.add(lane.path, self)
 
-    def _open(self, number: int, state: State, *, alone: bool = False) -> Running:
-        lane = self._definition.lane_of(self._lane, number)
+    def _open(self, pass_number: int, state: State, *, alone: bool = False) -> Running:
+        lane = self._definition.lane_of(self._lane, pass_number)
         return self._definition.inputs[0].open(lane.alone() if alone else lane, state)
 
     def next(self) -> tuple[Any, ItemId]:
@@ -172,10 +172,10 @@ class _RepeatRunning:
             try:
                 value, item_id = self._running.next()
             except StopIteration:
-                number = self._pass
+                pass_number = self._pass
                 self._next_pass()
                 if self._joins:
-                    self._lead(number)
+                    self._lead(pass_number)
                 continue
             self._taken += 1
             if value is not SKIPPED or self._counts_skipped:
@@ -197,30 +197,32 @@ class _RepeatRunning:
         self._share = share
         self._running = self._open(self._pass, {})
 
-    def reach(self, number: int) -> None:
-        """Continue with pass ``number`` for another lane, unless this lane has a share left in an earlier one."""
-        while self._pass < number and self._share is not None and self._taken >= self._share and not self._is_last():
+    def reach(self, pass_number: int) -> None:
+        """Continue with a later pass for another lane, unless this lane has a share left in an earlier one."""
+        while (
+            self._pass < pass_number and self._share is not None and self._taken >= self._share and not self._is_last()
+        ):
             self._next_pass()
 
-    def _lead(self, number: int) -> None:
+    def _lead(self, pass_number: int) -> None:
         if self._lane.neighbours is not None:
             others = list(self._lane.neighbours.others(self._lane.path))
-            self._empty.join(number, (other.last_kept for other in others))
+            self._empty.join(pass_number, (other.last_kept for other in others))
             for other in others:
-                other.leave(number, self._empty.count)
+                other.leave(pass_number, self._empty.count)
 
     @property
     def last_kept(self) -> int:
         """The last pass that gave the lane an item; the pass before its first one if no pass did."""
         return self._empty.last_kept
 
-    def leave(self, number: int, empty: int) -> None:
-        """Leave pass ``number``, in which no lane has items for a batch.
+    def leave(self, pass_number: int, empty: int) -> None:
+        """Leave pass ``pass_number``, in which no lane has items for a batch.
 
         Args:
             empty: Consecutive passes without an item.
         """
-        if self._pass != number or self._has_items():
+        if self._pass != pass_number or self._has_items():
             return
         self._next_pass()
         self._empty.count = empty
@@ -245,11 +247,11 @@ class _RepeatRunning:
         return {self._key: {"next": self._pass, "taken": self._taken, "source": self._running.state()}}
 
     def load(self, item_id: ItemId) -> Any:
-        _, number, inner = item_id  # type: ignore[misc] # ids of this stage are tuples
-        if number == self._pass:
+        _, pass_number, inner = item_id  # type: ignore[misc] # ids of this stage are tuples
+        if pass_number == self._pass:
             return self._running.load(inner)
-        if self._other is None or self._other[0] != number:
-            self._other = (number, self._open(number, {}, alone=True))
+        if self._other is None or self._other[0] != pass_number:
+            self._other = (pass_number, self._open(pass_number, {}, alone=True))
         return self._other[1].load(inner)
 
 
@@ -349,15 +351,15 @@ class EmptyPasses:
         self.count = 0
         self.last_kept = first if has_item else first - 1
 
-    def note_end(self, number: int) -> None:
-        if self.last_kept < number:
+    def note_end(self, pass_number: int) -> None:
+        if self.last_kept < pass_number:
             self.count += 1
         else:
             self._dropped = self._failures.dropped.total()
 
-    def join(self, number: int, others: Iterable[int]) -> None:
-        """Count the passes up to ``number`` that were empty in all lanes of the worker."""
-        self.count = number - max([self.last_kept, *others])
+    def join(self, pass_number: int, others: Iterable[int]) -> None:
+        """Count the passes up to ``pass_number`` that were empty in all lanes of the worker."""
+        self.count = pass_number - max([self.last_kept, *others])
 
     @property
     def are_final(self) -> bool:

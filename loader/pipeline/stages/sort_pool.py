@@ -22,7 +22,7 @@ from ..contract.worker_config import WorkerConfig
 T = TypeVar("T")
 
 _PICK = 40  # separates these random numbers from others
-_CHUNK = 256
+_CHUNK = 256  # picks that are drawn together
 
 
 class ShuffleBufferDataset(SavableDataset[T]):
@@ -72,9 +72,9 @@ class _ShuffleRunning:
         self._size = definition.size
         self._depth = definition.depth
         self._key = definition.key
-        own = state.get(self._key, {"picked": 0, "buffer": []})
-        self._picked: int = own["picked"]
-        self._buffer = [BufferedItem.from_state(one) for one in own["buffer"]]
+        entry = state.get(self._key, {"picked": 0, "buffer": []})
+        self._picked: int = entry["picked"]
+        self._buffer = [BufferedItem.from_state(saved) for saved in entry["buffer"]]
         self._words: list[int] = []  # random integers of 64 bits, for the picks from _first_word on
         self._first_word = self._picked
 
@@ -83,8 +83,8 @@ class _ShuffleRunning:
         self._fill()
         if not buffer:
             raise StopIteration
-        place = self._random_below(len(buffer))
-        buffer[place], buffer[-1] = buffer[-1], buffer[place]
+        position = self._random_below(len(buffer))
+        buffer[position], buffer[-1] = buffer[-1], buffer[position]
         sample = buffer.pop()
         return sample.value(self._upstream, self._lane), sample.item_id
 
@@ -199,9 +199,9 @@ class _SortPoolRunning:
         self._drops_last = definition.drop_last
         self._cost = Hook(definition.key_function, lane, failure_tolerance=definition.failure_tolerance, stage="key")
         self.load = self._batcher.load
-        own = state.get(self._key, {"pools": 0, "batches": []})
-        self._pools: int = own["pools"]
-        self._batches = deque([BufferedItem.from_state(one) for one in batch] for batch in own["batches"])
+        entry = state.get(self._key, {"pools": 0, "batches": []})
+        self._pools: int = entry["pools"]
+        self._batches = deque([BufferedItem.from_state(saved) for saved in batch] for batch in entry["batches"])
 
     def next(self) -> tuple[Any, ItemId]:
         if not self._batches:
@@ -237,10 +237,10 @@ class _SortPoolRunning:
         # Sort it, and cut it into batches.
         order = np.argsort(np.array(costs), kind="stable").tolist()
         starts = range(0, len(order), self._batch_size)
-        batches = [[items[place] for place in order[start : start + self._batch_size]] for start in starts]
+        batches = [[items[index] for index in order[start : start + self._batch_size]] for start in starts]
         if batches and len(batches[-1]) < self._batch_size and self._drops_last:
             self._lane.failures.note_remainder(self._name, len(batches.pop()), self._batch_size)
-        return [batches[place] for place in self._shuffled(len(batches))]
+        return [batches[index] for index in self._shuffled(len(batches))]
 
     def _release(self) -> list[list[BufferedItem]]:
         released = [*self._batches]
@@ -251,8 +251,8 @@ class _SortPoolRunning:
         """Return the order of the batches of a pool: the same on all lanes, so that ranks have like costs."""
         words = mix(self._lane.seed, _POOL, self._depth, self._pools, np.arange(count))
         self._pools += 1
-        found: list[int] = np.argsort(words, kind="stable").tolist()
-        return found
+        order: list[int] = np.argsort(words, kind="stable").tolist()
+        return order
 
     def state(self) -> State:
         state = self._upstream.state()

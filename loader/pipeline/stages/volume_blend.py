@@ -59,32 +59,32 @@ class VolumeBlendRunning:
         self.item_id: ItemId = ()  # of the item that is measured
         if counts_sizes:
             register(lane, f"size in {unit}", self, "_size", result_sizes={unit: number_of})
-        own = state.get(key, {})
+        entry = state.get(key, {})
         # States of the inputs; those of the running ones are replaced when a state is requested.
-        self._states: dict[str, State] = {str(origin): own[str(origin)] for origin in inputs if str(origin) in own}
+        self._states: dict[str, State] = {str(origin): entry[str(origin)] for origin in inputs if str(origin) in entry}
         self._running: dict[int, Running] = {}
         self._changed: dict[int, None] = {}  # inputs that were used since the last state, in the order of first use
         self._recorder = lane.recorder if counts_volumes else None
         if self._recorder is not None:
             self._recorder.samples.add_counter(self)
-        self._ended: list[int] = [origin for origin in own.get("ended", []) if origin in inputs]
-        self._counts(own if own.get("edits", 0) == edits else {})
+        self._ended: list[int] = [origin for origin in entry.get("ended", []) if origin in inputs]
+        self._counts(entry if entry.get("edits", 0) == edits else {})
         if lane.neighbours is not None:
             lane.neighbours.add(lane.path, self)
 
-    def _counts(self, own: State) -> None:
+    def _counts(self, entry: State) -> None:
         """Start to count, where the state stopped or at 0."""
         self._saved_stretch = None
         self._volumes: dict[int, tuple[Any, ...]] = {
-            row[0]: tuple(row) for row in own.get("volumes", ())
+            row[0]: tuple(row) for row in entry.get("volumes", ())
         }  # as of the last state
         # Number the inputs that have not ended: the blend knows them by these numbers.
         self._reported = {origin: float(volume) for origin, _, volume, _ in self._volumes.values()}
         self._left = [origin for origin in self._inputs if origin not in self._ended]
-        self._places = places = {origin: place for place, origin in enumerate(self._left)}
+        self._places = places = {origin: row_number for row_number, origin in enumerate(self._left)}
         # Continue in the stretch of the schedule that the state names.
         changed = None
-        if self._schedule is not None and (stretch := own.get("stretch")) is not None:
+        if self._schedule is not None and (stretch := entry.get("stretch")) is not None:
             self._stretch = self._schedule.checked(stretch["number"])
             targets = {places[origin]: float(target) for origin, target in stretch["targets"] if origin in places}
             if stretch["items"]:
@@ -100,7 +100,7 @@ class VolumeBlendRunning:
                 lane=self._lane.number,
                 seed=self._lane.seed,
                 origins=self._left,
-                total=float(own.get("total", 0)),
+                total=float(entry.get("total", 0)),
                 volumes={
                     places[origin]: (items, float(volume), float(empty))
                     for origin, items, volume, empty in self._volumes.values()
@@ -125,6 +125,7 @@ class VolumeBlendRunning:
     def _follow(self, schedule: LaneSchedule) -> None:
         if self._blend is None:
             return
+        # Where a new stretch begins, the blend changes its weights.
         stretch = self._weighted(schedule, schedule.current())
         if stretch != self._stretch:
             self._stretch, self._saved_stretch = stretch, None
@@ -142,8 +143,8 @@ class VolumeBlendRunning:
         # Choose an input, and take its next item; an input that ends leaves the blend.
         while (blend := self._blend) is not None:
             left = self._left
-            place = blend.choose()
-            origin = left[place]
+            index = blend.choose()
+            origin = left[index]
             changed[origin] = None
             try:
                 value, item_id = (opened.get(origin) or self._open(origin)).next()
@@ -153,7 +154,7 @@ class VolumeBlendRunning:
                 self._counts({})
                 continue
             if value is SKIPPED:
-                blend.count(place, 0.0)
+                blend.count(index, 0.0)
                 return value, (self._key, origin, item_id)
             # Measure the item: its size decides which inputs come next. Items that cannot be measured are skipped.
             self.item_id = whole_id = (self._key, origin, item_id)
@@ -162,13 +163,13 @@ class VolumeBlendRunning:
             except Exception as error:
                 self._skipped.append(whole_id)
                 self._failed(error, value, whole_id)
-                blend.count(place, 0.0)
+                blend.count(index, 0.0)
                 return SKIPPED, whole_id
             if self._skips.count or self._failures.pending:
                 self._skips.count = 0
                 self._failures.succeeded(self._metric)
             blend.count(
-                place, float(size) if type(size) is int and 0 <= size <= _EXACT else checked_size(size, self._unit)
+                index, float(size) if type(size) is int and 0 <= size <= _EXACT else checked_size(size, self._unit)
             )
             return value, whole_id
         raise StopIteration
@@ -227,20 +228,20 @@ class VolumeBlendRunning:
                 if any(counts):
                     self._volumes[origin] = (origin, *counts)
         self._changed.clear()
-        own: State = {"total": 0 if blend is None else blend.total, "volumes": [*self._volumes.values()]}
+        entry: State = {"total": 0 if blend is None else blend.total, "volumes": [*self._volumes.values()]}
         if self._schedule is not None and blend is not None:
-            own["stretch"] = self._stretch_state(blend)
+            entry["stretch"] = self._stretch_state(blend)
         if self._edits:
-            own["edits"] = self._edits
+            entry["edits"] = self._edits
         if self._ended:
-            own["ended"] = list(self._ended)
-        return {self._key: own | self._states}
+            entry["ended"] = list(self._ended)
+        return {self._key: entry | self._states}
 
     def _stretch_state(self, blend: VolumeBlend) -> State:
         """Return the stretch of the schedule and the counts at its start, which stay the same until the next one."""
         if self._saved_stretch is None:
             change = blend.changed or VolumeChange()
-            targets = [[self._left[place], target] for place, target in change.targets.items()]
+            targets = [[self._left[index], target] for index, target in change.targets.items()]
             self._saved_stretch = {"total": change.total, "items": change.items, "targets": targets}
         return {"number": self._stretch, **self._saved_stretch}
 
@@ -255,12 +256,12 @@ class VolumeBlendRunning:
 def checked_size(size: Any, unit: str) -> float:
     """Return a size as a float."""
     try:
-        number = number_of(size)
+        checked = number_of(size)
     except (TypeError, ValueError, ArithmeticError, RuntimeError):  # tensors raise a RuntimeError
-        number = -1.0
-    if not 0 <= number <= _MAX_SIZE:  # False for NaN
+        checked = -1.0
+    if not 0 <= checked <= _MAX_SIZE:  # False for NaN
         raise ConfigError(
             f"expected the metric {unit!r} to return a number from 0 to {_MAX_SIZE:,.0f}, found {size!r}",
             hint="check the method with @sample_size_metric, or the function passed as size",
         )
-    return number
+    return checked

@@ -87,9 +87,9 @@ class BaseWrapperDataset(SavableDataset[T_co]):
                 matching: SavableDataset[Any] = inner
                 return matching
             if isinstance(inner, BaseWrapperDataset):
-                found: SavableDataset[Any] | None = inner._find_wrapped_dataset(cls)  # noqa: SLF001 - the same class
-                if found is not None:
-                    return found
+                wrapped: SavableDataset[Any] | None = inner._find_wrapped_dataset(cls)  # noqa: SLF001 - the same class
+                if wrapped is not None:
+                    return wrapped
         return None
 
 

@@ -133,6 +133,7 @@ def mark_padding(batch: Any) -> Any:
     kind = type(batch)
     if kind in _MARKED:
         return _MARKED[kind](batch)
+    # Other objects take an attribute, or become an object of a subclass that has it.
     try:
         object.__setattr__(batch, _MARK, True)
     except (AttributeError, TypeError):
@@ -204,6 +205,7 @@ class Batch(SummaryMixin, PinMemoryMixin, ExtendableDataclassMixin, TagsMixin):
         if not samples:
             raise no_samples()
         fields_given = with_field_names(fields_given)
+        # Collect the columns of the fields that the caller does not give.
         getter = itemgetter if isinstance(samples[0], dict) else attrgetter
         columns: dict[str, list[Any]] = {}
         for known in fields(cls):
@@ -213,6 +215,7 @@ class Batch(SummaryMixin, PinMemoryMixin, ExtendableDataclassMixin, TagsMixin):
             try:
                 columns[name] = list(map(getter(name), samples))
             except (AttributeError, KeyError):
+                # A field with a default may be missing in all samples, but not in some.
                 required = known.default is MISSING and known.default_factory is MISSING
                 if required or _has(samples[0], name):
                     raise _missing_field(cls, samples, name) from None

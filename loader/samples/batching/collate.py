@@ -36,6 +36,7 @@ def pad_stack(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     shapes = [tensor.shape for tensor in tensors]
     if len(set(shapes)) == 1:
         return stack(tensors)
+    # Use the memory of an earlier batch for a large one; torch pads few numbers in one call.
     longest = _longest(shapes)
     tensors = _one_dtype(tensors)
     shape = (len(tensors), *longest)
@@ -60,6 +61,7 @@ def pad_concat(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     lengths = [len(tensor) for tensor in tensors]
     shape = (sum(lengths), *longest[1:])
     joined = place(shape, like=tensors[0])
+    # Nothing is padded if only the first dimension differs.
     if len({shape[1:] for shape in shapes}) == 1:
         return torch.cat(list(tensors), out=joined)
     if joined is None:
@@ -71,9 +73,9 @@ def pad_concat(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
 
 def _longest(shapes: Sequence[torch.Size]) -> tuple[int, ...]:
     first = shapes[0]
-    for number, shape in enumerate(shapes):
+    for sample_index, shape in enumerate(shapes):
         if len(shape) != len(first):
-            raise MismatchError(0, number, f"a tensor of shape {tuple(first)}", f"one of shape {tuple(shape)}")
+            raise MismatchError(0, sample_index, f"a tensor of shape {tuple(first)}", f"one of shape {tuple(shape)}")
     return tuple(map(max, zip(*shapes, strict=True)))
 
 
@@ -87,6 +89,7 @@ def _one_dtype(tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
 
 def _fill(batch: torch.Tensor, blocks: Iterable[torch.Tensor], tensors: Sequence[torch.Tensor]) -> None:
     """Copy each tensor into the corner of its block of the batch, and zeros into the rest of the block."""
+    # Clear a small batch by one call; of a large one, clear only what is padded.
     small = batch.numel() <= SMALL
     if small:
         batch.zero_()
@@ -109,10 +112,10 @@ class MismatchError(Exception):
         other: Description of the second value.
     """
 
-    def __init__(self, first: int, second: int, found: str, other: str) -> None:
-        super().__init__(found, other)
+    def __init__(self, first: int, second: int, kind: str, other: str) -> None:
+        super().__init__(kind, other)
         self._numbers = first, second
-        self._found = found, other
+        self._found = kind, other
         self._place: list[str] = []
 
     def inside(self, name: object) -> Self:
@@ -120,13 +123,13 @@ class MismatchError(Exception):
         return self
 
     def of(self, samples: Sequence[Any]) -> SampleError:
-        keys = [key_of(samples[number]) for number in self._numbers]
+        keys = [key_of(samples[index]) for index in self._numbers]
         names = [
-            f"number {number}" if key is None else repr(key) for key, number in zip(keys, self._numbers, strict=True)
+            f"number {index}" if key is None else repr(key) for key, index in zip(keys, self._numbers, strict=True)
         ]
-        place = f"{'.'.join(self._place)!r} is " if self._place else ""
+        field = f"{'.'.join(self._place)!r} is " if self._place else ""
         return SampleError(
-            f"{names[0]} and {names[1]} cannot be batched: {place}{self._found[0]} in the first, "
+            f"{names[0]} and {names[1]} cannot be batched: {field}{self._found[0]} in the first, "
             f"{self._found[1]} in the second",
             key=key_of(samples[self._numbers[1]]),
             hint="give them equal types and shapes in encode_sample, or define batch in the task encoder",
@@ -163,10 +166,10 @@ def batch_stack(batch: Sequence[torch.Tensor]) -> torch.Tensor:
     if not batch:
         raise no_samples()
     first = batch[0].shape
-    for number, tensor in enumerate(batch):
+    for sample_index, tensor in enumerate(batch):
         if tensor.shape != first:
-            found = f"a tensor of shape {tuple(first)}", f"one of shape {tuple(tensor.shape)}"
-            raise MismatchError(0, number, *found).of(batch)
+            kinds = f"a tensor of shape {tuple(first)}", f"one of shape {tuple(tensor.shape)}"
+            raise MismatchError(0, sample_index, *kinds).of(batch)
     return stack(batch)
 
 
@@ -305,9 +308,9 @@ def _collate_of_several(column: list[Any], kinds: list[Any]) -> Callable[[list[A
         MismatchError: The classes are batched in different ways.
     """
     collates = [_collate_of(kind) for kind in kinds]
-    for number, other in enumerate(collates):
+    for sample_index, other in enumerate(collates):
         if other is not collates[0]:
-            raise MismatchError(0, number, kind_of(column[0]), kind_of(column[number]))
+            raise MismatchError(0, sample_index, kind_of(column[0]), kind_of(column[sample_index]))
     return collates[0]
 
 
@@ -338,21 +341,22 @@ def join_of_dicts(shared: Mapping[str, Join], join: Join) -> Join:
     def join_dicts(samples: list[dict[str, Any]]) -> dict[str, Any]:
         first = samples[0]
         batch = {}
+        # Batch one column after the other; the errors name the field and the two samples that differ.
         for name in first:
             try:
                 column = [sample[name] for sample in samples]
             except KeyError:
-                number = next(number for number, sample in enumerate(samples) if name not in sample)
-                raise MismatchError(0, number, "present", "missing").inside(name) from None
+                sample_index = next(sample_index for sample_index, sample in enumerate(samples) if name not in sample)
+                raise MismatchError(0, sample_index, "present", "missing").inside(name) from None
             try:
                 batch[name] = shared.get(name, join)(column)
             except MismatchError as error:
                 raise error.inside(name) from None
         # All have the keys of the first one, so another number of keys shows further keys.
         if sum(map(len, samples)) != len(first) * len(samples):
-            number = next(number for number, sample in enumerate(samples) if len(sample) > len(first))
-            name = next(name for name in samples[number] if name not in first)
-            raise MismatchError(0, number, "missing", "present").inside(name)
+            sample_index = next(sample_index for sample_index, sample in enumerate(samples) if len(sample) > len(first))
+            name = next(name for name in samples[sample_index] if name not in first)
+            raise MismatchError(0, sample_index, "missing", "present").inside(name)
         return batch
 
     return join_dicts

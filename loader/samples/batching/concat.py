@@ -97,9 +97,9 @@ def homogeneous_concat_mix(samples: Sequence[Any]) -> Any:
 def _concat(values: list[Any]) -> Any:
     kinds: list[Any] = list(map(type, values))
     joins = list(map(_join_of, kinds))
-    for number, join in enumerate(joins):
+    for sample_index, join in enumerate(joins):
         if join is not joins[0]:
-            raise MismatchError(0, number, kind_of(values[0]), kind_of(values[number]))
+            raise MismatchError(0, sample_index, kind_of(values[0]), kind_of(values[sample_index]))
     return joins[0](values)
 
 

@@ -22,15 +22,10 @@ from .collate import pad_stack
 
 @dataclass(frozen=True, slots=True)
 class PendingCopy:
-    """A micro-batch whose copy was started.
+    """A micro-batch whose copy was started."""
 
-    Attributes:
-        batch: The copy.
-        event: Recorded after the copy in its stream; None if the copy is done.
-    """
-
-    batch: Any
-    event: Any = None
+    batch: Any  # the copy
+    event: Any = None  # recorded after the copy in its stream; None if the copy is done
 
 
 class DeviceCopies:
@@ -48,6 +43,7 @@ class DeviceCopies:
         self._kept: deque[tuple[Any, ...]] = deque()  # events, and what their streams read
 
     def start(self, batch: Any) -> PendingCopy:
+        # Only CUDA copies in the background; other devices copy at once.
         if self._device.type == "cpu":
             return PendingCopy(decode_images(batch, self._device, None)[0])
         if self._device.type != "cuda":
@@ -57,10 +53,12 @@ class DeviceCopies:
             return PendingCopy(self._moved(decode_images(batch, self._device, None)[0]))
         if self._stream is None:
             self._stream = self._check(lambda: torch.cuda.Stream(self._device))  # type: ignore[no-untyped-call]
+        # Copy in a stream of its own, so that the training step runs meanwhile.
         with torch.cuda.stream(self._stream):
             decoded, kept = decode_images(batch, self._device, self._jpeg_decoder)
             moved = self._moved(decoded)
             event = self._stream.record_event()
+        # Memory must not be freed before the copy has read it: keep each batch until then.
         while self._kept and self._kept[0][0].query():
             self._kept.popleft()
         self._kept.append((event, batch, kept))
@@ -116,17 +114,17 @@ class DeviceCopies:
 
 
 def _tensors(batch: Any) -> Iterator[Any]:
-    found: list[Any] = []
+    tensors: list[Any] = []
 
     def note(value: Any) -> Any:
         if isinstance(value, torch.nn.utils.rnn.PackedSequence):
-            found.append(value.data)
+            tensors.append(value.data)
         elif isinstance(value, torch.Tensor):
-            found.append(value)
+            tensors.append(value)
         return value
 
     map_values(batch, note)
-    return iter(found)
+    return iter(tensors)
 
 
 _log = get_logger(__name__)
@@ -150,30 +148,30 @@ def decode_images(batch: Any, device: torch.device, decoder: Any) -> tuple[Any, 
         ConfigError: As the decoder.
     """
     # Find the images by their addresses: one that comes twice is decoded once.
-    found: dict[int, tuple[EncodedImage, Any]] = {}
-    _note_images(batch, None, found)
-    if not found:
+    images: dict[int, tuple[EncodedImage, Any]] = {}
+    _note_images(batch, None, images)
+    if not images:
         return batch, None
     # Decode JPEGs on the GPU together, and on the CPU what it cannot decode.
     pixels: dict[int, Any] = {}  # as the GPU decoded them
     tensors: dict[int, Any] = {}
     kept: Any = None
-    jpegs = [image for image, _ in found.values() if image.data is not None]
+    jpegs = [image for image, _ in images.values() if image.data is not None]
     if decoder is not None and jpegs:
         decoded, kept = decoder()([image.data for image in jpegs])
-        pixels = {id(image): one for image, one in zip(jpegs, decoded, strict=True) if one is not None}
-    for number, (image, key) in found.items():
-        if number not in pixels:
+        pixels = {id(image): pixel for image, pixel in zip(jpegs, decoded, strict=True) if pixel is not None}
+    for image_id, (image, key) in images.items():
+        if image_id not in pixels:
             if decoder is not None and image.data is not None:
                 _log.warning("the GPU cannot decode the image of sample %s; it is decoded on the CPU", key)
-            tensors[number] = _on_cpu(image, key).to(device, non_blocking=True)
+            tensors[image_id] = _on_cpu(image, key).to(device, non_blocking=True)
 
     # Put the tensors into the places of the images; lists of images become one tensor.
     def tensor(image: EncodedImage) -> Any:
-        number = id(image)
-        if number not in tensors:
-            tensors[number] = _in_form(pixels[number].clone(memory_format=torch.contiguous_format), image)
-        return tensors[number]
+        image_id = id(image)
+        if image_id not in tensors:
+            tensors[image_id] = _in_form(pixels[image_id].clone(memory_format=torch.contiguous_format), image)
+        return tensors[image_id]
 
     def tensor_of(value: Any) -> Any:
         if isinstance(value, EncodedImage):
@@ -215,26 +213,27 @@ def _on_cpu(image: EncodedImage, key: Any) -> torch.Tensor:
         ) from error
 
 
-def _note_images(value: Any, key: Any, found: dict[int, tuple[EncodedImage, Any]]) -> None:
+def _note_images(value: Any, key: Any, images: dict[int, tuple[EncodedImage, Any]]) -> None:
     """Collect the images in nested values by their addresses, each with the ``__key__`` of its sample."""
     if isinstance(value, EncodedImage):
-        found[id(value)] = value, key
+        images[id(value)] = value, key
     elif isinstance(value, Mapping):
         key = value.get("__key__", key)
         for item in value.values():
             if type(item) not in PLAIN:
-                _note_images(item, key, found)
+                _note_images(item, key, images)
     elif isinstance(value, list | tuple):
+        # A batch has a list of keys, one for each of its samples.
         each = isinstance(key, Sequence) and not isinstance(key, str) and len(key) == len(value)
-        for number, item in enumerate(value):
+        for index, item in enumerate(value):
             if type(item) not in PLAIN:
-                _note_images(item, key[number] if each else key, found)
+                _note_images(item, key[index] if each else key, images)
     elif is_dataclass(value) and not isinstance(value, type):
         key = getattr(value, "__key__", key)
         for name in field_names(type(value)):
             item = getattr(value, name, None)
             if type(item) not in PLAIN:
-                _note_images(item, key, found)
+                _note_images(item, key, images)
 
 
 JpegDecoder = Callable[[Sequence[bytes]], "tuple[list[torch.Tensor | None], Any]"]

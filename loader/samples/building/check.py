@@ -115,6 +115,7 @@ class DecodeCheck:
         """
         faults: list[tuple[str | None, str]] = []
         values: dict[str, Any] = {}
+        # Report all damaged parts; the sample is built only of whole ones.
         for name, data in parts.items():
             try:
                 values[name] = self._check_part(name, data)
@@ -134,11 +135,13 @@ class DecodeCheck:
         return self._check_sample(key, values, dict(values), decodes=False)
 
     def _check_part(self, name: str, data: bytes) -> Any:
+        # A part may be too large to be read, or empty, whatever its kind.
         if isinstance(data, LargePart):
             raise part_error(name, data, ValueError())
         kind = kind_of_name(name)
         if not data and kind != "text":
             raise SampleError(f"part {name!r} is empty (0 bytes)", part=name)
+        # Pictures are decoded here: a placeholder replaces their pixels in later checks.
         if kind == "image" and not is_compressed(name):
             fault = check_image_bytes(data, name, trust_code=self._code.trust_code)
             if fault is not None:
@@ -150,11 +153,13 @@ class DecodeCheck:
             fault = foreign_contents(name, data)
             if fault is not None:
                 raise SampleError(fault, part=name)
+        # Sound and video are decoded only on request, since that takes long.
         if media_type_of_name(f"key.{name}") == "av":
             fault = None if self.undecoded_media else media_fault(data)
             if fault is not None:
                 raise SampleError(f"part {name!r} is damaged audio or video: {fault}", part=name)
             return data
+        # Pickles of data that is not trusted stay bytes.
         if kind == "pickle" and not self._code.trust_code:
             return data
         return decode_part(name, data, form=IMAGE_FORMS["rgb8"], trust_code=self._code.trust_code)
@@ -236,6 +241,7 @@ def check_image_bytes(data: bytes, part_name: str, *, trust_code: bool = False) 
     "part 'jpg' is not an image, but an HTML page, as web servers answer with an error"
     """
     damage = None
+    # A JPEG that the quick check finds whole needs no other check.
     if data.startswith(_JPEG):
         is_whole, damage = _check_jpeg(data)
         if is_whole:
@@ -243,6 +249,7 @@ def check_image_bytes(data: bytes, part_name: str, *, trust_code: bool = False) 
     elif data.startswith(_PNG):
         damage = _png_damage(data)
     try:
+        # An image may be damaged though it opens, and the conversion of an unusual mode may fail.
         image = open_image(data, trust_code=trust_code)
         if image.mode not in _EASY_MODES:
             corner = image.crop((0, 0, min(image.width, _TRIED_SIDE), min(image.height, _TRIED_SIDE)))
@@ -258,12 +265,12 @@ def check_image_bytes(data: bytes, part_name: str, *, trust_code: bool = False) 
 def _damage_of_frames(image: Image.Image, data: bytes) -> str | None:
     """Return the first fault of the frames after the first one, among those that are decoded."""
     frames = getattr(image, "n_frames", 1)
-    for number in range(1, min(frames, _MAX_FRAME_PIXELS // max(1, image.width * image.height))):
+    for frame in range(1, min(frames, _MAX_FRAME_PIXELS // max(1, image.width * image.height))):
         try:
-            image.seek(number)
+            image.seek(frame)
             image.load()
         except Exception as error:  # noqa: BLE001 - decoders raise exceptions of every kind
-            return f"frame {number + 1} of {frames} does not decode ({str(error) or type(error).__name__})"
+            return f"frame {frame + 1} of {frames} does not decode ({str(error) or type(error).__name__})"
     is_cut = image.format == "GIF" and b";" not in data.rstrip(b"\0")[-4:]  # its last block
     return f"it ends at byte {len(data)}, before its last block" if is_cut else None
 
@@ -285,6 +292,7 @@ def _check_jpeg(data: bytes) -> tuple[bool, str | None]:
 
 def _png_damage(data: bytes) -> str | None:
     position = len(_PNG)
+    # Walk over the chunks: each has its size, a name, contents and a checksum.
     while position + 12 <= len(data):
         size_bytes = int.from_bytes(data[position : position + 4], "big")
         body = data[position + 4 : position + 8 + size_bytes]

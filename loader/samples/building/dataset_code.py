@@ -89,7 +89,7 @@ def load_joiner(joiner: Joiner, *, at: str, trust_code: bool) -> Callable[..., A
     """
     # Find the function or class, which needs trust unless its module is imported.
     full_name = f"{joiner.module}.{joiner.name}"
-    found = find_code(
+    code = find_code(
         joiner.module,
         joiner.name,
         kind="function" if joiner.is_function else "class",
@@ -98,13 +98,13 @@ def load_joiner(joiner: Joiner, *, at: str, trust_code: bool) -> Callable[..., A
         at=at,
     )
     if joiner.is_function:
-        return _checked_function(found, full_name, at=at, trust_code=trust_code)
+        return _checked_function(code, full_name, at=at, trust_code=trust_code)
     # A class builds samples by a method that needs no object.
-    if not isinstance(found, type):
+    if not isinstance(code, type):
         raise ConfigError(
             f"{full_name} is not a class", at=at, hint="name a function with __function__ instead of __class__"
         )
-    method = inspect.getattr_static(found, _JOIN_METHOD, None)
+    method = inspect.getattr_static(code, _JOIN_METHOD, None)
     if method is None:
         raise ConfigError(
             f"class {full_name} has no {_JOIN_METHOD}; expected a classmethod that builds one sample",
@@ -117,20 +117,21 @@ def load_joiner(joiner: Joiner, *, at: str, trust_code: bool) -> Callable[..., A
             at=at,
             hint="decorate it with @classmethod",
         )
-    joined: Callable[..., Any] = getattr(found, _JOIN_METHOD)
+    joined: Callable[..., Any] = getattr(code, _JOIN_METHOD)
     return joined
 
 
-def _checked_function(found: Any, full_name: str, *, at: str, trust_code: bool) -> Callable[..., Any]:
-    if isinstance(found, type):
+def _checked_function(code: Any, full_name: str, *, at: str, trust_code: bool) -> Callable[..., Any]:
+    if isinstance(code, type):
         raise ConfigError(f"{full_name} is a class", at=at, hint="name it with __class__ instead of __function__")
-    if not callable(found):
+    if not callable(code):
         raise ConfigError(f"{full_name} is not a function", at=at, hint="name a function of that module")
-    names = [full_name, str(found.__module__)] if inspect.isroutine(found) else [full_name]
+    # A module may have imported the function, so check where it is defined, too.
+    names = [full_name, str(code.__module__)] if inspect.isroutine(code) else [full_name]
     is_stdlib = any(name.partition(".")[0] in sys.stdlib_module_names for name in names)
     if is_stdlib and not is_trusted(trust_code):
         raise refuse(f"the joiner of this join asks to call {full_name} of Python's standard library", at=at)
-    function: Callable[..., Any] = found
+    function: Callable[..., Any] = code
     return function
 
 
@@ -200,6 +201,7 @@ class _FileLoader(SourceFileLoader):
 
 def _import_file(path: EPath) -> ModuleType:
     """Import a file under a name derived from its path and content, so that an edited file is imported again."""
+    # The name is a hash of path and content: equal files are imported once, edited ones again.
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -247,14 +249,14 @@ def find_code(
         raise error
     try:
         module = importlib.import_module(module_name)
-        found = getattr(module, name, _MISSING)
+        code = getattr(module, name, _MISSING)
     except ImportError as error:
         raise ConfigError(f"{source} names {module_name}.{name}, but: {error}", at=at) from error
-    if found is _MISSING:
+    if code is _MISSING:
         alike = [known for known, value in vars(module).items() if isinstance(value, type) == (kind == "class")]
         alike = [known for known in alike if callable(getattr(module, known)) and not known.startswith("_")]
         raise ConfigError(f"module {module_name} has no {kind} {name!r}{did_you_mean(name, alike)}", at=at)
-    return found
+    return code
 
 
 # ------------------------------------------------------------------------------------------- how samples are built
@@ -265,21 +267,14 @@ PartFilter = frozenset[str] | Callable[[str], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleRecipe:
-    """Recipe of a dataset's samples: how they are built from their parts.
+    """Recipe of a dataset's samples: how they are built from their parts."""
 
-    Attributes:
-        sample_class: The class of the samples; a dict class for crude samples.
-        field_map: The part, or the value inside a part, of each field.
-        loader: Builds a dict of the fields, or the sample, from a dict of the decoded parts.
-        part_filter: The parts to read; None reads all.
-        subflavors: Labels of every sample.
-    """
-
-    sample_class: type[Any] = CrudeSample
-    field_map: FieldMap | None = None
+    sample_class: type[Any] = CrudeSample  # the class of the samples; a dict class for crude samples
+    field_map: FieldMap | None = None  # the part, or the value inside a part, of each field
+    # Builds a dict of the fields, or the sample, from a dict of the decoded parts.
     loader: Callable[..., Any] | None = None
-    part_filter: PartFilter | None = None
-    subflavors: Mapping[str, Any] = field(default_factory=dict)
+    part_filter: PartFilter | None = None  # the parts to read; None reads all
+    subflavors: Mapping[str, Any] = field(default_factory=dict)  # labels of every sample
 
     @classmethod
     def of_config(cls, config: DatasetConfig | None, code: DatasetCode) -> SampleRecipe:
@@ -318,6 +313,7 @@ class SampleRecipe:
         if field_map is not None and not isinstance(field_map, FieldMap):
             field_map = parse_field_map(dict(field_map), file="the field map")
         loader = code.function(sample_loader)
+        # A field map names the parts that it reads; without one, the filter does.
         wanted: PartFilter | None
         if field_map is not None:
             wanted = field_map.part_names()
@@ -346,6 +342,7 @@ class SampleRecipe:
         Warns:
             UserWarning: An option has no effect, since ``dataset.yaml`` defines the same.
         """
+        # The caller's arguments complete what dataset.yaml leaves open; they override nothing in it.
         describes_fields = sample_type is not None and not issubclass(sample_type, CrudeSample)
         is_set = {
             "field_map": not describes_fields,
@@ -384,6 +381,6 @@ def sample_class_of(config: DatasetConfig, *, trust_code: bool) -> type[Any]:
             raise ConfigError(f"{name} has no __sample_type__; expected a dataset class that has one")
         return checked_sample_class(sample_class)
     if is_own_module(config.module):
-        own: type[Any] = getattr(types, config.sample_type)
-        return own
+        built_in: type[Any] = getattr(types, config.sample_type)
+        return built_in
     return checked_sample_class(find_code(config.module, config.sample_type, trust_code=trust_code))

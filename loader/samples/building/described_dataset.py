@@ -225,10 +225,12 @@ def arguments_of_config(config: DatasetConfig, *, trust_code: bool) -> dict[str,
     Raises:
         TrustError: The sample class's module is not imported, and the caller does not trust the dataset.
     """
+    # Values that the library does not know are arguments of the user's class.
     given: dict[str, Any] = {name: value for name, value in config.extra.items() if name not in SPLIT_KEYS}
     for name in RESERVED_ARGUMENTS:
         if name in given:
             raise ConfigError(f"dataset.yaml sets {name!r}, which only the caller may set", hint="remove it there")
+    # Known values are passed under the names of the constructor, if they are set.
     if config.sample_type is not None:
         given["sample_type"] = sample_class_of(config, trust_code=trust_code)
     if config.field_map is not None:

@@ -362,6 +362,7 @@ class SampleBuilder:
         try:
             return self._loader(parts)
         except _NoSuchPartError as error:
+            # Name the function and say why the part is missing: the sample lacks it, or the filter excludes it.
             available = ", ".join(name for name in parts if not name.startswith("__")) or "none"
             name = (
                 self._loader.name
@@ -382,6 +383,7 @@ class SampleBuilder:
             raise SampleError(f"{message}; expected a dict of the fields of {self.sample_class.__name__}")
         if self._crude:
             return self.sample_class({**values, **shared})
+        # The shared fields override what the loader returned.
         given = {**values, **shared}
         given.pop("__shard__", None)  # a sample_loader may return its argument, which has it
         if not self._takes_shared:
@@ -390,6 +392,7 @@ class SampleBuilder:
         try:
             return self._make(**given)
         except TypeError as error:
+            # The constructor's own message names no sample: list what does not fit.
             faults = [f"it has no field {name!r}" for name in given if name not in self._names]
             missing = sorted(self._names - self._optional - given.keys())
             faults += [f"field {name!r} is missing" for name in missing]
@@ -413,9 +416,9 @@ def _place_of_field(path: str, field_name: str) -> str:
         return str(file)
     of_field = re.compile(rf"""\s+["']?{re.escape(field_name)}["']?\s*:""")
     of_map = re.compile(r"""\s*["']?field_map["']?\s*:""")
-    start = next((number for number, line in enumerate(lines) if of_map.match(line)), len(lines))
-    found = next((number for number in range(start + 1, len(lines)) if of_field.match(lines[number])), None)
-    return str(file) if found is None else f"{file}, line {found + 1}"
+    start = next((row for row, line in enumerate(lines) if of_map.match(line)), len(lines))
+    field_row = next((row for row in range(start + 1, len(lines)) if of_field.match(lines[row])), None)
+    return str(file) if field_row is None else f"{file}, line {field_row + 1}"
 
 
 class _NoSuchPartError(KeyError):

@@ -331,15 +331,15 @@ class PartDecoders(dict[str, Callable[[bytes], Any] | None]):
         self._trust_code = trust_code
 
     def __missing__(self, part_name: str) -> Callable[[bytes], Any] | None:
-        found = part_decoder(
+        decoder = part_decoder(
             part_name,
             form=self._form,
             trust_code=self._trust_code,
             guess_content=self._guesses,
             media_decoder=media_decoder(part_name, self._media, with_audio=self._with_audio),
         )
-        self[part_name] = found
-        return found
+        self[part_name] = decoder
+        return decoder
 
     def decode(self, part_name: str, data: bytes) -> Any:
         """Decode one part; raises the errors of :meth:`SampleDecoder.decode_part`."""

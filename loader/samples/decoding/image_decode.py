@@ -166,10 +166,12 @@ def decode_image(data: bytes, form: ImageForm, *, trust_code: bool = False) -> A
         ImportError: The format needs a plugin that is not installed.
         Exception: Any exception of Pillow, for data that is not an image, or a broken one.
     """
+    # Forms of Pillow need no array.
     if form.mode is None:
         return open_image(data, trust_code=trust_code, max_pixels=form.max_pixels).copy()  # without the file's bytes
     if form.container == "pil":
         return convert_image(open_image(data, trust_code=trust_code, max_pixels=form.max_pixels), form.mode, form)
+    # Plain JPEGs have faster decoders than Pillow; all other images follow.
     is_planar = form.container in ("torch", "planes")
     if is_planar and form.mode == "RGB":
         planes = _jpeg_planes(data, form)

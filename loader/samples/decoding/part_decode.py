@@ -108,6 +108,7 @@ def part_decoder(
         decoder = partial(_decode_guessed, form=form, trust_code=trust_code)
     else:
         decoder = _value_decoder(part_name, trust_code=trust_code)
+    # A compressed part is decompressed first, also for the decoder of the name without .gz.
     if is_compressed(part_name):
         return partial(_decode_compressed, decoder)
     return decoder

@@ -90,8 +90,8 @@ class AugmentTaskEncoder(TaskEncoder[Any, Any, Any, Any]):
 
     def __getattr__(self, name: str) -> Any:
         if name == "_task_encoder":
-            found = f"{type(self).__name__} has no inner task encoder"
-            raise AttributeError(f"{found}: its __init__ must call super().__init__(task_encoder)")
+            lack = f"{type(self).__name__} has no inner task encoder"
+            raise AttributeError(f"{lack}: its __init__ must call super().__init__(task_encoder)")
         if name.startswith("__"):  # copy and pickle look these up before the inner encoder is set
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self._task_encoder, name)

@@ -152,45 +152,47 @@ def cook(sample: dict[str, Any], cookers: Sequence[Cooker], aux: Mapping[str, An
     """
     if not cookers:
         return sample
-    for one in cookers:
-        if one.takes_all or one.is_for(sample):
+    for cooker in cookers:
+        if cooker.takes_all or cooker.is_for(sample):
             given = aux
+            # Most cookers take the sample only, which saves building the arguments.
             try:
-                if not aux and one.takes_sample_only:
-                    return one.cook(sample)
-                given = _given(one, aux)
-                return one.cook(sample, **given)
+                if not aux and cooker.takes_sample_only:
+                    return cooker.cook(sample)
+                given = _given(cooker, aux)
+                return cooker.cook(sample, **given)
             except TypeError as error:
-                explained = call_error(one, sample, given)
+                # A TypeError may come from the call, or from inside of the cooker, which keeps its own message.
+                explained = call_error(cooker, sample, given)
                 if explained is None:
                     raise
                 raise explained from error
     raise _no_cooker(sample, cookers)
 
 
-def _given(one: Cooker, aux: Mapping[str, Any]) -> dict[str, Any]:
+def _given(cooker: Cooker, aux: Mapping[str, Any]) -> dict[str, Any]:
     given = dict(aux)
-    for name, needed in (("primary", one.need_primary), ("cache", one.need_cache)):
+    for name, needed in (("primary", cooker.need_primary), ("cache", cooker.need_cache)):
         if not needed:
             given.pop(name, None)
         elif name == "cache" and given.get(name) is None:
             given[name] = current_cache()
         elif given.get(name) is None:
             raise ConfigError(
-                f"cooker {_name(one)} needs {name}=, which is not available",
+                f"cooker {_name(cooker)} needs {name}=, which is not available",
                 hint="use a prepared crude dataset or a JSONL file; Parquet files and samples built by hand have none",
             )
     return given
 
 
-def call_error(one: Cooker, sample: Mapping[str, Any], given: Mapping[str, Any]) -> ConfigError | None:
+def call_error(cooker: Cooker, sample: Mapping[str, Any], given: Mapping[str, Any]) -> ConfigError | None:
     """Return the error of arguments that do not match a cooker's signature; None if they match."""
     try:
-        signature(one.cook).bind(sample, **given)
+        signature(cooker.cook).bind(sample, **given)
     except TypeError as error:
         available = ", ".join(f"{name}=" for name in given) or "nothing else"
         return ConfigError(
-            f"cooker {_name(one)} {error}; available besides sample {sample.get('__key__')!r}: {available}",
+            f"cooker {_name(cooker)} {error}; available besides sample {sample.get('__key__')!r}: {available}",
             hint="add its stores to aux: of the dataset in the metadataset, or accept the others with **aux",
         )
     except ValueError:  # a function written in C without a signature
@@ -199,7 +201,7 @@ def call_error(one: Cooker, sample: Mapping[str, Any], given: Mapping[str, Any])
 
 
 def _no_cooker(sample: Mapping[str, Any], cookers: Sequence[Cooker]) -> ConfigError:
-    accepted = "; ".join(f"{_name(one)} accepts {_accepted(one)}" for one in cookers)
+    accepted = "; ".join(f"{_name(cooker)} accepts {_accepted(cooker)}" for cooker in cookers)
     has = f"sample {sample.get('__key__')!r} with subflavors {sample.get('__subflavors__')}"
     return ConfigError(
         f"no cooker accepts {has}: {accepted}",
@@ -207,10 +209,10 @@ def _no_cooker(sample: Mapping[str, Any], cookers: Sequence[Cooker]) -> ConfigEr
     )
 
 
-def _accepted(one: Cooker) -> str:
-    accepted = str(dict(one.has_subflavors)) if one.has_subflavors else "any"
-    return accepted if one.condition is None else f"{accepted} that pass its condition"
+def _accepted(cooker: Cooker) -> str:
+    accepted = str(dict(cooker.has_subflavors)) if cooker.has_subflavors else "any"
+    return accepted if cooker.condition is None else f"{accepted} that pass its condition"
 
 
-def _name(one: Cooker) -> str:
-    return getattr(one.cook, "__qualname__", repr(one.cook))
+def _name(cooker: Cooker) -> str:
+    return getattr(cooker.cook, "__qualname__", repr(cooker.cook))

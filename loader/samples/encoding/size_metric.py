@@ -19,15 +19,10 @@ After = Literal["encode", "packing"]
 
 @dataclass(frozen=True, slots=True)
 class SizeMetric:
-    """A metric.
+    """A metric."""
 
-    Attributes:
-        function: Returns the size of a sample.
-        after: The sample is one as ``encode_sample`` returns it, or with ``"packing"`` a pack.
-    """
-
-    function: Callable[[Any], float]
-    after: After
+    function: Callable[[Any], float]  # returns the size of a sample
+    after: After  # the sample is one as ``encode_sample`` returns it, or with ``"packing"`` a pack
 
 
 @overload
@@ -78,9 +73,9 @@ def _registered(method: Callable[..., Any], unit: str, after: After) -> Callable
 def size_metrics(encoder: object) -> dict[str, SizeMetric]:
     """Return the metrics of a task encoder, inner encoders included, by their units."""
     inner = vars(encoder).get("_task_encoder") if hasattr(encoder, "__dict__") else None
-    found: dict[str, SizeMetric] = {} if inner is None else size_metrics(inner)
+    metrics: dict[str, SizeMetric] = {} if inner is None else size_metrics(inner)
     for name in dir(type(encoder)):
         mark = None if name.startswith("__") else mark_of(getattr(type(encoder), name, None), _METRIC, None)
         if mark is not None:
-            found[mark[0]] = SizeMetric(getattr(encoder, name), mark[1])
-    return found
+            metrics[mark[0]] = SizeMetric(getattr(encoder, name), mark[1])
+    return metrics

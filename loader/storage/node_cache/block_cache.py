@@ -36,17 +36,11 @@ Fetch = Callable[[int, int], bytes]
 
 
 class RemoteObject(NamedTuple):
-    """An object that does not change.
+    """An object that does not change."""
 
-    Attributes:
-        identity: Its service and URL, without secrets.
-        version: Its version; another one is another object.
-        size_bytes: Its bytes.
-    """
-
-    identity: str
-    version: str
-    size_bytes: int
+    identity: str  # its service and URL, without secrets
+    version: str  # its version; another one is another object
+    size_bytes: int  # its bytes
 
 
 class _Block(NamedTuple):
@@ -84,17 +78,21 @@ class BlockCache:
             fetch: Fetches what is not in the cache.
             is_sparse: Few bytes of the object are read: a block is fetched as a whole only after an eighth of it.
         """
+        # An empty or wrong range is the store's to answer, with its own error.
         if not 0 <= start < stop <= source.size_bytes:
             return fetch(start, stop)
         pieces = []
-        for number in range(start // BLOCK_BYTES, (stop - 1) // BLOCK_BYTES + 1):
-            block = _block_of(source, number)
+        # Read the blocks that the range touches, each from the disk if it is there.
+        for block_index in range(start // BLOCK_BYTES, (stop - 1) // BLOCK_BYTES + 1):
+            block = _block_of(source, block_index)
             first, last = max(start, block.start), min(stop, block.start + block.size_bytes)
             pieces.append(self._read(block, first - block.start, last - block.start, fetch, is_sparse=is_sparse))
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _read(self, block: _Block, start: int, stop: int, fetch: Fetch, *, is_sparse: bool) -> bytes:
+        # A stored block costs no request, so it is looked for first.
         data = self._stored(block, start, stop)
+        # Fetch the whole block for later reads, unless too little of it is likely to be read.
         if data is None and self._is_wanted(block.name) and not (is_sparse and self._is_rare(block, stop - start)):
             whole = self._fetched_once(block, fetch)
             data = None if whole is None else whole[start:stop]
@@ -103,6 +101,7 @@ class BlockCache:
         is_stored = data is not None
         if data is None:
             data = fetch(block.start + start, block.start + stop)
+        # Count what was read of it, which decides when it leaves.
         self._note_use(block, stop - start, is_stored=is_stored)
         return data
 
@@ -119,47 +118,55 @@ class BlockCache:
             finally:
                 os.close(fd)
         except (OSError, BrokenBlock) as error:
+            # Too many open files or too little memory say nothing about the block: pause, and keep it.
             if isinstance(error, OSError) and error.errno in FAULTS_OF_PROCESS:
                 self._pause(error.strerror or str(error))
                 return None
             self._warn("a block in the cache %s is damaged, and is fetched again: %s", self._folder.path, error)
+            # Forget its uses, so that it is fetched and stored again.
             self._used.pop(block.name, None)
             if not self._folder.remove(block.name):
                 self._unusable.add(block.name)
             return None
+        # Blocks leave by the time of their last use, which is written once a minute at most.
         if time.time() - mtime_ns / 1e9 > _TOUCHED_EVERY_S and not self._is_used_up(block):
             self._folder.touch(block.name)
         return data
 
     def _fetched_once(self, block: _Block, fetch: Fetch) -> bytes | None:
         """Return a block that this thread or another one fetched; None if this process did not fetch it."""
-        own: Future[bytes | None] = Future()
+        fetching: Future[bytes | None] = Future()
+        # The first thread that asks fetches, and the others wait for its result.
         with self._lock:
-            first = self._fetching.setdefault(block.name, own)
-        if first is not own:
+            first = self._fetching.setdefault(block.name, fetching)
+        if first is not fetching:
             return first.result()
         whole = None
         try:
             with self._permits:
                 whole = self._fetched(block, fetch)
         except Exception as error:
-            own.set_exception(error)
+            fetching.set_exception(error)
             raise
         finally:
             with self._lock:
                 del self._fetching[block.name]
-            if not own.done():
-                own.set_result(whole)
+            # After an interrupt, waiting threads have to continue, too: they read around the cache.
+            if not fetching.done():
+                fetching.set_result(whole)
         return whole
 
     def _fetched(self, block: _Block, fetch: Fetch) -> bytes | None:
+        # Of several processes, one fetches the block; the others find it, or give up waiting.
         with self._locks.hold(int.from_bytes(block.digest[:7], "little"), wait_s=_WAIT_S) as is_held:
             if not is_held or self._folder.status(block.name) is not None:
                 return None
             file_bytes = HEADER_BYTES + block.size_bytes
+            # Make room before the bytes are fetched, so that a full disk costs no request.
             if not self._space.reserve(file_bytes):
                 self._pause("there is no room")
                 return None
+            # A disk that fails does not lose the fetched bytes: they are returned all the same.
             whole, is_written = None, False
             try:
                 with closing(NewFile(self._folder, block.name, file_bytes)) as file:
@@ -204,11 +211,7 @@ class BlockCache:
         return self._used.get(block.name, 0) >= _USED_UP * block.size_bytes
 
     def _note_use(self, block: _Block, size_bytes: int, *, is_stored: bool) -> None:
-        """Count the bytes that were used of a block: one that is used up is the first to leave.
-
-        In an epoch each byte is used once, so such a block is not needed before the next epoch. The last one that was
-        used up leaves first, since those before it may be of the epoch before. So its time is negative.
-        """
+        """Count the bytes that were used of a block: one that is used up is the first to leave."""
         with self._lock:
             if block.name not in self._used and not is_stored:
                 return
@@ -218,25 +221,30 @@ class BlockCache:
                 self._used[block.name] = used  # at the end
                 if len(self._used) > _MAX_NOTED:
                     del self._used[next(iter(self._used))]
+        # In an epoch each byte is used once, so a used block is not needed before the next epoch. The last one leaves
+        # first, since earlier ones may be of the epoch before: its time is negative.
         if not was_used_up and used >= _USED_UP * block.size_bytes:
             self._folder.touch(block.name, -time.time())
 
 
-def _block_of(source: RemoteObject, number: int) -> _Block:
-    start = number * BLOCK_BYTES
+def _block_of(source: RemoteObject, block_index: int) -> _Block:
+    start = block_index * BLOCK_BYTES
     digest = hashlib.sha256()
-    for text in (source.identity, source.version, f"{source.size_bytes} {number}"):
+    # Each text ends with a zero byte, so that no two sources have the same digest.
+    for text in (source.identity, source.version, f"{source.size_bytes} {block_index}"):
         digest.update(text.encode("utf-8", "surrogateescape") + b"\0")
     size_bytes = min(BLOCK_BYTES, source.size_bytes - start)
     name = f"{digest.hexdigest()[:40]}-{HEADER_BYTES + size_bytes}"
     return _Block(name, digest.digest(), start, size_bytes)
 
 
+# One page; the checksums of the 512 pieces of a block fill half of it.
 HEADER_BYTES = 4096
 _FIXED = struct.Struct("<8s32sQ")
 _CHECKSUM = struct.Struct("<I")
 _TABLE = _FIXED.size + _CHECKSUM.size
 _MAGIC = b"energon1"
+# Bytes of a checksum: a small read checks the pieces that it touches, not the whole block.
 _PIECE_BYTES = 16 << 10
 
 
@@ -245,11 +253,7 @@ class BrokenBlock(Exception):  # noqa: N818 - it is no error of the caller
 
 
 def header_of(digest: bytes, data: bytes) -> bytes:
-    """Return the header of a block.
-
-    Args:
-        data: Its bytes, at most 8 MiB.
-    """
+    """Return the header of a block, whose bytes are at most 8 MiB."""
     view = memoryview(data)
     pieces = (zlib.crc32(view[start : start + _PIECE_BYTES]) for start in range(0, len(data), _PIECE_BYTES))
     table = b"".join(map(_CHECKSUM.pack, pieces))
@@ -260,22 +264,22 @@ def header_of(digest: bytes, data: bytes) -> bytes:
 def read_part(fd: int, digest: bytes, size_bytes: int, start: int, stop: int) -> tuple[bytes, int]:
     """Read the bytes [start, stop) of a block; return them and the time of the file, in ns.
 
-    Args:
-        size_bytes: Bytes of the block.
-
     Raises:
         BrokenBlock: The file is another one, is cut, or was changed.
         OSError: The disk fails.
     """
+    # Compare the size first: a file that was cut needs no other check.
     status = os.fstat(fd)
     if status.st_size != HEADER_BYTES + size_bytes:
         raise BrokenBlock(f"it has {status.st_size} bytes")
+    # Check the header, which protects the table of checksums as well.
     header = os.pread(fd, HEADER_BYTES, 0)
     table = header[_TABLE : _TABLE + _CHECKSUM.size * -(-size_bytes // _PIECE_BYTES)]
     fixed = header[: _FIXED.size]
     known = (*_FIXED.unpack(fixed), *_CHECKSUM.unpack(header[_FIXED.size : _TABLE]))
     if known != (_MAGIC, digest, size_bytes, zlib.crc32(fixed + table)):
         raise BrokenBlock("its header is damaged")
+    # Read whole pieces around the range, and check each one.
     first = start - start % _PIECE_BYTES
     end = min(size_bytes, stop + -stop % _PIECE_BYTES)
     data = pread_all(fd, HEADER_BYTES + first, end - first)
@@ -332,11 +336,7 @@ class Space:
         self._pending = 0  # reserved bytes that are not in a file with a name
 
     def reserve(self, size_bytes: int) -> bool:
-        """Reserve bytes before they are written; evict other files if needed.
-
-        Returns:
-            False if there is no room.
-        """
+        """Reserve bytes before they are written; evict other files if needed. Return False without room."""
         with self._lock:
             if size_bytes > self.limit_bytes:
                 return False
@@ -356,8 +356,10 @@ class Space:
             self._added -= size_bytes
 
     def _has_room(self, size_bytes: int) -> bool:
+        # Count only when it may matter: others add to the cache, too, but counting lists all files.
         if self._counted is None or self._lacking(size_bytes) > 0 or self._added + size_bytes > _UNSEEN_BYTES:
             self._count()
+        # Evict until the bytes fit.
         for _ in range(_ROUNDS):
             lacking = self._lacking(size_bytes)
             if lacking <= 0:
@@ -370,6 +372,7 @@ class Space:
 
     def _lacking(self, size_bytes: int) -> int:
         disk = os.fstatvfs(self._blocks.fd)
+        # Two limits hold: the bytes of the cache, and the bytes that the disk keeps free for others.
         of_limit = (self._counted or 0) + self._added + size_bytes - self.limit_bytes
         of_disk = self._free_bytes + size_bytes - disk.f_bavail * disk.f_frsize
         return max(of_limit, of_disk)
@@ -397,13 +400,14 @@ class Space:
         return evicted
 
     def _oldest_first(self) -> Iterator[tuple[PrivateFolder, str, int]]:
+        # Blocks leave before copies of whole files, which stay for a day at least.
         for folder, max_time_s in ((self._blocks, None), (self._files, time.time() - _COPY_AGE_S)):
-            found = []
+            files = []
             for name in folder.names():
                 status = folder.status(name)
                 if status is not None and not name.endswith(PARTIAL):
-                    found.append((status.st_mtime_ns, name, status.st_size))
-            for mtime_ns, name, size_bytes in sorted(found):
+                    files.append((status.st_mtime_ns, name, status.st_size))
+            for mtime_ns, name, size_bytes in sorted(files):
                 if max_time_s is None or mtime_ns < max_time_s * 1e9:
                     yield folder, name, size_bytes
 

@@ -46,8 +46,8 @@ _without_copies: list[CacheSettings | None] = []  # those that were warned of
 
 def block_cache(settings: CacheSettings) -> BlockCache | None:
     """Return the cache of blocks; None if its folder cannot be written, which is logged once."""
-    found = _cache(settings)
-    return None if found is None else found.blocks
+    cache = _cache(settings)
+    return None if cache is None else cache.blocks
 
 
 def local_copy(settings: CacheSettings | None, key: str, download: Callable[[], Iterable[bytes]]) -> Path:
@@ -59,6 +59,7 @@ def local_copy(settings: CacheSettings | None, key: str, download: Callable[[], 
         settings: The cache; None if it is off.
         download: Yields its bytes.
     """
+    # With a cache, the copy stays for later processes.
     cache = None if settings is None else _cache(settings)
     if cache is not None:
         try:
@@ -67,6 +68,7 @@ def local_copy(settings: CacheSettings | None, key: str, download: Callable[[], 
             if settings not in _without_copies:
                 _without_copies.append(settings)
                 _log.warning("cannot write to the cache, so temporary copies are used: %s", error)
+    # Otherwise it is removed with the last process that uses it.
     folder = tempfile.gettempdir()
     path = os.path.join(folder, f"energon-copies-{os.getuid()}")
     try:
@@ -146,20 +148,19 @@ class FileCopies:
             atexit.register(self._leave)
 
     def path_of(self, key: str, download: Callable[[], Iterable[bytes]]) -> Path:
-        """Return the path of a copy; download the file if no copy exists.
-
-        Args:
-            download: Yields its bytes.
-        """
+        """Return the path of a copy; download the file, whose bytes are yielded, if no copy exists."""
         name = hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()[:40]
+        # A shared lock shows other processes that this one uses the copy.
         if self._space is None and name not in self._kept:
             self._locks.acquire(_USERS + _number(name), wait_s=_WAIT_S, shared=True)
             self._kept.add(name)
+        # Download under a lock, and look again once it is held: another process may have finished meanwhile.
         if not self._has(name):
-            own = self._threads.setdefault(name, threading.Lock())
-            with own, self._locks.hold(_number(name), wait_s=_WAIT_S):
+            thread_lock = self._threads.setdefault(name, threading.Lock())
+            with thread_lock, self._locks.hold(_number(name), wait_s=_WAIT_S):
                 if not self._has(name):
                     self._write(name, download())
+        # Its time of change is the time of its last use.
         self._folder.touch(name)
         path = Path(self._folder.path, name)
         if not path.exists():
@@ -167,11 +168,7 @@ class FileCopies:
         return path
 
     def _has(self, name: str) -> bool:
-        """Return True if there is a copy; what is no plain file of this user is removed.
-
-        Raises:
-            OSError: It cannot be removed.
-        """
+        """Return True if there is a copy; what is no plain file of this user is removed, or raises an ``OSError``."""
         try:
             fd = self._folder.open(name)
         except OSError:
@@ -200,10 +197,11 @@ class FileCopies:
     def _remove_unused(self, names: Iterable[str]) -> None:
         remove_old_partials(self._folder)
         for name in names:
-            number = _USERS + _number(name)
-            if "-" not in name and self._locks.acquire(number, wait_s=0):
+            # Only an unused copy can be locked.
+            users_lock = _USERS + _number(name)
+            if "-" not in name and self._locks.acquire(users_lock, wait_s=0):
                 self._folder.remove(name)
-                self._locks.release(number)
+                self._locks.release(users_lock)
 
     def _leave(self) -> None:
         """Remove the copies that no other process uses, at the end of this one."""

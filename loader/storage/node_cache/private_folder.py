@@ -31,19 +31,13 @@ _NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?I?)B?", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheSettings:
-    """Settings of a cache.
+    """Settings of a cache."""
 
-    Attributes:
-        folder: Folder in which the cache creates its own.
-        limit_bytes: Most bytes of its files; None for half of the disk.
-        free_bytes: Bytes of the disk that it leaves free; None for 20 GiB, or a tenth of a smaller disk.
-        on_network: Accept a folder on another machine.
-    """
-
-    folder: str
-    limit_bytes: int | None = None
+    folder: str  # folder in which the cache creates its own
+    limit_bytes: int | None = None  # most bytes of its files; None for half of the disk
+    # Bytes of the disk that it leaves free; None for 20 GiB, or a tenth of a smaller disk.
     free_bytes: int | None = None
-    on_network: bool = False
+    on_network: bool = False  # accept a folder on another machine
 
 
 def cache_settings(folder: str | None = None, limit: str | int | None = None) -> CacheSettings | None:
@@ -67,10 +61,7 @@ def cache_settings(folder: str | None = None, limit: str | int | None = None) ->
 
 
 def parse_bytes(text: str, source: str) -> int:
-    """Return a number of bytes.
-
-    Args:
-        text: A number, with or without a unit.
+    """Return a number of bytes, given with or without a unit.
 
     >>> parse_bytes("1.5 GB", "a test"), parse_bytes("8MiB", "a test"), parse_bytes("100", "a test")
     (1500000000, 8388608, 100)
@@ -81,6 +72,7 @@ def parse_bytes(text: str, source: str) -> int:
     return int(float(match[1]) * _UNITS[match[2]])
 
 
+# Programs for backups leave out folders with a file of this content.
 _TAG = b"Signature: 8a477f597d28d172789f06886806bc55\n# This folder is a cache: see https://bford.info/cachedir/\n"
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -114,8 +106,8 @@ class PrivateFolder:
         raise OSError(errno.EPERM, "it is no plain file of this user", name)
 
     def names(self) -> Iterator[str]:
-        with os.scandir(self.fd) as found:
-            for entry in found:
+        with os.scandir(self.fd) as entries:
+            for entry in entries:
                 if self._is_own_name(entry.name) and entry.is_file(follow_symlinks=False):
                     yield entry.name
 
@@ -143,6 +135,7 @@ class PrivateFolder:
 
 def open_own_folder(folder: str, name: str, *, hint: str, on_network: bool) -> int:
     """Open a folder of this user alone; create it, and the folders above it, if they are missing."""
+    # Create it for this user only; one that exists is checked below, after it is open.
     path = os.path.join(folder, name)
     os.makedirs(folder, exist_ok=True)
     with suppress(FileExistsError):
@@ -150,6 +143,7 @@ def open_own_folder(folder: str, name: str, *, hint: str, on_network: bool) -> i
     try:
         fd = os.open(path, _FLAGS)
     except OSError as error:
+        # A link would let another user choose where the cache writes.
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             raise ConfigError("expected a folder for the cache, found a link or a file", at=path, hint=hint) from error
         if error.errno in (errno.EACCES, errno.EPERM) and os.stat(path).st_uid != os.getuid():
@@ -274,31 +268,25 @@ class NewFile:
             raise
 
     def _open(self) -> int:
+        # A file without a name needs no removal after a kill.
         if hasattr(os, "O_TMPFILE"):
             try:
                 return os.open(".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=self._folder.fd)
             except OSError as error:
                 if error.errno not in _UNSUPPORTED:
                     raise
+        # Elsewhere a name marks it as unfinished, and shows later processes what to remove.
         self._partial = f"{self._name}-{os.urandom(6).hex()}{PARTIAL}"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         return os.open(self._partial, flags, 0o600, dir_fd=self._folder.fd)
 
     def write(self, pieces: Sequence[bytes | memoryview]) -> None:
-        """Write at the end of what is written.
-
-        Raises:
-            OSError: The disk is full.
-        """
+        """Write at the end of what is written; a full disk raises an ``OSError``."""
         for piece in pieces:
             write_all(self.fd, piece)
 
     def publish(self) -> None:
-        """Link the file to its name; one that exists stays, since names say what files hold.
-
-        Raises:
-            OSError: The folder cannot be written.
-        """
+        """Link the file to its name; one that exists stays, since names say what files hold."""
         with suppress(FileExistsError):
             if self._partial is None:
                 # The only way to name it without a privilege; linkat(2) shows it.

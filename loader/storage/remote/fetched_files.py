@@ -67,8 +67,10 @@ class Downloads:
         self._hosts: dict[str, _Host] = {}
         self._pending: dict[str, Fetch] = {}
         self._queue: deque[str] = deque()
+        # Two windows: what was announced twice ago is forgotten.
         self._announced: deque[frozenset[str]] = deque([frozenset(), frozenset()])
         self._done, self._done_bytes = 1, _TYPICAL_BYTES
+        # Processes of one import share which hosts were given up, so that each host is waited for once.
         with suppress(OSError), open(self._path_of_hosts(), "rb") as file:
             known = msgspec.json.decode(file.read(), type=dict[str, str])
             self._hosts = {host: _Host(given_up=reason) for host, reason in known.items()}
@@ -85,6 +87,7 @@ class Downloads:
 
     def contact(self, urls: Sequence[str]) -> Mapping[str, str]:
         """Fetch the first files of several hosts at the same time; return host → reason for those that are given up."""
+        # Begin all before the first one is waited for: dead hosts take seconds each.
         for url in urls:
             if url not in self._pending and not self._is_known(url):
                 self._pending[url] = self._start(url)
@@ -103,21 +106,25 @@ class Downloads:
             SampleError: It cannot be fetched; the cause is a ``FileNotFoundError`` if the server has no such file.
             StorageError: The disk is full.
         """
+        # An earlier process may have the file, or its failure.
         kept = self._path(self._kept, url)
         if os.path.exists(kept):
             return kept
         with suppress(OSError), open(f"{kept}.failed", "rb") as file:
             message, code = msgspec.json.decode(file.read(), type=tuple[str, str])
             raise SampleError(message, at=hide_query(url), code=code)
+        # Take it from what was announced, or begin now, ahead of the queue.
         fetch = self._pending.pop(url, None)
         if fetch is None:
             with suppress(ValueError):
                 self._queue.remove(url)
             fetch = self._start(url)
+        # One less is pending, so another one may begin.
         self._begin()
         try:
             fetch.result()
         except SampleError as error:
+            # Keep the failure for other processes, too; only its code separates a missing file from other causes.
             if self._keeps:
                 code = "F102" if isinstance(error.__cause__, FileNotFoundError) else str(error.code)
                 with open(f"{kept}.failed", "wb") as file:
@@ -136,6 +143,7 @@ class Downloads:
         self._client.close()
 
     def _begin(self) -> None:
+        # As many as fill the memory that is allowed, by the mean size so far.
         most = max(1, min(_THREADS, _HELD_BYTES * self._done // self._done_bytes))
         while self._queue and len(self._pending) < most:
             url = self._queue.popleft()
@@ -168,8 +176,10 @@ class Downloads:
         def attempt() -> None:
             if not is_wanted():
                 raise RequestFailure("it is not wanted any more", Remedy.GIVE_UP, kind="not wanted")
+            # No more than a few requests of one host at a time.
             started, failure = host.pace.begin(), None
             try:
+                # A dead host fails its other files at once.
                 if host.given_up:
                     cause = f"it was not tried, since {host_of(url)} was given up: {host.given_up}"
                     raise last[0] if last else RequestFailure(cause, Remedy.GIVE_UP, kind="given up")
@@ -205,6 +215,7 @@ class Downloads:
         if kind in ("refused", "given up", "not wanted"):
             return
         with self._lock:
+            # A refusal is an answer, too: the host lives.
             host.has_answered |= kind not in NO_ANSWER
             if failure is None or failure.remedy not in (Remedy.RETRY, Remedy.RETRY_FEW, Remedy.SLOW_DOWN):
                 host.misses = 0
@@ -212,12 +223,14 @@ class Downloads:
             host.misses += not host.given_up
             if host.given_up:
                 failure.remedy = Remedy.GIVE_UP
+            # Hosts that have answered get more patience, since they may be restarted.
             elif host.misses >= (_MISSES_AFTER_ANSWERS if host.has_answered else _MISSES):
                 host.given_up = f"{host.misses} requests in a row failed, the last one: {failure.cause}"
                 failure.remedy = Remedy.GIVE_UP
 
     def _transfer(self, url: str, path: str) -> None:
         partial = f"{path}.partial"
+        # The file appears whole under its name, or not at all.
         try:
             with open(partial, "wb") as file:
                 if url.partition("://")[0].lower() in ("http", "https"):
@@ -237,11 +250,14 @@ class Downloads:
             raise RequestFailure(f"{protocol}:// URLs cannot be read", Remedy.GIVE_UP)
         if protocol == "msc" and not self._options.allow_private:
             raise RequestFailure("a profile of yours may be a folder of this machine", Remedy.GIVE_UP, kind="refused")
-        place = open_url(url)
-        client = connection_of(place, options_for(url)).client
-        size_bytes = client.head(place.key).size_bytes
+        # Ask for the size first, so that a file that is too large is not begun.
+        object_url = open_url(url)
+        client = connection_of(object_url, options_for(url)).client
+        size_bytes = client.head(object_url.key).size_bytes
         if size_bytes > self._options.max_bytes:
             cause = f"it has {size_bytes:,} bytes, more than {self._options.max_bytes:,}"
             raise RequestFailure(cause, Remedy.GIVE_UP, kind="too large")
         starts = range(0, size_bytes, _PIECE_BYTES)
-        file.writelines(client.get(place.key, start, min(start + _PIECE_BYTES, size_bytes)).data for start in starts)
+        file.writelines(
+            client.get(object_url.key, start, min(start + _PIECE_BYTES, size_bytes)).data for start in starts
+        )

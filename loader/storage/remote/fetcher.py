@@ -13,6 +13,7 @@ from queue import SimpleQueue
 
 from .failures import Remedy, RequestFailure
 
+# Few requests are sent a second time, and late enough that most have arrived.
 _MIN_HEDGE_S = 0.2
 _REMEMBERED = 256  # durations of a size class
 _RECKONED_EVERY = 16  # requests of a size class; the first 16 are not repeated
@@ -23,13 +24,9 @@ _SIZE_CLASSES = (64 << 10, 1 << 20)  # bytes
 
 @dataclass(slots=True, eq=False)
 class _Request:
-    """A range that is fetched by one thread, or by two if the first one is late.
+    """A range that is fetched by one thread, or by two if the first one is late."""
 
-    Args:
-        read: Reads the range, with retries while a function returns True.
-    """
-
-    read: Callable[[Callable[[], bool]], bytes]
+    read: Callable[[Callable[[], bool]], bytes]  # reads the range, with retries while a function returns True
     size_bytes: int
     attempts: int = 0  # queued and running ones
     is_hedged: bool = False
@@ -82,10 +79,12 @@ class Fetch:
         return request.data or b""
 
     def _wait(self, request: _Request) -> None:
+        # Without enough durations of this size, a late request is not known.
         limit_s = self._fetcher.hedge_after_s(request.size_bytes)
         if limit_s is None:
             request.arrived.acquire()
         else:
+            # Time in the queue is not the service's: the clock of a request starts with it.
             is_late = not request.arrived.acquire(timeout=limit_s)
             while is_late and not request.is_started:  # others of the queue were waited for
                 is_late = not request.arrived.acquire(timeout=limit_s)
@@ -103,10 +102,12 @@ class _Durations:
         self.hedge_after_s: float | None = None
 
     def add(self, seconds: float) -> None:
+        # Reckon now and then: sorting after each request would cost more than it helps.
         self._seconds.append(seconds)
         self._added += 1
         if self._added % _RECKONED_EVERY == 0:
             known = sorted(self._seconds)
+            # Late means later than nearly all others, and far from the median if all are alike.
             self.hedge_after_s = max(
                 _MIN_HEDGE_S, 3 * known[len(known) // 2], 1.2 * known[int(0.95 * (len(known) - 1))]
             )
@@ -133,6 +134,7 @@ class Fetcher:
         self._hedged = 0
 
     def start(self, request: _Request) -> None:
+        # Start a thread only if all running ones may be busy, up to the limit.
         with self._lock:
             self._sent += 1
             request.attempts += 1
@@ -202,6 +204,7 @@ class Fetcher:
             data = request.read(request.is_awaited)
         except BaseException as raised:  # noqa: BLE001 - the waiting thread raises it
             error = raised
+        # Count this attempt, and leave the result to the first one that succeeds.
         with self._lock:
             request.attempts -= 1
             if data is not None and request.size_bytes:
@@ -243,6 +246,7 @@ class Pace:
     def begin(self) -> float:
         """Wait until one more request may be sent; return the time for :meth:`end`. Threads may share the pace."""
         with self._lock:
+            # Requests that were replaced take no place: their servers may never answer.
             if self._open - self._stalled + 1 > self.limit:
                 self._waiting += 1
                 while self._open - self._stalled + 1 > self.limit:
@@ -252,16 +256,13 @@ class Pace:
         return time.monotonic()
 
     def end(self, started: float, failure: RequestFailure | None) -> None:
-        """Count a request as ended.
-
-        Args:
-            started: What :meth:`begin` returned.
-            failure: Its failure; None if it succeeded.
-        """
+        """Count a request as ended; ``started`` is what :meth:`begin` returned, ``failure`` None after a success."""
         with self._lock:
             self._open -= 1
             if failure is None:
+                # An average over the last requests, which needs no list of them.
                 self._refused -= self._refused / _WINDOW
+                # As many successes as the limit raise it by one.
                 if self.limit < self._max:
                     self.limit = min(self._max, self.limit + 1 / self.limit)
             elif failure.remedy is Remedy.SLOW_DOWN and started >= self._halved_at:

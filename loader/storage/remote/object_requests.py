@@ -30,6 +30,7 @@ class ListedFolders:
 
     def add(self, folder: str, files: Iterable[FileInfo]) -> None:
         listed = {file.name: file for file in files}
+        # The folder that was listed last is looked up first.
         self._files = {folder: listed} | {other: old for other, old in self._files.items() if other != folder}
         self._names[folder] = list(self._files[folder])
         self._written = {name for name in self._written if not name.startswith(_start(folder))}
@@ -40,6 +41,7 @@ class ListedFolders:
         return None if folder is None else self._files[folder]
 
     def _folder(self, name: str) -> str | None:
+        # A folder in which something was written since is not known any more.
         start = _start(name)
         if name in self._written or any(written.startswith(start) for written in self._written):
             return None
@@ -55,6 +57,7 @@ class ListedFolders:
             return None
         if name in self._files[folder] or any(below not in self._written for below in self._below(folder, name)):
             return True
+        # Nothing listed is left below it, but something may have been written.
         return None if self._folder(name) is None else False
 
     def visible(self, folder: str) -> Iterator[FileInfo] | None:
@@ -66,11 +69,12 @@ class ListedFolders:
         return (self._files[listed][name] for name in self._below(listed, folder) if is_visible(name, folder))
 
     def _below(self, listed: str, folder: str) -> Iterator[str]:
+        # Names are sorted, so the ones below a folder are neighbours.
         names, start = self._names[listed], _start(folder)
-        for number in range(bisect_left(names, start), len(names)):
-            if not names[number].startswith(start):
+        for index in range(bisect_left(names, start), len(names)):
+            if not names[index].startswith(start):
                 return
-            yield names[number]
+            yield names[index]
 
     def note_written(self, name: str) -> None:
         if self._files:
@@ -81,9 +85,9 @@ class ListedFolders:
         listed = self._listed(name)
         if listed is None:
             return None
-        found = [name] if name in self._files[listed] else []
-        written = [one for one in self._written if f"{one}/".startswith(_start(name))]
-        return sorted({*found, *self._below(listed, name), *written})
+        named = [name] if name in self._files[listed] else []
+        written = [path for path in self._written if f"{path}/".startswith(_start(name))]
+        return sorted({*named, *self._below(listed, name), *written})
 
     def clear(self) -> None:
         self._files.clear()
@@ -124,11 +128,11 @@ class ObjectRequests:
     Every method raises ``StorageError`` if its request fails for good.
     """
 
-    def __init__(self, place: ObjectUrl) -> None:
-        self.url = str(place)
-        self.versions = ServedVersions(place)
-        self._place = place
-        self._prefix = f"{place.key}/" if place.key else ""
+    def __init__(self, object_url: ObjectUrl) -> None:
+        self.url = str(object_url)
+        self.versions = ServedVersions(object_url)
+        self._place = object_url
+        self._prefix = f"{object_url.key}/" if object_url.key else ""
 
     def path(self, name: str) -> str:
         check_name(name, folder=self.url)
@@ -162,7 +166,6 @@ class ObjectRequests:
         Args:
             info: Expected size and version; None for any.
             action: What it is for, for messages; by default it is to read the range.
-            connection: What :meth:`connection` returned a moment ago.
             is_wanted: As in :meth:`.Retries.run`.
         """
         key = self._key(name)
@@ -171,6 +174,7 @@ class ObjectRequests:
             try:
                 received = client.get(key, start, stop)
             except RequestFailure as failure:
+                # The message then names the index, which is what has to be renewed.
                 if failure.kind == "changed" and info is not None and info.is_indexed:
                     failure.kind = "not as indexed"
                 raise
@@ -191,9 +195,9 @@ class ObjectRequests:
         return self._send(lambda client: client.head(key), action="read the status of", name=name)
 
     def objects(self, folder: str = "") -> Iterator[ClientObject]:
-        found = {each.key: each for page in self.pages(folder) for each in page}
+        by_key = {each.key: each for page in self.pages(folder) for each in page}
         # Some services sort by folders: a/b before a.tar.
-        return (found[key]._replace(key=key[len(self._prefix) :]) for key in sorted(found))
+        return (by_key[key]._replace(key=key[len(self._prefix) :]) for key in sorted(by_key))
 
     def pages(self, folder: str) -> Iterator[Sequence[ClientObject]]:
         """Yield the objects below a folder, a page a request; a listing that fails starts again."""
@@ -227,10 +231,10 @@ class ObjectRequests:
             except RequestFailure as failure:
                 if was_first or failure.kind not in ("exists", "changed"):
                     raise
-                found = client.get_all(key)  # the answer to an earlier try may be what was lost
-                if found.data != data:
+                stored = client.get_all(key)  # the answer to an earlier try may be what was lost
+                if stored.data != data:
                     raise
-                return found.etag
+                return stored.etag
 
         return self._send(attempt, action="write", name=name)
 
@@ -255,9 +259,9 @@ class ServedVersions:
     server, the first answer pins one.
     """
 
-    def __init__(self, place: ObjectUrl) -> None:
-        self._place = place
-        self._url = str(place)
+    def __init__(self, object_url: ObjectUrl) -> None:
+        self._place = object_url
+        self._url = str(object_url)
         self._pinned: dict[tuple[str | None, str], FileInfo] = {}  # by store, which the options may change, and name
 
     @property
@@ -278,9 +282,9 @@ class ServedVersions:
         # A digest, since endpoints and buckets may be confidential, and indexes are published.
         return f"{protocol}:{zlib.crc32(text.encode('utf-8', 'surrogateescape')):08x}"
 
-    def info(self, found: ClientObject) -> FileInfo:
+    def info(self, listed: ClientObject) -> FileInfo:
         return FileInfo(
-            name=found.key, size_bytes=found.size_bytes, mtime_ns=found.mtime_ns, etag=found.etag, store=self.store
+            name=listed.key, size_bytes=listed.size_bytes, mtime_ns=listed.mtime_ns, etag=listed.etag, store=self.store
         )
 
     def current(self, info: FileInfo, look: Callable[[], Received]) -> FileInfo:
@@ -288,6 +292,7 @@ class ServedVersions:
         store = self.store
         if not (info.etag and info.size_bytes) or store is None or info.shares_versions(replace(info, store=store)):
             return info
+        # An entry of another store cannot be compared, so its present version is read once.
         now = self._pinned.get((store, info.name)) or self._pin(self._served(info, look()))
         return now if now.size_bytes == info.size_bytes else info  # whose reads then fail
 
@@ -315,10 +320,12 @@ class ServedVersions:
             raise _changed(info, f"it had {info.size_bytes} bytes, now {received.size_bytes}")
         if self.store is None:
             return
+        # Compare versions of one store; for another store's, the first answer counts.
         now = self._served(info, received)
         known = info if info.shares_versions(now) else self._pin(now)
         if not _differ(known, now):
             return
+        # Replicas may have versions of their own for the same bytes: look whether the known one comes back.
         for _ in range(_LOOKS):
             again = look()
             if again.data == received.data and not _differ(known, self._served(info, again)):

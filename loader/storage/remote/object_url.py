@@ -22,22 +22,14 @@ _SECRETS = re.compile(
 
 
 class ObjectUrl(NamedTuple):
-    """The parts of a URL.
+    """The parts of a URL."""
 
-    Attributes:
-        protocol: ``s3``, ``gs``, ``az``, ``http``, ``https`` or ``msc``; Azure's other names are ``az``, and
-            ``rclone`` is ``msc``.
-        container: Bucket, container, ``host[:port]`` or profile.
-        key: Path in it, without slashes at its ends.
-        account: Account of Azure, from an ``abfs://container@account.…`` URL.
-        profiles: State of the files with profiles when a ``msc`` URL was opened.
-    """
-
+    # `s3`, `gs`, `az`, `http`, `https` or `msc`; Azure's other names are `az`, and `rclone` is `msc`.
     protocol: str
-    container: str
-    key: str
-    account: str = ""
-    profiles: int = 0
+    container: str  # bucket, container, `host[:port]` or profile
+    key: str  # path in it, without slashes at its ends
+    account: str = ""  # account of Azure, from an `abfs://container@account.…` URL
+    profiles: int = 0  # state of the files with profiles when a `msc` URL was opened
 
     def __str__(self) -> str:
         at = f"@{self.account}.dfs.core.windows.net" if self.account else ""
@@ -134,5 +126,5 @@ def secret_fault(url: str) -> str | None:
     return None  # abfss://container@account
 
 
-def _invalid(url: str, found: str, hint: str | None = None) -> ConfigError:
-    return ConfigError(f"{_CANNOT}{found}", at=redact_urls(url), hint=hint)
+def _invalid(url: str, fault: str, hint: str | None = None) -> ConfigError:
+    return ConfigError(f"{_CANNOT}{fault}", at=redact_urls(url), hint=hint)

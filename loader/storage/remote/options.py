@@ -84,16 +84,16 @@ def parse_storage_options(options: Mapping[str, Any]) -> StorageOptions:
                 hint="set it in the environment, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
             )
     try:
-        found = msgspec.convert(dict(options), StorageOptions, strict=False)
+        parsed = msgspec.convert(dict(options), StorageOptions, strict=False)
     except msgspec.ValidationError as error:
         names = ", ".join(StorageOptions.__struct_fields__)
         raise ConfigError(f"wrong storage options: {error}", hint=f"options are {names}") from error
-    _check_endpoint(found.endpoint_url or "", "endpoint_url")
-    if min(found.deadline_s, found.stall_s, found.request_s) <= 0 or found.max_requests < 1:
+    _check_endpoint(parsed.endpoint_url or "", "endpoint_url")
+    if min(parsed.deadline_s, parsed.stall_s, parsed.request_s) <= 0 or parsed.max_requests < 1:
         raise ConfigError(
             "expected storage options deadline_s, stall_s and request_s above 0, and max_requests of at least 1"
         )
-    return found
+    return parsed
 
 
 def options_for(url: str) -> StorageOptions:
@@ -156,11 +156,11 @@ def use_storage_options(path: str | os.PathLike[str], options: Mapping[str, Any]
         if not isinstance(inner, Mapping):
             raise ConfigError(f"expected options by name for {redact_urls(url)}, found {type(inner).__name__}")
         remember_options(str(parse_object_url(url)), inner)
-    own = {name: value for name, value in options.items() if name not in by_url}
-    if own:
+    by_name = {name: value for name, value in options.items() if name not in by_url}
+    if by_name:
         protocol, separator, rest = os.fspath(path).partition("://")
         is_remote = bool(separator) and protocol in PROTOCOLS
-        remember_options(f"{protocol}://{rest.partition('/')[0]}" if is_remote else "", own)
+        remember_options(f"{protocol}://{rest.partition('/')[0]}" if is_remote else "", by_name)
 
 
 def _parse(text: str) -> dict[str, dict[str, Any]]:

@@ -62,6 +62,7 @@ class RemoteFile(ReadableFile):
         self._is_sparse = True
 
     def fetch(self, offset: int, size_bytes: int) -> PendingRead:
+        # Requests of a few MiB each run at the same time.
         ends = [*range(offset, offset + size_bytes, MAX_REQUEST_BYTES), offset + size_bytes]
         fetch = partial(self._storage.fetch_range, self._info, is_sparse=self._is_sparse)
         parts = [fetch(start, stop) for start, stop in pairwise(ends)]
@@ -71,6 +72,7 @@ class RemoteFile(ReadableFile):
         pass
 
 
+# Bytes of a request of a copy, so that little is sent again after a failure.
 _COPIED_AT_ONCE = 8 << 20
 _MAX_PREFETCHED_BYTES = 16 << 20
 _MAX_NAMED = 3  # in a warning
@@ -103,9 +105,9 @@ class RemoteStorage:
     # ---------------------------------------------------------------------------------------------------- reading
 
     def open(self, name: str, info: FileInfo | None = None) -> RemoteFile:
-        found = self.stat(name) if info is None else self.current(info)
+        current = self.stat(name) if info is None else self.current(info)
         # Without an entry its version may be any, so that the cache of this node does not help.
-        return RemoteFile(self, found, is_cached=info is not None)
+        return RemoteFile(self, current, is_cached=info is not None)
 
     def read_range(self, name: str, start: int, stop: int, *, info: FileInfo | None = None) -> bytes:
         """Read the bytes [start, stop) of a file.
@@ -134,6 +136,7 @@ class RemoteStorage:
             is_wanted: Returns False when the bytes came in another way; a block of the cache is always fetched.
             is_sparse: Few bytes of the file are read, so that no whole blocks are fetched for them.
         """
+        # Only a known version can be cached: without one, later bytes may be of another object.
         connection = self._requests.connection()
         settings = self._cache_settings(connection)
         version = info.etag or (str(info.mtime_ns) if info.mtime_ns else "")
@@ -173,12 +176,12 @@ class RemoteStorage:
             return ahead, len(ahead)
         name = self._instead.get(name, name)
         try:
-            found = self._requests.get(name, 0, size_bytes, action="read")
+            received = self._requests.get(name, 0, size_bytes, action="read")
         except FormatError:  # an empty object has no ranges
-            found = self._requests.get_all(name)
-        data = found.data
-        if found.size_bytes >= 0:
-            return data, found.size_bytes
+            received = self._requests.get_all(name)
+        data = received.data
+        if received.size_bytes >= 0:
+            return data, received.size_bytes
         return data, len(data) if len(data) < size_bytes else self.stat(name).size_bytes
 
     @property
@@ -202,6 +205,7 @@ class RemoteStorage:
         self._ahead.pop(name, None)
 
     def prefetch(self, names: Iterable[str]) -> None:
+        # Only files of a listed folder have a known size and version, by which a change is noticed.
         for name in names:
             real = self._instead.get(name, name)
             info = (self._listed.of(real) or {}).get(real)
@@ -209,6 +213,7 @@ class RemoteStorage:
                 self._ahead[name] = self.fetch_range(info, 0, info.size_bytes)
 
     def settle_prefetched(self) -> bool:
+        # Wait for all of them; one that changed makes the whole listing doubtful.
         if not any(map(_is_outdated, self._ahead.values())):
             return True
         self._listed.clear()
@@ -228,6 +233,7 @@ class RemoteStorage:
     @shared
     def exists(self, name: str) -> bool:
         name = self._instead.get(name, name)
+        # A listing answers for free; otherwise ask for an object, then for objects below the name.
         is_listed = self._listed.has(name)
         if is_listed is not None:
             return is_listed
@@ -235,7 +241,7 @@ class RemoteStorage:
             try:
                 self.stat(name)
             except StorageError as error:
-                if not isinstance(error.__cause__, FileNotFoundError):
+                if not error.is_missing:
                     raise
             else:
                 return True
@@ -262,19 +268,19 @@ class RemoteStorage:
         return iter(self.answers.ask(("list", self.path(folder)), lambda: tuple(self._list(folder))))
 
     def _list(self, folder: str) -> Iterator[FileInfo]:
-        found = self._listed.visible(folder)
-        if found is None:
-            found = (self._info(each) for each in self.objects(folder) if is_visible(each.key, folder))
-        yield from (info for info in found if not info.name.endswith("/"))  # some tools mark folders by empty objects
+        files = self._listed.visible(folder)
+        if files is None:
+            files = (self._info(each) for each in self.objects(folder) if is_visible(each.key, folder))
+        yield from (info for info in files if not info.name.endswith("/"))  # some tools mark folders by empty objects
 
     def objects(self, folder: str = "") -> Iterator[ClientObject]:
         """Yield every object below a folder, hidden ones too, sorted; their keys are names in this storage."""
         unreadable = []
-        for found in self._requests.objects(folder):
-            if is_readable(found.key):
-                yield found
+        for listed in self._requests.objects(folder):
+            if is_readable(listed.key):
+                yield listed
             else:
-                unreadable.append(found.key)
+                unreadable.append(listed.key)
         if unreadable:
             self._note_skipped(unreadable)
 
@@ -301,9 +307,11 @@ class RemoteStorage:
         return str(self._copy(name, None))
 
     def _copy(self, name: str, info: FileInfo | None) -> Path:
+        # The copy's name has the version, so a changed object has another copy.
         version = "" if info is None else info.etag or f"{info.size_bytes}-{info.mtime_ns}"
 
         def download() -> Iterator[bytes]:
+            # The first answer brings the version that all later requests have to match.
             first = self._requests.get(name, 0, _COPIED_AT_ONCE, action="download")
             yield first.data
             size_bytes = first.size_bytes if first.size_bytes >= 0 else self.stat(name).size_bytes
@@ -315,8 +323,8 @@ class RemoteStorage:
             self._cache_settings(self._requests.connection()), f"{self._identity(name)}\0{version}", download
         )
 
-    def _info(self, found: ClientObject) -> FileInfo:
-        return self._requests.versions.info(found)
+    def _info(self, listed: ClientObject) -> FileInfo:
+        return self._requests.versions.info(listed)
 
     # ---------------------------------------------------------------------------------------------------- writing
 
@@ -385,6 +393,7 @@ class RemoteStorage:
 def _unpickled(url: str, has_answered: bool, options: Mapping[str, Any]) -> RemoteStorage:
     if options != options_for(url).to_send():  # on a machine that did not inherit them
         remember_options(url, options)
+    # Workers know, too, that the service lives, so they wait longer in an outage.
     if has_answered:
         note_answer(parse_object_url(url))
     return RemoteStorage(url)

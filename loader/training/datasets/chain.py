@@ -199,7 +199,6 @@ def packed(
 
 
 def _metrics(encoder: TaskEncoder[Any, Any, Any, Any], after: After) -> dict[str, Callable[[Any], float]]:
-    """Return the metrics that measure what a stage yields; the library's own encoder has none."""
     if type(encoder) is DefaultTaskEncoder:
         return {}
     return {name: metric.function for name, metric in size_metrics(encoder).items() if metric.after == after}
@@ -260,7 +259,7 @@ class ColumnSize:
         return self.__dict__ | {"_columns": {}}
 
     def __call__(self, raw: Raw) -> float:
-        number: int
+        sample_number: int
         if isinstance(raw, RawRow):
             primary = raw.members[0]
             if primary is None:
@@ -270,10 +269,10 @@ class ColumnSize:
                     at=self._sources[raw.source].request.path,
                     hint=f"add a method {self.__name__}(self, sample) with @sample_size_metric to the task encoder",
                 )
-            number = primary.number
+            sample_number = primary.number
         else:
-            number = raw.number
-        return self.size(raw.source, number)
+            sample_number = raw.number
+        return self.size(raw.source, sample_number)
 
     def size(self, source: int, number: int) -> float:
         """Return the size of a sample.
@@ -336,14 +335,17 @@ class VolumeUnits:
 
     def size(self, unit: str, leaves: Sequence[int]) -> tuple[Callable[[Any], Any], Level]:
         """Return the function that measures items in a unit, and the items that it takes."""
+        # A metric of the task encoder measures items after its hooks.
         metric = self._metrics.get(unit)
         if metric is not None:
             return metric.function, Level.PACKED if metric.after == "packing" else Level.ENCODED
+        # Otherwise the sizes are in columns of the datasets.
         lacking = [*self._lacking(unit, leaves)]
         if not lacking:
             return ColumnSize(self._sources, unit), Level.READ
         if not self._needs_sizes:
             return UnknownSize(unit), Level.READ
+        # Neither is there: name what could be written.
         known = ", ".join(map(repr, self._metrics)) or "none"
         names = ", ".join(lacking[:_MAX_NAMED]) + (", …" if len(lacking) > _MAX_NAMED else "")
         column = re.sub(r"[^A-Za-z0-9_]", "_", unit)

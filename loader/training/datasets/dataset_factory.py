@@ -46,7 +46,6 @@ class EncoderStages:
         return MapDataset(dataset, _CookWith(encoder, get_primary_aux, aux or {}), name="cook")
 
     def encode_sample(self, encoder: Any, dataset: SavableDataset[Any]) -> SavableDataset[Any]:
-        """Build the stage of ``encode_sample``, or of ``preencode_sample`` if only that is overridden."""
         if not is_default(encoder.encode_sample):
             return MapDataset(dataset, encoder.encode_sample, name="encode_sample")
         pre = encoder.preencode_sample
@@ -90,9 +89,11 @@ def _open_direct_loader(dataset: SavableDataset[Any]) -> Any:
 
     from ..loaders.data_loader import SavableDataLoader
 
+    # Number the workers of all ranks as ranks of a larger run.
     config, info = dataset.worker_config, get_worker_info()
     workers, worker = (1, 0) if info is None else (info.num_workers, info.id)
     ranks = config.world_size * workers
+    # Copy the dataset, which keeps the ranks of the run.
     copied = copy(dataset)
     copied.worker_config = replace(
         config,
@@ -135,20 +136,18 @@ class DatasetSubset:
                 raise ConfigError(f"expected a range of samples with 0 <= start <= stop, found {self.absolute_range}")
 
     def config(self) -> dict[str, Any]:
-        """Return the ranges as plain data."""
         return {"range": self.range, "absolute_range": self.absolute_range}
 
     @property
     def ranges(self) -> tuple[SubsetRange, ...]:
-        """Ranges, the innermost first."""
-        found: list[SubsetRange] = []
+        collected: list[SubsetRange] = []
         if self.absolute_range is not None:
-            found.append(SampleRange(start=self.absolute_range[0], stop=self.absolute_range[1]))
+            collected.append(SampleRange(start=self.absolute_range[0], stop=self.absolute_range[1]))
         if self.range is not None:
             # Decimal fractions, not binary ones: 0.3 of 10 samples are exactly 3.
             start, stop = (Fraction(str(share)) for share in self.range)
-            found.append(ShareRange(start=start, stop=stop))
-        return tuple(found)
+            collected.append(ShareRange(start=start, stop=stop))
+        return tuple(collected)
 
     def compute_subset(self, total_samples: int) -> tuple[int, int]:
         """Return the half-open range of samples, for a dataset of ``total_samples``.
@@ -261,7 +260,6 @@ class BaseCoreDatasetFactory(ABC, Generic[T_co]):
         )
 
     def __len__(self) -> int:
-        """Return the number of samples for all ranks and workers, excluded ones included."""
         return self.source.samples
 
     def __bool__(self) -> bool:
@@ -274,7 +272,7 @@ class BaseCoreDatasetFactory(ABC, Generic[T_co]):
             "training": self.training,
             "shuffle_over_epochs": self.shuffle_over_epochs,
             "max_samples_per_sequence": self.max_samples_per_sequence,
-            "subset": [str(one) for one in self.subset],
+            "subset": [str(bound) for bound in self.subset],
             "dataset": self.source.identity(),
         }
 
@@ -283,8 +281,6 @@ class BaseCoreDatasetFactory(ABC, Generic[T_co]):
 
 
 class _CookWith:
-    """Function that cooks with the stores that a user's code passed."""
-
     def __init__(
         self, encoder: Any, get_primary_aux: Callable[[], FileStore[Any]] | None, aux: Mapping[str, FileStore[Any]]
     ) -> None:
@@ -327,7 +323,7 @@ class SourceFactory(BaseCoreDatasetFactory[Any]):
         request = source.request
         self.path = EPath(request.path)
         self.name = self.path.name
-        self.paths = [EPath(one.request.path) for one in getattr(source, "members", (source,))]
+        self.paths = [EPath(member.request.path) for member in getattr(source, "members", (source,))]
         self.split_part = request.split_part
         builder = getattr(source, "builder", None)  # knows those of the dataset's own document
         self.subflavors = {**(builder.subflavors if builder is not None else {}), **request.subflavors}
@@ -338,7 +334,6 @@ class SourceFactory(BaseCoreDatasetFactory[Any]):
         return self._source
 
     def as_file_store(self) -> FileStore[Any]:
-        """Return the store of the dataset's parts, by name."""
         store = self._source.stores.own
         if store is None:
             raise EnergonError(

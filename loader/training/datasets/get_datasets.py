@@ -115,12 +115,11 @@ def get_train_dataset(
 
 
 def _checked_config(given: Any, keywords: Mapping[str, Any]) -> WorkerConfig:
-    """Return the worker config, with the deprecated ``handler`` if there is one."""
     config = WorkerConfig.default_worker_config() if given is None else given
     if not isinstance(config, WorkerConfig):
-        found = given.__name__ if isinstance(given, type) else repr(given)
+        name = given.__name__ if isinstance(given, type) else repr(given)
         raise TypeError(
-            f"expected a WorkerConfig as worker_config, found {found}; pass "
+            f"expected a WorkerConfig as worker_config, found {name}; pass "
             "WorkerConfig.default_worker_config(num_workers=…)"
         )
     handler = keywords.get("handler")
@@ -210,7 +209,6 @@ def _validation(
     one_by_one: bool = False,
     **options: Any,
 ) -> list[tuple[SavableDataset[Any], LoadedDatasets]]:
-    """Return the chain of all datasets, or one chain for each, with its datasets."""
     encoder = task_encoder if task_encoder is not None else DefaultTaskEncoder()
     config = _checked_config(worker_config, kwargs)
     check_integers({name: options[name] for name in ("batch_size", "packing_buffer_size", "limit")})

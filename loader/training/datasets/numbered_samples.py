@@ -86,10 +86,10 @@ class NumberedSamples(Dataset[T_co], ABC):
         return self._read(self._positions(np.array(numbers, dtype=np.int64)).tolist()) if numbers else []
 
     def _number(self, index: int) -> int:
-        number, samples = operator.index(index), len(self)
-        if not -samples <= number < samples:
-            raise IndexError(f"there is no sample {number}: the dataset has {samples}, numbered from 0")
-        return number % samples
+        sample_number, samples = operator.index(index), len(self)
+        if not -samples <= sample_number < samples:
+            raise IndexError(f"there is no sample {sample_number}: the dataset has {samples}, numbered from 0")
+        return sample_number % samples
 
     def _position(self, index: int) -> int:
         return int(self._positions(np.array([self._number(index)]))[0])
@@ -113,7 +113,7 @@ class NumberedSamples(Dataset[T_co], ABC):
         for source in self._reader.sources:
             numbers = source.find(key)
             if numbers and self._is_whole(source):
-                positions += [first + number for number in numbers]
+                positions += [first + sample_number for sample_number in numbers]
             elif numbers:
                 pieces = positions_in(source, np.array(numbers, np.int64))
                 positions += [first + position for some in pieces for position in some.tolist()]
@@ -121,7 +121,6 @@ class NumberedSamples(Dataset[T_co], ABC):
         return sorted(positions)
 
     def _is_whole(self, source: Source) -> bool:  # noqa: ARG002 - for those that know
-        """Return True if the positions in a source are the numbers in its index."""
         return False
 
     @abstractmethod

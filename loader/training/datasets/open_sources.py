@@ -136,7 +136,6 @@ def open_leaves(
 
 
 def _unknown_arguments(caller: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, str]:
-    """Return messages for names that only a dataset class of the user's can accept; warn of deprecated names."""
     unknown: dict[str, str] = {}
     for name in given:
         if name not in _KNOWN:
@@ -210,13 +209,13 @@ def _check_encoder(given: Any) -> None:
 def _warn_of_misspelt_hooks(encoder: type[Any]) -> None:
     """Warn of public methods of the user's classes that are nearly named as a hook that these do not define."""
     kinds = [kind for kind in encoder.__mro__ if not kind.__module__.startswith("loader.")]
-    own = {name: value for kind in kinds for name, value in vars(kind).items()}
+    members = {name: value for kind in kinds for name, value in vars(kind).items()}
     hooks = {name for name, value in vars(TaskEncoder).items() if is_library_hook(value)}
-    for name, value in own.items():
+    for name, value in members.items():
         if name.startswith("_") or hasattr(TaskEncoder, name) or not callable(value):
             continue
         nearest = next(iter(get_close_matches(name, hooks, n=1, cutoff=_NEARLY)), name)
-        if nearest not in own:
+        if nearest not in members:
             warn_once(
                 f"{encoder.__name__}.{name} is no hook of a task encoder; did you mean {nearest!r}? A name that begins "
                 "with an underscore is never taken for a misspelt hook",
@@ -270,11 +269,11 @@ def _open_plan(plan: LeafPlan, decoder: SampleDecoder | None) -> Source:
     return source
 
 
-def check_sample_type(found: type[Any], expected: type[Any] | None, *, at: str | None) -> None:
+def check_sample_type(sample_type: type[Any], expected: type[Any] | None, *, at: str | None) -> None:
     """Check the class of a dataset's samples; None expects any."""
-    if expected is not None and not issubclass(found, expected):
+    if expected is not None and not issubclass(sample_type, expected):
         raise ConfigError(
-            f"expected samples of {expected.__name__}, found {found.__name__}",
+            f"expected samples of {expected.__name__}, found {sample_type.__name__}",
             at=at,
             hint="pass another sample_type, or another dataset_config",
         )
@@ -329,6 +328,7 @@ def shared_metadata(config: WorkerConfig) -> Iterator[None]:
     if config.world_size == 1:
         yield
         return
+    # Rank 0 reads, and sends its answers also if it fails: the others wait for them.
     _check_group(config)
     if config.rank == 0:
         answers, failure = Answers(), "it was interrupted"
@@ -343,8 +343,9 @@ def shared_metadata(config: WorkerConfig) -> Iterator[None]:
             answers.records = False
             _broadcast((answers.found, failure), config)
         return
-    found, failure = _broadcast(None, config)
-    with use_answers(Answers(found)):
+    # The other ranks open the datasets with the answers.
+    metadata, failure = _broadcast(None, config)
+    with use_answers(Answers(metadata)):
         yield
     if failure:  # and this rank could open them: a file was missing for a moment
         raise StorageError(f"rank 0 could not open the datasets: {failure}", hint="start the run again")

@@ -64,7 +64,7 @@ class RandomAccessDataset(NumberedSamples[T_co]):
             raise ConfigError(f"expected excluded to be 'leave_out' or 'replace', found {excluded!r}")
         hooks = (
             task_encoder.cook_crude_sample,
-            *(one.cook for one in task_encoder.cookers),
+            *(cooker.cook for cooker in task_encoder.cookers),
             *(hook for _, hook in encoding_hooks(task_encoder)),
         )
         for hook in hooks:
@@ -80,7 +80,6 @@ class RandomAccessDataset(NumberedSamples[T_co]):
         return {name: value for name, value in self.__dict__.items() if name not in _OPENED} | {"_threads": {}}
 
     def __len__(self) -> int:
-        """Return the number of samples."""
         return self._total if self._replaces else self._total - len(self._excluded)
 
     def __repr__(self) -> str:
@@ -91,8 +90,8 @@ class RandomAccessDataset(NumberedSamples[T_co]):
         running, picking = self._opened, self._reader.picking
         numbers = range(len(self))
         picking.follow(picking.stream(numbers, self._positions))
-        for number in numbers:
-            yield self._load(running, self._position(number))
+        for sample_number in numbers:
+            yield self._load(running, self._position(sample_number))
 
     def _read(self, positions: Sequence[int]) -> list[T_co]:
         running, picking = self._opened, self._reader.picking
@@ -148,11 +147,13 @@ class RandomAccessDataset(NumberedSamples[T_co]):
         if not self._chain.runs_user_code:
             yield
             return
+        # Random generators belong to the process, so only one thread may draw from them.
         if self._threads.setdefault("at work", get_ident()) != get_ident():
             raise EnergonError(
                 "two threads read samples of one dataset at once, but their hooks share random generators",
                 hint="read in worker processes (DataLoader's num_workers), or in one thread at a time",
             )
+        # Seed the generators for this sample, and restore their states afterwards.
         lane = self._lane
         is_nested = running_hook_context() is lane.context  # a hook of this dataset reads another sample of it
         try:

@@ -110,7 +110,6 @@ class LoadedDatasets:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """Sources without their settings."""
         return tuple(leaf.source for leaf in self.leaves)
 
     @property
@@ -153,7 +152,6 @@ class LoadedDatasets:
 
     @property
     def blend_mode(self) -> DatasetBlendMode:
-        """Kind of mix: by weights, by repetitions, or none."""
         if len(self.leaves) == 1:
             return DatasetBlendMode.NONE
         return DatasetBlendMode.DATASET_WEIGHT if self._is_weighted else DatasetBlendMode.SAMPLE_REPETITIONS
@@ -172,8 +170,8 @@ class LoadedDatasets:
     def __len__(self) -> int:
         return len(self.leaves)
 
-    def __getitem__(self, place: int) -> LoadedDataset:
-        return self.datasets[place]
+    def __getitem__(self, index: int) -> LoadedDataset:
+        return self.datasets[index]
 
     def _shares(self) -> tuple[float, ...]:
         """Return the weights of a blend without end: the given ones, or the samples that a pass would have."""
@@ -226,11 +224,9 @@ class LoadedDatasets:
 
         Args:
             task_encoder: The hooks.
-            virtual_epoch_length: As in ``get_train_dataset``.
-            shuffle_buffer_size: As in ``get_train_dataset``.
-            even_ranks: As in ``get_train_dataset``.
             needs_sizes: Refuse units of blends whose sizes are not known.
-            **options: ``worker_config``, ``batch_size``, ``batch_drop_last``, ``packing_buffer_size`` and ``repeat``.
+            **options: ``worker_config``, ``batch_size``, ``batch_drop_last``, ``packing_buffer_size`` and ``repeat``;
+                these and the rest as in ``get_train_dataset``.
 
         Raises:
             ConfigError: An argument is out of range.
@@ -245,7 +241,7 @@ class LoadedDatasets:
         whole = LeafGroup(leaves=tuple(range(len(self.leaves))), weights=self._shares())
 
         def plan_of(group: LeafGroup) -> ShuffledPlan:
-            leaves = [self.leaves[number] for number in group.leaves]
+            leaves = [self.leaves[leaf_number] for leaf_number in group.leaves]
             return ShuffledPlan(
                 slice_lengths=tuple(leaf.slice_samples for leaf in leaves),
                 shuffle_buffer=shuffle_buffer_size or 0,
@@ -289,10 +285,8 @@ class LoadedDatasets:
 
         Args:
             task_encoder: The hooks.
-            limit: As in ``get_val_dataset``.
-            even_ranks: As in ``get_val_dataset``.
-            pad_ranks: As in ``get_val_dataset``.
-            **options: ``worker_config``, ``batch_size``, ``batch_drop_last`` and ``packing_buffer_size``.
+            **options: ``worker_config``, ``batch_size``, ``batch_drop_last`` and ``packing_buffer_size``; these and the
+                rest as in ``get_val_dataset``.
 
         Raises:
             ConfigError: An argument is out of range.
@@ -335,12 +329,14 @@ def build_volume_chain(
     def build(entry: UnitBlend | LeafGroup) -> tuple[SavableDataset[Any], Level]:
         if isinstance(entry, UnitBlend):
             return _blend(entry, [build(inner) for inner in entry.entries], stages, units, options)
-        own = sources[entry.leaves[0] : entry.leaves[0] + len(entry.leaves)]
+        leaves = sources[entry.leaves[0] : entry.leaves[0] + len(entry.leaves)]
         config, first = options.worker_config, entry.leaves[0]
-        reader = ReadDataset(own, plan_of(entry), worker_config=config, first_source=first, pool=pool)
+        reader = ReadDataset(leaves, plan_of(entry), worker_config=config, first_source=first, pool=pool)
         return reader, Level.READ
 
+    # Build the tree from its readers up.
     chain, level = build(tree)
+    # Let the readers below the outermost blend fetch their samples in common reads.
     places = [*_reader_places(chain)]
     if places and isinstance(chain, BlendDataset):
         chain.begin = partial(read_together, places, sources, pool)
@@ -348,10 +344,9 @@ def build_volume_chain(
 
 
 def _reader_places(stage: SavableDataset[Any], steps: tuple[tuple[str, int], ...] = ()) -> Iterator[ReaderPlace]:
-    """Yield the readers of one shuffled dataset below a blend."""
     if isinstance(stage, BlendDataset):
-        for number, upstream in enumerate(stage.inputs):
-            yield from _reader_places(upstream, (*steps, (stage.key, number)))
+        for input_number, upstream in enumerate(stage.inputs):
+            yield from _reader_places(upstream, (*steps, (stage.key, input_number)))
         return
     while not isinstance(stage, ReadDataset):
         stage = stage.inputs[0]
@@ -373,19 +368,19 @@ def _blend(
     # Find what the blend counts, and the level of the items that it measures.
     below = max(level for _, level in entries)
     if blend.unit == SAMPLES:
-        size, own = None, below
+        size, blend_level = None, below
     else:
         leaves = [leaf for group in blend.groups() for leaf in group.leaves]
-        size, own = units.size(blend.unit, leaves)
-        if own is Level.PACKED and options.packing_buffer_size is None:
-            own = Level.ENCODED
-    if own < below:
+        size, blend_level = units.size(blend.unit, leaves)
+        if blend_level is Level.PACKED and options.packing_buffer_size is None:
+            blend_level = Level.ENCODED
+    if blend_level < below:
         raise ConfigError(
-            f"a blend counts {blend.unit!r} in {_ITEMS[own]}, and a blend below it counts {_ITEMS[below]}",
+            f"a blend counts {blend.unit!r} in {_ITEMS[blend_level]}, and a blend below it counts {_ITEMS[below]}",
             hint=f"count {blend.unit!r} later, or give both blends one unit",
         )
     # Bring all inputs to this level, and blend them.
-    chains = [stages.lift(chain, level, own) for chain, level in entries]
+    chains = [stages.lift(chain, level, blend_level) for chain, level in entries]
     schedule = planned_volumes(blend, options)
     pairs = zip(chains, blend.weights if schedule is None else [1.0] * len(chains), strict=True)
     stage: BlendDataset[Any] = BlendDataset(
@@ -395,4 +390,4 @@ def _blend(
     stage.counts_sizes = isinstance(size, ColumnSize)
     stage.counts_volumes = size is not None and not stage.counts_sizes
     stage.depth = max(chain.depth for chain in chains)  # later stages have the keys that they have without blends
-    return stage, own
+    return stage, blend_level

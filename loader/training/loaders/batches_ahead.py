@@ -39,6 +39,7 @@ class DeviceBatches(Generic[T_co]):
     """
 
     def __init__(self, loader: torch.utils.data.DataLoader[T_co], device: Any, *, prefetch: int = 2) -> None:
+        # Check the arguments now: the first iteration may be much later.
         check_integers({"prefetch": prefetch}, may_be_none=False)
         if prefetch < 0:
             raise ConfigError(f"expected a prefetch of at least 0 micro-batches, found {prefetch}")
@@ -52,6 +53,7 @@ class DeviceBatches(Generic[T_co]):
                 "expected a device with memory, such as 'cuda' or 'cpu', found 'meta', whose tensors have no values",
                 hint="iterate the loader itself, and convert its tensors where you need their shapes",
             )
+        # Keep the loader; its workers start with the first iteration.
         self.prefetch = prefetch
         self._loader: Any = loader  # a DataLoader of this package, which imports this module
         self._copies = DeviceCopies(self.device)
@@ -64,7 +66,6 @@ class DeviceBatches(Generic[T_co]):
         return iter(ahead)
 
     def __len__(self) -> int:
-        """Return the length of the loader."""
         return len(self._loader)
 
     def __bool__(self) -> bool:
@@ -88,14 +89,12 @@ class DeviceBatches(Generic[T_co]):
         self._loader.shutdown()
 
     def start(self) -> Self:
-        """Start the workers, as the loader does."""
         self._loader.start()
         return self
 
     def with_restored_state_rank(
         self, state: dict[str, Any] | None, *, allow_mix_change: bool = False, allow_edited_state: bool = False
     ) -> Self:
-        """Restore the state of this rank, as the loader does."""
         self._loader.restore_state_rank(state, allow_mix_change=allow_mix_change, allow_edited_state=allow_edited_state)
         return self
 
@@ -107,7 +106,6 @@ class DeviceBatches(Generic[T_co]):
         allow_mix_change: bool = False,
         allow_edited_state: bool = False,
     ) -> Self:
-        """Restore the states of all ranks, as the loader does."""
         self._loader.restore_state_global(
             state, src_rank=src_rank, allow_mix_change=allow_mix_change, allow_edited_state=allow_edited_state
         )
@@ -131,7 +129,6 @@ class _Ahead:
         self._run.hold(self._run.position())
 
     def continues(self, run: Any) -> bool:
-        """Report whether the next iteration is the rest of this one."""
         # After a shutdown, the items of this iteration have ended, whether or not workers run again.
         is_running = run.lanes.is_running and self._starts in (None, run.lanes.starts)
         has_more = bool(self._queue) if self._is_over else is_running
@@ -140,21 +137,25 @@ class _Ahead:
     def __iter__(self) -> Iterator[Any]:
         while True:
             try:
+                # Start further copies before the oldest one is awaited.
                 self._fill()
                 if not self._queue:
                     break
                 pending, position = self._queue.popleft()
                 batch = self._copies.finish(pending)
                 del pending  # the memory of its source is used again once no one refers to it
+                # States that are saved from here on are of this micro-batch, not of the copies ahead of it.
                 self._run.hold(position)
             except BaseException:
                 self._iteration = None  # the next iteration continues after the last delivered micro-batch
                 raise
             yield batch
             del batch
+            # Another iteration of the loader has begun: the copies ahead are of the old one.
             if self._run.iteration is not self._iteration:
                 self._queue.clear()
                 raise iteration_over()
+        # An error of the loader is raised after the micro-batches that were made before it.
         if self._failure is not None:
             failure, self._failure = self._failure, None
             self._iteration = None

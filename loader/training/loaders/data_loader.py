@@ -23,6 +23,7 @@ from .batches_ahead import DeviceBatches
 from .replay import replay_step, restore_sample
 from .run import LoaderRun
 from .served_states import (
+    SERVED,
     broadcast_states,
     destination,
     framework_state,
@@ -360,9 +361,14 @@ class DataLoader(TorchLoader[T_co]):
         """
         if state is None:
             return
+        # Parse the state; of a loader that served several ranks, take the state of this rank.
         config = self.worker_config
-        parts = states_of_served(state, allow_edited=allow_edited_state)
-        saved = next((part for part in parts if part.rank == config.rank), parts[0])
+        if isinstance(state, Mapping) and SERVED in state:  # type: ignore[redundant-expr] # users pass other values, too
+            parts = states_of_served(state, allow_edited=allow_edited_state)
+            saved = next((part for part in parts if part.rank == config.rank), parts[0])
+        else:
+            saved = RunState.from_plain(state, allow_edited=allow_edited_state)
+        # Lanes belong to ranks, so a state of another rank would repeat its samples.
         if (saved.ranks, saved.rank) != (config.world_size, config.rank):
             raise StateError(
                 f"this state is of rank {saved.rank} of {saved.ranks}; this is rank {config.rank} of "
@@ -420,7 +426,7 @@ class DataLoader(TorchLoader[T_co]):
         if state is None:
             return
         states = states_of_ranks(list_of_states(state), allow_edited=allow_edited_state)
-        lane_states = {lane: own for one in states for lane, own in one.lane_states.items()}
+        lane_states = {lane: lane_state for rank_state in states for lane, lane_state in rank_state.lane_states.items()}
         saved = redistribute_states(states, self.worker_config.world_size)
         self._restore(saved, lane_states, allow_mix_change=allow_mix_change)
 
@@ -428,7 +434,6 @@ class DataLoader(TorchLoader[T_co]):
         return broadcast_states(state, self.worker_config, src_rank)
 
     def _restore(self, saved: Sequence[RunState], lane_states: Mapping[int, State], *, allow_mix_change: bool) -> None:
-        """Continue from the states of all data ranks, in their order."""
         self.run.restore(saved[self.worker_config.rank], lane_states, allow_mix_change=allow_mix_change)
 
     def with_restored_state_rank(
@@ -449,7 +454,6 @@ class DataLoader(TorchLoader[T_co]):
         allow_mix_change: bool = False,
         allow_edited_state: bool = False,
     ) -> Self:
-        """Restore the states of all ranks as :meth:`restore_state_global` does, and return the loader."""
         self.restore_state_global(
             state, src_rank=src_rank, allow_mix_change=allow_mix_change, allow_edited_state=allow_edited_state
         )

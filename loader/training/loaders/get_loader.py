@@ -110,6 +110,6 @@ def get_savable_loader(
 
 
 def _no_dataset(given: Any) -> TypeError:
-    found = type(given).__name__
-    hint = f"; pass {found}(…).build()" if callable(getattr(given, "build", None)) else ""
-    return TypeError(f"expected a dataset, such as get_train_dataset() returns, for get_loader(); found {found}{hint}")
+    name = type(given).__name__
+    hint = f"; pass {name}(…).build()" if callable(getattr(given, "build", None)) else ""
+    return TypeError(f"expected a dataset, such as get_train_dataset() returns, for get_loader(); found {name}{hint}")

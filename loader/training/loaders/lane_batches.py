@@ -64,10 +64,12 @@ class LaneBatches:
         self._meter = meter
         self._is_repeated = is_repeated
         self._options = options
+        # In turn, all lanes are at nearly the same micro-batch; a pass over items of unknown number visits one by one.
         self._in_turn = not chain.starts_over or chain.items is not None
         self._stream: BatchStream | None = None
         self.starts = 0
         self.lanes = self._choose_lanes()
+        # The position, which states record.
         self.batch = 0
         self.lane_states: dict[int, State] = {}
         self.passes = 0
@@ -104,14 +106,14 @@ class LaneBatches:
         next_own = config.world_size - config.rank
         dropped: list[DroppedSamples] = []
         try:
-            for number, lane, state, batch, others in stream:
+            for batch_number, lane, state, batch, others in stream:
                 if lane == NO_LANE:
                     dropped.append(batch)
                     continue
                 self.lane_states[lane] = state
                 if others is not None:
                     self.lane_states.update(others)
-                self.batch = number + next_own
+                self.batch = batch_number + next_own
                 if batch is not SKIPPED:
                     self._has_batches = True
                     yield batch
@@ -186,12 +188,10 @@ class LaneBatches:
         self.restore(Position(batch=0, lane_states={}, passes=self.passes + 1, ended=False))
 
     def check_lanes(self, lanes: int) -> None:
-        """Check that the ranks can share a number of lanes."""
         if self._in_turn:
             LaneHosting(lanes=lanes, ranks=self.chain.worker_config.world_size, rank=0, workers=0)  # raises
 
     def restore(self, position: Position | RunState) -> None:
-        """Continue from a saved position in the same number of lanes."""
         self.close()
         self.batch, self.passes, self.ended = position.batch, position.passes, position.ended
         self.lane_states = dict(position.lane_states)

@@ -14,7 +14,7 @@ from ...pipeline.contract.rng import preserve_rng_state, seed_batch
 from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
 from ...pipeline.stages.batch import BatchDataset
 from ...samples.hooks import in_hook_context
-from ..states.plain_pickle import check_plain, check_size, max_values
+from ..states.plain_pickle import check_plain
 from ..states.run_state import ENDLESS, check_lanes
 from ..workers.running_lane import MICRO_BATCH, LanesInTurn, open_lane, remade_batches
 from ..workers.worker_errors import input_at
@@ -35,12 +35,12 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any
     """
     # Find the stage and the lane of the key.
     key = _checked_key(key)
-    stage, number, batch, item_id = key
-    if not 0 <= number < lanes:
-        raise StateError(f"the key is of lane {number}; this run has lanes 0 to {lanes - 1}")
-    lane = open_lane(dataset, number, lanes)
-    found = (dataset, lane) if stage == MICRO_BATCH else _stage(dataset, lane, stage)
-    if found is None:
+    stage, lane_number, batch, item_id = key
+    if not 0 <= lane_number < lanes:
+        raise StateError(f"the key is of lane {lane_number}; this run has lanes 0 to {lanes - 1}")
+    lane = open_lane(dataset, lane_number, lanes)
+    opened = (dataset, lane) if stage == MICRO_BATCH else _stage(dataset, lane, stage)
+    if opened is None:
         raise StateError(f"this dataset has no stage {short_repr(stage)}: the key is of another dataset")
     # Load the item with the random numbers of its micro-batch.
     lane.context.batch_index = batch
@@ -49,7 +49,7 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any
             seed = dataset.worker_config.seed_offset
             seed_batch(seed, batch % lanes, batch // lanes)
             lane.context.rng_parts = (seed, batch % lanes, batch // lanes)
-        running = found[0].open(found[1], {})
+        running = opened[0].open(opened[1], {})
         try:
             value = running.load(item_id)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -60,13 +60,12 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any
             ) from error
     if value is SKIPPED:
         raise StateError(f"the key {short_repr(key)} names no sample of this dataset", hint=_HINT)
-    set_restore_key(value, stage, found[1], item_id)
+    set_restore_key(value, stage, opened[1], item_id)
     return value
 
 
 def _checked_key(key: Any) -> tuple[str, int, int | None, ItemId]:
     try:
-        check_size(key, max_values())
         check_plain(key)
         stage, lane, batch, item_id = key
         if not isinstance(stage, str):
@@ -101,10 +100,10 @@ def _is_of_this_library(error: BaseException) -> bool:
 
 def _stage(dataset: SavableDataset[Any], lane: Lane, wanted: str) -> tuple[SavableDataset[Any], Lane] | None:
     """Find a stage by the name in its items' keys, and the lane for which it was opened."""
-    found: tuple[SavableDataset[Any], Lane] | None = dataset, lane
-    while found is not None and found[1].path + found[0].key != wanted:
-        found = input_at(*found, wanted)
-    return found
+    stage: tuple[SavableDataset[Any], Lane] | None = dataset, lane
+    while stage is not None and stage[1].path + stage[0].key != wanted:
+        stage = input_at(*stage, wanted)
+    return stage
 
 
 if TYPE_CHECKING:
@@ -115,6 +114,7 @@ _MADE, _READ = "made", "0 read"
 
 def replay_step(run: LoaderRun, step: int) -> Any:
     """Rebuild the micro-batch of a step on this rank; the loader's position stays."""
+    # Only a run without end has steps that all ranks make together.
     if run.lanes.kind != ENDLESS:
         raise ConfigError(
             "expected a training dataset without end: the steps of a pass differ between ranks",
@@ -122,9 +122,11 @@ def replay_step(run: LoaderRun, step: int) -> Any:
         )
     if step < 0:
         raise ConfigError(f"expected a step of at least 0, found {step}", hint="steps are counted from 0")
+    # Find the micro-batch, which the present number of ranks need not have made.
     batches, rank = run.numbering.batches(step), run.chain.worker_config.rank
     if rank >= len(batches):
         raise ConfigError(f"step {step} was made on {len(batches)} ranks; this is rank {rank}")
+    # Begin at a state that this loader knows, which may be near the step.
     lane = batches[rank] % run.lanes.lanes
     known = [states[lane] for states in (run.lanes.lane_states, run.restored_lanes) if lane in states]
     batch, _ = replay_batch(run.chain, batches[rank], lanes=run.lanes.lanes, known=known)
@@ -133,30 +135,34 @@ def replay_step(run: LoaderRun, step: int) -> Any:
     return batch
 
 
-def replay_batch(chain: SavableDataset[Any], number: int, *, lanes: int, known: Iterable[State]) -> tuple[Any, ItemId]:
+def replay_batch(
+    chain: SavableDataset[Any], batch_number: int, *, lanes: int, known: Iterable[State]
+) -> tuple[Any, ItemId]:
     """Rebuild a micro-batch of an endless run.
 
     Returns:
         The micro-batch, :data:`SKIPPED` if all its samples were skipped, and its item id.
     """
-    lane, own, known = number % lanes, number // lanes, list(known)
+    lane, turn, known = batch_number % lanes, batch_number // lanes, list(known)
     for state in known:
         check_lanes({lane: state}, chain.state_schema())
-    start = _start(chain, own, known)
+    start = _start(chain, turn, known)
     host = LanesInTurn(dataset=chain, lanes=lanes, states={lane: start} if start else {})
     with preserve_rng_state():
         for message, item_id in remade_batches(host, lane):
-            if message.number == number:
+            if message.number == batch_number:
                 return message.batch, item_id
-    raise StateError(f"this state is damaged: lane {lane} ends before micro-batch {number}")
+    raise StateError(f"this state is damaged: lane {lane} ends before micro-batch {batch_number}")
 
 
-def _start(chain: SavableDataset[Any], own: int, known: list[State]) -> State:
-    """Return the nearest state of a lane before its micro-batch ``own``, without one that was not saved if possible."""
+def _start(chain: SavableDataset[Any], turn: int, known: list[State]) -> State:
+    """Return the nearest state of a lane before a turn of it, without one that was not saved if possible."""
     size = _samples_of_batch(chain)
-    if size is not None and any(_MADE in state and state[_MADE] >= own and _has_no_gap(state, size) for state in known):
-        return {_MADE: own, _READ: own * size}
-    before = [state for state in known if state.get(_MADE, 0) <= own]
+    if size is not None and any(
+        _MADE in state and state[_MADE] >= turn and _has_no_gap(state, size) for state in known
+    ):
+        return {_MADE: turn, _READ: turn * size}
+    before = [state for state in known if state.get(_MADE, 0) <= turn]
     return max(before, key=lambda state: state.get(_MADE, 0), default={})
 
 

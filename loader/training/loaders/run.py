@@ -71,6 +71,7 @@ class LoaderRun:
         self._is_alone = held is None
         self._held = HeldPositions() if held is None else held
         self._number = number
+        # Cut the chain where stages begin to count on the rank: the lanes end there.
         self.built, stages = cut_rank_stages(as_stage(dataset))
         self.chain = self.built
         self.mix_changes: MixChanges = ()
@@ -83,9 +84,11 @@ class LoaderRun:
             meter=None if self.stats is None else self.stats.meter,
         )
         self.steps = RankChain(stages, self.lanes)
+        # Number the steps from the beginning of the run; a restore replaces the numbering.
         self._first_ranks = dataset.worker_config.world_size
         self.numbering = RunSteps(ranks_at=((0, dataset.worker_config.world_size),))
         self._leave_out(self.numbering)
+        # Prepare the logs that the options and the worker config request.
         if options.trace_dir is not None:
             self.lanes.trace = partial(self._begin_trace, options.trace_dir)
         self._log = LoaderLog(dataset) if dataset.worker_config.should_log(1) else None
@@ -96,7 +99,7 @@ class LoaderRun:
     def _leave_out(self, numbering: RunSteps) -> None:
         given = self.options.skip_steps
         self.numbering = numbering.leaving_out(checked_skips(given)) if len(given) else numbering
-        self.lanes.left_out = self.numbering.batches_left_out
+        self.lanes.left_out = tuple(range(first, end) for *_, first, end in self.numbering.skips)
         if self.lanes.left_out and self.lanes.kind != ENDLESS:
             raise ConfigError(
                 "skip_steps needs a training dataset without end: the steps of a pass differ between ranks",
@@ -194,12 +197,6 @@ class LoaderRun:
             self.steps.start_over()
         self.hold(None)
 
-    def end_iteration(self) -> None:
-        """End the live iteration; the next one continues at the position, as after a restore."""
-        self.hold(None)
-        self._iteration = None
-        self._continues = True
-
     @property
     def iteration(self) -> object:
         """Identifies the live iteration; None outside of iterations."""
@@ -233,6 +230,7 @@ class LoaderRun:
 
     def state(self) -> RunState:
         """Return the position of this rank, after the last micro-batch that the training loop got."""
+        # Take the position that the training loop has reached; workers may be ahead of it.
         config, lanes = self.chain.worker_config, self.lanes
         position = self.delivered or self.position()
         return RunState(
@@ -255,13 +253,27 @@ class LoaderRun:
         """Continue from the position of this rank."""
         if self.stats is not None:
             self.stats.end_profile()
+        config = self.built.worker_config
         first_ranks = saved.first_ranks
         self.built.begin_on(first_ranks)
         try:
-            # Compare the data and the pipeline, and find the change of the mix.
-            kind = self.lanes.kind
-            mix = continue_mix(self.built, saved, kind=kind, lanes=lane_states, allowed=allow_mix_change)
-            self._restore(saved, mix)
+            # Compare the run with the saved one as a whole; only a difference is examined further.
+            mix = ContinuedMix(chain=self.built, changes=(), change=None)
+            here = (self.built.identity(), config.seed_offset, self.lanes.lanes, dealt_samples(self.built, saved.lanes))
+            if saved.mix_changes or here != (saved.dataset, saved.seed, saved.lanes, saved.deal):
+                mix = self._continue_mix(saved, lane_states, allowed=allow_mix_change)
+            check_lanes(saved.lane_states, mix.chain.state_schema())
+            if mix.changes:
+                mix.check(saved)
+                mix.log(saved, rank=config.rank)
+            # Set the position; the lanes open there with the next iteration.
+            self.steps.restore(saved.steps, ranks=saved.counted_on or saved.ranks)
+            self.chain = self.lanes.chain = mix.chain
+            self.mix_changes = mix.changes
+            self._leave_out(saved.steps_on(config.world_size))
+            self.lanes.lanes = saved.lanes
+            self.lanes.restore(saved)
+            self.lanes.replacements.restore(saved.worker_restarts, saved.quarantined)
         except EnergonError:
             self.built.begin_on(self._first_ranks)
             raise
@@ -269,10 +281,17 @@ class LoaderRun:
         self.restored_lanes = {**lane_states}
         if self.stats is not None:
             self.stats.clear()
-        self.end_iteration()
+        # End the live iteration; the next one continues at the position.
+        self._held.of_loop = self._held.of_step = None
+        self._iteration = None
+        self._continues = True
 
-    def _restore(self, saved: RunState, mix: ContinuedMix) -> None:
-        # Compare the rest of the run.
+    def _continue_mix(self, saved: RunState, lane_states: Mapping[int, State], *, allowed: bool) -> ContinuedMix:
+        """Return the chain of a changed mix, or refuse the state of another run."""
+        # Compare the data and the stages.
+        kind = self.lanes.kind
+        mix = continue_mix(self.built, saved, kind=kind, lanes=lane_states, allowed=allowed)
+        # Compare the rest of the run; without lanes in the config, the run takes the lanes of the state.
         config = self.built.worker_config
         now = RunState(
             lanes=config.lanes or 0,
@@ -281,27 +300,16 @@ class LoaderRun:
             seed=config.seed_offset,
             deal=dealt_samples(mix.chain, saved.lanes),
         )
-        found = run_differences(saved, now)
-        if found:
+        differences = run_differences(saved, now)
+        if differences:
             raise StateError(
-                "the state is of another run:\n  " + "\n  ".join(map(str, found)),
+                "the state is of another run:\n  " + "\n  ".join(map(str, differences)),
                 hint=f"pass WorkerConfig(seed_offset={saved.seed}, lanes={saved.lanes}); without lanes, a restored run "
                 "keeps its own",
             )
-        # Check the states of the lanes.
+        # Check that the present ranks can share the lanes.
         self.lanes.check_lanes(saved.lanes)
-        check_lanes(saved.lane_states, mix.chain.state_schema())
-        if mix.changes:
-            mix.check(saved)
-            mix.log(saved, rank=config.rank)
-        # Set the position; the lanes open there with the next iteration.
-        self.steps.restore(saved.steps, ranks=saved.counted_on or saved.ranks)
-        self.chain = self.lanes.chain = mix.chain
-        self.mix_changes = mix.changes
-        self._leave_out(saved.run_steps.on(config.world_size, saved.batch))
-        self.lanes.lanes = saved.lanes
-        self.lanes.restore(saved)
-        self.lanes.replacements.restore(saved.worker_restarts, saved.quarantined)
+        return mix
 
 
 def not_measured() -> ConfigError:
@@ -334,12 +342,12 @@ class LoaderLog:
         iteration = self._iterations
         self._iterations += 1
         self._write("SavableDataLoader.iter", iter_id=iteration)
-        for number, batch in enumerate(batches):
+        for index, batch in enumerate(batches):
             self._write(
                 "SavableDataLoader.yield",
                 iter_id=iteration,
-                idx=number,
-                iter_idx=number,
+                idx=index,
+                iter_idx=index,
                 global_idx=self._delivered,
                 keys=list(keys_of_sample(batch)),
             )

@@ -98,19 +98,15 @@ class ServingDataLoader(DataLoader[tuple[Any, ...]]):
     def restore_state_rank(
         self, state: dict[str, Any] | None, *, allow_mix_change: bool = False, allow_edited_state: bool = False
     ) -> None:
-        """Continue from the states of the served data ranks.
+        """Continue from the states of the served data ranks, as :meth:`DataLoader.restore_state_rank` does.
 
         Args:
             state: The result of :meth:`save_state_rank` of a loader that served these data ranks, or more.
-            allow_mix_change: As in :meth:`DataLoader.restore_state_rank`.
-            allow_edited_state: As in :meth:`DataLoader.restore_state_rank`.
-
-        Raises:
-            StateError: A data rank has no state here; or as in :meth:`DataLoader.restore_state_rank`.
         """
         if state is None:
             return
-        saved = {one.rank: one for one in states_of_served(state, allow_edited=allow_edited_state)}
+        # Each served data rank needs its state.
+        saved = {part.rank: part for part in states_of_served(state, allow_edited=allow_edited_state)}
         ranks = self.worker_config.world_size
         for rank in self.serves:
             if rank not in saved or saved[rank].ranks != ranks:
@@ -120,10 +116,11 @@ class ServingDataLoader(DataLoader[tuple[Any, ...]]):
                     f"{ranks}",
                     hint="pass the states of all data ranks to restore_state_global()",
                 )
+        # Restore each run with the lanes of all parts: a replay may begin in any of them.
         ended = all(saved[rank].ended for rank in self.serves)  # until then, a rank that has ended waits for others
         self._restore(
             {rank: replace(saved[rank], ended=ended) for rank in self.serves},
-            {lane: own for one in saved.values() for lane, own in one.lane_states.items()},
+            {lane: lane_state for part in saved.values() for lane, lane_state in part.lane_states.items()},
             allow_mix_change=allow_mix_change,
         )
 
@@ -145,41 +142,39 @@ class ServingDataLoader(DataLoader[tuple[Any, ...]]):
         return broadcast_to_serving(state, self.worker_config, src_rank)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the run, under the name that frameworks call: see :meth:`DataLoader.state_dict`."""
         if not is_distributed():
             return self.save_state_rank()
         return {ALL_RANKS: gather_served(self._plain_states(), self.worker_config, None)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from the state of a run: see :meth:`DataLoader.load_state_dict`."""
         if ALL_RANKS in state_dict:
             self.restore_state_global(state_dict[ALL_RANKS])
         else:
             self.restore_state_rank(state_dict)
 
     def replay(self, step: int) -> tuple[Any, ...]:
-        """Rebuild the micro-batches of a step, of each served data rank: see :meth:`DataLoader.replay`."""
         return tuple(replay_step(run, step) for run in self.run.runs)
 
 
 def checked_serves(serves: Any, ranks: int) -> tuple[int, ...]:
     """Return the argument ``serves`` as integers."""
     try:
-        found = tuple(map(index, serves))
+        ranks_served = tuple(map(index, serves))
     except TypeError:
         raise TypeError(f"expected a list of data ranks as serves, such as [0, 1], found {serves!r}") from None
-    if not found:
+    # Check the ranks one by one, so that the message names the wrong one.
+    if not ranks_served:
         raise ConfigError("expected at least one data rank as serves, found none", hint="pass no serves for one rank")
-    for place, rank in enumerate(found):
+    for position, rank in enumerate(ranks_served):
         if not 0 <= rank < ranks:
             raise ConfigError(
                 f"expected data ranks from 0 to {ranks - 1} as serves, found {rank}",
                 hint="the world_size of the worker config is the number of data ranks of the run, not of the processes "
                 "that serve them",
             )
-        if rank in found[:place]:
+        if rank in ranks_served[:position]:
             raise ConfigError(f"expected each data rank once as serves, found {rank} twice")
-    return found
+    return ranks_served
 
 
 def _on_rank(dataset: SavableDataset[Any], rank: int) -> SavableDataset[Any]:
@@ -216,6 +211,7 @@ class ServedRuns:
 
     def __init__(self, datasets: Sequence[SavableDataset[Any]], options: StreamOptions) -> None:
         self.options = options
+        # Check what the data ranks cannot share.
         stats = checked_stats(options.stats)
         if stats is not None and stats.prometheus_port and len(datasets) > 1:
             raise ConfigError(
@@ -223,12 +219,15 @@ class ServedRuns:
                 f"{stats.prometheus_port}",
                 hint="pass prometheus_port=0, which chooses free ones, or prometheus_file",
             )
-        own = options if stats is None else replace(options, stats=replace(stats, headroom=False))
-        own = replace(own, progress=False)
+        # The trial and the progress bar count steps of all data ranks, so no single run has them.
+        rank_options = options if stats is None else replace(options, stats=replace(stats, headroom=False))
+        rank_options = replace(rank_options, progress=False)
+        # Build a run for each data rank; they share the positions of the training loop.
         self._held = HeldPositions()
         self.runs = tuple(
-            LoaderRun(dataset, own, held=self._held, number=number) for number, dataset in enumerate(datasets)
+            LoaderRun(dataset, rank_options, held=self._held, number=number) for number, dataset in enumerate(datasets)
         )
+        # Sum their statistics.
         measured = {run.chain.worker_config.rank: run.stats for run in self.runs if run.stats is not None}
         self.stats = ServedStats(measured, headroom=stats is not None and stats.headroom) if measured else None
         self.delivered: ServedPosition | None = None
@@ -242,7 +241,6 @@ class ServedRuns:
 
     @property
     def lanes(self) -> LaneBatches:
-        """The lanes of the first data rank; their number is the run's."""
         return self.runs[0].lanes
 
     @property
@@ -256,8 +254,8 @@ class ServedRuns:
         if self.starts_over:
             self._over = frozenset()
         iterations = [
-            iter(()) if number in self._over else run.iterate(None, raises_shut_down=True)
-            for number, run in enumerate(self.runs)
+            iter(()) if index in self._over else run.iterate(None, raises_shut_down=True)
+            for index, run in enumerate(self.runs)
         ]
         self.hold(None)
         self.iteration = iteration = object()
@@ -287,14 +285,14 @@ class ServedRuns:
         while True:
             before = self.position()
             try:
-                step = tuple([next(own, _END) for own in iterations])
+                step = tuple([next(iteration, _END) for iteration in iterations])
             except BaseException as error:
                 # Without this, the data ranks before the one that failed would have lost their micro-batch.
                 self.rewind(before)
                 if isinstance(error, ShutDown):
                     return
                 raise
-            over = frozenset(number for number, batch in enumerate(step) if batch is _END)
+            over = frozenset(index for index, batch in enumerate(step) if batch is _END)
             self._over = over if len(over) < len(step) else frozenset()
             if not over:
                 yield step
@@ -315,12 +313,10 @@ class ServedRuns:
             run.start()
 
     def close(self) -> None:
-        """End the workers; the position stays."""
         for run in self.runs:
             run.close()
 
     def end_iteration(self) -> None:
-        """End the live iteration, before a state is restored."""
         self.hold(None)
         self.iteration = None
         self._over = frozenset()
@@ -343,8 +339,8 @@ class ServedRuns:
     def rewind(self, position: ServedPosition) -> None:
         self.iteration = None
         self._over = position.over
-        for run, own in zip(self.runs, position.ranks, strict=True):
-            run.rewind(own)
+        for run, rank_position in zip(self.runs, position.ranks, strict=True):
+            run.rewind(rank_position)
 
 
 _SUMS = (*COUNTS, "waited_s", "queue", "queue_capacity", "shared_bytes", "restarts", "quarantined")
@@ -378,27 +374,30 @@ class ServedStats:
         begins = [meter.begin_ns for meter in meters if meter.begin_ns]
         ends = [meter.begin_ns + meter.elapsed_ns for meter in meters if meter.begin_ns]
         elapsed_s = (max(ends) - min(begins)) / 1e9 if begins else 0.0
-        found = _sum_of(self.each(), elapsed_s)
-        return replace(found, headroom=None if self.trial is None else self.trial.found)
+        total = _sum_of(self.each(), elapsed_s)
+        return replace(total, headroom=None if self.trial is None else self.trial.found)
 
 
 def _sum_of(parts: Sequence[LoaderStats], elapsed_s: float) -> LoaderStats:
-    sums: dict[str, Any] = {name: sum(getattr(one, name) for one in parts) for name in _SUMS}
+    # Sum the counts, and the times by name, longest first.
+    sums: dict[str, Any] = {name: sum(getattr(stats, name) for stats in parts) for name in _SUMS}
     for name in BY_NAME:
         total: dict[str, float] = {}
-        for one in parts:
-            add_numbers(total, getattr(one, name))
+        for stats in parts:
+            add_numbers(total, getattr(stats, name))
         sums[name] = dict(sorted(total.items(), key=lambda item: -item[1]))
-    workers = [worker for one in parts for worker in one.workers]
-    busy_s = [sum(worker.busy_s for worker in one.workers) for one in parts]
-    cost_s = sum(one.cost_share * busy for one, busy in zip(parts, busy_s, strict=True))
+    # Number the workers through, and weigh the cost of measuring by the time of each rank's workers.
+    workers = [worker for stats in parts for worker in stats.workers]
+    busy_s = [sum(worker.busy_s for worker in stats.workers) for stats in parts]
+    cost_s = sum(stats.cost_share * busy for stats, busy in zip(parts, busy_s, strict=True))
+    # All data ranks take a step together, so the longest count is the number of steps.
     return replace(
         parts[0],
-        steps=max(one.steps for one in parts),
-        step=max(one.step for one in parts),
+        steps=max(stats.steps for stats in parts),
+        step=max(stats.step for stats in parts),
         elapsed_s=elapsed_s,
-        sources=tuple(_source_of(same) for same in zip(*(one.sources for one in parts), strict=True)),
-        workers=tuple(replace(worker, worker=number) for number, worker in enumerate(workers)),
+        sources=tuple(_source_of(same) for same in zip(*(stats.sources for stats in parts), strict=True)),
+        workers=tuple(replace(worker, worker=index) for index, worker in enumerate(workers)),
         cost_share=cost_s / sum(busy_s) if sum(busy_s) else 0.0,
         **sums,
     )
@@ -406,7 +405,7 @@ def _sum_of(parts: Sequence[LoaderStats], elapsed_s: float) -> LoaderStats:
 
 def _source_of(parts: Sequence[SourceStats]) -> SourceStats:
     sizes: dict[str, float] = {}
-    for one in parts:
-        add_numbers(sizes, one.sizes)
-    numbers = {name: sum(getattr(one, name) for one in parts) for name in COUNTS}
+    for source in parts:
+        add_numbers(sizes, source.sizes)
+    numbers = {name: sum(getattr(source, name) for source in parts) for name in COUNTS}
     return SourceStats(name=parts[0].name, sizes=sizes, **numbers)

@@ -24,6 +24,7 @@ SERVED = "states of served ranks"
 """The key under which ``save_state_rank()`` of a loader with ``serves`` has the states of its data ranks."""
 
 
+# What differs between states that one rank saved after different steps.
 _POSITION = ("batch", "lane_states", "steps", "passes", "ended")
 
 
@@ -41,26 +42,24 @@ def list_of_states(state: Any) -> Sequence[Any]:
 
 def states_of_ranks(saved: Sequence[Any], *, allow_edited: bool = False) -> list[RunState]:
     """Return the states of data ranks in a list of the results of ``save_state_rank``, each data rank once."""
-    if not any(isinstance(one, Mapping) and SERVED in one for one in saved):
-        return [RunState.from_plain(one, allow_edited=allow_edited) for one in saved]
-    found: dict[int | None, RunState] = {}
-    for one in saved:
-        for state in states_of_served(one, allow_edited=allow_edited):
-            other = found.setdefault(state.rank, state)
+    if not any(isinstance(process, Mapping) and SERVED in process for process in saved):
+        return [RunState.from_plain(rank_state, allow_edited=allow_edited) for rank_state in saved]
+    by_rank: dict[int | None, RunState] = {}
+    for process in saved:
+        for state in states_of_served(process, allow_edited=allow_edited):
+            other = by_rank.setdefault(state.rank, state)
             if any(getattr(state, name) != getattr(other, name) for name in _POSITION):
                 raise StateError(
                     f"data rank {state.rank} was saved twice, after different steps: its next micro-batches are "
-                    f"{found[state.rank].batch} and {state.batch}",
+                    f"{other.batch} and {state.batch}",
                     hint="save on all ranks after the same step",
                 )
-    return list(found.values())
+    return list(by_rank.values())
 
 
 def states_of_served(saved: Any, *, allow_edited: bool = False) -> list[RunState]:
     """Return the states of data ranks in the result of ``save_state_rank``, of a loader with or without ``serves``."""
-    if not isinstance(saved, Mapping) or SERVED not in saved:
-        return [RunState.from_plain(saved, allow_edited=allow_edited)]
-    parts = saved[SERVED]
+    parts = saved[SERVED] if isinstance(saved, Mapping) and SERVED in saved else [saved]
     if not isinstance(parts, list | tuple) or not parts:
         raise StateError(f"this state is damaged: expected a list of states as {SERVED!r}, found {short_repr(parts)}")
     return [RunState.from_plain(part, allow_edited=allow_edited) for part in parts]
@@ -97,17 +96,17 @@ def gather_served(
     # Two processes may serve the same data rank: the first one sends its state.
     here = dist.get_rank(group)
     sender = {rank: process for process, ranks in reversed(list(enumerate(served))) for rank in ranks}
-    own = {rank: state for rank, state in states.items() if sender[rank] == here}
+    sent = {rank: state for rank, state in states.items() if sender[rank] == here}
     parts: list[Any] | None = [None] * len(served)
     if dst_rank is None:
-        dist.all_gather_object(parts, own, group=group)
+        dist.all_gather_object(parts, sent, group=group)
     else:
         parts = parts if here == dst_rank else None
-        dist.gather_object(own, parts, group=group, group_dst=dst_rank)
+        dist.gather_object(sent, parts, group=group, group_dst=dst_rank)
     if parts is None:
         return None
-    found = {rank: state for part in parts for rank, state in part.items()}
-    return [found[rank] for rank in range(config.world_size)]
+    by_rank = {rank: state for part in parts for rank, state in part.items()}
+    return [by_rank[rank] for rank in range(config.world_size)]
 
 
 def broadcast_to_serving(states: Any, config: WorkerConfig, src_rank: int) -> Any:

@@ -24,7 +24,6 @@ from .plain_pickle import (
     PickleLimitError,
     UnknownGlobalError,
     check_plain,
-    check_size,
     max_values,
     read_pickle,
     too_many_values,
@@ -36,6 +35,7 @@ Form = Literal["json", "torch"]
 _ZIP = b"PK\x03\x04"
 _OLD_TORCH = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."  # the first bytes of torch.save before version 1.6
 _OLD_TORCH_PICKLES = 3  # before that of the object: a magic number, the version, facts of the machine
+# zipfile reads a few bytes at a time; each would be a request to remote storage.
 _READ_AT_ONCE = 1 << 16
 _MAX_DIRECTORY_BYTES = 1 << 24  # the list of the records of a zip file; 200,000 tensors
 
@@ -92,8 +92,10 @@ def _read_json(data: bytes, path: str) -> Any:
 def _read_zip(file: BinaryIO, text: str) -> bytes:
     """Return the pickle in a file of torch.save; its checksum is compared."""
     try:
+        # Bound the work of zipfile before it reads the list of records.
         _check_directory(file, text)
         with zipfile.ZipFile(file) as archive:
+            # The records of tensors are not read: a state has none.
             pickles = [member for member in archive.infolist() if re.fullmatch(r"[^/]+/data\.pkl", member.filename)]
             if len(pickles) == 1:
                 member = pickles[0]
@@ -193,7 +195,7 @@ def is_lightning(content: Any) -> bool:
 
 def rewrite_lightning(
     path: str,
-    found: Sequence[FoundState],
+    placed: Sequence[FoundState],
     convert: Callable[[Sequence[RunState]], list[RunState]],
     folder: str | os.PathLike[str],
 ) -> list[RunState]:
@@ -205,37 +207,37 @@ def rewrite_lightning(
     import torch
 
     slots: dict[tuple[Place, bool], list[RunState]] = {}
-    for one in found:
-        slots.setdefault(_slot(one), []).append(one.state)
+    for placed_state in placed:
+        slots.setdefault(_slot(placed_state), []).append(placed_state.state)
     converted = {slot: convert(states) for slot, states in slots.items()}
     content = load_with_tensors(path)
-    for (place, is_framework_state), parts in converted.items():
+    for (keys, is_framework_state), parts in converted.items():
         plain = [part.to_plain() for part in parts]
-        _replace(content, place, {ALL_RANKS: plain} if is_framework_state else plain)
+        _replace(content, keys, {ALL_RANKS: plain} if is_framework_state else plain)
     with open_storage(folder).create(os.path.basename(path)) as file:
         torch.save(content, file)
     return next(iter(converted.values()))
 
 
-def _slot(found: FoundState) -> tuple[Place, bool]:
+def _slot(placed: FoundState) -> tuple[Place, bool]:
     """Return the place of a loader's states, and True if they are there as the result of ``state_dict()``."""
-    place = found.place
-    if place[-2:-1] == (ALL_RANKS,):
-        return place[:-2], True
-    if place[-2:-1] == (_LOADERS_KEY,):
-        return place, True
-    if place and isinstance(place[-1], int):
-        return place[:-1], False
+    keys = placed.place
+    if keys[-2:-1] == (ALL_RANKS,):
+        return keys[:-2], True
+    if keys[-2:-1] == (_LOADERS_KEY,):
+        return keys, True
+    if keys and isinstance(keys[-1], int):
+        return keys[:-1], False
     raise StateError(
-        f"expected the states of all ranks, found that of rank {found.state.rank} at {place_text(place)}",
+        f"expected the states of all ranks, found that of rank {placed.state.rank} at {place_text(keys)}",
         hint="save the result of state_dict() or save_state_global() in the data module's state",
     )
 
 
-def _replace(content: Any, place: Place, value: Any) -> None:
-    for key in place[:-1]:
+def _replace(content: Any, keys: Place, value: Any) -> None:
+    for key in keys[:-1]:
         content = content[_key(content, key)]
-    content[_key(content, place[-1])] = value
+    content[_key(content, keys[-1])] = value
 
 
 def _key(content: Any, name: str | int) -> Any:
@@ -271,51 +273,54 @@ def find_states(document: Any, *, allow_edited: bool = False) -> list[FoundState
     >>> find_states({"model": {}, "step": 3})
     []
     """
-    found = []
+    states = []
     allowed = max_values()  # in all states: they may share their values, which are then visited once for each
-    for place, value in _mappings(document):
+    for keys, value in _mappings(document):
         try:
-            allowed -= check_size(value, allowed)
-            check_plain(value, is_json=True)
+            allowed -= check_plain(value, allowed, is_json=True)
             state = RunState.from_plain(value, allow_edited=allow_edited)
         except StateError as error:
-            error.at = place_text(place) or None
+            error.at = place_text(keys) or None
             raise
-        found.append(FoundState(place=place, state=state))
-    return found
+        states.append(FoundState(place=keys, state=state))
+    return states
 
 
-def place_text(place: Place) -> str:
+def place_text(keys: Place) -> str:
     """Return a place as a Python expression.
 
     >>> place_text(("data", "loader", 0))
     'data.loader[0]'
     """
-    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in place).removeprefix(".")
+    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".")
 
 
 def _mappings(document: Any) -> Iterator[tuple[Place, Mapping[Any, Any]]]:
     """Yield the mappings that have the keys of a state, with their places."""
+    # Walk the document depth-first, with the rest of each level on a stack.
     seen: set[int] = set()  # a pickle may hold reference cycles, or few lists that nest to billions by references
     limit = max_values()
-    place: list[str | int] = []  # the document itself has a key, too, which is not part of places
+    keys: list[str | int] = []  # the document itself has a key, too, which is not part of places
     levels: list[Iterator[tuple[str | int, Any]]] = [iter([("", document)])]  # entries that remain, by depth
     while levels:
         entry = next(levels[-1], None)
+        # A level is over: return to the one above.
         if entry is None:
             levels.pop()
-            del place[len(levels) - 1 :]
+            del keys[len(levels) - 1 :]
             continue
         key, value = entry
+        # Visit each container once.
         if not isinstance(value, Mapping | list | tuple) or id(value) in seen or len(levels) > _MAX_DEPTH:
             continue
         seen.add(id(value))
         if len(seen) > limit:
             raise too_many_values()
+        # A state ends the descent: its inner values are no states.
         if isinstance(value, Mapping) and value.keys() >= _STATE_KEYS:
-            yield (*place, key)[1:], value
+            yield (*keys, key)[1:], value
         else:
-            place.append(key)
+            keys.append(key)
             levels.append(_entries(value))
 
 

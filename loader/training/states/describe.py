@@ -15,6 +15,7 @@ from .mixes.differences import each_setting
 from .run_state import RunState, ranks_of_run, redistribute_states
 
 _MAX_RANKS = 100_000  # bounds the list of missing ranks
+# A folder may hold the checkpoints of many runs; more are no longer read by people.
 _MAX_RUNS = 1000
 
 
@@ -48,8 +49,9 @@ def describe_run(states: Sequence[RunState]) -> dict[str, Any]:
     first = states[0]
     there = {state.rank for state in states}
     missing = [rank for rank in range(min(first.ranks, _MAX_RANKS)) if rank not in there]
-    own = [describe_state(state) for state in states]
-    lanes = {lane: state for one in states for lane, state in one.lane_states.items()}
+    # Describe each rank, and take the lanes of all.
+    described = [describe_state(state) for state in states]
+    lanes = {lane: state for state_of_rank in states for lane, state in state_of_rank.lane_states.items()}
     # Find out whether the run can be restored, and on how many ranks.
     fault = None
     possible = ranks_of_run(first)
@@ -68,10 +70,10 @@ def describe_run(states: Sequence[RunState]) -> dict[str, Any]:
         "possible_ranks": possible,
         "kind": first.kind,
         "seed": first.seed,
-        "batch": min(one["batch"] for one in own),
-        "steps": max(one["steps"] for one in own),
+        "batch": min(state_of_rank["batch"] for state_of_rank in described),
+        "steps": max(state_of_rank["steps"] for state_of_rank in described),
         "passes": first.passes,
-        "ended": all(one["ended"] for one in own),
+        "ended": all(state_of_rank["ended"] for state_of_rank in described),
         "samples_waiting": sum(map(samples_waiting, lanes.values())),
         "stages": list(_stages(first.dataset)),
         "datasets": list(described_datasets(first.dataset)),
@@ -95,16 +97,18 @@ def group_by_run(states: Iterable[tuple[str, RunState]]) -> list[list[tuple[str,
             continue
         seen.add(digest)
         run = _digest([state.lanes, state.ranks, state.seed, state.kind, state.dataset])
-        number = states_of_rank[run, state.rank]
+        run_number = states_of_rank[run, state.rank]
         states_of_rank[run, state.rank] += 1
-        runs.setdefault((run, number), []).append((where, state))
+        runs.setdefault((run, run_number), []).append((where, state))
         if len(runs) > _MAX_RUNS:
             raise StateError(f"found states of more than {_MAX_RUNS:,} runs", hint="pass fewer files")
     return [*runs.values()]
 
 
 def _digest(plain: Any) -> bytes:
-    return hashlib.blake2b(json.dumps(plain, sort_keys=True).encode(), digest_size=16).digest()
+    # JSON makes texts of integer keys, which cannot be sorted next to texts.
+    texts = json.loads(json.dumps(plain))
+    return hashlib.blake2b(json.dumps(texts, sort_keys=True).encode(), digest_size=16).digest()
 
 
 def samples_waiting(lane_state: Mapping[str, Any]) -> int:
@@ -114,15 +118,15 @@ def samples_waiting(lane_state: Mapping[str, Any]) -> int:
     3
     """
     count = 0
-    for own in lane_state.values():
-        if isinstance(own, Mapping):
-            if isinstance(own.get("groups"), list | tuple):
-                count += sum(len(group) for group in own["groups"] if isinstance(group, list | tuple))
+    for stage_state in lane_state.values():
+        if isinstance(stage_state, Mapping):
+            if isinstance(stage_state.get("groups"), list | tuple):
+                count += sum(len(group) for group in stage_state["groups"] if isinstance(group, list | tuple))
                 continue
-            waiting = own.get("buffer", own.get("held"))
-            count += len(waiting) if isinstance(waiting, list | tuple) else samples_waiting(own)
-        elif isinstance(own, list | tuple) and all(isinstance(group, list | tuple) for group in own):
-            count += sum(map(len, own))  # partial batches of grouping
+            waiting = stage_state.get("buffer", stage_state.get("held"))
+            count += len(waiting) if isinstance(waiting, list | tuple) else samples_waiting(stage_state)
+        elif isinstance(stage_state, list | tuple) and all(isinstance(group, list | tuple) for group in stage_state):
+            count += sum(map(len, stage_state))  # partial batches of grouping
     return count
 
 
@@ -160,7 +164,7 @@ def _part_of(share: EntrySchedule, part: EntrySchedule) -> EntrySchedule:
         raise ValueError(f"expected schedules in {share.unit!r}, found {part.unit!r}")
     starts = tuple(sorted({*share.starts, *part.starts}))
     pairs = zip(share.on(starts), part.on(starts), strict=True)
-    return EntrySchedule(unit=longest.unit, starts=starts, weights=tuple(one * other for one, other in pairs))
+    return EntrySchedule(unit=longest.unit, starts=starts, weights=tuple(outer * other for outer, other in pairs))
 
 
 class _Datasets:
@@ -172,8 +176,8 @@ class _Datasets:
             is_stage = len(identity) > 2 and isinstance(identity[0], str)
             inputs = identity[2:] if is_stage else identity
             parts = self._parts(identity[1], len(inputs), share) if is_stage else [None] * len(inputs)
-            for part, own in zip(inputs, parts, strict=True):
-                yield from self.below(part, own)
+            for part, part_share in zip(inputs, parts, strict=True):
+                yield from self.below(part, part_share)
         elif isinstance(identity, Mapping) and "path" in identity and "samples" in identity:
             yield {
                 "path": identity["path"],
@@ -194,25 +198,32 @@ class _Datasets:
             return [None] * count
 
     def _weighted(self, settings: Any, count: int, share: EntrySchedule) -> list[EntrySchedule]:
+        # Check the schedule; one weight for all steps is a schedule with a single stretch.
         schedule = settings.get("schedule")
         starts = [0] if schedule is None else [_number(start, int) for start in schedule["starts"]]
         unit: Any = "steps" if schedule is None else schedule["unit"]
         if unit not in ("steps", "samples") or starts != sorted({*starts}) or starts[0] != 0:
             raise ValueError("damaged starts")
+        # Limit the work: a damaged description may have any number of stretches.
         self._left -= count * (len(starts) + len(share.starts))
         if self._left < 0:
             raise ValueError("too many weights")
+        # Take the weights of each input, one in each stretch.
         weights = settings["weights"] if schedule is None else schedule["weights"]
         columns = []
-        for own in each_setting(weights, count):
-            column = own if isinstance(own, list | tuple) else [own] * len(starts)
+        for input_weights in each_setting(weights, count):
+            column = input_weights if isinstance(input_weights, list | tuple) else [input_weights] * len(starts)
             if len(column) != len(starts):
                 raise ValueError("damaged weights")
             columns.append([_number(weight, int | float) for weight in column])
         if len(columns) != count:
             raise ValueError("damaged weights")
+        # Convert them to shares of their stretch.
         totals = [sum(row) for row in zip(*columns, strict=True)]
-        parts = (tuple(weight / total for weight, total in zip(own, totals, strict=True)) for own in columns)
+        parts = (
+            tuple(weight / total for weight, total in zip(input_weights, totals, strict=True))
+            for input_weights in columns
+        )
         return [_part_of(share, EntrySchedule(unit=unit, starts=tuple(starts), weights=part)) for part in parts]
 
 

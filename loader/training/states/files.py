@@ -26,6 +26,7 @@ from .checkpoint_file import (
 from .describe import group_by_run
 from .run_state import RunState, redistribute_states
 
+# Names that training code gives to files with states; Accelerate numbers its own.
 _SUFFIXES = (".json", ".pt", ".pth", ".ckpt")
 _ACCELERATE_NAME = re.compile(r"custom_checkpoint_\d+\.pkl")
 """Names that Accelerate gives the files of registered objects. Its other ``.pkl`` files hold states of generators."""
@@ -70,12 +71,12 @@ class Redistributed:
 def list_state_files(folder: str | os.PathLike[str]) -> list[str]:
     """Return the sorted paths of the files directly in a folder that are named like files of states."""
     names = [info.name for info in open_storage(folder).list() if "/" not in info.name]
-    found = [
+    file_names = [
         os.path.join(folder, name) for name in names if name.endswith(_SUFFIXES) or _ACCELERATE_NAME.fullmatch(name)
     ]
-    if not found:
+    if not file_names:
         raise StorageError(f"no file in this folder ends with {', '.join(_SUFFIXES)}", path=os.fspath(folder))
-    return found
+    return file_names
 
 
 def read_state_file(path: str | os.PathLike[str], *, place: str | None = None, allow_edited: bool = False) -> StateFile:
@@ -84,6 +85,7 @@ def read_state_file(path: str | os.PathLike[str], *, place: str | None = None, a
     Args:
         place: The place of a state, or of a list of states, within the document: ``"data.train"``; None: any place.
     """
+    # Find the states; errors name the file, too.
     form, content = read_checkpoint(path)
     text = os.fspath(path)
     try:
@@ -91,9 +93,13 @@ def read_state_file(path: str | os.PathLike[str], *, place: str | None = None, a
     except StateError as error:
         error.at = f"{text}: {error.at}" if error.at else text
         raise
+    # Keep the states at the place, which may be a list of them.
     if place is not None:
-        states = [one for one in states if place_text(one.place) == place or place_text(one.place[:-1]) == place]
-    others = dict.fromkeys(name for one in states for name in _other_places(content, one.place))
+        states = [
+            placed for placed in states if place_text(placed.place) == place or place_text(placed.place[:-1]) == place
+        ]
+    # Name the values next to the states, which a rewritten file would lack.
+    others = dict.fromkeys(name for placed in states for name in _other_places(content, placed.place))
     return StateFile(
         path=text,
         form=form,
@@ -109,11 +115,12 @@ def read_run_states(path: str, *, place: str | None = None) -> list[RunState]:
     Args:
         place: The place of the states within each file; None: any place.
     """
+    # Collect the states with their places, for messages.
     files = list_state_files(path) if EPath(path).is_dir() else [path]
     states = [
-        (": ".join(filter(None, (file, place_text(one.place)))), one.state)
+        (": ".join(filter(None, (file, place_text(placed.place)))), placed.state)
         for file in files
-        for one in read_state_file(file, place=place).states
+        for placed in read_state_file(file, place=place).states
     ]
     if not states:
         raise StateError(
@@ -123,6 +130,7 @@ def read_run_states(path: str, *, place: str | None = None) -> list[RunState]:
             if place
             else "save one with torch.save({'loader': loader.save_state_rank(), …}, path)",
         )
+    # Check that all are of one run.
     runs = group_by_run(states)
     if len(runs) > 1:
         places = ", ".join(run[0][0] for run in runs[:5])
@@ -136,14 +144,14 @@ def read_run_states(path: str, *, place: str | None = None) -> list[RunState]:
 
 def _other_places(document: Any, place: Place) -> list[str]:
     """Return the places of the other values in the dicts on the path to a place."""
-    found = []
+    others = []
     for depth, key in enumerate(place):
         if isinstance(document, Mapping):
-            found += [place_text((*place[:depth], str(name))) for name in document if str(name) != key]
+            others += [place_text((*place[:depth], str(name))) for name in document if str(name) != key]
             document = next(value for name, value in document.items() if str(name) == key)
         else:
             document = document[key]
-    return found
+    return others
 
 
 def redistribute_files(
@@ -179,19 +187,23 @@ def rewrite_files(
     """
     if any(file.is_lightning for file in files):
         return _rewrite_lightning(files, convert, folder, protected)
-    states = _distinct([one.state for file in files for one in file.states])
+    # Convert the states of all ranks together.
+    states = _distinct([placed.state for file in files for placed in file.states])
     place, in_list = _common_place(files)
     parts = convert(states)
     ranks = len(parts)
     plain = [part.to_plain() for part in parts]
+    # Serialise all new files before the first one is written.
     form = files[0].form
     name_of = _name_of_rank(files)
     names = [os.path.basename(files[0].path)] if in_list else [*map(name_of, range(ranks))]
-    data = [_serialise(one, place, form) for one in ([plain] if in_list else plain)]
+    data = [_serialise(document, place, form) for document in ([plain] if in_list else plain)]
+    # Check what would be replaced, then write.
     _check_existing_files(folder, names, protected)
     if not in_list:
         _check_further_ranks(folder, name_of, range(ranks, states[0].ranks))
     _write_all(names, data, folder)
+    # Report what the new files lack.
     dropped = dict.fromkeys(name for file in files for name in file.others)
     return Redistributed(
         ranks_before=states[0].ranks,
@@ -214,6 +226,7 @@ def _rewrite_lightning(
             f"expected one checkpoint of Lightning, which has the states of all ranks, found {len(files)} files",
             hint="convert one checkpoint at a time",
         )
+    # Write one checkpoint with the states of all ranks and all other values.
     file = files[0]
     name = os.path.basename(file.path)
     _check_existing_files(folder, [name], protected)
@@ -241,17 +254,17 @@ def _distinct(states: Sequence[RunState]) -> list[RunState]:
 
 def _common_place(files: Sequence[StateFile]) -> tuple[Place, bool]:
     """Return the place of the states in all files, and True if it holds a list of states."""
-    found = [one for file in files for one in file.states]
-    lists = {one.place[:-1] for one in found if one.place and isinstance(one.place[-1], int)}
-    single_places = {one.place for one in found if not one.place or isinstance(one.place[-1], str)}
+    placed = [each for file in files for each in file.states]
+    lists = {each.place[:-1] for each in placed if each.place and isinstance(each.place[-1], int)}
+    single_places = {each.place for each in placed if not each.place or isinstance(each.place[-1], str)}
     single = len(files) > 1 and all(len(file.states) == 1 for file in files)
-    if single and len({one.place for one in found}) == 1:
-        return found[0].place, False
+    if single and len({each.place for each in placed}) == 1:
+        return placed[0].place, False
     if len(lists) == 1 and not single_places:
         return lists.pop(), True
     if len(single_places) == 1 and not lists and all(len(file.states) == 1 for file in files):
         return single_places.pop(), False
-    places = sorted({place_text(one.place) or "the top" for one in found})
+    places = sorted({place_text(each.place) or "the top" for each in placed})
     raise StateError(
         f"expected the states of one loader, found states at several places: {', '.join(places[:8])}",
         hint="choose one with --place",

@@ -65,7 +65,7 @@ def _check_stage(change: Mapping[str, Any]) -> None:
     if not all(isinstance(weight, int | float) and isfinite(weight) and weight >= least for weight in weights):
         raise ValueError("expected weights above 0")
     saved_schedule(schedule, len(weights))
-    gone = [{**one, "epochs_together": None} for one in change.get("gone", [])]  # it may be -1
+    gone = [{**dataset, "epochs_together": None} for dataset in change.get("gone", [])]  # it may be -1
     for lane, position in change.get("lanes", {}).items():
         check_value(position, COUNT, f"lane {int(lane)}")
     check_value({**change, "weights": None, "schedule": None, "gone": gone}, _STAGE)
@@ -84,13 +84,16 @@ def reader_history(changes: StageChanges) -> MixHistory | None:
     if not changes:
         return None
     try:
+        # Each change records the mix that it ended; its origins are in the change before.
         origins = [range(len(changes[0][1]["weights"])), *(change["origins"] for _, change in changes)]
         return MixHistory(
             earlier=tuple(
                 Mix(
-                    tuple(own), tuple(change["weights"]), saved_schedule(change.get("schedule"), len(change["weights"]))
+                    tuple(mix_origins),
+                    tuple(change["weights"]),
+                    saved_schedule(change.get("schedule"), len(change["weights"])),
                 )
-                for own, (_, change) in zip(origins, changes, strict=False)
+                for mix_origins, (_, change) in zip(origins, changes, strict=False)
             ),
             origins=tuple(origins[-1]),
             ends=tuple({int(lane): position for lane, position in change["lanes"].items()} for _, change in changes),
@@ -106,13 +109,13 @@ def merge_mix_changes(states: Sequence[MixChanges]) -> list[dict[str, Any]]:
     if any(_without_lanes(other) != _without_lanes(first) for other in states[1:]):
         raise StateError("the states are of different runs: their 'mix_changes' differ")
     merged = []
-    for number, entry in enumerate(first):
+    for change_number, entry in enumerate(first):
         stages = {}
         for stage, change in entry["stages"].items():
             stages[stage] = dict(change)
             if "lanes" in change:
-                lanes = [state[number]["stages"][stage]["lanes"] for state in states]
-                stages[stage]["lanes"] = {lane: value for one in lanes for lane, value in one.items()}
+                lanes = [state[change_number]["stages"][stage]["lanes"] for state in states]
+                stages[stage]["lanes"] = {lane: value for rank_lanes in lanes for lane, value in rank_lanes.items()}
         merged.append({**entry, "stages": stages})
     return merged
 

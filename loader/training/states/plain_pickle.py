@@ -7,7 +7,7 @@ them, and imports nothing. Tensors and other objects of torch become :class:`Opa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import isfinite
@@ -44,18 +44,44 @@ def too_many_values(path: str | None = None) -> StateError:
     )
 
 
-def check_size(value: Any, limit: int) -> int:
-    """Check that a value is no larger and no deeper than states are; return its number of values.
+def check_plain(state: Any, limit: int | None = None, *, is_json: bool = False) -> int:
+    """Check that a state is plain data, no larger and no deeper than states are; return its number of values.
 
     Values that are referenced several times count each time, and long strings count as several.
+
+    Args:
+        limit: The largest number of values; None: :func:`max_values`.
+        is_json: Refuse what JSON cannot represent, too: keys that are neither strings nor integers, infinite numbers,
+            and numbers of numpy, to which some frameworks convert Python's.
     """
-    level = {0: (1, value)}  # each value once, with its references: a few lists can nest to billions of values
+    limit = max_values() if limit is None else limit
+    plain_types = _PLAIN_TYPES if is_json else (*_PLAIN_TYPES, np.number)
+    level = {0: (1, state)}  # each value once, with its references: a few lists can nest to billions of values
     values = 0
     for _ in range(_MAX_DEPTH + 1):
         below: dict[int, tuple[int, Any]] = {}
         for references, outer in level.values():
-            values += references * _own_size(outer)
-            for inner in _inner_values(outer):
+            # Check the value itself, and count it.
+            size = 1
+            inner_values: Collection[Any] = ()
+            if isinstance(outer, Mapping):
+                names = [key for key in outer if isinstance(key, str)]
+                if is_json and len(names) + sum(type(key) is int for key in outer) < len(outer):
+                    raise StateError("this state is damaged: it has keys that are neither strings nor integers")
+                size += sum(map(len, names)) // _BYTES_PER_VALUE
+                inner_values = outer.values()
+            elif isinstance(outer, list | tuple):
+                inner_values = outer
+            elif isinstance(outer, str):
+                size += len(outer) // _BYTES_PER_VALUE
+            elif isinstance(outer, float) and is_json and not isfinite(outer):
+                raise StateError(f"this state is damaged: it holds {outer}, which JSON cannot represent")
+            elif not isinstance(outer, plain_types):
+                name = outer.name if isinstance(outer, Opaque) else type(outer).__name__
+                raise StateError(f"this state is damaged: it holds a {name}, and a state is plain data")
+            values += references * size
+            # Collect the values in it for the next level.
+            for inner in inner_values:
                 before = below.get(id(inner))
                 below[id(inner)] = (references if before is None else references + before[0], inner)
             if values + len(below) > limit:
@@ -64,45 +90,6 @@ def check_size(value: Any, limit: int) -> int:
             return values
         level = below
     raise StateError("this state is damaged: it nests deeper than the states that loaders save")
-
-
-def _own_size(value: Any) -> int:
-    """Return 1, and more for long strings, as a value or as keys."""
-    if isinstance(value, str):
-        return 1 + len(value) // _BYTES_PER_VALUE
-    if isinstance(value, Mapping):
-        return 1 + sum(len(key) for key in value if isinstance(key, str)) // _BYTES_PER_VALUE
-    return 1
-
-
-def _inner_values(value: Any) -> Iterable[Any]:
-    if isinstance(value, Mapping):
-        return value.values()
-    return value if isinstance(value, list | tuple) else ()
-
-
-def check_plain(state: Any, *, is_json: bool = False) -> None:
-    """Check that a state, whose size was checked, is plain data.
-
-    Args:
-        is_json: Refuse what JSON cannot represent, too: keys that are no strings, infinite numbers, and numbers of
-            numpy, to which some frameworks convert Python's.
-    """
-    plain_types = _PLAIN_TYPES if is_json else (*_PLAIN_TYPES, np.number)
-    pending = [state]
-    while pending:
-        value = pending.pop()
-        if isinstance(value, Mapping):
-            if is_json and not all(isinstance(key, str) for key in value):
-                raise StateError("this state is damaged: it has keys that are not strings")
-            pending.extend(value.values())
-        elif isinstance(value, list | tuple):
-            pending.extend(value)
-        elif isinstance(value, float) and is_json and not isfinite(value):
-            raise StateError(f"this state is damaged: it holds {value}, which JSON cannot represent")
-        elif not isinstance(value, plain_types):
-            name = value.name if isinstance(value, Opaque) else type(value).__name__
-            raise StateError(f"this state is damaged: it holds a {name}, and a state is plain data")
 
 
 _PLAIN_MODULES = {
@@ -119,7 +106,9 @@ _OTHERS = {
     "_codecs.encode",
     *(f"{module}.{name}" for module in ("builtins", "__builtin__") for name in ("bytearray", "complex", "set")),
 }
+# Far above the largest seed; Python takes ages to print integers of millions of digits.
 _MAX_INTEGER_BYTES = 1024
+# A value that no pickle can hold, so that it marks a place on the stack.
 _MARK = object()
 
 
@@ -261,11 +250,10 @@ _VALUES: dict[int, Callable[[bytes, int], tuple[Any, int]]] = {
 
 
 def _pop_mark(stack: list[Any]) -> list[Any]:
-    """Remove and return the values above the last mark, and the mark."""
-    for place in range(len(stack) - 1, -1, -1):
-        if stack[place] is _MARK:
-            values = stack[place + 1 :]
-            del stack[place:]
+    for depth in range(len(stack) - 1, -1, -1):
+        if stack[depth] is _MARK:
+            values = stack[depth + 1 :]
+            del stack[depth:]
             return values
     raise IndexError("a mark is missing")
 

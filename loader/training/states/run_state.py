@@ -31,7 +31,6 @@ passed over since.
 from __future__ import annotations
 
 import json
-import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -43,16 +42,12 @@ import numpy as np
 from ...errors import StateError
 from ...format.documents.messages import short_key, short_repr
 from ...order import LaneHosting, possible_ranks
-from ...pipeline.contract.state_schema import COUNT, NotRequired, Schema, check_value
+from ...pipeline.contract.state_schema import COUNT, FLAG, Count, NotRequired, Nullable, Schema, check_value
 from ...pipeline.reading.planned_schedule import scheduled_ranks
 from ...pipeline.reading.quarantined_sample import QuarantinedSample
 from .mix_history import MixChanges, checked_mix_changes, merge_mix_changes
-from .plain_pickle import check_plain, check_size, max_values
-from .run_steps import Numbers, RunSteps, checked_numbers
-
-if TYPE_CHECKING:  # programs that only read states need no stages, and no torch
-    from ...pipeline.contract.stage import State
-
+from .plain_pickle import check_plain
+from .run_steps import Numbers, RunSteps
 
 if TYPE_CHECKING:  # programs that only read states need no stages, and no torch
     from ...pipeline.contract.stage import State
@@ -66,14 +61,32 @@ LANE_BY_LANE = "lane by lane"
 
 _VERSION = 4  # 0.2.0 and earlier versions wrote 1 to 3
 _REQUIRED = ("lanes", "ranks", "rank", "seed", "batch", "lane", "steps", "passes", "ended", "dataset", "checksum")
-_INTEGERS = ("lanes", "ranks", "rank", "seed", "batch", "passes", "deal", "counted_on", "worker_restarts")
-_ABSENT = ((None, "rank"), (None, "counted_on"))
+# Keys in a message: enough to recognise what was passed.
 _MAX_SHOWN = 8
 _CHECKSUM_BYTES = 8  # damage passes once in 10^19 cases; a longer one would only make the state larger
+# JSON libraries write 1.0 as 1, or 1 as 1.0; the checksum takes them as equal.
 _WHOLE_FLOAT = re.compile(r"(\d)\.0(?=[,\]}])")
-_MAX_LANES = 1 << 32
 _MAX_SEED = 1 << 128
-_MAX_BATCHES = 1 << 53  # every JSON reader keeps smaller integers exactly
+_AT_LEAST_ONE = Count(stop=(1 << 32) + 1, start=1)  # far more than any run has
+_SCHEMA = {
+    "lanes": _AT_LEAST_ONE,
+    "ranks": _AT_LEAST_ONE,
+    "rank": Nullable(COUNT),
+    "seed": Count(stop=_MAX_SEED, start=1 - _MAX_SEED),
+    "batch": COUNT,
+    "steps": [COUNT],
+    "passes": COUNT,
+    "ended": FLAG,
+    "deal": NotRequired(COUNT),
+    "counted_on": NotRequired(Nullable(_AT_LEAST_ONE)),
+    "ranks_at": NotRequired([(COUNT, _AT_LEAST_ONE)]),
+    "skip_steps": NotRequired([(COUNT, COUNT, COUNT, COUNT)]),
+    "worker_restarts": NotRequired(COUNT),
+    "quarantined": NotRequired([{"number": COUNT}]),
+}
+"""Entries of a state that every run has in the same form; a chain has the schemas of the states of lanes."""
+_PARSED: dict[str, Any] = {"ranks_at": tuple, "skip_steps": tuple, "quarantined": QuarantinedSample.from_plain}
+"""Functions of the items of the entries that are lists of other values than integers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,10 +128,20 @@ class RunState:
     @property
     def first_ranks(self) -> int:
         """The number of ranks on which steps at which weights change are counted: those at the beginning of the run."""
-        return scheduled_ranks(self.dataset) or self.run_steps.ranks_at[0][1]
+        return scheduled_ranks(self.dataset) or (self.ranks_at[0][1] if self.ranks_at else self.ranks)
+
+    def steps_on(self, ranks: int) -> RunSteps:
+        """Return the steps of the run if it continues here on a number of ranks.
+
+        >>> RunState(lanes=4, ranks=2, rank=0, seed=0, batch=20).steps_on(1).ranks_at
+        ((0, 2), (20, 1))
+        """
+        before = tuple(entry for entry in self.ranks_at or ((0, self.ranks),) if entry[0] < self.batch)
+        if not before or before[-1][1] != ranks:
+            before = (*before, (self.batch, ranks))
+        return RunSteps(ranks_at=before, skips=self.skip_steps)
 
     def to_plain(self) -> dict[str, Any]:
-        """Return the state as plain data, with its checksum."""
         plain = {
             "version": _VERSION,
             "lanes": self.lanes,
@@ -127,11 +150,12 @@ class RunState:
             "seed": self.seed,
             "kind": self.kind,
             "batch": self.batch,
-            "lane": {str(number): state for number, state in sorted(self.lane_states.items())},
+            "lane": {str(lane): state for lane, state in sorted(self.lane_states.items())},
             "steps": list(self.steps),
             "passes": self.passes,
             "ended": self.ended,
             "dataset": self.dataset,
+            # Entries without a value are left out, so that most states stay small.
             **({"deal": self.deal} if self.deal else {}),
             **({} if self.counted_on in (None, self.ranks) else {"counted_on": self.counted_on}),
             **({"mix_changes": list(self.mix_changes)} if self.mix_changes else {}),
@@ -160,7 +184,6 @@ class RunState:
                 f"expected the result of save_state_rank(), found {_described(saved)}",
                 hint="pass the result of the loader's save_state_rank() or save_state_global()",
             )
-        check_size(saved, max_values())
         check_plain(saved)
         if saved["version"] != _VERSION:
             raise StateError(
@@ -174,33 +197,39 @@ class RunState:
                 hint="restore another state; tools that save key by key may drop some: save it as one value, such "
                 "as json.dumps(state)",
             )
-        # Parse the entries, and check their ranges: they may have been edited.
+        # Parse the entries and check them: they may have been edited. JSON turns numbers of numpy into Python's. The
+        # states of lanes stay as they are: a stage of a user may have keys that are integers.
         try:
-            given = [name for name in _INTEGERS if name in saved and (saved[name], name) not in _ABSENT]
-            numbers: dict[str, Any] = {name: _integer(saved[name]) for name in given}
+            plain = json.loads(json.dumps({**saved}, default=_json_value))
+            entries = {name: plain[name] for name in _SCHEMA if name in plain}
+            check_value(entries, _SCHEMA)
+            for name, parse in _PARSED.items():
+                entries[name] = tuple(map(parse, entries.get(name, ())))
             state = cls(
-                **{"rank": None, **numbers},
-                lane_states={_lane(number): dict(state) for number, state in saved["lane"].items()},
-                steps=[_integer(count) for count in saved["steps"]],
-                ended=bool(saved["ended"]),
+                **entries,
+                lane_states={int(name): {**lane_state} for name, lane_state in saved["lane"].items()},
                 dataset=saved["dataset"],
                 kind=saved.get("kind"),
                 mix_changes=checked_mix_changes(saved["mix_changes"]) if "mix_changes" in saved else (),
-                ranks_at=checked_numbers(saved["ranks_at"], columns=2) if "ranks_at" in saved else (),
-                skip_steps=checked_numbers(saved["skip_steps"], columns=4) if "skip_steps" in saved else (),
-                quarantined=tuple(map(QuarantinedSample.from_plain, saved.get("quarantined", []))),
             )
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-            raise StateError(f"this state is damaged: {type(error).__name__}: {error}") from error
+            reason = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
+            raise StateError(f"this state is damaged: {reason}") from error
+        # Compare entries with each other.
+        firsts = [first for first, _ in state.ranks_at]
+        for name in saved["lane"]:
+            if str(int(name)) != str(name) or not 0 <= int(name) < state.lanes:
+                raise _damaged(f"a lane below {state.lanes} in 'lane', found {short_repr(name)}")
+        if (state.rank or 0) >= state.ranks:
+            raise _damaged(f"'rank' below {state.ranks}, found {state.rank}")
+        if firsts and (firsts[0] != 0 or firsts != sorted({*firsts})):
+            raise _damaged(f"'ranks_at' in ascending order from 0, found {short_repr(firsts)}")
         if not isinstance(state.kind, str | None):
-            raise StateError(
-                f"this state is damaged: TypeError: expected the name of a kind, found {short_repr(state.kind)}"
-            )
-        state._check()
+            raise _damaged(f"the name of a kind, found {short_repr(state.kind)}")
         # Compare the checksum last: a lane that is missing is named.
-        if not allow_edited and not _has_checksum(saved):
+        if not allow_edited and saved["checksum"] != _digest(plain):
             state._check_begun_lanes()
-            raise _edited(saved)
+            _check_earlier_checksum(saved)
         return state
 
     def _check_begun_lanes(self) -> None:
@@ -217,32 +246,9 @@ class RunState:
                 "state, such as torch.distributed.checkpoint, drop the keys that this one lacks",
             )
 
-    def _check(self) -> None:
-        for name, number, stop in (
-            ("lanes", self.lanes - 1, _MAX_LANES),
-            ("ranks", self.ranks - 1, _MAX_LANES),
-            ("rank", self.rank or 0, self.ranks),
-            ("seed", abs(self.seed), _MAX_SEED),
-            ("batch", self.batch, _MAX_BATCHES),
-            ("steps", min(self.steps, default=0), _MAX_BATCHES),
-            ("steps", max(self.steps, default=0), _MAX_BATCHES),
-            ("passes", self.passes, _MAX_BATCHES),
-            ("deal", self.deal, _MAX_BATCHES),
-            ("worker_restarts", self.worker_restarts, _MAX_BATCHES),
-            ("quarantined", min((one.number for one in self.quarantined), default=0), _MAX_BATCHES),
-            ("quarantined", max((one.number for one in self.quarantined), default=0), _MAX_BATCHES),
-            ("counted_on", (self.ranks if self.counted_on is None else self.counted_on) - 1, _MAX_LANES),
-            ("lane", min(self.lane_states, default=0), self.lanes),
-            ("lane", max(self.lane_states, default=0), self.lanes),
-            ("ranks_at", min((ranks for _, ranks in self.ranks_at), default=1) - 1, _MAX_LANES),
-            ("ranks_at", max((ranks for _, ranks in self.ranks_at), default=1) - 1, _MAX_LANES),
-            ("ranks_at", self.ranks_at[0][0] if self.ranks_at else 0, 1),
-        ):
-            if not 0 <= number < stop:
-                raise StateError(f"this state is damaged: its {name!r} is out of range")
-        firsts = [first for first, _ in self.ranks_at]
-        if firsts != sorted(set(firsts)):
-            raise StateError("this state is damaged: its 'ranks_at' is not in ascending order")
+
+def _damaged(expectation: str) -> StateError:
+    return StateError(f"this state is damaged: expected {expectation}")
 
 
 def checksum_of(plain: Mapping[str, Any]) -> str:
@@ -261,16 +267,14 @@ def _digest(plain: Mapping[str, Any]) -> str:
     return blake2b(_WHOLE_FLOAT.sub(r"\1", text).encode(), digest_size=_CHECKSUM_BYTES).hexdigest()
 
 
-def _has_checksum(saved: Mapping[str, Any]) -> bool:
+def _check_earlier_checksum(saved: Mapping[str, Any]) -> None:
+    """Check the checksum of a version that sorted integer keys as integers, in a state that was kept as a pickle."""
     try:
-        # Earlier versions sorted integer keys as integers; such a state was kept as a pickle.
-        return bool(saved["checksum"] == checksum_of(saved) or saved["checksum"] == _digest(saved))
+        if saved["checksum"] == _digest(saved):
+            return
     except (TypeError, ValueError, RecursionError) as error:
         raise StateError(f"this state is damaged: {error}", hint="restore another state") from error
-
-
-def _edited(saved: Mapping[str, Any]) -> StateError:
-    return StateError(
+    raise StateError(
         f"this state is damaged or was edited: expected the checksum {short_repr(saved['checksum'])} of its values, "
         f"found {checksum_of(saved)!r}",
         hint="restore another state; if it was edited on purpose, pass allow_edited_state=True to the call that "
@@ -293,21 +297,6 @@ def check_lanes(lane_states: Mapping[int, State], schema: Mapping[str, Schema]) 
             check_value(state, {"made": NotRequired(COUNT), **schema})
         except ValueError as error:
             raise StateError(f"this state is damaged: lane {lane}: {error}", hint="restore another state") from error
-
-
-def _integer(value: Any) -> int:
-    """Convert an integer of any type to int, without rounding or parsing."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"expected an integer, found {short_repr(value)}")
-    return operator.index(value)
-
-
-def _lane(name: Any) -> int:
-    """Parse the number of a lane; each number has one spelling."""
-    number = int(name)
-    if str(number) != str(name):
-        raise ValueError(f"expected the number of a lane, found {short_repr(name)}")
-    return number
 
 
 def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
@@ -356,9 +345,9 @@ def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
     )
 
 
-def _different_steps(name: str, found: Sequence[Any]) -> StateError:
+def _different_steps(name: str, values: Sequence[Any]) -> StateError:
     return StateError(
-        f"the ranks were saved at different steps: the {name} are {', '.join(map(str, found))}",
+        f"the ranks were saved at different steps: the {name} are {', '.join(map(str, values))}",
         hint="save on all ranks after the same step",
     )
 
@@ -382,9 +371,9 @@ def redistribute_states(states: Sequence[RunState], ranks: int) -> list[RunState
         LaneHosting(lanes=run.lanes, ranks=ranks, rank=0, workers=0)  # raises unless the ranks divide the lanes
     if ranks == run.ranks:
         # In a finite pass the ranks may be at different steps. A rank that has ended it waits for the others.
-        own = {state.rank: state for state in states}
+        by_rank = {state.rank: state for state in states}
         return [
-            replace(own[rank], ended=run.ended, mix_changes=run.mix_changes, quarantined=run.quarantined)
+            replace(by_rank[rank], ended=run.ended, mix_changes=run.mix_changes, quarantined=run.quarantined)
             for rank in range(ranks)
         ]
     if any(state.passes != run.passes for state in states):
@@ -408,8 +397,8 @@ def _split(run: RunState, ranks: int) -> list[RunState]:
     for lane, state in run.lane_states.items():
         lane_states[(lane - first) % ranks][lane] = state
     counted_on = run.ranks if run.counted_on is None else run.counted_on
-    ranks_at = run.run_steps.on(ranks, run.batch).ranks_at
+    ranks_at = run.steps_on(ranks).ranks_at
     return [
-        replace(run, ranks=ranks, rank=rank, lane_states=own, counted_on=counted_on, ranks_at=ranks_at)
-        for rank, own in enumerate(lane_states)
+        replace(run, ranks=ranks, rank=rank, lane_states=of_rank, counted_on=counted_on, ranks_at=ranks_at)
+        for rank, of_rank in enumerate(lane_states)
     ]

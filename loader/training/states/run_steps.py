@@ -70,21 +70,6 @@ class RunSteps:
     def is_left_out(self, batch: int) -> bool:
         return any(first <= batch < end for *_, first, end in self.skips)
 
-    @property
-    def batches_left_out(self) -> tuple[range, ...]:
-        return tuple(range(first, end) for *_, first, end in self.skips)
-
-    def on(self, ranks: int, batch: int) -> RunSteps:
-        """Return the steps of the run if it continues on another number of ranks at a micro-batch.
-
-        >>> RunSteps(ranks_at=((0, 2),)).on(1, 20).ranks_at
-        ((0, 2), (20, 1))
-        """
-        before = [entry for entry in self.ranks_at if entry[0] < batch]
-        if before and before[-1][1] == ranks:
-            return replace(self, ranks_at=tuple(before))
-        return replace(self, ranks_at=(*before, (batch, ranks)))
-
 
 def checked_skips(given: Any) -> tuple[tuple[int, int], ...]:
     """Return the argument ``skip_steps`` as pairs of integers."""
@@ -101,16 +86,3 @@ def checked_skips(given: Any) -> tuple[tuple[int, int], ...]:
                 hint="the step `stop` itself is not skipped: (41200, 41201) skips step 41200",
             )
     return pairs
-
-
-def checked_numbers(entries: Any, *, columns: int) -> Numbers:
-    """Return lists of integers of a saved state as tuples.
-
-    Raises:
-        ValueError: A number is below 0.
-    """
-    found = tuple(tuple(map(operator.index, entry)) for entry in entries)
-    for entry in found:
-        if len(entry) != columns or min(entry) < 0:
-            raise ValueError(f"expected {columns} numbers of at least 0, found {entry}")
-    return found

@@ -282,17 +282,17 @@ class RankMeter:
         if self.is_own_work:
             self.end_stream()
             self.workers[0].counts.batches, self.workers[0].counts.make_ns = self.steps, self.waited_ns
-        found: dict[str, float] = {}
+        waited_s: dict[str, float] = {}
         for worker in self.workers:
             waited_ns = self.waited_ns if self.is_own_work else worker.waited_ns
             worker.attribute(waited_ns)
-            add_numbers(found, worker.waited_for)
+            add_numbers(waited_s, worker.waited_for)
             if not self.is_own_work:
                 apart = {START: worker.start_ns, REPLACEMENT: worker.replacement_ns, TRANSPORT: worker.transport_ns}
-                add_numbers(found, {name: ns / 1e9 for name, ns in apart.items()})
-        rest = self.waited_ns / 1e9 - sum(found.values())
-        found["other"] = found.get("other", 0.0) + max(0.0, rest)
-        return {name: seconds for name, seconds in found.items() if seconds > 0}
+                add_numbers(waited_s, {name: ns / 1e9 for name, ns in apart.items()})
+        rest = self.waited_ns / 1e9 - sum(waited_s.values())
+        waited_s["other"] = waited_s.get("other", 0.0) + max(0.0, rest)
+        return {name: seconds for name, seconds in waited_s.items() if seconds > 0}
 
 
 def readers_of(chain: Any) -> Iterator[ReadDataset]:
@@ -305,13 +305,13 @@ def readers_of(chain: Any) -> Iterator[ReadDataset]:
 
 def reader_numbers(chain: Any) -> dict[int, int]:
     """Return the number of each reader's first source, by the reader's ``id`` in this process."""
-    found: dict[int, int] = {}
-    number = 0
+    numbers: dict[int, int] = {}
+    next_number = 0
     for reader in readers_of(chain):
-        if id(reader) not in found:
-            found[id(reader)] = number
-            number += len(reader.sources)
-    return found
+        if id(reader) not in numbers:
+            numbers[id(reader)] = next_number
+            next_number += len(reader.sources)
+    return numbers
 
 
 def source_names(chain: Any) -> list[str]:
@@ -336,7 +336,7 @@ def decoded_format(chain: Any) -> str:
             if not isinstance(folder, Dataset) or source.decoder is None:
                 continue
             for part in folder.index.layout.part_stats:
-                found = _FORMATS.get(part.name.rpartition(".")[2].lower())
-                if found is not None:
-                    return found
+                name = _FORMATS.get(part.name.rpartition(".")[2].lower())
+                if name is not None:
+                    return name
     return ""

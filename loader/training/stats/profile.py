@@ -67,7 +67,7 @@ class LoaderProfile:
     def calls(self) -> dict[int, dict[int, list[Event]]]:
         """Return the calls that were recorded by rank: of each worker, and of the training loop."""
         return {
-            rank: {LOOP: meter.events} | {number: worker.counts.events for number, worker in enumerate(meter.workers)}
+            rank: {LOOP: meter.events} | {index: worker.counts.events for index, worker in enumerate(meter.workers)}
             for rank, meter in self._meters.items()
         }
 
@@ -92,26 +92,32 @@ Calls = Mapping[int, Sequence[Event]]
 
 def write_trace(path: str | os.PathLike[str], calls: Mapping[int, Calls]) -> None:
     """Write calls as a trace."""
-    first_ns = min((event.begin_ns for own in calls.values() for events in own.values() for event in events), default=0)
-    found = [event for rank, own in calls.items() for event in trace_events(own, rank=rank, first_ns=first_ns)]
-    document = {"traceEvents": found, "displayTimeUnit": "ms"}
+    first_ns = min(
+        (event.begin_ns for workers in calls.values() for events in workers.values() for event in events), default=0
+    )
+    events_json = [
+        event for rank, workers in calls.items() for event in trace_events(workers, rank=rank, first_ns=first_ns)
+    ]
+    document = {"traceEvents": events_json, "displayTimeUnit": "ms"}
     with open(path, "w", encoding="utf-8") as file:
         json.dump(document, file, separators=(",", ":"))
 
 
 def trace_events(calls: Calls, *, rank: int, first_ns: int) -> Iterator[dict[str, Any]]:
     """Yield the events of a rank: complete events in microseconds since ``first_ns``, and the names of tracks."""
+    # A rank is a process of the trace; its training loop and workers are threads.
     yield {"ph": "M", "name": "process_name", "pid": rank, "tid": 0, "args": {"name": f"loader of rank {rank}"}}
-    for number, events in sorted(calls.items()):
-        track = number + 1
-        name = "training loop" if number == LOOP else f"worker {number}"
+    for worker, events in sorted(calls.items()):
+        track = worker + 1
+        name = "training loop" if worker == LOOP else f"worker {worker}"
         yield {"ph": "M", "name": "thread_name", "pid": rank, "tid": track, "args": {"name": name}}
         yield {"ph": "M", "name": "thread_sort_index", "pid": rank, "tid": track, "args": {"sort_index": track}}
+        # Viewers nest events of one track by their times, so the longer one comes first.
         for event in sorted(events, key=lambda event: (event.begin_ns, -event.duration_ns)):
             yield {
                 "ph": "X",
                 "name": event.name,
-                "cat": "loop" if number == LOOP else "worker",
+                "cat": "loop" if worker == LOOP else "worker",
                 "pid": rank,
                 "tid": track,
                 "ts": (event.begin_ns - first_ns) / 1e3,

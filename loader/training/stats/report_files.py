@@ -54,11 +54,13 @@ class StatsOptions:
     headroom: bool = False
 
     def __post_init__(self) -> None:
+        # Check the interval.
         every_s: Any = self.every_s
         if every_s is not None and (isinstance(every_s, bool) or not isinstance(every_s, Real)):
             raise TypeError(f"expected a number of seconds or None as every_s, found {every_s!r}")
         if every_s is not None and not float(every_s) > 0:
             raise ConfigError(f"expected every_s above 0, or None, found {every_s:g}")
+        # Check the files, which must be local.
         for name in ("file", "prometheus_file"):
             value = getattr(self, name)
             if value is None:
@@ -69,6 +71,7 @@ class StatsOptions:
                 raise ConfigError(f"expected a local path as {name}, found {os.fspath(value)!r}")
             if os.path.isdir(value):
                 raise ConfigError(f"expected a file as {name}, found a folder: {os.fspath(value)!r}")
+        # Check what Prometheus requires.
         if self.prometheus_file is not None and not os.fspath(self.prometheus_file).endswith(".prom"):
             raise ConfigError(
                 f"expected a prometheus_file whose name ends in .prom, found {os.fspath(self.prometheus_file)!r}",
@@ -126,8 +129,8 @@ def rank_path(path: str | os.PathLike[str], *, rank: int, ranks: int) -> Path:
     text = os.fspath(path)
     if "{rank}" in text:
         return Path(text.replace("{rank}", str(rank)))
-    found = Path(text)
-    return found if ranks == 1 or rank == 0 else found.with_name(f"{found.stem}.rank{rank}{found.suffix}")
+    report = Path(text)
+    return report if ranks == 1 or rank == 0 else report.with_name(f"{report.stem}.rank{rank}{report.suffix}")
 
 
 def append_json_line(path: Path, stats: LoaderStats) -> None:

@@ -136,8 +136,8 @@ class RunStats:
             reference = weakref.ref(self)  # the server and the meter must not keep the loader alive
 
             def latest() -> tuple[Metric, ...]:
-                own = reference()
-                return () if own is None else own._metrics  # noqa: SLF001 - this class
+                stats = reference()
+                return () if stats is None else stats._metrics  # noqa: SLF001 - this class
 
             if self.options.prometheus_port is not None:
                 host, port = self.options.prometheus_host, self.options.prometheus_port
@@ -188,7 +188,10 @@ class RunStats:
             waited_s=meter.waited_ns / 1e9,
             waited_for=_longest_first(waited_for),
             worker_s=_longest_first(worker_s),
-            **{name: sum(getattr(one, name) for one in counts.sources.values()) for name in COUNTS[:-1]},
+            **{
+                name: sum(getattr(source_counts, name) for source_counts in counts.sources.values())
+                for name in COUNTS[:-1]
+            },
             skipped=excluded + sum(counts.dropped.values()),
             dropped=dict(counts.dropped),
             sizes=sizes,
@@ -216,15 +219,15 @@ class RunStats:
 
     def _workers(self) -> tuple[tuple[WorkerStats, ...], int, int]:
         stream = None if self.meter.is_own_work else self.meter.stream
-        found, queue, capacity = [], 0, 0
-        for number, worker in enumerate(self.meter.workers):
-            ready, most = (0, 0) if stream is None else stream.queue(number)
-            pid = None if stream is None else stream.pid(number)
+        workers, queue, capacity = [], 0, 0
+        for index, worker in enumerate(self.meter.workers):
+            ready, most = (0, 0) if stream is None else stream.queue(index)
+            pid = None if stream is None else stream.pid(index)
             queue, capacity = queue + ready, capacity + most
             counts = worker.counts
-            found.append(
+            workers.append(
                 WorkerStats(
-                    worker=number,
+                    worker=index,
                     batches=counts.batches,
                     busy_s=(counts.make_ns + counts.transport_ns) / 1e9,
                     idle_s=counts.idle_ns / 1e9,
@@ -233,7 +236,7 @@ class RunStats:
                     rss_bytes=0 if pid is None else resident_bytes(pid),
                 )
             )
-        return tuple(found), queue, capacity
+        return tuple(workers), queue, capacity
 
     def _sources(
         self, facts: RunFacts, counts: Counts, sizes: Mapping[int, Mapping[str, float]]
@@ -241,17 +244,17 @@ class RunStats:
         if self._names is None:
             self._names = source_names(facts.chain)
         none = SourceCounts()
-        found = [counts.sources.get(number, none) for number in range(len(self._names))]
+        source_counts = [counts.sources.get(index, none) for index in range(len(self._names))]
         return tuple(
             SourceStats(
                 name=name,
-                samples=one.samples,
-                size_bytes=one.size_bytes,
-                repeats=one.repeats,
-                skipped=one.excluded + one.dropped,
-                sizes=sizes.get(number, {}),
+                samples=counted.samples,
+                size_bytes=counted.size_bytes,
+                repeats=counted.repeats,
+                skipped=counted.excluded + counted.dropped,
+                sizes=sizes.get(index, {}),
             )
-            for number, (name, one) in enumerate(zip(self._names, found, strict=True))
+            for index, (name, counted) in enumerate(zip(self._names, source_counts, strict=True))
         )
 
 
@@ -267,6 +270,7 @@ def _longest_first(seconds: Mapping[str, float]) -> dict[str, float]:
 
 
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of control groups 2 and 1
+# Linux counts the peak memory in KiB, macOS in bytes.
 _KIB_OF_MAXRSS = 1 if sys.platform == "darwin" else 1024
 
 
@@ -284,11 +288,11 @@ def resident_bytes(pid: int | None = None) -> int:
 
 def memory_bytes() -> int:
     """Return the memory of the machine, or of the container if it has less."""
-    found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    size_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for limit in _LIMITS:
         with suppress(OSError, ValueError):  # no such file, or "max"
-            found = min(found, int(Path(limit).read_text()))
-    return found
+            size_bytes = min(size_bytes, int(Path(limit).read_text()))
+    return size_bytes
 
 
 Latest = Callable[[], Iterable[Metric]]

@@ -19,14 +19,15 @@ def with_all_ranks(stats: LoaderStats, config: WorkerConfig) -> LoaderStats:
     Raises:
         ConfigError: There is no process group of these ranks.
     """
-    own = wait_of(stats)
+    wait = wait_of(stats)
     if config.world_size == 1:
-        return replace(stats, ranks_waited=(own,))
+        return replace(stats, ranks_waited=(wait,))
     if not (dist.is_available() and dist.is_initialized()):
         raise ConfigError(
             f"the statistics of {config.world_size} ranks cannot be gathered without torch.distributed",
             hint="call torch.distributed.init_process_group() first, or stats() without gather=True",
         )
+    # A group of other ranks would wait for calls that never come.
     group = config.data_parallel_group
     if dist.get_world_size(group) != config.world_size:
         raise ConfigError(
@@ -34,25 +35,26 @@ def with_all_ranks(stats: LoaderStats, config: WorkerConfig) -> LoaderStats:
             f"world_size={config.world_size}",
             hint="pass the group of the data-parallel ranks as WorkerConfig(data_parallel_group=…)",
         )
-    found: list[Any] = [None] * config.world_size
-    dist.all_gather_object(found, own, group=group)
-    return replace(stats, ranks_waited=tuple(sorted(found, key=lambda one: one.rank)))
+    # Exchange one small record each.
+    waits: list[Any] = [None] * config.world_size
+    dist.all_gather_object(waits, wait, group=group)
+    return replace(stats, ranks_waited=tuple(sorted(waits, key=lambda rank_wait: rank_wait.rank)))
 
 
 def with_all_served(stats: LoaderStats, served: Sequence[LoaderStats], config: WorkerConfig) -> LoaderStats:
     """Return statistics with the waits for all data ranks, which all processes that serve some must call.
 
     Args:
-        stats: The statistics.
         served: The statistics of each data rank that this process serves.
         config: The worker config of the run, with the group of these processes.
     """
-    found: list[Any] = [[wait_of(one) for one in served]]
+    processes: list[Any] = [[wait_of(rank_stats) for rank_stats in served]]
     if dist.is_available() and dist.is_initialized():
-        group, own = config.data_parallel_group, found[0]
-        found = [None] * dist.get_world_size(group)
-        dist.all_gather_object(found, own, group=group)
-    by_rank = {one.rank: one for waits in reversed(found) for one in waits}  # two processes may serve the same one
+        group, waits_here = config.data_parallel_group, processes[0]
+        processes = [None] * dist.get_world_size(group)
+        dist.all_gather_object(processes, waits_here, group=group)
+    # Two processes may serve the same data rank: the waits of the first one count.
+    by_rank = {wait.rank: wait for waits in reversed(processes) for wait in waits}
     return replace(stats, ranks_waited=tuple(by_rank[rank] for rank in sorted(by_rank)))
 
 
@@ -250,7 +252,7 @@ class LoaderStats:
     @property
     def slowest_rank(self) -> int | None:
         """The rank whose training loop waited longest, so that the others wait for it; None unless gathered."""
-        return max(self.ranks_waited, key=lambda one: one.waited_s).rank if self.ranks_waited else None
+        return max(self.ranks_waited, key=lambda wait: wait.waited_s).rank if self.ranks_waited else None
 
     @property
     def workers_rss_bytes(self) -> int:
@@ -284,11 +286,13 @@ class LoaderStats:
         return replace(self, **changes, sources=tuple(sources))
 
     def __str__(self) -> str:
+        # Name the causes of waits that matter.
         causes = [
             f"{name} {_percent(seconds / self.elapsed_s)}"
             for name, seconds in self.waited_for.items()
             if self.elapsed_s and seconds / self.elapsed_s >= _MIN_SHOWN
         ][:_SHOWN]
+        # Append what this run has; most runs replace no workers and gather no ranks.
         parts = [f"step {self.step}", f"{self.samples_per_s:.4g} samples/s"]
         parts.append(f"waited {_percent(self.waited_share)}" + (f" ({', '.join(causes)})" if causes else ""))
         if self.queue_capacity:
@@ -297,7 +301,7 @@ class LoaderStats:
         if self.restarts:
             parts.append(f"replaced {self.restarts} workers")
         if self.ranks_waited:
-            slowest = max(self.ranks_waited, key=lambda one: one.waited_s)
+            slowest = max(self.ranks_waited, key=lambda wait: wait.waited_s)
             parts.append(f"slowest rank {slowest.rank}, waited {slowest.waited_s:.3g} s")
         if self.headroom is not None:
             parts.append(str(self.headroom))
@@ -308,28 +312,30 @@ class LoaderStats:
 
         Names of several parts have slashes: ``waited_for/decode_s``, ``source/<path>:<split part>/samples``.
         """
-        found: dict[str, Any] = {
+        # Plain fields keep their names.
+        facts: dict[str, Any] = {
             name: getattr(self, name) for name in self.__slots__ if type(getattr(self, name)) in (int, float)
         }
-        found["waited_share"] = self.waited_share
-        found["samples_per_s"] = self.samples_per_s
-        found["workers_rss_bytes"] = self.workers_rss_bytes
-        found |= {f"waited_for/{name}_s": seconds for name, seconds in self.waited_for.items()}
-        found |= {f"workers/{name}_s": seconds for name, seconds in self.worker_s.items()}
-        found |= {f"dropped/{reason}": number for reason, number in self.dropped.items()}
-        found |= {f"sizes/{unit}": total for unit, total in self.sizes.items()}
+        facts["waited_share"] = self.waited_share
+        facts["samples_per_s"] = self.samples_per_s
+        facts["workers_rss_bytes"] = self.workers_rss_bytes
+        # Loggers group names by their first part.
+        facts |= {f"waited_for/{name}_s": seconds for name, seconds in self.waited_for.items()}
+        facts |= {f"workers/{name}_s": seconds for name, seconds in self.worker_s.items()}
+        facts |= {f"dropped/{reason}": samples for reason, samples in self.dropped.items()}
+        facts |= {f"sizes/{unit}": total for unit, total in self.sizes.items()}
         for source in self.sources:
             for name in COUNTS:
-                found[f"source/{source.name}/{name}"] = getattr(source, name)
-            found |= {f"source/{source.name}/sizes/{unit}": total for unit, total in source.sizes.items()}
+                facts[f"source/{source.name}/{name}"] = getattr(source, name)
+            facts |= {f"source/{source.name}/sizes/{unit}": total for unit, total in source.sizes.items()}
         for worker in self.workers:
             for name in ("batches", "busy_s", "idle_s", "waited_s", "queue", "rss_bytes"):
-                found[f"worker/{worker.worker}/{name}"] = getattr(worker, name)
+                facts[f"worker/{worker.worker}/{name}"] = getattr(worker, name)
         if self.headroom is not None and self.headroom.gain is not None:
-            found["headroom"] = self.headroom.gain
+            facts["headroom"] = self.headroom.gain
         if self.slowest_rank is not None:
-            found["slowest_rank"] = self.slowest_rank
-        return found
+            facts["slowest_rank"] = self.slowest_rank
+        return facts
 
 
 def _percent(share: float) -> str:
@@ -337,7 +343,7 @@ def _percent(share: float) -> str:
 
 
 def _less(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    left = {name: number - before.get(name, 0) for name, number in now.items()}
+    left = {name: count - before.get(name, 0) for name, count in now.items()}
     return dict(sorted(left.items(), key=lambda item: -item[1]))
 
 
@@ -353,19 +359,23 @@ def _suggestions(stats: LoaderStats) -> tuple[str, ...]:
     """Return suggestions, the most useful first; none for a run that was too short."""
     if stats.elapsed_s < _MIN_S or not stats.waited_for:
         return ()
-    found = _of_memory(stats)
+    # Memory comes first: a run that is killed gains nothing from speed.
+    suggestions = _of_memory(stats)
+    # The start of the workers happens once, so it does not count as waiting for data.
     start_s = stats.waited_for.get("start", 0.0)
     rest_s = stats.waited_s - start_s
     if rest_s < _NOTHING * stats.running_s:
-        found.append(f"nothing to gain: the training loop waited {100 * rest_s / stats.running_s:.1f} % of the time")
+        suggestions.append(
+            f"nothing to gain: the training loop waited {100 * rest_s / stats.running_s:.1f} % of the time"
+        )
     else:
-        found += _of_causes(stats)
+        suggestions += _of_causes(stats)
     if start_s > 0.1 * stats.elapsed_s:
-        found.append(
+        suggestions.append(
             f"{start_s:.1f} s went by until the workers had made their first micro-batches; call loader.start() before "
             "the model is built"
         )
-    return tuple(found)
+    return tuple(suggestions)
 
 
 def _of_memory(stats: LoaderStats) -> list[str]:

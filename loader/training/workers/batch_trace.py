@@ -35,8 +35,10 @@ Record = Callable[[int, ItemId], None]
 """Records the item id of a micro-batch."""
 
 _FORMAT = b"energon trace 1\n"
+# Before each record: the number of the micro-batch, then the kind and size of the record.
 _HEAD = struct.Struct("<QI")
 _POSITIONS, _NESTED, _NAME = 0, 1, 2
+# The two highest bits of the size have the kind.
 _KIND_SHIFT = 30
 _MAX_SIZE = (1 << _KIND_SHIFT) - 1
 _SUFFIX = ".trace"
@@ -57,7 +59,6 @@ class BatchTrace:
 
     @classmethod
     def begin(cls, folder: str | os.PathLike[str], run: dict[str, Any]) -> BatchTrace:
-        """Create the folder, for workers that start now."""
         path = os.fspath(folder)
         if "://" in path:
             raise ConfigError(f"expected a local or shared folder as trace_dir, found {path!r}")
@@ -112,15 +113,15 @@ def _recorder(write: Callable[[bytes], Any]) -> Record:
             names[name] = str(len(names))
         return names[name]
 
-    def record(number: int, item_id: ItemId) -> None:
+    def record(batch_number: int, item_id: ItemId) -> None:
         # Most ids are positions, which take 8 bytes each; nested ids are JSON.
         positions = item_id if isinstance(item_id, tuple) else (item_id,)
         count = len(positions)
         try:
-            content = _record_of_positions(count).pack(number, 8 * count, *positions)
+            content = _record_of_positions(count).pack(batch_number, 8 * count, *positions)
         except struct.error:  # not only integers
             body = json.dumps(numbered(item_id), separators=(",", ":")).encode()
-            content = _HEAD.pack(number, _NESTED << _KIND_SHIFT | len(body)) + body
+            content = _HEAD.pack(batch_number, _NESTED << _KIND_SHIFT | len(body)) + body
         write(content)
 
     return record
@@ -150,18 +151,18 @@ class TraceFile:
         """Yield the item ids of the micro-batches whose numbers are wanted, in the order of the file."""
         content = Path(self.path).read_bytes()
         names: list[str] = []
-        place = content.index(b"\n", len(_FORMAT)) + 1
-        while place + _HEAD.size <= len(content):
-            number, size = _HEAD.unpack_from(content, place)
+        offset = content.index(b"\n", len(_FORMAT)) + 1
+        while offset + _HEAD.size <= len(content):
+            batch_number, size = _HEAD.unpack_from(content, offset)
             kind, size = size >> _KIND_SHIFT, size & _MAX_SIZE
-            start = place = place + _HEAD.size
-            place += size
-            if place > len(content):
+            start = offset = offset + _HEAD.size
+            offset += size
+            if offset > len(content):
                 return
             if kind == _NAME:
-                names.append(content[start:place].decode("utf-8", "replace"))
-            elif wanted(number):
-                yield number, self._item_id(kind, content[start:place], names)
+                names.append(content[start:offset].decode("utf-8", "replace"))
+            elif wanted(batch_number):
+                yield batch_number, self._item_id(kind, content[start:offset], names)
 
     def _item_id(self, kind: int, body: bytes, names: list[str]) -> ItemId:
         try:

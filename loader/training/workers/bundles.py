@@ -174,7 +174,6 @@ class WorkerMessages(ABC):
         self._pins = options.pin_memory and torch.cuda.is_available()
 
     def worker_in_turn(self) -> int | None:
-        """Return the worker whose message comes next; None if all have ended."""
         for _ in range(self._count):
             worker = self._turn % self._count
             if not self._has_ended(worker):
@@ -245,6 +244,7 @@ class WorkerBundles(WorkerMessages):
                 signals=signals,
             )
 
+        # No signal may arrive between the fork and the handlers of the worker.
         with forking(), blocked_signals() as signals:
             started = WorkerProcess(
                 worker, make, context=self._context, stop=self._stop, ahead=self._options.prefetch_factor
@@ -278,7 +278,6 @@ class WorkerBundles(WorkerMessages):
         return self._is_done[worker] and not self._messages[worker]
 
     def is_ready(self, worker: int) -> bool:
-        """Report whether a message of a worker has arrived, or none will."""
         return bool(self._messages[worker]) or self._is_done[worker]
 
     def receive(self, worker: int) -> None:
@@ -287,6 +286,7 @@ class WorkerBundles(WorkerMessages):
         Raises:
             WorkerEnded: The worker has ended without one.
         """
+        # Wait for the bundle, and measure how long.
         begin_ns = time.perf_counter_ns()
         try:
             bundle: _SentBundle | None = self._workers[worker].receive(lambda: not self._end.alive)
@@ -298,6 +298,7 @@ class WorkerBundles(WorkerMessages):
         if bundle is None:
             self._is_done = [True] * len(self._is_done)
             return
+        # Unpack it; its tensors stay in shared memory.
         messages = unpack_bundle(bundle.messages, self._workers[worker].flags)
         if self._meter is not None:
             self._meter.received(
@@ -331,7 +332,7 @@ class WorkerBundles(WorkerMessages):
         return max(0, min(capacity, self._board.made(worker) - taken)), capacity
 
     def processes(self) -> list[Any]:
-        return [one.process for one in self._workers]
+        return [worker.process for worker in self._workers]
 
     def close(self) -> None:
         self._end()
@@ -359,11 +360,13 @@ def _start_fork_server() -> None:
     server: Any = forkserver._forkserver  # noqa: SLF001 - Python has no public way
     with blocked_signals(signal.SIGINT):  # it ignores the signal, but its workers would not
         server.ensure_running()
+    # Keep a descriptor of the socket, and connect through it from now on.
     path = server._forkserver_address  # noqa: SLF001
     if not hasattr(os, "O_PATH") or not isinstance(path, str) or path.startswith(("\0", "/proc/")):
         return
     server._forkserver_address = f"/proc/self/fd/{os.open(path, os.O_PATH)}"  # noqa: SLF001
     os.unlink(path)
+    # Remove the folder of the socket if Python made it for that alone.
     folder, config = os.path.dirname(path), current_process()._config  # type: ignore[attr-defined] # noqa: SLF001
     if config.get("tempdir") == folder:
         with suppress(OSError):  # others have files there

@@ -28,21 +28,23 @@ _MAX_SHOWN = 80  # characters of a line
 
 def find_recorded(host: LaneHost, recorded: RecordedSample) -> QuarantinedSample | None:
     """Return the sample that a worker recorded; None if the chain has no order of samples there."""
+    # Find the reader and its order of samples.
     lane = open_lane(host.dataset, recorded.lane, host.lanes)
-    found = reader_at(host.dataset, lane, recorded.path)
-    if found is None:
+    opened = reader_at(host.dataset, lane, recorded.path)
+    if opened is None:
         return None
-    reader, lane = found
+    reader, lane = opened
     order = reader.lane_order(lane.number, lanes=lane.count, seed=lane.seed, deals=lane.deals)
+    # Locate the position in it.
     numbers, _, sample = order.locate(recorded.position, recorded.position + 1)
-    number = int(reader.opened.index_numbers(numbers, sample)[0])
+    sample_number = int(reader.opened.index_numbers(numbers, sample)[0])
     source = reader.sources[int(numbers[0])]
     identity = source.identity()
     return QuarantinedSample(
         dataset=str(identity.get("path", "")),
         uuid=identity.get("uuid"),
-        number=number,
-        key=source.folder.full_key(number),
+        number=sample_number,
+        key=source.folder.full_key(sample_number),
     )
 
 
@@ -50,8 +52,8 @@ def quarantine_samples(dataset: SavableDataset[Any], samples: Sequence[Quarantin
     """Pass over samples in all readers of a chain."""
     for reader in readers_of(dataset):
         reader.quarantine(
-            (number, sample.number)
-            for number, source in enumerate(reader.sources)
+            (index, sample.number)
+            for index, source in enumerate(reader.sources)
             for sample in samples
             if sample.is_in(source)
         )
@@ -146,6 +148,7 @@ class Replacements:
             if self._options.max_worker_restarts:
                 died.add_note(f"The run has replaced {self.replaced} workers, which is its max_worker_restarts.")
             raise died
+        # Count the deaths at this sample; one that has ended enough workers is quarantined.
         recorded = board.read(worker)
         if not board.is_idle(worker):
             death = recorded or (worker, board.made(worker)), exit_code
@@ -156,6 +159,7 @@ class Replacements:
                     raise died
                 self._quarantine(recorded, died, host, worker)
                 del self._deaths[death]
+        # Replace the worker.
         self.replaced += 1
         _log.warning(
             "%s; a new process continues with the same batches (%d of %d replacements)",
@@ -170,10 +174,12 @@ class Replacements:
         if sample is None or self._added >= self._options.max_quarantined:
             died.add_note(f"This sample has ended several workers: {recorded if sample is None else sample}.")
             raise died
+        # Pass over it from now on, on this rank; the state keeps it for all.
         self.quarantined += (sample,)
         self._added += 1
         quarantine_samples(host.dataset, (sample,))
         _log.error("quarantined sample %s: it has ended several workers; the last: %s", sample, _in_one_line(died))
+        # Write it to the report, with the cause, for the maintainers of the data.
         if self._options.quarantine is not None:
             append_report(
                 self._options.quarantine,

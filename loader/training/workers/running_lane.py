@@ -121,12 +121,14 @@ class LanesInTurn(LaneHost):
 
 
 def _in_turn(hosting: LaneHosting, worker: int, running: Sequence[RunningLane], taken: int) -> Iterator[Message | None]:
+    # A worker with fewer lanes than turns yields nothing in the rest of them, so that workers stay in step.
     lanes: list[RunningLane | None] = [*running]
     turns = range(worker, hosting.turns, max(1, hosting.workers))
     lanes += [None] * (len(turns) - len(lanes))
+    # Continue after the messages that the rank has taken.
     rounds, first_turn = divmod(taken, len(turns))
     batches = [hosting.batch(turn) + rounds * hosting.lanes for turn in turns]
-    batches[:first_turn] = [number + hosting.lanes for number in batches[:first_turn]]
+    batches[:first_turn] = [batch_number + hosting.lanes for batch_number in batches[:first_turn]]
     while any(lanes):
         for turn, lane in islice(enumerate(lanes), first_turn, None):
             message = None
@@ -159,11 +161,11 @@ class LanesOneByOne(LaneHost):
 def running_lanes(host: LaneHost, numbers: Sequence[int], notes: Notes) -> list[RunningLane]:
     """Return the lanes of a worker; at the end of a pass, each may take samples of the others."""
     memory, notes = ReusedMemory(), notes._replace(passed=set())
-    lanes = [RunningLane(host, number, memory, notes) for number in numbers]
+    lanes = [RunningLane(host, lane_number, memory, notes) for lane_number in numbers]
     if has_end(host.dataset):
         changed: set[int] = set()
-        for place, lane in enumerate(lanes):
-            lane.join(WorkerNeighbours(lane.number, changed, (*lanes[place + 1 :], *lanes[:place])))
+        for index, lane in enumerate(lanes):
+            lane.join(WorkerNeighbours(lane.number, changed, (*lanes[index + 1 :], *lanes[:index])))
     return lanes
 
 
@@ -189,18 +191,18 @@ def end_of_worker(host: LaneHost, lanes: Sequence[RunningLane]) -> ExitStack:
 class RunningLane:
     """The iterator over one lane's micro-batches."""
 
-    def __init__(self, host: LaneHost, number: int, memory: ReusedMemory, notes: Notes) -> None:
-        self.number = number
+    def __init__(self, host: LaneHost, lane_number: int, memory: ReusedMemory, notes: Notes) -> None:
+        self.number = lane_number
         self._record = notes.record
         self._recorder = notes.recorder
         self._left_out = host.left_out
         self.has_batches = False  # other than skipped ones
-        dataset, state = host.dataset, host.states.get(number)
+        dataset, state = host.dataset, host.states.get(lane_number)
         self._dataset = dataset
         self._seed = dataset.worker_config.seed_offset
         self._lane = open_lane(
             dataset,
-            number,
+            lane_number,
             host.lanes,
             notes.last_sample,
             recorder=notes.recorder,
@@ -245,18 +247,18 @@ class RunningLane:
     def state(self) -> State:
         return self._state if self._running is None else {MADE: self._made, **self._running.state()}
 
-    def micro_batch(self, number: int | None = None) -> Any:
-        """Return micro-batch ``number`` of the run (None: the lane's next); None if the lane has made it already."""
+    def micro_batch(self, batch_number: int | None = None) -> Any:
+        """Return a micro-batch of the run (None: the lane's next); None if the lane has made it already."""
         lane = self._lane
-        if number is None:
-            number = self._made * lane.count + lane.number
-        if self._made > number // lane.count:
+        if batch_number is None:
+            batch_number = self._made * lane.count + lane.number
+        if self._made > batch_number // lane.count:
             return None
         # Give the hooks the context, memory and random numbers of this micro-batch.
         outer = running_hook_context()
         set_hook_context(lane.context)
         set_batch_memory(self._memory)
-        lane.context.batch_index = number
+        lane.context.batch_index = batch_number
         lane.last_sample.note_lane(lane.number)
         if self._seeds:
             seed_batch(self._seed, lane.number, self._made)
@@ -292,13 +294,13 @@ class RunningLane:
         self.has_batches |= batch is not SKIPPED
         set_restore_key(batch, MICRO_BATCH, lane, item_id)
         if self._record is not None and batch is not SKIPPED:
-            self._record(number, item_id)
-        if self._left_out and any(number in batches for batches in self._left_out):
+            self._record(batch_number, item_id)
+        if self._left_out and any(batch_number in batches for batches in self._left_out):
             batch = SKIPPED
         state = {MADE: self._made, **running.state()}
         if self._neighbours is None:
-            return Message(number, lane.number, state, batch)
-        return Message(number, lane.number, state, batch, self._neighbours.changed_states())
+            return Message(batch_number, lane.number, state, batch)
+        return Message(batch_number, lane.number, state, batch, self._neighbours.changed_states())
 
 
 def remade_batches(host: LaneHost, lane: int) -> Iterator[tuple[Message, ItemId]]:
@@ -311,7 +313,7 @@ def remade_batches(host: LaneHost, lane: int) -> Iterator[tuple[Message, ItemId]
 
 def open_lane(
     dataset: SavableDataset[Any],
-    number: int,
+    lane_number: int,
     count: int,
     last_sample: LastSample | None = None,
     *,
@@ -321,13 +323,13 @@ def open_lane(
     """Build the lane for which a chain is opened, with the error handlers of the run."""
     config = dataset.worker_config
     return Lane(
-        number,
+        lane_number,
         count,
         seed=config.seed_offset,
         failures=FailurePolicy(
             config.global_error_handler,
             restore_handler=config.restore_error_handler,
-            lane=number,
+            lane=lane_number,
             skip_tolerance=config.skip_tolerance,
             samples=dataset.round_samples,
             passed=passed,
@@ -346,36 +348,35 @@ class WorkerNeighbours:
         changed: The lanes whose samples were taken by others since the last message; shared by all lanes.
     """
 
-    def __init__(self, number: int, changed: set[int], lanes: Sequence[RunningLane]) -> None:
-        self.number = number
+    def __init__(self, lane_number: int, changed: set[int], lanes: Sequence[RunningLane]) -> None:
+        self.number = lane_number
         self.registered: dict[str, Any] = {}
         self._changed = changed
         self._lanes = lanes
         self.count = len(lanes)
 
-    def add(self, stage: str, own: Any) -> None:
+    def add(self, stage: str, shared: Any) -> None:
         """Register the input of a stage of this lane, or a stage that opens one of several inputs at a time."""
-        self.registered[stage] = own
+        self.registered[stage] = shared
 
     def reach(self, stage: str) -> Any:
         """Return what a stage of this lane registered, opened if the lane may already yield its items."""
         if stage not in self.registered:
             path = ""
-            for place in takewhile(str.isdecimal, stage.split("/")):
+            for input_number in takewhile(str.isdecimal, stage.split("/")):
                 if path in self.registered:
-                    self.registered[path].reach(int(place))
-                path += f"{place}/"
+                    self.registered[path].reach(int(input_number))
+                path += f"{input_number}/"
         return self.registered.get(stage)
 
     def others(self, stage: str) -> Iterator[Any]:
         """Yield what the same stage registered in the other lanes, each opened when it is reached."""
         for lane in self._lanes:
-            found = lane.registered(stage)
-            if found is not None:
-                yield found
+            registered = lane.registered(stage)
+            if registered is not None:
+                yield registered
 
     def note_change(self) -> None:
-        """Note that another lane took items of this one, so that both states are sent."""
         self._changed.add(self.number)
 
     def changed_states(self) -> dict[int, State] | None:

@@ -147,8 +147,8 @@ def collect_garbage_every(
 
 
 def _collecting(count: int, items: Iterator[T], collect: Callable[[], Any]) -> Iterator[T]:
-    for number, item in enumerate(items, 1):
+    for item_number, item in enumerate(items, 1):
         yield item
         del item  # the collection is to free what the item refers to
-        if number % count == 0:
+        if item_number % count == 0:
             collect()

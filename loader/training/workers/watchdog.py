@@ -114,7 +114,6 @@ class Watchdog:
         return self
 
     def close(self) -> None:
-        """End the thread; later waits are not checked."""
         self._closed.set()
 
     def __enter__(self) -> None:
@@ -147,53 +146,57 @@ class Watchdog:
     def check(self) -> float:
         """Report the wait in progress if it is overdue; return the seconds until the next check."""
         shortest_s = self._shortest_s or 0.0
-        number, since, limit_s = self._number, self._since, self._limit_s
+        wait, since, limit_s = self._number, self._since, self._limit_s
         if since is not None and self._replace_after_s is not None:
-            self._check_progress(number, since, self._replace_after_s)
-        if since is None or limit_s is None or number == self._reported:
+            self._check_progress(wait, since, self._replace_after_s)
+        if since is None or limit_s is None or wait == self._reported:
             return shortest_s
         left_s = since + limit_s - time.monotonic()
         if left_s > 0:
             return min(left_s, shortest_s)
-        self._reported = number
-        self._report(number, limit_s)
+        self._reported = wait
+        self._report(wait, limit_s)
         return shortest_s
 
     def cause_of(self, worker: int) -> WorkerError | None:
-        """Return why a worker was killed to be replaced; None if something else has ended it."""
         return self._causes.pop(worker, None)
 
-    def _check_progress(self, number: int, since: float, limit_s: float) -> None:
+    def _check_progress(self, wait: int, since: float, limit_s: float) -> None:
         """Kill the worker that is waited for if it has begun no sample for too long."""
         worker = self._worker
+        # Only another process can be killed.
         pid = self._board.pid(worker)
         if pid is None or pid == os.getpid():
             return
-        progress = number, worker, pid, self._board.progress(worker)
+        # Remember when the worker last began a sample.
+        progress = wait, worker, pid, self._board.progress(worker)
         if progress != self._progress:
             is_new_wait = self._progress is None or progress[:3] != self._progress[:3]
             self._progress, self._progress_at = progress, since if is_new_wait else time.monotonic()
         if time.monotonic() < self._progress_at + limit_s:
             return
+        # Take its stack before it is killed.
         error = WorkerError(
             f"{self._name(worker)} began no sample for {limit_s:g} s",
             at=describe_last_sample(self._board, worker, self._describe()),
             hint="see the stack for the call that hangs; if a sample may take longer, raise worker_timeout_s",
         )
         error.add_note(describe_stack(self._board, worker, wait_s=_STACK_S))
-        if self._is_waiting(number) and progress[3] == self._board.progress(worker):
+        # It may have begun a sample meanwhile.
+        if self._is_waiting(wait) and progress[3] == self._board.progress(worker):
             self._causes[worker] = error
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             self._progress_at = time.monotonic()
 
-    def _report(self, number: int, limit_s: float) -> None:
+    def _report(self, wait: int, limit_s: float) -> None:
+        # Collect what the worker does; the wait may end meanwhile.
         worker = self._worker
         name = self._name(worker)
         message = f"{name} has made no micro-batch for {limit_s:g} s"
         at = describe_last_sample(self._board, worker, self._describe())
         stack = describe_stack(self._board, worker, thread=self._waiting_thread)
-        if not self._is_waiting(number):
+        if not self._is_waiting(wait):
             return
         _log.warning("%s\n  at: %s\n%s", message, at, stack)
         self._on_timeout()
@@ -201,31 +204,31 @@ class Watchdog:
             hint = "see the stack for the call that hangs; if a micro-batch may take longer, raise the timeout"
             error = WorkerError(message, at=at, hint=hint)
             error.add_note(stack)
-            self._give_up(number, worker, error)
+            self._give_up(wait, worker, error)
 
-    def _give_up(self, number: int, worker: int, error: WorkerError) -> None:
+    def _give_up(self, wait: int, worker: int, error: WorkerError) -> None:
         pid = self._board.pid(worker)
         if pid is not None and pid != os.getpid():
             self._error, self._error_of = error, None
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             deadline = time.monotonic() + _GRACE_S
-            while self._is_waiting(number) and time.monotonic() < deadline:
+            while self._is_waiting(wait) and time.monotonic() < deadline:
                 time.sleep(0.05)
-        if self._is_waiting(number):
+        if self._is_waiting(wait):
             # The wait may end before these lines; the number keeps the error out of the next wait.
             if self._error is not error:
-                self._error_of = number
+                self._error_of = wait
                 self._error = error
             if self._handler is not None:
-                self._handler.interrupt(self._waiting_thread, lambda: self._is_waiting(number))
+                self._handler.interrupt(self._waiting_thread, lambda: self._is_waiting(wait))
 
     def _name(self, worker: int) -> str:
         is_thread = self._board.thread(worker) is not None
         return f"worker thread {worker}" if is_thread else name_worker(worker, self._board.pid(worker))
 
-    def _is_waiting(self, number: int) -> bool:
-        return self._number == number and self._since is not None
+    def _is_waiting(self, wait: int) -> bool:
+        return self._number == wait and self._since is not None
 
 
 def _watch(reference: weakref.ref[Watchdog], closed: threading.Event) -> None:
@@ -309,9 +312,8 @@ class WatchdogDataset(PassThroughDataset[T]):
         return {"timeout_seconds": self.timeout_seconds}
 
     def watchdog(self) -> tuple[Watchdog, WorkerBoard]:
-        """Return the watchdog of this process, and its board."""
-        found = self._watchdogs.get(os.getpid())
-        if found is None:
+        running = self._watchdogs.get(os.getpid())
+        if running is None:
             board, reference = WorkerBoard(1), weakref.ref(self)  # without a cycle, see `Watchdog`
 
             def trigger() -> None:
@@ -320,8 +322,8 @@ class WatchdogDataset(PassThroughDataset[T]):
 
             limits = self.timeout_seconds, self.initial_timeout_seconds
             watchdog = Watchdog(*limits, fail=self.fail_on_timeout, board=board, on_timeout=trigger)
-            found = self._watchdogs[os.getpid()] = watchdog, board
-        return found
+            running = self._watchdogs[os.getpid()] = watchdog, board
+        return running
 
     def _watchdog_trigger(self) -> None:
         """Called in the watchdog's thread, once for each item that took too long, after its report."""

@@ -68,9 +68,11 @@ class WorkerSlot:
         """Return the function that records samples of a reader, by their positions in the stream of its lane."""
         if not path:
             return self.note_position
+        # Give the path a number on the board, while there are numbers left.
         if path not in self._numbers and len(self._numbers) < _PATHS - 1:
             self._numbers[path] = len(self._numbers)
             self._write_path(self._numbers[path], path)
+        # Bind what is looked up for every sample.
         set_cell = self._cells.__setitem__
         first = self._numbers.get(path, _PATHS - 1) << _POSITION_BITS
 
@@ -86,9 +88,9 @@ class WorkerSlot:
 
         return note if path in self._numbers else note_path
 
-    def _write_path(self, number: int, path: str) -> None:
+    def _write_path(self, path_number: int, path: str) -> None:
         encoded = path.encode()[:_PATH_BYTES].ljust(_PATH_BYTES, b"\0")
-        self._paths[number * _PATH_BYTES : (number + 1) * _PATH_BYTES] = encoded
+        self._paths[path_number * _PATH_BYTES : (path_number + 1) * _PATH_BYTES] = encoded
 
     def note_lane(self, lane: int) -> None:
         self._cells[_POSITION] = -1
@@ -105,7 +107,6 @@ class WorkerSlot:
         self._cells[_IDLE] = idle
 
     def is_traced(self) -> bool:
-        """Report whether each call of the worker is to be recorded."""
         return bool(self._cells[_TRACED])
 
     def note_made(self, messages: int) -> None:
@@ -148,8 +149,8 @@ class WorkerBoard:
         lane, recorded = cells[_LANE], cells[_POSITION]
         if recorded < 0:
             return None
-        number, position = divmod(recorded, 1 << _POSITION_BITS)
-        start = number * _PATH_BYTES
+        path_number, position = divmod(recorded, 1 << _POSITION_BITS)
+        start = path_number * _PATH_BYTES
         path = bytes(self._paths_of(worker)[start : start + _PATH_BYTES]).rstrip(b"\0").decode(errors="replace")
         return RecordedSample(lane=lane, position=position, path=path)
 
@@ -259,18 +260,20 @@ def request_stack(board: WorkerBoard, worker: int, *, wait_s: float | None = Non
     pid = board.pid(worker)
     if pid is None or not board.dumps_stacks(worker):
         return None
+    # The worker appends to its file when it gets the signal.
     file = board.stack_file(worker)
     start = size = os.fstat(file).st_size
     try:
         os.kill(pid, WATCHDOG_SIGNAL)
     except ProcessLookupError:
         return None
+    # A dump has no end mark: it is over when the file stops growing.
     deadline = time.monotonic() + (_WAIT_S if wait_s is None else wait_s)
     grown_at = deadline
     while (now := time.monotonic()) < min(deadline, grown_at + _QUIET_S):
         time.sleep(0.01)
-        if (found := os.fstat(file).st_size) > size:
-            size, grown_at = found, now
+        if (file_size := os.fstat(file).st_size) > size:
+            size, grown_at = file_size, now
     return _read_stack(file, start, size)
 
 

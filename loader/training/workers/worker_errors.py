@@ -102,8 +102,8 @@ def _pickle_error(error: BaseException) -> bytes | None:
     for picklable in (error, _OwnReduce(error), _WithoutInit(error)):
         try:
             data = pickle.dumps(picklable)
-            found = pickle.loads(data)  # noqa: S301 - our own bytes
-            if type(found) is type(error) and str(found) == str(error):
+            copied = pickle.loads(data)  # noqa: S301 - our own bytes
+            if type(copied) is type(error) and str(copied) == str(error):
                 return data
         except Exception:  # noqa: S112 - users' classes may raise any error here; the next form is tried
             continue
@@ -142,10 +142,10 @@ def _build_without_init(kind: type[BaseException], args: tuple[Any, ...], fields
 
 def _unpickle_error(link: bytes | None, text: str) -> BaseException:
     try:
-        found: Any = None if link is None else pickle.loads(link)  # noqa: S301 - written by our own worker
+        cause: Any = None if link is None else pickle.loads(link)  # noqa: S301 - written by our own worker
     except Exception:
-        found = None
-    return found if isinstance(found, BaseException) else _substitute(text)
+        cause = None
+    return cause if isinstance(cause, BaseException) else _substitute(text)
 
 
 def _substitute(text: str) -> WorkerError:
@@ -230,13 +230,14 @@ def describe_stack(board: WorkerBoard, worker: int, *, thread: int = 0, wait_s: 
     return text or "it gives no stack: it has not started, has ended, or waits for a disk or the network"
 
 
-def _signal_name(number: int) -> str:
+def _signal_name(signal_number: int) -> str:
     try:
-        return signal.Signals(number).name
+        return signal.Signals(signal_number).name
     except ValueError:  # most real-time signals have no name
-        return f"signal {number}"
+        return f"signal {signal_number}"
 
 
+# Longer numbers in a path are damage, and would be slow to parse.
 _MAX_DIGITS = 15
 
 
@@ -246,31 +247,31 @@ def input_at(dataset: SavableDataset[Any], lane: Lane, path: str) -> tuple[Savab
     Args:
         path: The path of the wanted stage's lane, which may be further below.
     """
-    place = 0
+    index = 0
     if isinstance(dataset, BlendDataset | ConcatDataset | RepeatDataset | IteratedDataset):
         # These open each source, or each pass, for a child lane; the path contains its number.
-        number, slash, _ = path.removeprefix(lane.path).partition("/")
-        if not slash or not number.isdecimal() or len(number) > _MAX_DIGITS:
+        digits, slash, _ = path.removeprefix(lane.path).partition("/")
+        if not slash or not digits.isdecimal() or len(digits) > _MAX_DIGITS:
             return None
-        lane = lane.child(int(number))
-        place = 0 if isinstance(dataset, RepeatDataset) else int(number)
+        lane = lane.child(int(digits))
+        index = 0 if isinstance(dataset, RepeatDataset) else int(digits)
         if isinstance(dataset, BlendDataset):
-            if place not in dataset.origins:
+            if index not in dataset.origins:
                 return None
-            place = dataset.origins.index(place)
+            index = dataset.origins.index(index)
         if isinstance(dataset, IteratedDataset):
-            place %= len(dataset.inputs)  # a later pass has another lane
-    return (dataset.inputs[place], lane) if place < len(dataset.inputs) else None
+            index %= len(dataset.inputs)  # a later pass has another lane
+    return (dataset.inputs[index], lane) if index < len(dataset.inputs) else None
 
 
 def reader_at(dataset: SavableDataset[Any], lane: Lane, path: str) -> tuple[ReadDataset, Lane] | None:
     """Return the reader that a path leads to, and the lane for which it is opened; None if it leads to no reader."""
-    found: tuple[SavableDataset[Any], Lane] | None = dataset, lane
-    while found is not None and found[0].inputs:
-        found = input_at(*found, path)
-    if found is None or not isinstance(found[0], ReadDataset) or found[1].path != path:
+    stage: tuple[SavableDataset[Any], Lane] | None = dataset, lane
+    while stage is not None and stage[0].inputs:
+        stage = input_at(*stage, path)
+    if stage is None or not isinstance(stage[0], ReadDataset) or stage[1].path != path:
         return None
-    return found[0], found[1]
+    return stage[0], stage[1]
 
 
 _log = get_logger(__name__)
@@ -323,6 +324,7 @@ def check_dropped(reports: Sequence[DroppedSamples], *, is_repeated: bool) -> No
         RepeatedSampleError: All samples were skipped, or failed; or the pass is repeated, and its samples are too few
             for a micro-batch.
     """
+    # Samples that are too few for a micro-batch are no failure of a finite pass.
     dropped = sum((report.by_reason for report in reports), Counter[str]())
     remainder = next((report.remainder for report in reports if report.remainder), "")
     if remainder:
@@ -333,8 +335,10 @@ def check_dropped(reports: Sequence[DroppedSamples], *, is_repeated: bool) -> No
             )
         _log.warning("this pass has no micro-batch: %s", remainder)
         return
+    # A few dropped samples may be all that a small rank has.
     if dropped.total() < _MIN_DROPPED:
         return
+    # Name the counts by reason, and the last failure.
     reasons = ", ".join(f"{reason}: {samples}" for reason, samples in dropped.most_common())
     failures = [unpack_error(report.last_failure) for report in reports if report.last_failure is not None]
     last: Any = failures[-1] if failures else None

@@ -32,7 +32,9 @@ from ...transport.message import SegmentFlags, forget_segments, has_segments
 
 _POLL_MS = 250  # between two checks for a loader that is closed, or a rank that was killed
 _JOIN_S = 5.0  # in which workers that are closed may finish what they do
+# Each bundle follows its size.
 _SIZE = struct.Struct("<Q")
+# Pipes hold 64 KiB by default, so this reads all that is there.
 _READ_BYTES = 1 << 20
 
 StopFlag = Any
@@ -71,6 +73,7 @@ class WorkerProcess:
     ) -> None:
         self.number = number
         self.flags = SegmentFlags() if has_segments() else None
+        # One pipe has bundles, the other one requests for them.
         self._bundles, sender = context.Pipe(duplex=False)
         receiver, self._requests = context.Pipe(duplex=False)
         self.process: BaseProcess = context.Process(
@@ -79,12 +82,14 @@ class WorkerProcess:
             name=f"loader worker {number}",
             daemon=True,
         )
+        # Start the process, and close the worker's ends here: a read then notices its end.
         _processes.add(self)
         try:
             self.process.start()
         finally:
             sender.close()
             receiver.close()
+        # Wait for bundles and for the end of the process at once.
         self._poll = select.poll()
         self._poll.register(self._bundles.fileno(), select.POLLIN)
         self._poll.register(self.process.sentinel, select.POLLIN)
@@ -117,8 +122,8 @@ class WorkerProcess:
         return packed
 
     def _read(self, size: int, is_closed: Callable[[], bool]) -> bytearray | None:
-        found = bytearray()
-        while len(found) < size:
+        received = bytearray()
+        while len(received) < size:
             ready = self._poll.poll(_POLL_MS)
             if is_closed():
                 return None
@@ -127,8 +132,8 @@ class WorkerProcess:
                 self.process.join(_JOIN_S)  # its pipes close a moment before its end
                 raise WorkerEnded(self.number)
             if ready:
-                found += os.read(self._bundles.fileno(), min(size - len(found), _READ_BYTES))
-        return found
+                received += os.read(self._bundles.fileno(), min(size - len(received), _READ_BYTES))
+        return received
 
     def _is_readable(self, ready: list[tuple[int, int]]) -> bool:
         return any(file == self._bundles.fileno() and event & select.POLLIN for file, event in ready)
@@ -145,7 +150,6 @@ class WorkerProcess:
         self.forget()
 
     def forget(self) -> None:
-        """Free what belongs to a process that has ended."""
         self.hang_up()
         if self.process.pid is not None:
             forget_segments([self.process.pid])
@@ -160,14 +164,14 @@ def end_workers(processes: list[WorkerProcess], stop: StopFlag, rank_pid: int) -
     if os.getpid() != rank_pid:
         return
     stop.value = 1
-    for one in processes:
-        one.hang_up()
+    for worker in processes:
+        worker.hang_up()
     deadline = time.monotonic() + _JOIN_S
-    for one in processes:
-        one.process.join(max(0.0, deadline - time.monotonic()))
-        if one.process.is_alive():
-            one.kill()
-        one.forget()
+    for worker in processes:
+        worker.process.join(max(0.0, deadline - time.monotonic()))
+        if worker.process.is_alive():
+            worker.kill()
+        worker.forget()
 
 
 class Pipes:
@@ -190,7 +194,6 @@ class Pipes:
 
     @property
     def has_stopped(self) -> bool:
-        """True if the loader was closed, or the rank has ended."""
         return bool(self._stop.value) or self._is_orphaned()
 
     def _is_orphaned(self) -> bool:
@@ -262,8 +265,8 @@ class RankSignals:
     def leave_to_rank(self) -> None:
         """Ignore, in a worker's process, the signals that the rank handles, and receive all others."""
         if threading.current_thread() is threading.main_thread():
-            for number in self.handled:
-                signal.signal(number, signal.SIG_DFL if number in _DEFAULT else signal.SIG_IGN)
+            for signal_number in self.handled:
+                signal.signal(signal_number, signal.SIG_DFL if signal_number in _DEFAULT else signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
 
 
@@ -275,9 +278,9 @@ def blocked_signals(*others: int) -> Iterator[RankSignals]:
         others: Signals to block also without a handler.
     """
     handled = frozenset(
-        int(number)
-        for number in signal.valid_signals() - _OF_A_PROCESS
-        if callable(handler := signal.getsignal(number)) and handler is not signal.default_int_handler
+        int(signal_number)
+        for signal_number in signal.valid_signals() - _OF_A_PROCESS
+        if callable(handler := signal.getsignal(signal_number)) and handler is not signal.default_int_handler
     )
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, handled | _NOTICES | {*others})
     try:

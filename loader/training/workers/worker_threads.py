@@ -106,21 +106,23 @@ class WorkerThreads(WorkerMessages):
         """End the threads, each after the micro-batch that it makes, and a wait of another thread for one."""
         if self._end.alive and os.getpid() == self._process:  # a fork has no such threads, but locks that they held
             self._end()
-            for own in self._queues:
+            for bundles in self._queues:
                 with suppress(queue.Full):
-                    own.put_nowait((_END, None))
+                    bundles.put_nowait((_END, None))
         self._next = [_END] * len(self._queues)
 
 
 def _work(
     worker: int, messages: Iterator[Any], queue: _Queue, stop: threading.Event, recorder: WorkerRecorder | None
 ) -> None:
+    # Separate what hooks and batches of other threads use.
     set_worker_thread(worker)
     separate_hook_context()
     separate_batch_memory()
     begin_ns = make_ns = perf_counter_ns()
     counts: PackedCounts | None = None
     try:
+        # Pass each micro-batch on with its counts.
         for message in messages:
             if recorder is not None:
                 counts = recorder.take_bundle(1, begin_ns, make_ns, is_last=False)
@@ -141,14 +143,14 @@ def _work(
 def _end_threads(threads: list[threading.Thread], queues: list[_Queue], stop: threading.Event) -> None:
     stop.set()
     give_up_at = monotonic() + _JOIN_S
-    for thread, own in zip(threads, queues, strict=True):
-        _wait_for(thread, own, give_up_at)
+    for thread, bundles in zip(threads, queues, strict=True):
+        _wait_for(thread, bundles, give_up_at)
 
 
-def _wait_for(thread: threading.Thread, own: _Queue, give_up_at: float) -> None:
+def _wait_for(thread: threading.Thread, bundles: _Queue, give_up_at: float) -> None:
     """Wait until a thread has seen that it is to end; empty its queue, which it may be waiting for."""
     while thread.is_alive() and thread is not threading.current_thread() and monotonic() < give_up_at:
         with suppress(queue.Empty):
             while True:
-                own.get_nowait()
+                bundles.get_nowait()
         thread.join(0.01)

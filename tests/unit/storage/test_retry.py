@@ -85,10 +85,12 @@ def test_a_read_that_keeps_failing_is_an_error_with_the_path(pauses: list[float]
     with LocalStorage("/proc/self").open("mem") as file, pytest.raises(StorageError, match="Input/output") as caught:
         file.read_at(0, 16)  # a real EIO: nothing is mapped there
     assert caught.value.path == "/proc/self/mem"
+    assert not caught.value.is_missing
     assert pauses == [0.1, 0.5, 2.0]
 
 
 def test_a_missing_file_is_not_waited_for(tmp_path: Path, pauses: list[float]) -> None:
-    with pytest.raises(StorageError, match="No such file"):
+    with pytest.raises(StorageError, match="No such file") as caught:
         LocalStorage(tmp_path).open("x")
+    assert caught.value.is_missing
     assert not pauses

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from loader.inspect.browse import BrowsedDataset
 
+# Longer numbers may not fit into 64 bits.
 MAX_DIGITS = 18
 """Digits of the largest number in a request; Python does not read thousands of them."""
 
@@ -28,10 +29,10 @@ def integer(request: Request, name: str, default: int) -> int:
     return int(text)
 
 
-def etag(dataset: BrowsedDataset, number: int, part: str, pixels: int) -> str:
+def etag(dataset: BrowsedDataset, sample: int, part: str, pixels: int) -> str:
     """Return a name of the bytes of a part, or of the bytes of its thumbnail."""
-    place = (dataset.version, number, part, pixels)
-    return f'"{hashlib.sha256(repr(place).encode()).hexdigest()[:32]}"'
+    version = (dataset.version, sample, part, pixels)
+    return f'"{hashlib.sha256(repr(version).encode()).hexdigest()[:32]}"'
 
 
 def byte_range(header: str | None, size: int) -> tuple[int, int, bool]:
@@ -43,7 +44,9 @@ def byte_range(header: str | None, size: int) -> tuple[int, int, bool]:
     if header is None or not header.startswith("bytes=") or "," in header:
         return 0, size, False
     first, _, last = header.removeprefix("bytes=").strip().partition("-")
-    if not all(not one or (one.isascii() and one.isdigit() and len(one) <= MAX_DIGITS) for one in (first, last)):
+    if not all(
+        not digits or (digits.isascii() and digits.isdigit() and len(digits) <= MAX_DIGITS) for digits in (first, last)
+    ):
         return 0, size, False
     if not first:
         start, stop = max(0, size - int(last or 0)), size
@@ -69,12 +72,12 @@ async def selection_of(request: Request) -> tuple[list[str], str]:
     return keys, tag
 
 
-def row_document(dataset: BrowsedDataset, number: int, place: int) -> dict[str, Any]:
+def row_document(dataset: BrowsedDataset, sample: int, place: int) -> dict[str, Any]:
     """Return a sample as the grid shows it; ``place`` is its dataset's in the catalogue."""
-    row = dataset.row(number)
+    row = dataset.row(sample)
     return {
         "d": place,
-        "n": number,
+        "n": sample,
         "v": dataset.version,
         "shard": row.shard,
         "key": row.key,

@@ -72,7 +72,7 @@ class Routes:
         self._chosen = lru_cache(maxsize=8)(BrowsedDataset.chosen)  # the array of a condition, for its further pages
 
     def routes(self) -> list[Route]:
-        """Return the routes."""
+        # Paths name a dataset and a sample by their numbers.
         dataset = "/api/d/{dataset:number}"
         sample = f"{dataset}/{{number:number}}"
         answers = {
@@ -90,6 +90,7 @@ class Routes:
             f"{dataset}/stats": self._statistics,
             f"{dataset}/find": self._find,
         }
+        # Edits are POST requests, which a link of another site cannot make.
         edits = {f"{dataset}/exclude": self._exclude, f"{dataset}/tag": self._tag}
         return [
             *(Route(path, answer) for path, answer in answers.items()),
@@ -99,53 +100,55 @@ class Routes:
     # ------------------------------------------------------------------------------------------------- one sample
 
     async def _sample(self, request: Request) -> Response:
-        dataset, number = self._sample_of(request)
-        return await run_in_threadpool(lambda: json_answer(sample_page(dataset, number)))
+        dataset, sample = self._sample_of(request)
+        return await run_in_threadpool(lambda: json_answer(sample_page(dataset, sample)))
 
     async def _mapped(self, request: Request) -> Response:
-        dataset, number = self._sample_of(request)
-        row = await run_in_threadpool(dataset.row, number)
+        dataset, sample = self._sample_of(request)
+        row = await run_in_threadpool(dataset.row, sample)
         return json_answer(await self._in_worker(mapped_document, dataset.ref, f"{row.shard}/{row.key}"))
 
     async def _findings(self, request: Request) -> Response:
-        dataset, number = self._sample_of(request)
-        found = await self._in_worker(lint_samples, dataset.address, [number])
-        return json_answer([{"code": one.code, "part": one.part, "message": one.message} for one in found])
+        dataset, sample = self._sample_of(request)
+        findings = await self._in_worker(lint_samples, dataset.address, [sample])
+        return json_answer(
+            [{"code": finding.code, "part": finding.part, "message": finding.message} for finding in findings]
+        )
 
     async def _tensors(self, request: Request) -> Response:
-        dataset, number = self._sample_of(request)
+        dataset, sample = self._sample_of(request)
         name = request.query_params.get("part", "")
-        part = next((one for one in await run_in_threadpool(dataset.parts, number) if one.name == name), None)
+        part = next((part for part in await run_in_threadpool(dataset.parts, sample) if part.name == name), None)
         if part is None:
             raise KeyError(name)
-        return json_answer(await self._in_worker(describe_tensors, PartAddress(dataset.address, number, name)))
+        return json_answer(await self._in_worker(describe_tensors, PartAddress(dataset.address, sample, name)))
 
     async def _thumbnail(self, request: Request) -> Response:
-        dataset, number = self._sample_of(request)
+        dataset, sample = self._sample_of(request)
         part = request.query_params.get("part", "")
-        pixels = min(_THUMBNAIL_PIXELS, key=lambda one: abs(one - integer(request, "pixels", 256)))
-        name = etag(dataset, number, part, pixels)
+        pixels = min(_THUMBNAIL_PIXELS, key=lambda size: abs(size - integer(request, "pixels", 256)))
+        name = etag(dataset, sample, part, pixels)
         headers = {"ETag": name, "Cache-Control": _FOREVER, "Content-Security-Policy": _DATA_POLICY}
         if request.headers.get("if-none-match") == name:
             return Response(status_code=304, headers=headers)
-        place = PartAddress(dataset.address, number, part)
+        address = PartAddress(dataset.address, sample, part)
         async with self._running_thumbnails:
             if await request.is_disconnected():
                 return Response(status_code=204)
             try:
-                made = await self._thumbnails.thumbnail(name, place, pixels)
+                made = await self._thumbnails.thumbnail(name, address, pixels)
             except PictureError as error:
                 raise HTTPException(422, str(error)) from error
         return Response(made, media_type="image/jpeg", headers=headers)
 
     async def _part(self, request: Request) -> Response:
-        dataset, number = self._sample_of(request)
+        dataset, sample = self._sample_of(request)
         name = request.query_params.get("part", "")
-        places = {place.name: place for place in await run_in_threadpool(dataset.parts, number)}
+        places = {place.name: place for place in await run_in_threadpool(dataset.parts, sample)}
         # Find the range, and describe it in the headers.
         size = places[name].size_bytes
         start, stop, partial = byte_range(request.headers.get("range"), size)
-        tag = etag(dataset, number, name, 0)
+        tag = etag(dataset, sample, name, 0)
         headers = {
             "ETag": tag,
             "Cache-Control": _FOREVER,
@@ -162,11 +165,11 @@ class Routes:
 
         # Answer with the bytes, in pieces if there are many.
         async def pieces() -> AsyncIterator[bytes]:
-            for place in range(start, stop, MAX_RANGE_BYTES):
-                yield await run_in_threadpool(dataset.read, number, name, place, min(stop, place + MAX_RANGE_BYTES))
+            for begin in range(start, stop, MAX_RANGE_BYTES):
+                yield await run_in_threadpool(dataset.read, sample, name, begin, min(stop, begin + MAX_RANGE_BYTES))
 
         if stop - start <= MAX_RANGE_BYTES:  # an error of the only read has a status of its own
-            data = await run_in_threadpool(dataset.read, number, name, start, stop)
+            data = await run_in_threadpool(dataset.read, sample, name, start, stop)
             return Response(data, 206 if partial else 200, headers, media_type(name))
         return StreamingResponse(pieces(), 206 if partial else 200, headers, media_type(name))
 
@@ -176,14 +179,14 @@ class Routes:
         def describe() -> dict[str, Any]:
             datasets = [
                 {
-                    "name": one.name,
-                    "path": one.folder.path,
-                    "samples": len(SampleOrder(ranges=one.ranges())),
-                    "weight": one.weight,
-                    "split_part": one.split_part,
-                    "place": one.place,
+                    "name": each.name,
+                    "path": each.folder.path,
+                    "samples": len(SampleOrder(ranges=each.ranges())),
+                    "weight": each.weight,
+                    "split_part": each.split_part,
+                    "place": each.place,
                 }
-                for one in self._catalogue.datasets
+                for each in self._catalogue.datasets
             ]
             trees = [asdict(tree) for tree in self._catalogue.trees]
             return {"datasets": datasets, "trees": trees, "edit": self._edit}
@@ -215,8 +218,8 @@ class Routes:
             ranges = self._chosen(dataset, where, **facets) if where else dataset.ranges(**facets)
             order = SampleOrder(ranges=ranges, seed=seed)
             numbers = ordered_samples(order, start, start + count).tolist()
-            number = request.path_params["dataset"]
-            rows = [row_document(dataset, one, number) for one in numbers]
+            dataset_number = request.path_params["dataset"]
+            rows = [row_document(dataset, sample, dataset_number) for sample in numbers]
             return {"total": len(order), "start": start, "rows": rows}
 
         return json_answer(await run_in_threadpool(read))
@@ -260,19 +263,19 @@ class Routes:
         return json_answer({"total": len(order), "start": start, "rows": await run_in_threadpool(describe)})
 
     def _row_of(self, path: str, key: str) -> dict[str, Any]:
-        number = self._catalogue.dataset_of(path)
+        dataset_number = self._catalogue.dataset_of(path)
         shard, slash, bare = key.partition("/")
-        if number is not None and slash:
-            dataset = self._catalogue.datasets[number]
+        if dataset_number is not None and slash:
+            dataset = self._catalogue.datasets[dataset_number]
             sample = dataset.find(shard, bare)
             if sample is not None:
-                return row_document(dataset, sample, number)
+                return row_document(dataset, sample, dataset_number)
         return {"d": None, "n": None, "shard": path, "key": key, "picture": None, "excluded": False}
 
     async def _search(self, request: Request) -> Response:
         dataset, query = self._dataset_of(request), request.query_params
         # Read what to search, and where.
-        kind = next((one for one in SEARCH_KINDS if one == query.get("in", "keys")), None)
+        kind = next((kind for kind in SEARCH_KINDS if kind == query.get("in", "keys")), None)
         if kind is None:
             raise HTTPException(400, f"expected in to be one of {', '.join(SEARCH_KINDS)}")
         search = SearchRequest(
@@ -289,8 +292,11 @@ class Routes:
 
         # Answer with a line of JSON for each batch, until the page goes away.
         def line(batch: Any) -> str:
-            number = request.path_params["dataset"]
-            rows = [{**row_document(dataset, one, number), "note": batch.notes.get(one)} for one in batch.found]
+            dataset_number = request.path_params["dataset"]
+            rows = [
+                {**row_document(dataset, sample, dataset_number), "note": batch.notes.get(sample)}
+                for sample in batch.found
+            ]
             return json.dumps({"rows": rows, "searched": batch.searched}) + "\n"
 
         async def lines() -> AsyncIterator[str]:
@@ -318,10 +324,10 @@ class Routes:
     async def _find(self, request: Request) -> Response:
         query = request.query_params
         dataset = self._dataset_of(request)
-        number = await run_in_threadpool(dataset.find, query.get("shard", ""), query.get("key", ""))
-        if number is None:
+        sample = await run_in_threadpool(dataset.find, query.get("shard", ""), query.get("key", ""))
+        if sample is None:
             raise HTTPException(404, "there is no such sample")
-        return json_answer({"number": number})
+        return json_answer({"number": sample})
 
     # ------------------------------------------------------------------------------------------------------ edits
 
@@ -361,25 +367,24 @@ class Routes:
             raise HTTPException(422, "the process that read the sample was killed") from error
 
     def _dataset_of(self, request: Request) -> BrowsedDataset:
-        """Return the dataset of a request's path, as it is now."""
-        number: int = request.path_params["dataset"]
-        if min(number, request.path_params.get("number", 0)) < 0:
+        dataset_number: int = request.path_params["dataset"]
+        if min(dataset_number, request.path_params.get("number", 0)) < 0:
             raise HTTPException(400, "expected the numbers of a dataset and a sample")
-        if number >= len(self._catalogue.datasets):
+        if dataset_number >= len(self._catalogue.datasets):
             raise HTTPException(404, "there is no such dataset")
-        dataset = self._catalogue.datasets[number]
+        dataset = self._catalogue.datasets[dataset_number]
         if dataset.refresh():
             self._chosen.cache_clear()
         return dataset
 
     def _sample_of(self, request: Request) -> tuple[BrowsedDataset, int]:
         """Return the dataset and sample number of a request's path, if the page shows the present version."""
-        dataset, number = self._dataset_of(request), request.path_params["number"]
+        dataset, sample = self._dataset_of(request), request.path_params["number"]
         if request.query_params.get("v", dataset.version) != dataset.version:
             raise HTTPException(410, "the dataset was prepared again; load the page again")
-        if number >= len(dataset):
+        if sample >= len(dataset):
             raise HTTPException(404, "there is no such sample")
-        return dataset, number
+        return dataset, sample
 
 
 def _facets(query: Mapping[str, str]) -> dict[str, str | None]:

@@ -125,10 +125,10 @@ def _joined(views: Sequence[SampleViews]) -> SampleViews:
 
     if len(views) == 1:
         return views[0]
-    samples = [(one.view, place) for one in views for place in range(one.total)]
+    samples = [(views_of_key.view, index) for views_of_key in views for index in range(views_of_key.total)]
 
-    def view(place: int) -> SampleView:
-        view_of_key, place_of_key = samples[place]
+    def view(index: int) -> SampleView:
+        view_of_key, place_of_key = samples[index]
         return view_of_key(place_of_key)
 
     return SampleViews(len(samples), view)
@@ -149,8 +149,8 @@ def _page(
     def raw_views() -> Callable[[int], SampleView]:
         return _joined([open_views(replace(request, key=key, crude=True)) for key in keys or (None,)]).view
 
-    def quick_view(place: int) -> SampleView:
-        return raw_views()(place)
+    def quick_view(index: int) -> SampleView:
+        return raw_views()(index)
 
     Walk(output_console(), total, view, quick_view, start=start).run(images=images)
 
@@ -161,10 +161,10 @@ def _print_samples(view: Callable[[int], SampleView], places: Sequence[int], *, 
     console = output_console()
     space = terminal_space(console, images=images)
     are_sound = True
-    for number, place in enumerate(places):
-        sample = view(place)
+    for position, index in enumerate(places):
+        sample = view(index)
         are_sound &= sample.fault is None
-        if number:
+        if position:
             console.print()
         for line in render_sample(sample, space):
             console.print(line, soft_wrap=not console.is_terminal)
@@ -175,8 +175,8 @@ def _print_documents(view: Callable[[int], SampleView], places: Sequence[int]) -
     from loader.inspect import sample_document
 
     are_sound = True
-    for place in places:
-        sample = view(place)
+    for index in places:
+        sample = view(index)
         are_sound &= sample.fault is None
         print_json(sample_document(sample), in_one_line=True)
     return are_sound

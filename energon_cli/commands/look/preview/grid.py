@@ -38,7 +38,6 @@ class Screen:
         self.space: DrawingSpace | None = None
 
     def measure(self) -> None:
-        """Read the size of the terminal."""
         self.columns, self.rows = self._console.size
 
     def enter(self) -> None:
@@ -48,7 +47,6 @@ class Screen:
             self.write("\x1b[?1049h\x1b[?25l\x1b[2J")
 
     def leave(self) -> None:
-        """Return to the screen as it was."""
         if not self.is_dumb:
             self.write(f"\x1b\\{self._delete_pictures()}\x1b[0m\x1b[?25h\x1b[?1049l")
 
@@ -60,7 +58,7 @@ class Screen:
         height = max(1, self.rows - 1)
         shown = lines[first : first + height]
         if first:
-            shown = [self._cut(line, number) for number, line in enumerate(shown)]
+            shown = [self._cut(line, row) for row, line in enumerate(shown)]
         # Text that is written over replaces half blocks without a flicker; Sixel needs to be erased.
         erase = "\x1b[2J" if self.space is not None and self.space.method == "sixel" else ""
         body = "\r\n".join(f"\x1b[K{line}" for line in shown)
@@ -68,11 +66,9 @@ class Screen:
         return max(0, len(lines) - first - height)
 
     def clear(self) -> None:
-        """Remove all text and pictures."""
         self.write(f"{self._delete_pictures()}\x1b[2J")
 
     def show_footer(self, footer: str) -> None:
-        """Replace the last row."""
         self.write(in_ascii(footer) + "\n" if self.is_dumb else self._footer(footer))
 
     def write(self, text: str) -> None:
@@ -97,7 +93,7 @@ class Screen:
     @staticmethod
     def _cut(line: str, row: int) -> str:
         """Remove the pictures that begin above the screen."""
-        return _GRAPHICS.sub(lambda found: found[0] if int(found[1] or 0) <= row else "", line)
+        return _GRAPHICS.sub(lambda command: command[0] if int(command[1] or 0) <= row else "", line)
 
 
 _WIDTH, _HEIGHT = 20, 8  # of a tile in cells, with a gap at the right and the key below
@@ -154,41 +150,42 @@ class Grid:
 
     @property
     def size(self) -> int:
-        """Number of tiles on a page."""
         return self.across * self._down
 
-    def jobs(self, place: int) -> list[Job]:
+    def jobs(self, index_shown: int) -> list[Job]:
         """Return the tiles to make: the page of a place, then the next one."""
-        start = place // self.size * self.size
+        start = index_shown // self.size * self.size
         places = range(start, min(self._total, start + 2 * self.size))
-        return [(("tile", number, self._version), lambda number=number: self._make(number)) for number in places]  # type: ignore[misc]
+        return [(("tile", index, self._version), lambda index=index: self._make(index)) for index in places]  # type: ignore[misc]
 
-    def tile(self, place: int) -> Tile | None:
-        """Return the tile of a sample, if it is made."""
-        return self._worker.get(("tile", place, self._version))
+    def tile(self, index: int) -> Tile | None:
+        return self._worker.get(("tile", index, self._version))
 
     def draw(self, selected: int) -> bool:
         """Draw what is new; return True if a page was begun."""
+        # Begin another page if the selected sample is on none that is shown.
         page = selected // self.size
         is_new = page != self._page
         if is_new:
             self._screen.clear()
             self._page, self._labels = page, {}
-        for number in range(self.size):
-            place = page * self.size + number
-            tile = self.tile(place) if place < self._total else None
+        # Draw the tiles that have been made since, each once.
+        for cell in range(self.size):
+            index = page * self.size + cell
+            tile = self.tile(index) if index < self._total else None
             if tile is None:
                 continue
             sample, drawing = tile
-            row = 1 + number // self.across * (_HEIGHT + 1)
-            column = 1 + number % self.across * _WIDTH
+            row = 1 + cell // self.across * (_HEIGHT + 1)
+            column = 1 + cell % self.across * _WIDTH
             text = ""
-            if place not in self._labels:
+            if index not in self._labels:
                 for offset, line in enumerate(drawing.rows[: self._screen.rows - 1 - row]):
                     text += f"\x1b[{row + offset};{column}H{line}{drawing.row(offset)}"
-            label = self._label(sample, is_selected=place == selected)
-            if self._labels.get(place) != label:
-                self._labels[place] = label
+            # The label changes with the selection and the notes; the picture above stays.
+            label = self._label(sample, is_selected=index == selected)
+            if self._labels.get(index) != label:
+                self._labels[index] = label
                 text += f"\x1b[{min(row + _HEIGHT - 1, self._screen.rows - 1)};{column}H{label}"
             if text:
                 self._screen.write(text)

@@ -111,7 +111,6 @@ class Notes:
         return sum(map(len, self._keys.values()))
 
     def toggle(self, sample: SampleView) -> None:
-        """Note a sample, or drop the note."""
         if sample.key is None:
             return
         keys = self._keys.setdefault(sample.origin, {})
@@ -209,6 +208,7 @@ def frame_renderer(console: Console, space: DrawingSpace, view: Callable[[int], 
     """Return a function that reads and renders the sample at a place, for one size of the screen."""
     from rich.console import Console
 
+    # A console of its own, since the worker renders while the main thread prints.
     captured = Console(
         file=io.StringIO(),
         force_terminal=True,
@@ -221,10 +221,11 @@ def frame_renderer(console: Console, space: DrawingSpace, view: Callable[[int], 
         emoji=False,
     )
 
-    def render(place: int) -> Frame:
-        sample = view(place)
+    def render(index: int) -> Frame:
+        sample = view(index)
         with captured.capture() as capture:
             captured.print(*render_sample(sample, space), sep="\n")
+        # The fields, which may hold large pictures, are not kept.
         return replace(sample, fields=()), capture.get().removesuffix("\n").split("\n")
 
     return render

@@ -47,6 +47,7 @@ QUIT = ("q", "Q", "escape", "end of input")
 
 
 _AHEAD = 4  # samples
+# A shorter wait needs no message, which would flicker.
 _SLOW_S = 0.3
 
 
@@ -142,8 +143,8 @@ class Walk:
         if not is_ready and self._grid is None and self._worker.get(self._name(self._place)) is None:
             self._screen.show_footer(f"decoding sample {self._place:,}…")
 
-    def _name(self, place: int) -> tuple[str, int, int]:
-        return ("sample", place, self._sizes)
+    def _name(self, index: int) -> tuple[str, int, int]:
+        return ("sample", index, self._sizes)
 
     def _jobs(self) -> list[Job]:
         if self._search is not None:
@@ -151,7 +152,7 @@ class Walk:
             return [(search, lambda: search.advance(self._quick_view))]
         if self._grid is not None:
             return self._grid.jobs(self._place)
-        places = [self._place + self._direction * number for number in range(_AHEAD + 1)]
+        places = [self._place + self._direction * step for step in range(_AHEAD + 1)]
         places.append(self._place - self._direction)
         frames = self._frames
         return [
@@ -262,11 +263,11 @@ class Walk:
             return 0
         return STEPS.get(key, 0) or line
 
-    def _go(self, place: int) -> None:
-        place = max(0, min(place, self._total - 1))
-        if place != self._place:
-            self._direction = 1 if place > self._place else -1
-            self._place, self._first_line, self._more_lines = place, 0, 0
+    def _go(self, index: int) -> None:
+        index = max(0, min(index, self._total - 1))
+        if index != self._place:
+            self._direction = 1 if index > self._place else -1
+            self._place, self._first_line, self._more_lines = index, 0, 0
 
     def _type(self, key: str, prompt: Prompt) -> None:
         prompt.press(key)
@@ -295,7 +296,7 @@ class Walk:
 
     def _open_grid(self) -> None:
         sizes, space = self._sizes, self._space
-        make = lambda place: make_tile(self._quick_view(place), space)  # noqa: E731
+        make = lambda index: make_tile(self._quick_view(index), space)  # noqa: E731
         self._grid = Grid(self._screen, self._worker, self._notes, total=self._total, make=make, version=sizes)
         self._shown = None
 

@@ -22,8 +22,8 @@ from loader.storage import DownloadOptions
 from ....console import is_terminal
 from ..prepare.choices import show_trial
 from ..prepare.flags import type_of_flags
-from ..prompts import AnswerHistory
-from ..questions import PipedQuestions, ask
+from ..prompts import AnswerHistory, select_or_leave
+from ..questions import DEFAULT_RATIO, OTHER_RATIO, RATIOS, PipedQuestions, ask
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -82,11 +82,9 @@ class ImportFlags:
 
     @property
     def workers(self) -> int:
-        """Number of worker processes."""
         return usable_cores() if self.num_workers is None else self.num_workers
 
     def ratio(self) -> Mapping[str, float] | None:
-        """Return the ratio of ``--split-ratio``; None without it."""
         return None if self.split_ratio is None else parse_ratio(self.split_ratio)
 
     def source_options(self, access: FileAccess) -> SourceOptions:
@@ -100,14 +98,7 @@ class ImportFlags:
         return DownloadOptions(allow_private=self.allow_private, max_bytes=self.max_size) if self.download else None
 
 
-_DEFAULT_RATIO = "8,1,1"
 _MIN_TO_SPLIT = 10  # samples, so that no part is empty
-_RATIOS = {
-    "8,1,1    train, val and test": "8,1,1",
-    "9,1,0    train and val": "9,1,0",
-    "1,0,0    all train": "1",
-}
-_OTHER_RATIO = "custom ratio …"
 
 
 def resolve_choices(
@@ -125,13 +116,13 @@ def resolve_choices(
     # Without prompts, take the proposals.
     if flags.yes or flags.dry_run:
         if ratio is None and not is_split and len(listed.rows) >= _MIN_TO_SPLIT:
-            ratio = parse_ratio(_DEFAULT_RATIO)
+            ratio = parse_ratio(DEFAULT_RATIO)
         return ratio, propose_choices(given)
     # Read answers from standard input.
     if not flags.asks_by_menus:
         questions = PipedQuestions(show=console.print)
         if ratio is None and not is_split:
-            ratio = questions.split(SplitRequest(ratio=parse_ratio(_DEFAULT_RATIO))).ratio
+            ratio = questions.split(SplitRequest(ratio=parse_ratio(DEFAULT_RATIO))).ratio
         return ratio, ask(questions, given)
     # Prompt with menus, again if the user goes back.
     from ..menus import MenuQuestions
@@ -156,30 +147,23 @@ def settle_urls(flags: ImportFlags, listed: ListedRows, console: Console) -> Imp
     hosts = listed.hosts
     if not hosts.urls or flags.download or flags.keep_urls:
         return flags
-    columns = [repr(one.name) for _, found in found_columns(listed.sources) for one in found if one.role == "url"]
+    columns = [
+        repr(column.name) for _, table in found_columns(listed.sources) for column in table if column.role == "url"
+    ]
     where = f"column {', '.join(columns)}" if columns else listed.sources[0].path
     named = next(iter(hosts.first))
-    found = f"{where} names {plural(hosts.urls, 'file')} by URL, on {plural(len(hosts.first), 'host')} such as {named}"
+    urls = f"{where} names {plural(hosts.urls, 'file')} by URL, on {plural(len(hosts.first), 'host')} such as {named}"
     if not flags.asks_by_menus:
         raise click.UsageError(
-            f"{found}; pass --download to fetch them, or --keep-urls to write the URLs as text. Nothing was fetched."
+            f"{urls}; pass --download to fetch them, or --keep-urls to write the URLs as text. Nothing was fetched."
         )
+    # Prompt, or leave.
     fetch, keep = "fetch them", "write the URLs as text"
-    chosen = _chosen(f"{escape_controls(found)}:", [fetch, keep], "leave, and write nothing")
+    chosen = select_or_leave(f"{escape_controls(urls)}:", [fetch, keep], "leave, and write nothing")
     if chosen is None:
         console.print("nothing was written")
         raise click.exceptions.Exit(1)
     return replace(flags, download=chosen == fetch, keep_urls=chosen == keep)
-
-
-def _chosen(question: str, ways: list[str], leave: str) -> str | None:
-    from ..prompts import GoBack, select
-
-    try:
-        answer = select(question, [*ways, leave])
-    except GoBack:
-        return None
-    return None if answer == leave else answer
 
 
 def _proposal_of_sources(listed: ListedRows) -> DatasetYaml | None:
@@ -193,36 +177,36 @@ def _proposal_of_sources(listed: ListedRows) -> DatasetYaml | None:
 
 def _ask_split(listed: ListedRows, previous: str | None, history: AnswerHistory) -> str:
     """Prompt for the split; return a ratio, or an empty text to keep the split parts of the sources."""
-    from ..menus import validator
-    from ..prompts import ask_text, select
+    from ..menus import ask_ratio
+    from ..prompts import select
 
     labels: dict[str, str] = {}
     names = [name for name in listed.rows.split_names if name]
     if names:
         labels[f"as the source has it: {', '.join(names)}"] = ""
-    labels |= _RATIOS
+    labels |= RATIOS
     default = next((label for label, ratio in labels.items() if ratio == previous), None)
     question = f"How should the {plural(len(listed.rows), 'sample')} be split?"
-    label = select(question, [*labels, _OTHER_RATIO], default=default, can_go_back=history.can_go_back)
-    if label != _OTHER_RATIO:
-        return labels[label]
-    return ask_text("Ratio of train, val and test:", default=previous or _DEFAULT_RATIO, check=validator(parse_ratio))
+    label = select(question, [*labels, OTHER_RATIO], default=default, can_go_back=history.can_go_back)
+    return ask_ratio(previous) if label == OTHER_RATIO else labels[label]
 
 
 def settle_outside_files(flags: ImportFlags, access: FileAccess) -> ImportFlags:
     """Return the flags with the decisions on files that the listing has refused; unchanged if all is decided."""
     links, paths = access.links, access.paths
+    # Links of folders.
     if links.count and flags.follow_links is None:
         verb = "leads out of its folder" if links.count == 1 else "lead out of their folders"
-        found = f"{plural(links.count, 'link')} {verb}, {_places(links)}"
-        flags = replace(flags, follow_links=_imports(flags, found, "follow-links", "leave them out"))
+        refused = f"{plural(links.count, 'link')} {verb}, {_places(links)}"
+        flags = replace(flags, follow_links=_imports(flags, refused, "follow-links", "leave them out"))
+    # Paths in tables, whose folder --root may name instead.
     if paths.count and flags.allow_outside is None:
         verb = "of a table leads out of its folder" if paths.count == 1 else "of tables lead out of their folders"
-        found = f"{plural(paths.count, 'path')} {verb}, {_places(paths)}"
+        refused = f"{plural(paths.count, 'path')} {verb}, {_places(paths)}"
         root = f"--root {escape_controls(paths.parent)} names that folder; "
         has_root = flags.columns.root is None and paths.parent != "/"  # which would allow everything
         refuse = "let their rows fail"
-        allows = _imports(flags, found, "allow-outside", refuse, other_way=root if has_root else "")
+        allows = _imports(flags, refused, "allow-outside", refuse, other_way=root if has_root else "")
         flags = replace(flags, allow_outside=allows)
     return flags
 
@@ -231,12 +215,12 @@ def _places(refused: RefusedFiles) -> str:
     return f"to {escape_controls(refused.parent)}, such as {escape_controls(refused.example)}"
 
 
-def _imports(flags: ImportFlags, found: str, option: str, refuse: str, *, other_way: str = "") -> bool:
+def _imports(flags: ImportFlags, refused: str, option: str, refuse: str, *, other_way: str = "") -> bool:
     allow = f"import these files (--{option})"
     if not flags.asks_by_menus:
         ways = f"{other_way}--{option} imports these files; to {refuse}, pass --no-{option}"
-        raise click.UsageError(f"{found}; nothing was written. {ways}")
-    answer = _chosen(f"{found}. Import these files?", [refuse, allow], "stop, and write nothing")
+        raise click.UsageError(f"{refused}; nothing was written. {ways}")
+    answer = select_or_leave(f"{refused}. Import these files?", [refuse, allow], "stop, and write nothing")
     if answer is None:
         click.echo("nothing was written", err=True)
         raise click.exceptions.Exit(1)

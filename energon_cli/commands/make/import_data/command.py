@@ -29,15 +29,15 @@ def _failures(_ctx: click.Context, _parameter: click.Parameter, given: str) -> f
     """Return a number of failures, or a share below 1."""
     text = given.strip()
     try:
-        number = float(text.removesuffix("%"))
+        limit = float(text.removesuffix("%"))
     except ValueError:
-        number = -1
+        limit = -1
     is_share = text.endswith("%")
-    if not 0 <= number < math.inf or (is_share and number > 100) or (not is_share and number != int(number)):
+    if not 0 <= limit < math.inf or (is_share and limit > 100) or (not is_share and limit != int(limit)):
         raise click.BadParameter(
             f"expected a number or a share such as 5%, found {text!r}", param_hint="--max-failures"
         )
-    return min(number / 100, 1 - 1e-9) if is_share else number
+    return min(limit / 100, 1 - 1e-9) if is_share else limit
 
 
 def _colour(_ctx: click.Context, _parameter: click.Parameter, name: str) -> tuple[int, ...]:

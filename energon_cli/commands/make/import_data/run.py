@@ -101,9 +101,9 @@ def _show_columns(console: Console, columns: Sequence[FoundColumn]) -> None:
 def _columns_document(sources: Sequence[Source]) -> list[dict[str, Any]]:
     """Return the columns of tables, and what becomes of each, without columns of the role ``not written``."""
     return [
-        {"source": path, **facts_of(one, "column=name type role part")}
+        facts_of(column, "source column=name type role part", source=path)
         for path, columns in found_columns(sources)
-        for one in columns
+        for column in columns
     ]
 
 
@@ -141,25 +141,6 @@ def _failures_line(report: ImportReport) -> str:
     shown = "; ".join(f"{failure.origin}: {failure.reason}" for failure in report.failures[:_SHOWN_FAILURES])
     more = "; …" if report.failed > _SHOWN_FAILURES else ""
     return f"{plural(report.failed, 'sample')} failed, listed in {report.failures_file}: {shown}{more}"
-
-
-def report_document(
-    path: str, report: ImportReport, *, sources: Sequence[Source], files: Mapping[str, str], notes: Sequence[str]
-) -> dict[str, Any]:
-    """Return the ``--json`` document of an import; its keys are stable."""
-    written = "samples=prepared.samples shards=prepared.shards bytes=size_bytes split=prepared.split"
-    outcome = "failed failures failures_file renamed changed first_changed written resumed"
-    return {
-        "output": path,
-        "columns": _columns_document(sources),
-        **facts_of(report, f"{written} {outcome}"),
-        "files": sorted(files),
-        **facts_of(report, "compat=prepared.compat uuid=prepared.uuid"),
-        "seconds": round(report.seconds, 3),
-        "warnings": report.prepared.warnings,
-        "notes": notes,
-        "account": report.account,
-    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,8 +201,18 @@ def import_sources(flags: ImportFlags) -> None:
     # Report.
     if flags.as_json:
         show_account(report.account)
-        notes = [*listed.notes, *draft.notes]
-        print_json(report_document(flags.output, report, sources=listed.sources, files=draft.files, notes=notes))
+        document = facts_of(
+            report,
+            "output columns prepared.samples prepared.shards bytes=size_bytes prepared.split failed failures "
+            "failures_file renamed changed first_changed written resumed files prepared.compat prepared.uuid seconds "
+            "prepared.warnings notes account",
+            output=flags.output,
+            columns=_columns_document(listed.sources),
+            files=sorted(draft.files),
+            seconds=round(report.seconds, 3),
+            notes=[*listed.notes, *draft.notes],
+        )
+        print_json(document)
         return
     show_done(console, flags.output, report)
     show_account(report.account)
@@ -261,9 +252,9 @@ def _list(flags: ImportFlags, access: FileAccess, stack: ExitStack) -> ListedRow
 
 def _without_shard(folder: ShardFolder) -> ShardFolder:
     """Name samples by their keys alone: their shard is temporary."""
-    found = folder.contents
-    examples = [(key.partition("/")[2], parts) for key, parts in found.examples]
-    contents = replace(found, key=found.key.partition("/")[2], examples=examples, are_first=True, warnings=())
+    sampled = folder.contents
+    examples = [(key.partition("/")[2], parts) for key, parts in sampled.examples]
+    contents = replace(sampled, key=sampled.key.partition("/")[2], examples=examples, are_first=True, warnings=())
     return replace(folder, contents=contents)
 
 
@@ -291,21 +282,21 @@ def _show_dry_run(flags: ImportFlags, listed: ListedRows, layout: ShardLayout, d
     # Plan the shards, and print the plan as JSON or as text.
     parts = listed.plan(layout)
     if flags.as_json:
-        document = {
-            "output": flags.output,
-            "dry_run": True,
-            "sources": [facts_of(source, "path kind") for source in listed.sources],
-            "columns": _columns_document(listed.sources),
-            "samples": len(listed.rows),
-            "bytes": listed.size_bytes,
-            "parts": listed.part_counts,
-            "renamed": len(listed.rows.renamed),
-            "split": {part.name: facts_of(part, "samples shards") for part in parts},
-            "files": draft.files,
-            "notes": [*listed.notes, *draft.notes],
-            "warnings": draft.warnings,
-            "account": listed.account,
-        }
+        document = facts_of(
+            listed,
+            "output dry_run sources columns samples bytes=size_bytes parts=part_counts renamed split files notes "
+            "warnings account",
+            output=flags.output,
+            dry_run=True,
+            sources=[facts_of(source, "path kind") for source in listed.sources],
+            columns=_columns_document(listed.sources),
+            samples=len(listed.rows),
+            renamed=len(listed.rows.renamed),
+            split={part.name: facts_of(part, "samples shards") for part in parts},
+            files=draft.files,
+            notes=[*listed.notes, *draft.notes],
+            warnings=draft.warnings,
+        )
         print_json(document)
     else:
         console.print(f"would write to {escape_controls(flags.output)}:")

@@ -57,17 +57,14 @@ class PrepareFlags:
 
     @property
     def path(self) -> str:
-        """Path or URL of the dataset."""
         return self.ref.path
 
     @property
     def dataset_yaml_name(self) -> str:
-        """Name of the dataset file in the meta folder."""
         return self.ref.dataset_config or "dataset.yaml"
 
     @property
     def is_at_url(self) -> bool:
-        """True if the dataset is in an object store."""
         return bool(split_url(self.path)[0])
 
     @property
@@ -189,12 +186,14 @@ def type_of_flags(sample_type: str | None, field_map: str | None) -> dict[str, A
 
 def _parse_field_map_flag(text: str, spec: SampleTypeSpec) -> dict[str, str]:
     """Parse ``--field-map``, a JSON object with an expression for each field of a sample type."""
+    # Parse the object.
     try:
         document = json.loads(text)
     except ValueError as error:
         raise click.BadParameter(f"not JSON: {error}", param_hint="--field-map") from error
     if not isinstance(document, dict):
         raise click.BadParameter('expected an object such as {"image": "jpg"}', param_hint="--field-map")
+    # Collect all faults of its fields, so that the user can fix them at once.
     known = {known.name for known in spec.fields}
     faults = [f"{spec.name} has no field {name!r}; it has {', '.join(known)}" for name in document if name not in known]
     faults += [f"{name!r} is required by {spec.name} and missing" for name in spec.required if name not in document]
@@ -208,6 +207,7 @@ def _parse_field_map_flag(text: str, spec: SampleTypeSpec) -> dict[str, str]:
             faults.append(f"{name!r}: {error}")
     if faults:
         raise click.BadParameter("; ".join(faults), param_hint="--field-map")
+    # Fields are written in the order of the sample type.
     return {spec_field.name: document[spec_field.name] for spec_field in spec.fields if spec_field.name in document}
 
 

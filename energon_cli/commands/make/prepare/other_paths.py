@@ -13,7 +13,7 @@ from loader.format.documents import content_of_folder, fault_of_file, new_folder
 from loader.inspect import format_bytes, plural
 from loader.storage import is_url, open_parent
 
-from ....console import output_console, print_json
+from ....console import facts_of, output_console, print_json
 from ....progress import ProgressBar
 from .flags import PrepareFlags, check_flags, given_flags
 
@@ -26,12 +26,15 @@ if TYPE_CHECKING:
 _SHARED = ("split_ratio", "sample_type", "field_map", "dry_run", "compat", "num_workers", "strict")
 """Flags that both commands have; None and False are their defaults."""
 
+_FILE_FACTS = "path samples bytes dry_run"
+_JOIN_FACTS = "path dry_run joins"
+
 
 def offer_import(flags: PrepareFlags) -> str | None:
     """Offer to import a path that holds no shards; return the folder of the dataset, None for the path itself."""
     from loader.convert.sources import ways_to_import
 
-    from ..prompts import GoBack, select
+    from ..prompts import select_or_leave
 
     # Only people on a terminal are asked, and only about files that are no shards.
     path = flags.path
@@ -51,18 +54,15 @@ def offer_import(flags: PrepareFlags) -> str | None:
     if not choices:
         return None
     tables, leave = "prepare the tables alone, as they are", "leave, and write nothing"
-    choices |= {**({tables: None} if content == "tables" else {}), leave: None}
+    choices |= {tables: None} if content == "tables" else {}
     # Ask, and leave if nothing is to be imported.
     labels = {escape_controls(label): label for label in choices}
     what = "files that no sample of a shard has" if content == "tables" else "files, and no shards"
-    try:
-        label = labels[select(f"{escape_controls(path)} holds {what}. Make a dataset of them?", [*labels])]
-    except GoBack:
-        label = leave
-    if label == leave:
+    label = select_or_leave(f"{escape_controls(path)} holds {what}. Make a dataset of them?", [*labels], leave)
+    if label is None:
         output_console().print("nothing was written")
         raise click.exceptions.Exit(1)
-    choice = choices[label]
+    choice = choices[labels[label]]
     if choice is None:
         return None
     # Run the import, with the flags that both commands have.
@@ -102,9 +102,8 @@ def prepare_jsonl(flags: PrepareFlags) -> None:
     with ProgressBar("Reading lines", unit="bytes") as bar:
         index_lines = jsonl.build_jsonl_index if flags.dry_run else jsonl.prepare_jsonl
         index = index_lines(storage, name, progress=lambda done: bar.update(done, size_bytes))
-    document = {"path": flags.path, "samples": len(index), "bytes": size_bytes, "dry_run": flags.dry_run}
     if flags.as_json:
-        print_json(document)
+        print_json(facts_of(flags, _FILE_FACTS, samples=len(index), bytes=size_bytes))
         return
     verb = "would index" if flags.dry_run else "indexed"
     samples = plural(len(index), "sample")
@@ -119,9 +118,8 @@ def check_record_file(flags: PrepareFlags) -> None:
 
     check_flags(flags)
     file = open_record_path(flags.path)
-    document = {"path": flags.path, "samples": len(file), "bytes": file.size_bytes, "dry_run": flags.dry_run}
     if flags.as_json:
-        print_json(document)
+        print_json(facts_of(flags, _FILE_FACTS, samples=len(file), bytes=file.size_bytes))
         return
     size = format_bytes(file.size_bytes)
     output_console().print(
@@ -155,13 +153,15 @@ def prepare_joins(flags: PrepareFlags) -> None:
         raise click.UsageError(
             f"{', '.join(given)} {verb} valid only for folders of shards; for a metadataset, only joins are prepared."
         )
+    # Show the plan only, or prepare the joins.
     if flags.dry_run:
-        _print_plan(path, as_json=flags.as_json)
+        _print_plan(flags)
         return
     with ProgressBar("Joining", unit="samples") as bar:
         reports = prepare_metadataset(path, progress=bar.update, compat=flags.compat is True)
+    # Report.
     if flags.as_json:
-        print_json({"path": path, "dry_run": False, "joins": reports})
+        print_json(facts_of(flags, _JOIN_FACTS, joins=reports))
         return
     if not reports:
         _print(f"{path} has no joins: nothing to prepare; all its datasets exist")
@@ -169,16 +169,16 @@ def prepare_joins(flags: PrepareFlags) -> None:
         _print(_line(path, report))
 
 
-def _print_plan(path: str, *, as_json: bool) -> None:
+def _print_plan(flags: PrepareFlags) -> None:
     from loader.metadataset import plan_joins
 
+    path = flags.path
     plans = plan_joins(path)
-    if as_json:
+    if flags.as_json:
         joins = [
-            {"file": plan.file, "place": plan.place, "datasets": [member.path for member in plan.members]}
-            for plan in plans
+            facts_of(plan, "file place datasets", datasets=[member.path for member in plan.members]) for plan in plans
         ]
-        print_json({"path": path, "dry_run": True, "joins": joins})
+        print_json(facts_of(flags, _JOIN_FACTS, joins=joins))
         return
     for plan in plans:
         datasets = " with ".join(member.path for member in plan.members)

@@ -15,9 +15,8 @@ from loader.inspect import (
     print_table,
 )
 
-from ....console import facts_of, show_note, show_warning
+from ....console import show_note, show_warning
 from ....settings import output_settings
-from ..prepare_media import media_document
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,28 +31,28 @@ def show_found(console: Console, path: str, sizes: Mapping[str, int]) -> None:
     console.print(f"{escape_controls(path)}: {plural(len(sizes), 'shard')}, {format_bytes(sum(sizes.values()))}")
 
 
-def show_part_sets(console: Console, table: Sequence[Mapping[str, Any]], found: SampledContents) -> None:
+def show_part_sets(console: Console, table: Sequence[Mapping[str, Any]], sampled: SampledContents) -> None:
     """Print the table of part sets, and how many samples were inspected for it."""
-    inspected = found.contents
+    inspected = sampled.contents
     if not output_settings().quiet:
         print_part_sets(console, table)
     if inspected.samples and not output_settings().quiet:
         where = plural(inspected.shards, "shard")
         console.print(f"contents inspected: {plural(inspected.samples, 'sample')} of {where}")
-    show_warning(*found.warnings)
-    show_note(*found.conflicts)
+    show_warning(*sampled.warnings)
+    show_note(*sampled.conflicts)
 
 
-def show_first_sample(console: Console, found: SampledContents) -> None:
+def show_first_sample(console: Console, sampled: SampledContents) -> None:
     """Print the parts of a sample."""
     from loader.inspect import SampleView, describe_parts
 
     from ....terminal.render import render_sample, terminal_space
 
-    if not found.parts:
+    if not sampled.parts:
         return
-    title = f"{'first ' if found.is_first else ''}sample: {found.key}"
-    view = SampleView(title=title, fields=describe_parts(found.parts))
+    title = f"{'first ' if sampled.is_first else ''}sample: {sampled.key}"
+    view = SampleView(title=title, fields=describe_parts(sampled.parts))
     for line in render_sample(view, terminal_space(console, share=0.5)):
         console.print(line)
 
@@ -111,33 +110,6 @@ def show_done(console: Console, path: str, report: PrepareReport, files: Mapping
         console.print(f"wrote {escape_controls(folder)}/{', '.join(files)}")
     console.print("Done")  # a line of megatron-energon, which scripts look for
     show_warning(*report.warnings)
-
-
-def report_document(
-    path: str,
-    report: PrepareReport,
-    part_sets: Sequence[Mapping[str, Any]],
-    *,
-    files: Mapping[str, str],
-    notes: Sequence[str],
-    decompressed: Sequence[str],
-) -> dict[str, Any]:
-    """Return the ``--json`` document of a run; its keys are stable."""
-    return {
-        "path": path,
-        **facts_of(report, "samples shards bytes=size_bytes changed parts scanned resumed reused"),
-        "decompressed": decompressed,
-        "split": report.split,
-        "part_sets": part_sets,
-        "files": sorted(files),
-        **facts_of(report, "duplicate_keys compat"),
-        "media_metadata": media_document(report.media) if report.media else None,
-        "uuid": report.uuid,
-        "seconds": round(report.seconds, 3),
-        "warnings": report.warnings,
-        "notes": notes,
-        "account": report.account,
-    }
 
 
 def _media_line(report: MediaReport) -> str:

@@ -42,11 +42,11 @@ from loader.storage import open_storage
 
 from ....console import error_console, facts_of, output_console, print_json, show_account, show_note, show_warning
 from ....progress import ProgressBar
+from ..prepare_media import MEDIA_FACTS
 from ..prompts import AnswerHistory, load_prompts, no_echo
 from .choices import needs_contents, resolve_choices
 from .flags import PrepareFlags, check_consent, check_flags, given_flags, split_of_flags
 from .report import (
-    report_document,
     show_done,
     show_files,
     show_part_sets,
@@ -142,7 +142,6 @@ class _Draft:
 
     @property
     def target(self) -> str:
-        """The folder of the files, as the user names it."""
         return self.flags.ref.folder
 
 
@@ -153,7 +152,7 @@ def prepare_dataset(flags: PrepareFlags) -> None:
     decompressed = _decompress(flags, console) if flags.decompress else None
     if flags.dry_run and decompressed is not None and decompressed.written:
         if flags.as_json:
-            print_json({"path": flags.path, "dry_run": True, "decompressed": list(decompressed.written)})
+            print_json(facts_of(flags, "path dry_run decompressed", decompressed=decompressed.written))
         return
     # Find the shards, and check that the dataset may be written.
     folder = inspect_folder(flags.ref, exclude=flags.exclude, scans=False)
@@ -198,11 +197,19 @@ def prepare_dataset(flags: PrepareFlags) -> None:
         report = replace(report, warnings=(*draft.warnings, *report.warnings))
         written = () if decompressed is None else decompressed.written
         show_account(report.account)
-        print_json(
-            report_document(
-                flags.path, report, draft.part_sets, files=draft.files, notes=draft.notes, decompressed=written
-            )
+        document = facts_of(
+            report,
+            "path samples shards bytes=size_bytes changed parts scanned resumed reused decompressed split part_sets "
+            "files duplicate_keys compat media_metadata uuid seconds warnings notes account",
+            path=flags.path,
+            decompressed=written,
+            part_sets=draft.part_sets,
+            files=sorted(draft.files),
+            media_metadata=report.media and facts_of(report.media, MEDIA_FACTS),
+            seconds=round(report.seconds, 3),
+            notes=draft.notes,
         )
+        print_json(document)
         return
     further = tuple(text for text in report.warnings if text not in draft.folder.contents.warnings)
     show_done(console, flags.path, replace(report, warnings=further), draft.files, folder=draft.target)
@@ -211,7 +218,6 @@ def prepare_dataset(flags: PrepareFlags) -> None:
 
 
 def _fault_of_target(flags: PrepareFlags, folder: ShardFolder) -> StorageError | None:
-    """Return why ``.nv-meta`` cannot be written."""
     check_destination(folder.storage, flags.ref, shards=folder.sizes.keys(), force=flags.force_overwrite)
     return unwritable_folder(folder.storage)
 
@@ -219,12 +225,14 @@ def _fault_of_target(flags: PrepareFlags, folder: ShardFolder) -> StorageError |
 def _draft(flags: PrepareFlags, scan: BackgroundScan, choices: Choices) -> _Draft:
     folder = scan.wait()
     choices = with_printed_names(choices, folder.contents)
+    # Plan the split, and count the samples of its parts.
     planned: PlannedSplit | None = None
     samples: dict[str, int] = {}
     if choices.split is not None:
         planned = plan_split(folder.storage, choices.split, list(folder.sizes))
         counts = planned.counts(scan.prepare.index.shards, storage=folder.storage)
         samples = {name: count for name, (_, count) in counts.items()}
+    # A range of few samples may round to nothing.
     divided = () if planned is None else planned.ranges
     empty = [f"part {name!r} is empty: the shards have too few samples" for name in divided if not samples[name]]
     return _Draft(
@@ -272,11 +280,11 @@ def _decompress(flags: PrepareFlags, console: Console) -> DecompressReport:
 
 
 def _field_map_warnings(flags: PrepareFlags, folder: ShardFolder, choices: Choices) -> list[str]:
-    chosen, found = choices.dataset_yaml, folder.contents
+    chosen, contents = choices.dataset_yaml, folder.contents
     if chosen is None:
         return []
     faults = field_map_warnings(chosen, folder, trust_code=flags.ref.trust_code)
-    return [*faults, *coverage_warnings(chosen, found)]
+    return [*faults, *coverage_warnings(chosen, contents)]
 
 
 def _workers(flags: PrepareFlags) -> int:
@@ -317,7 +325,6 @@ def _is_confirmed(draft: _Draft, console: Console, history: AnswerHistory) -> bo
 
 
 def _show_draft(draft: _Draft, console: Console, account: Account) -> None:
-    """Print the planned result (``--dry-run``)."""
     # Input that would be left out comes first: --strict ends with it.
     path, folder = draft.flags.path, draft.folder
     show_account(account)
@@ -328,19 +335,16 @@ def _show_draft(draft: _Draft, console: Console, account: Account) -> None:
     warnings = [*draft.warnings, *(planned.warnings if planned is not None else ())]
     size_bytes = sum(folder.sizes.values())
     if draft.flags.as_json:
-        document: dict[str, Any] = {
-            "path": path,
-            "dry_run": True,
-            "shards": len(folder.sizes),
-            "bytes": size_bytes,
-            "split": None if planned is None else {name: list(shards) for name, shards in planned.parts.items()},
-            "sample_ranges": {} if planned is None else {name: str(found) for name, found in planned.ranges.items()},
-            "files": dict(draft.files),
-            "part_sets": list(draft.part_sets),
-            "warnings": warnings,
-            "notes": list(draft.notes),
-            "account": account,
-        }
+        document = facts_of(
+            draft,
+            "flags.path flags.dry_run shards bytes split sample_ranges files part_sets warnings notes account",
+            shards=len(folder.sizes),
+            bytes=size_bytes,
+            split=None if planned is None else planned.parts,
+            sample_ranges={} if planned is None else planned.ranges,
+            warnings=warnings,
+            account=account,
+        )
         print_json(document)
         return
     shards = plural(len(folder.sizes), "shard")

@@ -38,14 +38,12 @@ class BackgroundScan:
 
     @property
     def prepare(self) -> RunningPrepare:
-        """The prepare whose shards are scanned."""
         if self._prepare is None:
             raise LookupError("the scan has not begun")
         return self._prepare
 
     @property
     def part_sets(self) -> list[dict[str, Any]]:
-        """The table of part sets, after the scan."""
         self.wait()
         return self.prepare.index.part_sets().to_document()
 
@@ -96,7 +94,6 @@ class BackgroundScan:
 
     @contextmanager
     def showing(self, what: str, *, unit: str) -> Iterator[None]:
-        """Show a progress bar."""
         with ProgressBar(what, unit=unit) as self._bar:
             yield
         self._bar = None
@@ -119,6 +116,7 @@ def begin_scan(
     scheduler: str | None,  # address of a Dask scheduler, whose workers scan
 ) -> Iterator[BackgroundScan]:
     """Begin to scan the shards of a folder; leaving the context ends the scan."""
+    # Open the prepare, whose workers scan.
     scan = BackgroundScan(folder, plan, inspects=inspects)
     with (
         nullcontext() if scheduler is None else open_dask_executor(scheduler) as executor,
@@ -132,6 +130,7 @@ def begin_scan(
             is_stopped=scan.is_stopped if in_thread else None,
         ) as prepare,
     ):
+        # Let the command run meanwhile. If the user leaves, what was scanned is dropped; after an error, it is kept.
         try:
             scan.start(prepare, in_thread=in_thread)
             yield scan

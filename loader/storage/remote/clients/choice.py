@@ -48,8 +48,8 @@ def may_fork() -> bool:
 
 def open_url(url: str) -> ObjectUrl:
     """Parse a URL whose objects are to be read; a profile is read again if its file has changed."""
-    place = parse_object_url(url)
-    return place._replace(profiles=_state_of_profiles()) if place.protocol == "msc" else place
+    object_url = parse_object_url(url)
+    return object_url._replace(profiles=_state_of_profiles()) if object_url.protocol == "msc" else object_url
 
 
 _which = cache(shutil.which)
@@ -63,12 +63,12 @@ def _state_of_profiles() -> int:
     paths = [f"{top}/{name}" for top in tops for name in ("msc/config.yaml", "msc/config.json", "rclone/rclone.conf")]
     starts = [f"{home}/.", "/etc/", (_which("rclone", path=programs) or "").removesuffix("rclone")]
     paths += [f"{start}{name}" for start in starts for name in ("msc_config.yaml", "msc_config.json", "rclone.conf")]
-    found = []
+    states = []
     for path in (path_of_msc, *paths):
         with suppress(OSError):
             status = os.stat(path)
-            found.append((path, status.st_mtime_ns, status.st_size, status.st_ino))
-    return hash(tuple(found))
+            states.append((path, status.st_mtime_ns, status.st_size, status.st_ino))
+    return hash(tuple(states))
 
 
 def fetcher_of(url: ObjectUrl) -> Fetcher:

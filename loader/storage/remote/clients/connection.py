@@ -159,30 +159,18 @@ def few_tries() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """The policy of retries.
+    """The policy of retries."""
 
-    Attributes:
-        deadline_s: Seconds after which a request is given up, after at least three tries.
-        max_tries: Most tries, twice as many if the service asks to slow down; None counts none.
-        clock: Returns seconds.
-        sleep: Waits some seconds.
-        has_answered: Returns False for a service that never answered, which is given up sooner; see :func:`few_tries`.
-    """
-
-    deadline_s: float = 300.0
-    max_tries: int | None = None
-    clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
+    deadline_s: float = 300.0  # seconds after which a request is given up, after at least three tries
+    max_tries: int | None = None  # most tries, twice as many if the service asks to slow down; None counts none
+    clock: Callable[[], float] = time.monotonic  # returns seconds
+    sleep: Callable[[float], None] = time.sleep  # waits some seconds
     refresh: Callable[[], None] | None = None
+    # Returns False for a service that never answered, which is given up sooner; see :func:`few_tries`.
     has_answered: Callable[[], bool] | None = None
 
     def run(
-        self,
-        attempt: Callable[[], _R],
-        *,
-        action: str,
-        url: str,
-        is_wanted: Callable[[], bool] | None = None,
+        self, attempt: Callable[[], _R], *, action: str, url: str, is_wanted: Callable[[], bool] | None = None
     ) -> _R:
         """Return what ``attempt`` returns, which is called again after failures that may pass.
 
@@ -222,6 +210,7 @@ class Retries:
                 self.sleep(delay_s)
 
     def _delay_s(self, failure: RequestFailure, tries: int, spent_s: float) -> float | None:
+        # A service that never answered probably has a wrong name.
         is_new = failure.kind in NO_ANSWER and self.has_answered is not None and not self.has_answered()
         if (failure.remedy is Remedy.RETRY_FEW or (is_new and _is_command)) and tries >= _FEW_TRIES:
             return None
@@ -229,11 +218,13 @@ class Retries:
             return None
         if self.max_tries is not None and tries >= self.max_tries * (1 + (failure.remedy is Remedy.SLOW_DOWN)):
             return None
+        # Random pauses keep thousands of workers from trying again at the same moment.
         delay_s = random.uniform(0, min(_MAX_DELAY_S, _FIRST_DELAY_S * 2 ** min(tries, 20)))
         least_s = failure.retry_after_s or 0.0
         deadline_s = self.deadline_s
         if failure.kind == "unreachable" and is_new:
             deadline_s = min(deadline_s, _CONTACT_S)
+        # A pause that the service names is kept, unless it ends after the deadline.
         left_s = deadline_s - spent_s
         if least_s > max(left_s, 0):
             return None

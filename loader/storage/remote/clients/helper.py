@@ -28,7 +28,7 @@ class _Server:
         self.unanswered = 0
 
     def serve(self, request: tuple[int, ObjectUrl, StorageOptions, str, Sequence[Any], Mapping[str, Any]]) -> None:
-        number, url, options, method, arguments, keywords = request
+        call_number, url, options, method, arguments, keywords = request
         try:
             answer = self._result(connection_of(url, options).client, method, *arguments, **keywords)
         except (RequestFailure, EnergonError) as error:
@@ -37,7 +37,7 @@ class _Server:
             cause = redact_urls(f"{type(error).__name__}: {error}")
             answer = StorageError(f"the helper process failed: {cause}", path=str(url))
         with self.writing:
-            write_message(self._answers, (number, answer))
+            write_message(self._answers, (call_number, answer))
             self.unanswered -= 1
 
     def _result(self, client: ObjectClient, method: str, *arguments: Any, **keywords: Any) -> Any:

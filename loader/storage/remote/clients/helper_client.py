@@ -82,7 +82,7 @@ class _Helper:
     def _receive(self) -> None:
         while True:
             try:
-                number, answer = read_message(self._answers)
+                call_number, answer = read_message(self._answers)
             except (EOFError, OSError, ValueError):
                 with self._arrived:
                     self._has_ended = True
@@ -92,21 +92,21 @@ class _Helper:
                 self._process.wait()  # or it stays a zombie
                 return
             with self._arrived:
-                self._waiting[number] = answer
+                self._waiting[call_number] = answer
                 self._arrived.notify_all()
 
     def call(self, url: ObjectUrl, options: StorageOptions, method: str, *arguments: Any, **keywords: Any) -> Any:
-        number = next(self._numbers)
+        call_number = next(self._numbers)
         try:
             with self._writing:
-                write_message(self._requests, (number, url, options, method, arguments, keywords))
+                write_message(self._requests, (call_number, url, options, method, arguments, keywords))
         except (OSError, ValueError):
             self._has_ended = True
         with self._arrived:
-            self._arrived.wait_for(lambda: number in self._waiting or self._has_ended)
-            if number not in self._waiting:
+            self._arrived.wait_for(lambda: call_number in self._waiting or self._has_ended)
+            if call_number not in self._waiting:
                 raise RequestFailure("the helper process has ended", Remedy.RETRY_FEW)
-            answer = self._waiting.pop(number)
+            answer = self._waiting.pop(call_number)
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -202,11 +202,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 def read_message(stream: BinaryIO) -> Any:
-    """Read one message.
-
-    Raises:
-        EOFError: The other process has ended.
-    """
+    """Read one message; raise an ``EOFError`` if the other process has ended."""
     head = stream.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         raise EOFError

@@ -62,11 +62,7 @@ class _Line(NamedTuple):
 
 
 class HttpClient:
-    """Requests to web servers.
-
-    Args:
-        clock: Returns seconds.
-    """
+    """Requests to web servers."""
 
     can_list = False
 
@@ -81,16 +77,18 @@ class HttpClient:
 
     def get(self, key: str, start: int, stop: int) -> Received:
         with self._answer("GET", self._url(key), {"Range": f"bytes={start}-{stop - 1}"}) as answer:
+            # A whole file serves only for a range that begins it, and reaches its end.
             is_whole = answer.status == 200  # which a server may send for all of a file
-            found = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
-            if (start or (answer.length or 0) > stop) if is_whole else found is None:
+            content_range = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+            if (start or (answer.length or 0) > stop) if is_whole else content_range is None:
                 raise RequestFailure(
                     "the server answers a range with the whole file", Remedy.RETRY_FEW, kind="no ranges"
                 )
-            if is_whole or found is None:
+            if is_whole or content_range is None:
                 data = answer.read_most(stop)
                 return Received(data, len(data), _etag(answer.headers), _mtime_ns(answer.headers))
-            first, last, size_bytes = map(int, found.groups())
+            # Check which bytes came: proxies may answer with other ones.
+            first, last, size_bytes = map(int, content_range.groups())
             if first != start or last + 1 != min(stop, size_bytes):
                 raise RequestFailure(f"requested bytes {start}–{stop}, received others", Remedy.RETRY_FEW)
             data = answer.read_most(last + 1 - first)
@@ -116,6 +114,8 @@ class HttpClient:
             allowed: Kinds of addresses that may be connected to; see :data:`PUBLIC` and :data:`PRIVATE`.
         """
         with self._answer("GET", url, allowed=allowed) as answer:
+            # A file that ends with .gz may be sent with its own compression as the encoding; any other would change the
+            # bytes.
             encoding = answer.headers.get("Content-Encoding", "identity").strip().lower()
             if encoding not in ("identity", "") and not urlsplit(url).path.endswith((".gz", ".tgz")):
                 raise RequestFailure(f"the server compresses it ({encoding[:20]}), unasked", Remedy.GIVE_UP)
@@ -157,6 +157,7 @@ class HttpClient:
     ) -> Iterator[LimitedAnswer]:
         """Send a request, follow redirects, and yield the answer with status 200 or 206 whose head was read."""
         limits = RequestLimits(stall_s=self._options.stall_s, request_s=self._options.request_s, clock=self._clock)
+        # Follow redirects here, since each target has to be an allowed address.
         for _ in range(_MAX_REDIRECTS + 1):
             target = _parse(url)
             line, answer = self._send(method, target, headers or {}, allowed, limits)
@@ -181,9 +182,11 @@ class HttpClient:
         limits: RequestLimits,
     ) -> tuple[_Line, LimitedAnswer]:
         """Send one request, and read the head of its answer; a connection that the server closed is replaced."""
+        # Write the head here, so that the path goes out as the URL has it.
         fields = {"Host": target.name, "User-Agent": f"energon-toolkit/{__version__}", "Accept-Encoding": "identity"}
         lines = "".join(f"{name}: {value}\r\n" for name, value in (fields | headers).items())
         head = method.encode() + b" " + target.path + b" HTTP/1.1\r\n" + lines.encode() + b"\r\n"
+        # Use a connection that is open; the server may have closed it meanwhile, which is no failure.
         line = self._idle_line(target, allowed)
         while True:
             is_old = line is not None
@@ -199,15 +202,17 @@ class HttpClient:
 
     def _idle_line(self, target: _Target, allowed: frozenset[AddressKind]) -> _Line | None:
         with self._lock:
-            for place in reversed(range(len(self._idle))):
-                address, line = self._idle[place]
+            # The last one used is the least likely to be closed.
+            for position in reversed(range(len(self._idle))):
+                address, line = self._idle[position]
                 if address == (target.protocol, target.name) and line.kind in allowed:
-                    del self._idle[place]
+                    del self._idle[position]
                     return line
         return None
 
     def _keep(self, target: _Target, line: _Line, answer: LimitedAnswer) -> None:
         """Keep a connection for the next request if its answer was read, or is the short one of an error."""
+        # Reading a short page of an error is faster than a new connection.
         if not answer.isclosed() and answer.status not in (200, 206) and (answer.length or 0) <= MAX_HEAD_BYTES:
             try:
                 answer.read_most(MAX_HEAD_BYTES)
@@ -218,6 +223,7 @@ class HttpClient:
         if not is_finished:
             line.socket.close()
             return
+        # Close the connection that was unused for the longest time, outside of the lock.
         with self._lock:
             self._idle.append(((target.protocol, target.name), line))
             oldest = self._idle.pop(0)[1] if len(self._idle) > self._most_idle else None
@@ -266,6 +272,7 @@ def _exchange(connection: socket.socket, method: str, head: bytes, limits: Reque
 
 def _tunnel(target: _Target, proxy: str, allowed: frozenset[AddressKind], limits: RequestLimits) -> _Line:
     """Connect through a proxy, which the environment names, so that it may have any address."""
+    # The proxy resolves the name, so only a literal address can be checked here.
     kind = check_proxied(target.host, allowed)
     parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     connection, _ = connect(parts.hostname or "", parts.port or 80, _ANY, limits)
@@ -283,9 +290,11 @@ def _tunnel(target: _Target, proxy: str, allowed: frozenset[AddressKind], limits
 
 def _parse(url: str) -> _Target:
     """Split a URL, by one parser for the check and the request."""
+    # Cut the URL at the host; the path goes out as the data has it.
     protocol, _, rest = url.partition("://")
     name = _AFTER_HOST.split(rest, maxsplit=1)[0]
     path = rest[len(name) :].partition("#")[0].replace(" ", "%20")
+    # The host may be an international name.
     try:
         parts = urlsplit(f"//{name if len(name) <= _MAX_HOST else ''}")
         host, port = parts.hostname or "", parts.port
@@ -294,6 +303,7 @@ def _parse(url: str) -> _Target:
             name = host if port is None else f"{host}:{port}"
     except ValueError:
         host, port = "", None
+    # Refuse credentials, and characters that other parsers may read differently.
     if "@" in name:
         raise RequestFailure("it holds credentials", Remedy.GIVE_UP)
     protocol = protocol.lower()
@@ -313,6 +323,7 @@ def _redirected(url: str, location: str) -> str:
         target = f"{protocol}://{host.rpartition('@')[2]}{rest[len(host) :]}"
     except ValueError:
         target = ""
+    # Servers of folders redirect to their listing: there is no such file.
     if target == f"{url}/":
         raise RequestFailure("it does not exist", Remedy.GIVE_UP, kind="missing")
     is_less_safe = url.lower().startswith("https:") > target.startswith("https:")

@@ -50,6 +50,7 @@ class RequestLimits:
             allowed_bytes: Most bytes that may arrive.
             is_body: They are of a body, so that enough bytes win more time.
         """
+        # The next bytes of a body share the time of those before, so that pauses between reads win none.
         if not (is_body and self._is_body):
             self._step_s, self._arrived = self._stall_s, 0
         self._is_body = is_body
@@ -86,6 +87,7 @@ class RequestLimits:
             raise self._late() from None
         self._bytes_left -= count
         self._arrived += count
+        # Enough bytes arrived: the body gets as much time again.
         if self._is_body and self._arrived >= _MIN_RATE * self._stall_s:
             self._step_s, self._arrived = self._stall_s, 0
         return count
@@ -133,16 +135,13 @@ class LimitedAnswer(http.client.HTTPResponse):
         return self.isclosed() and not self.will_close
 
     def pieces(self, most: int, *, piece_bytes: int = _PIECE_BYTES) -> Iterator[bytes]:
-        """Yield the body.
-
-        Args:
-            most: Most bytes that it may have.
-            piece_bytes: Most bytes of a piece.
-        """
+        """Yield the body, of ``most`` bytes at most, in pieces."""
+        # Refuse a body that is announced as too large before it is read.
         length = self.length
         if length is not None and length > most:
             raise RequestFailure(f"it has {length:,} bytes, more than {most:,}", Remedy.GIVE_UP, kind="too large")
         received = 0
+        # Read one byte more than is allowed, which shows that there is more.
         while True:
             size = min(piece_bytes, most + 1 - received)
             self._limits.begin_step(size * _MAX_FRAMING + MAX_HEAD_BYTES, is_body=True)
@@ -200,6 +199,7 @@ def kind_of_address(text: str) -> AddressKind:
     ['public', 'private', 'private', 'private', 'special']
     """
     address: IPv4Address | IPv6Address = ip_address(text.partition("%")[0])
+    # Some addresses of IPv6 lead to one of IPv4, which would pass the checks otherwise.
     if isinstance(address, IPv6Address):
         inner = IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 else None
         address = address.ipv4_mapped or address.sixtofour or inner or address
@@ -222,18 +222,20 @@ def connect(
         OSError: There is no connection.
         RequestFailure: All addresses are of other kinds, or the time is over.
     """
-    found = [
+    # Resolve once, and connect to what was checked: a second answer of the name server may differ.
+    addresses = [
         (kind_of_address(str(address[0])), family, address) for family, _, _, _, address in _resolve(host, port, limits)
     ]
-    usable = [each for each in found if each[0] in allowed]
+    usable = [each for each in addresses if each[0] in allowed]
     if not usable:
-        raise _refused(host, str(found[0][2][0]), found[0][0])
+        raise _refused(host, str(addresses[0][2][0]), addresses[0][0])
     fault: OSError | None = None
-    for number, (kind, family, address) in enumerate(usable):
+    # Try each address, with its share of the time that is left.
+    for failed, (kind, family, address) in enumerate(usable):
         connection = socket.socket(family, socket.SOCK_STREAM)
         try:
             with limits.waiting() as left_s:
-                connection.settimeout(left_s / (len(usable) - number))
+                connection.settimeout(left_s / (len(usable) - failed))
                 connection.connect(address)
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:

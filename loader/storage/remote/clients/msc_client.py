@@ -44,6 +44,7 @@ def open_msc_client(url: ObjectUrl, options: StorageOptions) -> ObjectClient:
             at=str(url),
             hint="check the file that MSC_CONFIG names, or ~/.msc_config.yaml",
         ) from None
+    # Profiles of S3 are read by obstore, whose answers hold sizes and versions.
     provider = config.storage_provider
     if getattr(provider, "_provider_name", "") in _S3_TYPES and config.metadata_provider is None:
         return _BucketClient(provider, config.credentials_provider, options)
@@ -73,6 +74,7 @@ class _BucketClient:
         self.upload = partial(self._call, "upload")
 
     def _of(self, key: str) -> tuple[ObstoreClient, str]:
+        # The base path and the key together begin with the bucket.
         bucket, _, inner = (f"{self._base}/{key}" if self._base else key).partition("/")
         client = self._buckets.get(bucket)
         if client is None:
@@ -91,13 +93,14 @@ class _BucketClient:
         return client.head(inner)._replace(key=key)
 
     def pages(self, prefix: str) -> Iterator[Sequence[ClientObject]]:
+        # Names below a profile do not have its base path.
         client, inner = self._of(prefix)
         hidden = len(inner) - len(prefix)  # characters that the keys of this profile lack
         for page in client.pages(inner):
             if hidden >= 0:
-                yield [found._replace(key=found.key[hidden:]) for found in page]
+                yield [listed._replace(key=listed.key[hidden:]) for listed in page]
             else:  # the keys of this profile begin with the bucket
-                yield [found._replace(key=prefix[:-hidden] + found.key) for found in page]
+                yield [listed._replace(key=prefix[:-hidden] + listed.key) for listed in page]
 
     def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
@@ -114,18 +117,19 @@ class _BucketClient:
 def _credentials_of(provider: Any) -> dict[str, Any]:
     from datetime import UTC, datetime
 
-    found = provider.get_credentials()
-    if found.is_expired():
+    # Providers refresh credentials only on request.
+    credentials = provider.get_credentials()
+    if credentials.is_expired():
         provider.refresh_credentials()
-        found = provider.get_credentials()
+        credentials = provider.get_credentials()
     expires_at = None
-    if found.expiration:
-        parsed = datetime.fromisoformat(found.expiration)
+    if credentials.expiration:
+        parsed = datetime.fromisoformat(credentials.expiration)
         expires_at = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
     return {
-        "access_key_id": found.access_key,
-        "secret_access_key": found.secret_key,
-        "token": found.token,
+        "access_key_id": credentials.access_key,
+        "secret_access_key": credentials.secret_key,
+        "token": credentials.token,
         "expires_at": expires_at,
     }
 
@@ -157,14 +161,14 @@ class _LibraryClient:
         return Received(data, len(data), "")
 
     def head(self, key: str) -> ClientObject:
-        found = _call(lambda: self._client.info(key))
-        if found.type != "file":
+        entry = _call(lambda: self._client.info(key))
+        if entry.type != "file":
             raise RequestFailure("it does not exist", Remedy.GIVE_UP, kind="missing")
-        return _listed(key, found)
+        return _listed(key, entry)
 
     def pages(self, prefix: str) -> Iterator[Sequence[ClientObject]]:
-        found = _call(lambda: [each for each in self._client.list_recursive(prefix) if each.type == "file"])
-        listed = sorted(_listed(each.key.lstrip("/"), each) for each in found)
+        files = _call(lambda: [each for each in self._client.list_recursive(prefix) if each.type == "file"])
+        listed = sorted(_listed(each.key.lstrip("/"), each) for each in files)
         for start in range(0, len(listed), _PAGE):
             yield listed[start : start + _PAGE]
 
@@ -190,9 +194,9 @@ class _LibraryClient:
         pass  # the library does
 
 
-def _listed(key: str, found: Any) -> ClientObject:
-    mtime_ns = int(found.last_modified.timestamp() * 10**6) * 1000
-    return ClientObject(key, found.content_length, mtime_ns, (found.etag or "").strip('"'))
+def _listed(key: str, entry: Any) -> ClientObject:
+    mtime_ns = int(entry.last_modified.timestamp() * 10**6) * 1000
+    return ClientObject(key, entry.content_length, mtime_ns, (entry.etag or "").strip('"'))
 
 
 def _call(request: Callable[[], _T]) -> _T:

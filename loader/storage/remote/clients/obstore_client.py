@@ -41,6 +41,7 @@ def open_store(url: ObjectUrl, options: StorageOptions, *, retries: bool = False
 
         config: dict[str, Any] = {"skip_signature": True} if options.anonymous else {}
         config["retry_config"] = _RETRIES_OF_PARTS if retries else _NO_RETRIES
+        # The services name their endpoints differently; a variable of the environment has the same meaning.
         variable, name = ("GOOGLE_BASE_URL", "base_url") if url.protocol == "gs" else ("AZURE_ENDPOINT", "endpoint")
         config["client_options"] = _client(options, options.endpoint_url or os.environ.get(variable))
         if options.endpoint_url:
@@ -191,6 +192,7 @@ class ObstoreClient:
             data = result.bytes().to_bytes()  # a copy, so that no larger buffer stays
         except self._errors as error:
             _raise_failure(error)
+        # Check what came: a proxy may have cut or changed the answer.
         meta = result.meta
         expected = meta["size"] if stop is None else min(stop, meta["size"])
         if stop is not None and result.range != (start, expected):
@@ -207,6 +209,7 @@ class ObstoreClient:
     def pages(self, prefix: str) -> Iterator[Sequence[ClientObject]]:
         import obstore
 
+        # A key such as `a//b` ends obstore's own listing, so such folders are listed by signed requests.
         pages = iter(obstore.list(self._store, prefix or None, chunk_size=_PAGE))
         while True:
             try:
@@ -271,6 +274,7 @@ class ObstoreClient:
     def delete(self, keys: Sequence[str]) -> None:
         import obstore
 
+        # A single object has a request of its own, which all services know.
         url = self._url_to_delete(keys[0]) if len(keys) == 1 else None
         try:
             if url is None:
@@ -283,10 +287,8 @@ class ObstoreClient:
                 raise
 
     def _url_to_delete(self, key: str) -> str | None:
-        """Return a signed URL for ``DELETE``; obstore itself sends the request for several, which some services lack.
-
-        None for other services than S3, and where a URL cannot be signed.
-        """
+        # obstore itself sends the request for several objects, which some services lack. Other services than S3, and
+        # stores whose URLs cannot be signed, take that request.
         import obstore
         from obstore.exceptions import BaseError
         from obstore.store import S3Store
@@ -325,11 +327,8 @@ def _mtime_ns(meta: Any) -> int:
 
 
 def _raise_failure(error: Exception) -> NoReturn:
-    """Raise an error of obstore as a failure.
-
-    Most of them differ only in their text (contract tests pin it). None holds headers of the answer: the pause that
-    ``Retry-After`` requests is not known, and is drawn as after any other refusal.
-    """
+    # Most errors differ only in their text (contract tests pin it). None holds headers of the answer: the pause that
+    # `Retry-After` requests is not known, and is drawn as after any other refusal.
     from obstore import exceptions
 
     # What the class of the error says.
@@ -381,8 +380,8 @@ def _wrong_region(text: str) -> RequestFailure:
 
 
 def _unreachable(text: str) -> str:
-    found = _HOST.search(text)
-    where = redact_urls(found[0]) if found else "the service"
+    host = _HOST.search(text)
+    where = redact_urls(host[0]) if host else "the service"
     cause = next((words for sign, words in _CONNECT_CAUSES.items() if sign in text), "no connection")
     return f"cannot reach {where}: {cause}"
 
@@ -407,6 +406,7 @@ def signed_pages(store: Any, prefix: str, failure: RequestFailure) -> Iterator[l
         raise failure
     while True:
         try:
+            # Ask for pages until the service says that there are no more.
             url = _signed(store, query)
             with _client_of(url) as client:
                 page = ET.fromstring(client.send_url("GET", url))  # noqa: S314 - Expat bounds what entities expand to
@@ -423,14 +423,13 @@ def _client_of(url: str) -> closing[HttpClient]:
 
 
 def _signed(store: Any, query: dict[str, str]) -> str:
-    """Return the URL of a listing: obstore signs the URLs of objects, with all of their query.
-
-    So the endpoint ends with the query, and what obstore appends to it becomes a value that no service reads.
-    """
+    # obstore signs the URLs of objects, with all of their query. So the endpoint ends with the query, and what obstore
+    # appends to it becomes a value that no service reads.
     import obstore
 
     config = dict(store.config)
     is_anonymous = config.pop("skip_signature", "") == "true"
+    # Signing needs credentials; the signature of made-up ones is cut off below.
     if is_anonymous:
         config |= {"access_key_id": "-", "secret_access_key": "-"}
     if config.get("request_payer") == "true":
@@ -440,6 +439,7 @@ def _signed(store: Any, query: dict[str, str]) -> str:
         options = {name: getattr(store, name) for name in ("client_options", "credential_provider", "retry_config")}
         return obstore.sign(type(store)(**config | endpoint, **options), "GET", "-", _VALID)
 
+    # Sign any object to learn the bucket's URL.
     bucket = sign({}).partition("?")[0].removesuffix("/-")
     root = f"{bucket}?{urlencode(query, quote_via=quote, safe='')}&x-id=ListObjectsV2"
     virtual = {"virtual_hosted_style_request": True} if type(store).__name__ == "S3Store" else {}

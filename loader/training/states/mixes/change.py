@@ -61,8 +61,8 @@ class MixChange:
 
     def differences(self) -> list[str]:
         """Return a line for each dataset that does not continue with its weight."""
-        found = [leaf.difference() for leaf in self.leaves if leaf.is_difference]
-        return found or ["the same datasets and weights, in another order"]
+        lines = [leaf.difference() for leaf in self.leaves if leaf.is_difference]
+        return lines or ["the same datasets and weights, in another order"]
 
     def entry(self, batch: int) -> dict[str, Any]:
         return {"batch": batch, "leaves": [leaf.to_plain() for leaf in self.leaves], "stages": self.stages}
@@ -73,14 +73,14 @@ class MixChange:
         self.obstacles += other.obstacles
 
 
-def find_mix_change(saved: Any, chain: SavableDataset[Any], place: SavedPlace) -> MixChange | None:
+def find_mix_change(saved: Any, chain: SavableDataset[Any], progress: SavedPlace) -> MixChange | None:
     """Compare the chain of a state with a run's.
 
     Returns:
         The change; None if the chains differ in other ways, too.
     """
     with suppress(LookupError, TypeError, AttributeError, ArithmeticError, ValueError):  # a damaged description
-        return _compare(chain, saved, place)
+        return _compare(chain, saved, progress)
     return None
 
 
@@ -111,11 +111,11 @@ def _named(units: frozenset[str]) -> str:
 
 def _units_by_dataset(identity: Any) -> dict[str, frozenset[str]]:
     """Return for each dataset what the weights above it count; nothing for a damaged description."""
-    found: dict[str, frozenset[str]] = defaultdict(frozenset)
+    units_of: dict[str, frozenset[str]] = defaultdict(frozenset)
     with suppress(LookupError, TypeError, AttributeError, ValueError):
         for name, units in _units_above(identity, frozenset()):
-            found[name] |= units
-    return found
+            units_of[name] |= units
+    return units_of
 
 
 def _units_above(identity: Any, above: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
@@ -124,83 +124,89 @@ def _units_above(identity: Any, above: frozenset[str]) -> Iterator[tuple[str, fr
         unit = settings.get("unit")
         # A blend of samples that has a schedule counts them itself.
         above |= {"samples by a schedule" if unit == "samples" else unit or "samples"}
-    for one in inputs:
-        if isinstance(one, Mapping):
-            yield leaf_name(one), above
+    for upstream in inputs:
+        if isinstance(upstream, Mapping):
+            yield leaf_name(upstream), above
         else:
-            yield from _units_above(one, above)
+            yield from _units_above(upstream, above)
 
 
-def _compare(dataset: SavableDataset[Any], saved: Any, place: SavedPlace) -> MixChange | None:
+def _compare(dataset: SavableDataset[Any], saved: Any, progress: SavedPlace) -> MixChange | None:
     if isinstance(dataset, PassThroughDataset):
-        return _compare(dataset.inputs[0], saved, place)
+        return _compare(dataset.inputs[0], saved, progress)
     if saved[0] != dataset.name:
         return None
     if isinstance(dataset, ReadDataset):
-        return _compare_readers(dataset, saved, place)
+        return _compare_readers(dataset, saved, progress)
     if isinstance(dataset, BlendDataset):
-        return _compare_blends(dataset, saved, place)
+        return _compare_blends(dataset, saved, progress)
     if dataset.nests_states:
-        return None if any(differences(saved, dataset.identity())) else _unchanged(saved, place)
+        return None if any(differences(saved, dataset.identity())) else _unchanged(saved, progress)
     if len(saved) != 3 or any(differences(saved[1], dataset.settings())):
         return None
-    return _compare(dataset.inputs[0], saved[2], place)
+    return _compare(dataset.inputs[0], saved[2], progress)
 
 
-def _compare_readers(dataset: ReadDataset, saved: Any, place: SavedPlace) -> MixChange | None:
+def _compare_readers(dataset: ReadDataset, saved: Any, progress: SavedPlace) -> MixChange | None:
+    # Without weights, or with repetitions, the reader delivers a pass: its mix cannot change within it.
     now = dataset.settings()
     is_same = not any(differences(saved, dataset.identity()))
-    if not all("weights" in one and "repetitions" not in one for one in (saved[1], now)):
-        change = _unchanged(saved, place)
+    if not all("weights" in settings and "repetitions" not in settings for settings in (saved[1], now)):
+        change = _unchanged(saved, progress)
         change.obstacles += [] if is_same else [ENDS]
         return change
-    stage = place.path + dataset.key
-    history = stage_changes(place.changes, stage)
+    # Match the datasets, also with earlier mixes of this run.
+    stage = progress.path + dataset.key
+    history = stage_changes(progress.changes, stage)
     match = LeafMatch.of(saved, dataset, history)
     if match is None:
         return None
-    positions = {lane: state.get(dataset.key, 0) for lane, state in place.lanes.items()}
-    consumed = match.consumed(positions, lanes=place.count, seed=place.seed, scale=place.scale)
-    change = MixChange(list(match.leaf_changes(consumed, before=place.before, after=place.after)))
+    # Describe what becomes of each dataset.
+    positions = {lane: state.get(dataset.key, 0) for lane, state in progress.lanes.items()}
+    consumed = match.consumed(positions, lanes=progress.count, seed=progress.seed, scale=progress.scale)
+    change = MixChange(list(match.leaf_changes(consumed, before=progress.before, after=progress.after)))
     if is_same:
         return change
+    # Record the change, for the reader and for later restores.
     change.stages[stage] = match.stage_change(positions)
     if not history and match.was_sequential(dataset):
         change.obstacles.append(DEALT)
     return change
 
 
-def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: SavedPlace) -> MixChange | None:
+def _compare_blends(dataset: BlendDataset[Any], saved: Any, progress: SavedPlace) -> MixChange | None:
     if dataset.unit != saved[1].get("unit"):
         return None
     # Pair the inputs with those of the state, which keep their origins.
-    stage = place.path + dataset.key
-    history = stage_changes(place.changes, stage)
+    stage = progress.path + dataset.key
+    history = stage_changes(progress.changes, stage)
     inputs = saved[2:]
     origins = [*history[-1][1]["origins"]] if history else [*range(len(inputs))]
     next_origin = history[-1][1]["next"] if history else len(inputs)
     before, after = shares(saved[1]["weights"], 1.0), shares(dataset.weights, 1.0)
     change = MixChange()
     unused = dict(zip(origins, zip(inputs, before, strict=True), strict=True))
-    pairs = _pair_inputs(dataset, unused, place)
+    pairs = _pair_inputs(dataset, unused, progress)
     new_origins, added = [], []
-    old_texts = dict(zip(origins, share_texts(saved[1].get("schedule"), len(inputs), whole=place.before), strict=True))
-    new_texts = share_texts(dataset.settings().get("schedule"), len(dataset.inputs), whole=place.after)
+    old_texts = dict(
+        zip(origins, share_texts(saved[1].get("schedule"), len(inputs), whole=progress.before), strict=True)
+    )
+    new_texts = share_texts(dataset.settings().get("schedule"), len(dataset.inputs), whole=progress.after)
     # Compare each pair; an input without a pair is new.
     for upstream, share, text, origin in zip(dataset.inputs, after, new_texts, pairs, strict=True):
         if origin is None:
-            added.append((upstream.identity(), place.after * share))
+            added.append((upstream.identity(), progress.after * share))
             new_origins.append(next_origin)
             next_origin += 1
             continue
         was, weight = unused.pop(origin)
-        inner = _compare(upstream, was, place.child(dataset.key, origin, before=weight, after=share)) or MixChange()
+        inner = _compare(upstream, was, progress.child(dataset.key, origin, before=weight, after=share)) or MixChange()
         if len(inner.leaves) == 1 and not any(inner.leaves[0].schedules):
             inner.leaves = [replace(inner.leaves[0], schedules=(old_texts[origin], text))]
         change.add(inner)
         new_origins.append(origin)
     # Inputs of the state without a pair are gone.
-    change.leaves += replaced_leaves([(was, place.before * weight) for was, weight in unused.values()], added)
+    change.leaves += replaced_leaves([(was, progress.before * weight) for was, weight in unused.values()], added)
     now = dataset.settings()
     is_same = all(now.get(name) == saved[1].get(name) for name in ("weights", "schedule"))
     if new_origins != origins or not is_same:
@@ -209,30 +215,32 @@ def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: SavedPlace) -
 
 
 def _pair_inputs(
-    dataset: BlendDataset[Any], inputs: Mapping[int, tuple[Any, float]], place: SavedPlace
+    dataset: BlendDataset[Any], inputs: Mapping[int, tuple[Any, float]], progress: SavedPlace
 ) -> list[int | None]:
     """Return for each input of a blend the origin of the saved input that it continues; None for a new one.
 
     Equal inputs continue each other first, then inputs that continue in part.
     """
-    found: list[int | None] = [None] * len(dataset.inputs)
+    # Pair equal inputs.
+    paired: list[int | None] = [None] * len(dataset.inputs)
     free: dict[str, deque[int]] = defaultdict(deque)  # there may be thousands of inputs
     for origin, (was, _) in inputs.items():
         free[_text_without_paths(was)].append(origin)
     for row, upstream in enumerate(dataset.inputs):
         if same := free.get(_text_without_paths(upstream.identity())):
-            found[row] = same.popleft()
+            paired[row] = same.popleft()
+    # Pair the rest if an input continues datasets of a saved one.
     left = {origin: inputs[origin][0] for origins in free.values() for origin in origins}
     for row, upstream in enumerate(dataset.inputs):
-        if found[row] is not None:
+        if paired[row] is not None:
             continue
         for origin in sorted(left):
-            inner = _compare(upstream, left[origin], place.child(dataset.key, origin, before=1, after=1))
+            inner = _compare(upstream, left[origin], progress.child(dataset.key, origin, before=1, after=1))
             if inner is not None and inner.keeps_datasets and not inner.obstacles:
-                found[row] = origin
+                paired[row] = origin
                 del left[origin]
                 break
-    return found
+    return paired
 
 
 def _text_without_paths(identity: Any) -> str:
@@ -246,8 +254,8 @@ def _text_without_paths(identity: Any) -> str:
     return json.dumps(plain(identity), sort_keys=True)
 
 
-def _unchanged(saved: Any, place: SavedPlace) -> MixChange:
-    before, after = leaves_in(saved, place.before), leaves_in(saved, place.after)
+def _unchanged(saved: Any, progress: SavedPlace) -> MixChange:
+    before, after = leaves_in(saved, progress.before), leaves_in(saved, progress.after)
     return MixChange(
         [
             LeafChange(name, "continues", share, new_share)
@@ -284,7 +292,10 @@ class LeafMatch:
         """
         # All settings but those of the datasets must be the same.
         old, now = saved[1], reader.settings()
-        others, others_now = ({name: one[name] for name in one if name not in OF_LEAVES} for one in (old, now))
+        others, others_now = (
+            {name: name_settings[name] for name in name_settings if name not in OF_LEAVES}
+            for name_settings in (old, now)
+        )
         if any(differences(others, others_now)):
             return None
         # Match the datasets with those of the state, also with those that are gone.
@@ -339,27 +350,34 @@ class LeafMatch:
         return total
 
     def leaf_changes(self, consumed: Mapping[int, float], *, before: float, after: float) -> Iterator[LeafChange]:
+        # Collect the shares before and after.
         old_shares = dict(zip(self.origins, shares(self.weights, before), strict=True))
         old_texts = dict(zip(self.origins, share_texts(self.schedule, len(self.before), whole=before), strict=True))
         new_texts = share_texts(self.new_schedule, len(self.after), whole=after)
         ended = self._ended()
         known = {*self.origins, *consumed}
         new_shares = shares(self.new_weights, after)
+        # Describe the datasets of the new mix; one at the path of an ended one has changed.
         for origin, leaf, share, new_text in zip(self.new_origins, self.after, new_shares, new_texts, strict=True):
             before_origin: int | None = origin
             if origin in known:
                 text = f"continues at {progress_text(consumed.get(origin, 0), leaf.source['samples'])}"
             else:
-                before_origin = next((one for one in ended if ended[one].source["path"] == leaf.source["path"]), None)
+                before_origin = next(
+                    (gone for gone in ended if ended[gone].source["path"] == leaf.source["path"]),
+                    None,
+                )
                 text = "new" if before_origin is None else leaf.changed_from(ended.pop(before_origin))
             old_share, old_text = (None, None)
             if before_origin is not None:
                 old_share, old_text = old_shares.get(before_origin), old_texts.get(before_origin)
             yield LeafChange(leaf_name(leaf.source), text, old_share, share, (old_text, new_text))
+        # The rest of the old mix is gone.
         for origin, leaf in ended.items():
             yield LeafChange(leaf_name(leaf.source), "gone", old_shares[origin], None, (old_texts[origin], None))
 
     def stage_change(self, positions: Mapping[int, int]) -> dict[str, Any]:
+        # Keep the datasets that ended: a later mix may have them again, and continue them.
         gone = [
             {
                 "origin": origin,
@@ -396,10 +414,10 @@ class LeafMatch:
 def _gone(history: StageChanges, origins: Sequence[int]) -> dict[int, DescribedLeaf]:
     """Return the datasets that earlier changes removed, the last one first."""
     return {
-        one["origin"]: DescribedLeaf(one["source"], one["slice_length"], one["epochs_together"])
+        leaf["origin"]: DescribedLeaf(leaf["source"], leaf["slice_length"], leaf["epochs_together"])
         for _, change in reversed(history)
-        for one in change["gone"]
-        if one["origin"] not in origins
+        for leaf in change["gone"]
+        if leaf["origin"] not in origins
     }
 
 

@@ -41,7 +41,6 @@ class Names:
 
     @classmethod
     def of(cls, names: Sequence[str]) -> Names | None:
-        """Return the names; None if nothing has a name."""
         return cls(len(names), tuple(names[:_MAX_NAMES])) if names else None
 
     def text(self, side: str) -> str:
@@ -84,8 +83,6 @@ class Difference:
 
 
 class _Text(str):
-    """A text that is shown without quotes."""
-
     __slots__ = ()
 
 
@@ -93,9 +90,9 @@ def _shown_pair(before: Any, after: Any) -> tuple[str, str]:
     """Return the texts of two values; fractions have as few digits as tell them apart."""
     if all(value is None or isinstance(value, float) for value in (before, after)):
         for digits in (_DIGITS, 6):
-            one, two = ("none" if value is None else f"{value:.{digits}g}" for value in (before, after))
-            if one != two:
-                return one, two
+            first, second = ("none" if value is None else f"{value:.{digits}g}" for value in (before, after))
+            if first != second:
+                return first, second
     return _shown(before), _shown(after)
 
 
@@ -111,6 +108,7 @@ def differences(saved: Any, now: Any, place: str = "") -> Iterator[Difference]:
     Paths do not count: data may be moved.
     """
     if isinstance(saved, Mapping) and isinstance(now, Mapping):
+        # Two dicts: compare the values of each key.
         inside = ": ".join(filter(None, (place, _path(saved, now)))) if "path" in now else place
         for key in sorted({*saved, *now}, key=short_key):
             before, after = saved.get(key), now.get(key)
@@ -121,12 +119,13 @@ def differences(saved: Any, now: Any, place: str = "") -> Iterator[Difference]:
             else:
                 yield Difference(inside, _NAMES.get(key, short_key(key)), before, after)
     elif _is_reader(saved) and _is_reader(now):
+        # Two readers: compare dataset by dataset, since their lists may differ in length.
         inner = f"{place} > read".removeprefix(" > ")
         try:
-            found = list(_reader_differences(saved, now, inner))
+            of_readers = list(_reader_differences(saved, now, inner))
         except (ArithmeticError, LookupError, TypeError, ValueError):  # a damaged description
-            found = []
-        yield from found or _list_differences(saved, now, place)  # such as weights in another unit
+            of_readers = []
+        yield from of_readers or _list_differences(saved, now, place)  # such as weights in another unit
     elif isinstance(saved, list | tuple) and isinstance(now, list | tuple):
         yield from _list_differences(saved, now, place)
     elif saved != now:
@@ -145,13 +144,17 @@ def with_decoders_of(now: Any, saved: Any, changed: list[str]) -> Any:
     ['b=1 → b=2']
     """
     if isinstance(saved, Mapping) and isinstance(now, Mapping):
+        # Compare the decoders of this stage.
         kept = {key: with_decoders_of(now.get(key), value, changed) for key, value in saved.items()}
         before, after = saved.get("decoder"), now.get("decoder")
         if before == after or not isinstance(before, str):
             return kept
         if not str(after).startswith(before.partition("(")[0] + "("):
             return kept  # another class
-        options, now_options = (set(one.partition("(")[2].rstrip(")").split(", ")) for one in (before, str(after)))
+        # The class is the same: name the options that differ, and take the present ones.
+        options, now_options = (
+            set(decoder.partition("(")[2].rstrip(")").split(", ")) for decoder in (before, str(after))
+        )
         changed.append(
             f"{short_key(', '.join(sorted(options - now_options)))} → {', '.join(sorted(now_options - options))}"
         )
@@ -165,8 +168,8 @@ def _list_differences(saved: Sequence[Any], now: Sequence[Any], place: str) -> I
     is_stage = bool(now) and isinstance(now[0], str)
     inner = (f"{place} > {now[0]}" if is_stage else place).removeprefix(" > ")
     if len(saved) == len(now):
-        for one, other in zip(saved, now, strict=True):
-            yield from differences(one, other, inner)
+        for value, other in zip(saved, now, strict=True):
+            yield from differences(value, other, inner)
     elif is_stage:
         yield Difference(inner, "inputs", max(0, len(saved) - 2), max(0, len(now) - 2))
     else:
@@ -174,7 +177,6 @@ def _list_differences(saved: Sequence[Any], now: Sequence[Any], place: str) -> I
 
 
 def _path(saved: Mapping[Any, Any], now: Mapping[Any, Any]) -> str:
-    """Return the path of data, and the one that it had if that is another."""
     before = saved.get("path")
     return str(now["path"]) if before in (None, now["path"]) else f"{now['path']} (saved with {short_key(before)})"
 
@@ -216,8 +218,8 @@ def _reader_differences(saved: Sequence[Any], now: Sequence[Any], place: str) ->
     if schedules[0] != schedules[1]:
         names["weights"] = "weight schedule"
         values["weights"] = [
-            _shares_as_texts(own, shares, len(those))
-            for own, shares, those in zip(schedules, values["weights"], (sources, sources_now), strict=True)
+            _shares_as_texts(schedule, shares, len(those))
+            for schedule, shares, those in zip(schedules, values["weights"], (sources, sources_now), strict=True)
         ]
         if values["weights"][0] == values["weights"][1]:  # the texts of long schedules are cut
             yield Difference(place, "weight schedule", *schedules)
@@ -262,22 +264,24 @@ def _pair_sources(
     sources: Sequence[Mapping[str, Any]], sources_now: Sequence[Mapping[str, Any]]
 ) -> list[tuple[int | None, int | None]]:
     """Pair the datasets of two readers by their data, their path or, if there are as many, their position."""
-    found: dict[int, int] = {}  # number now → number before
+    paired: dict[int, int] = {}  # number now → number before
+    # Pair by the most precise facts first: each round pairs only what is left.
     for keys in (("path", "uuid", "split_part", "filter", "which"), ("uuid", "split_part", "which"), ("path",)):
-        taken = {*found.values()}
+        taken = {*paired.values()}
         free: dict[str, deque[int]] = defaultdict(deque)
         for row, source in enumerate(sources):
             if row not in taken:
                 free[repr([source.get(key) for key in keys])].append(row)
         for row, source in enumerate(sources_now):
-            if row not in found and (same := free.get(repr([source.get(key) for key in keys]))):
-                found[row] = same.popleft()
-    taken = {*found.values()}
+            if row not in paired and (same := free.get(repr([source.get(key) for key in keys]))):
+                paired[row] = same.popleft()
+    taken = {*paired.values()}
+    # As many datasets as before: those at the same position were edited.
     if len(sources) == len(sources_now):
-        found |= {row: row for row in range(len(sources)) if row not in found and row not in taken}
-        taken = {*found.values()}
+        paired |= {row: row for row in range(len(sources)) if row not in paired and row not in taken}
+        taken = {*paired.values()}
     gone = [row for row in range(len(sources)) if row not in taken]
-    return [*((found.get(row), row) for row in range(len(sources_now))), *((row, None) for row in gone)]
+    return [*((paired.get(row), row) for row in range(len(sources_now))), *((row, None) for row in gone)]
 
 
 def leaf_name(source: Mapping[str, Any]) -> str:

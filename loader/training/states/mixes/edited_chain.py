@@ -99,14 +99,14 @@ def continue_mix(
         compare_datasets(saved.dataset, chain.identity())
     except StateError as error:
         check_saved_weights(saved.dataset)
-        place = SavedPlace(
+        progress = SavedPlace(
             lanes=lanes,
             scale=min(saved.lanes, saved.batch) / max(1, len(lanes)),
             count=saved.lanes,
             changes=changes,
             seed=saved.seed,
         )
-        change = find_mix_change(saved.dataset, chain, place)
+        change = find_mix_change(saved.dataset, chain, progress)
         is_endless = {kind, saved.kind or kind} == {ENDLESS}
         if is_endless:
             check_units(saved.dataset, chain.identity(), change)
@@ -156,25 +156,28 @@ def edited_chain(dataset: SavableDataset[Any], changes: MixChanges, *, path: str
     if not changes:
         return dataset
     stage = path + dataset.key
-    own = stage_changes(changes, stage)
+    of_stage = stage_changes(changes, stage)
     if isinstance(dataset, ReadDataset):
+        # A reader: give it the mixes that have ended.
         reader = copy(dataset)
-        reader.history = reader_history(own)
-        _check_count(stage, own, len(dataset.sources))
+        reader.history = reader_history(of_stage)
+        _check_count(stage, of_stage, len(dataset.sources))
         return reader
     if isinstance(dataset, BlendDataset):
-        _check_count(stage, own, len(dataset.inputs))
+        # A blend: number its inputs by origin, then continue below each of them.
+        _check_count(stage, of_stage, len(dataset.inputs))
         blend = copy(dataset)
-        blend.origins = tuple(own[-1][1]["origins"]) if own else dataset.origins
-        blend.edits = len(own)
+        blend.origins = tuple(of_stage[-1][1]["origins"]) if of_stage else dataset.origins
+        blend.edits = len(of_stage)
         blend.was_edited = True
-        blend.edited_at = own[-1][0] if own and not path else 0
+        blend.edited_at = of_stage[-1][0] if of_stage and not path else 0
         blend.begin = None  # it knows the readers by their places
         pairs = zip(dataset.inputs, blend.origins, strict=True)
         blend.inputs = tuple(edited_chain(upstream, changes, path=f"{path}{origin}/") for upstream, origin in pairs)
         return blend
     if dataset.nests_states:
         return dataset
+    # Any other stage: continue below it.
     copied = copy(dataset)
     copied.inputs = (edited_chain(dataset.inputs[0], changes, path=path),)
     return copied
@@ -203,17 +206,18 @@ def _check_count(stage: str, changes: StageChanges, count: int) -> None:
         raise StateError(f"this state is damaged: its changes of {stage!r} are of another mix")
 
 
+# Differences in a message: every rank raises it, and energon diff lists all.
 _MAX_SHOWN = 8
 _MAX_LINE = 2000  # characters
 
 
 def compare_datasets(saved: Any, now: Any) -> None:
     """Check that a state is of the same chain and data."""
-    found = chain_differences(saved, now)
-    if found:
-        lines = [str(one)[:_MAX_LINE] for one in found[:_MAX_SHOWN]]
-        if len(found) > _MAX_SHOWN:
-            lines.append(f"… and {len(found) - _MAX_SHOWN} more (energon diff lists all)")
+    differences = chain_differences(saved, now)
+    if differences:
+        lines = [str(difference)[:_MAX_LINE] for difference in differences[:_MAX_SHOWN]]
+        if len(differences) > _MAX_SHOWN:
+            lines.append(f"… and {len(differences) - _MAX_SHOWN} more (energon diff lists all)")
         raise StateError(
             "the state is of another dataset or pipeline:\n  " + "\n  ".join(lines),
             hint="build the dataset with the data and arguments of the run that was saved, or start a new run",
@@ -256,6 +260,7 @@ def _check(settings: Mapping[str, Any], sources: int) -> None:
 class _PlacedStage(NamedTuple):
     """A stage, with the path and the seed of the inputs of blends that lead to it."""
 
+    # As the number of an input changes the seed below it, both are kept together.
     stage: SavableDataset[Any]
     path: str
     seed: int
@@ -272,54 +277,58 @@ class _PlacedStage(NamedTuple):
         }
 
 
-def count_lost_samples(chain: SavableDataset[Any], state: State, number: int, *, lanes: int, seed: int) -> int:
+def count_lost_samples(chain: SavableDataset[Any], state: State, lane: int, *, lanes: int, seed: int) -> int:
     """Count the samples in the buffers of a lane whose datasets are gone."""
+    # Collect the samples in buffers by reader and position.
     lost: dict[tuple[str, ItemId], int] = {}  # a state may name a sample twice
-    for place, item_id in _buffered(_PlacedStage(chain, "", seed), state):
-        for reader, position in _read_for(place, item_id):
+    for placed, item_id in _buffered(_PlacedStage(chain, "", seed), state):
+        for reader, position in _read_for(placed, item_id):
             if not isinstance(reader.stage, ReadDataset):
                 lost[reader.path, position] = samples_in(position)
                 continue
-            order = reader.stage.lane_order(number, lanes=lanes, seed=reader.seed)
+            order = reader.stage.lane_order(lane, lanes=lanes, seed=reader.seed)
             source, *_ = order.locate(position, position + 1)
             lost[reader.path, position] = int(source[0] == GONE)
     return sum(lost.values())
 
 
-def _buffered(place: _PlacedStage, state: State) -> Iterator[tuple[_PlacedStage, ItemId]]:
+def _buffered(placed: _PlacedStage, state: State) -> Iterator[tuple[_PlacedStage, ItemId]]:
     """Yield the ids of the items in buffers, each with the stage that holds it."""
-    stage = place.stage
-    own = state.get(stage.key)
+    stage = placed.stage
+    stage_state = state.get(stage.key)
     if isinstance(stage, BlendDataset):
-        for origin, inner in place.inputs().items():
-            yield from _buffered(inner, (own or {}).get(str(origin), {}))
+        for origin, inner in placed.inputs().items():
+            yield from _buffered(inner, (stage_state or {}).get(str(origin), {}))
         return
     if not stage.nests_states:
-        if own is not None and stage.entry_schema is not None:
-            for item_id in item_ids_in(own, stage.entry_schema):
-                yield place, as_item_id(item_id)
-        yield from _buffered(place.below(), state)
+        if stage_state is not None and stage.entry_schema is not None:
+            for item_id in item_ids_in(stage_state, stage.entry_schema):
+                yield placed, as_item_id(item_id)
+        yield from _buffered(placed.below(), state)
 
 
-def _read_for(place: _PlacedStage, item_id: ItemId) -> Iterator[tuple[_PlacedStage, Any]]:
+def _read_for(placed: _PlacedStage, item_id: ItemId) -> Iterator[tuple[_PlacedStage, Any]]:
     """Yield the readers and positions of an item's samples; the blend and the item's id if its input is gone."""
-    stage = place.stage
+    stage = placed.stage
     if isinstance(item_id, tuple):
+        # The samples of a pack: follow each.
         if item_id and not isinstance(item_id[0], str):
             for part in item_id:
-                yield from _read_for(place, part)
+                yield from _read_for(placed, part)
             return
         if item_id and item_id[0] == stage.key:
-            _, number, inner = item_id
+            # An id that names this stage: its input has the inner id.
+            _, origin, inner = item_id
             if not isinstance(stage, BlendDataset):
-                yield from () if stage.nests_states else _read_for(place.below(), inner)
-            elif number in stage.origins:
-                yield from _read_for(place.inputs()[number], inner)
+                yield from () if stage.nests_states else _read_for(placed.below(), inner)
+            elif origin in stage.origins:
+                yield from _read_for(placed.inputs()[origin], inner)
             else:
-                yield place, item_id
+                yield placed, item_id
             return
+    # An id that no stage above the reader has named is a position.
     if isinstance(stage, ReadDataset):
         if isinstance(item_id, int):
-            yield place, item_id
+            yield placed, item_id
     elif not stage.nests_states:
-        yield from _read_for(place.below(), item_id)
+        yield from _read_for(placed.below(), item_id)

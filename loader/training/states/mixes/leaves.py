@@ -61,7 +61,6 @@ class LeafChange:
         return f"{self.name}: {self.change}, {self._weight}"
 
     def to_plain(self) -> dict[str, Any]:
-        """Return the change as plain data; the weights are rounded, for people."""
         return {"dataset": self.name, "change": self.change, "weight": " → ".join(self._weights())}
 
 
@@ -83,20 +82,20 @@ class DescribedLeaf:
         return json.dumps([source, self.epochs_together], sort_keys=True)
 
     def changed_from(self, old: DescribedLeaf) -> str:
-        found = [
+        changes = [
             f"{text} {old.source.get(name) or 'none'} → {self.source.get(name) or 'none'}"
             for name, text in _NAMES.items()
             if old.source.get(name) != self.source.get(name)
         ]
         if self.epochs_together != old.epochs_together:
-            found.append(f"shuffle_over_epochs_multiplier {old.epochs_together} → {self.epochs_together}")
+            changes.append(f"shuffle_over_epochs_multiplier {old.epochs_together} → {self.epochs_together}")
         if self.source.get("uuid") != old.source.get("uuid"):
-            found.append("prepared again")
+            changes.append("prepared again")
         if self.key(moved=True) == old.key(moved=True):
             return "moved to another blend (starts over)"
-        if not found:
-            found.append(f"subset or content, {old.source['samples']} → {self.source['samples']} samples")
-        return f"changed: {', '.join(found)} (starts over)"
+        if not changes:
+            changes.append(f"subset or content, {old.source['samples']} → {self.source['samples']} samples")
+        return f"changed: {', '.join(changes)} (starts over)"
 
 
 def leaves_in(identity: Any, share: float) -> Iterator[tuple[str, float]]:
@@ -107,7 +106,7 @@ def leaves_in(identity: Any, share: float) -> Iterator[tuple[str, float]]:
 def _leaves_with_shares(identity: Any, share: float) -> Iterator[tuple[DescribedLeaf, float]]:
     settings, inputs = identity[1], identity[2:]
     if inputs and isinstance(inputs[0], Mapping):
-        weights = settings.get("weights") or [one["samples"] for one in inputs]
+        weights = settings.get("weights") or [source["samples"] for source in inputs]
         leaves = leaves_of({"slice_lengths": 0} | dict(settings), inputs)
         yield from zip(leaves, shares(each_setting(weights, len(inputs)), share), strict=True)
         return
@@ -121,7 +120,7 @@ def replaced_leaves(before: Iterable[tuple[Any, float]], after: Iterable[tuple[A
     ended = [leaf for identity, share in before for leaf in _leaves_with_shares(identity, share)]
     for identity, share in after:
         for leaf, part in _leaves_with_shares(identity, share):
-            was = next((one for one in ended if one[0].source["path"] == leaf.source["path"]), None)
+            was = next((gone for gone in ended if gone[0].source["path"] == leaf.source["path"]), None)
             if was is None:
                 yield LeafChange(leaf_name(leaf.source), "new", None, part)
             else:
@@ -135,7 +134,7 @@ def leaves_of(settings: Mapping[str, Any], sources: Sequence[Mapping[str, Any]])
     """Return the datasets of a reader from its settings and their descriptions."""
     lengths = each_setting(settings["slice_lengths"], len(sources))
     together = each_setting(settings.get("epochs_together"), len(sources))
-    return [DescribedLeaf(*one) for one in zip(sources, lengths, together, strict=True)]
+    return [DescribedLeaf(*facts) for facts in zip(sources, lengths, together, strict=True)]
 
 
 def match_leaves(known: Mapping[int, DescribedLeaf], leaves: Sequence[DescribedLeaf]) -> list[int | None]:
@@ -143,17 +142,17 @@ def match_leaves(known: Mapping[int, DescribedLeaf], leaves: Sequence[DescribedL
 
     Equal ones in several places are matched in their order. The uuid identifies data that were moved.
     """
-    found: list[int | None] = [None] * len(leaves)
+    matches: list[int | None] = [None] * len(leaves)
     for moved in (False, True):
         free: dict[str, deque[int]] = defaultdict(deque)
-        used = {*found}
+        used = {*matches}
         for origin, leaf in known.items():
             if origin not in used:
                 free[leaf.key(moved=moved)].append(origin)
         for row, leaf in enumerate(leaves):
-            if found[row] is None and (same := free.get(leaf.key(moved=moved))):
-                found[row] = same.popleft()
-    return found
+            if matches[row] is None and (same := free.get(leaf.key(moved=moved))):
+                matches[row] = same.popleft()
+    return matches
 
 
 def progress_text(consumed: float, samples: int) -> str:

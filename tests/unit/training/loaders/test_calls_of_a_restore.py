@@ -12,8 +12,8 @@ from tests.e2e.text_dataset import write_texts
 
 ROOMS = ("training/loaders", "training/states")
 PACKAGE = Path(loader.__file__).parent
-MAX_FUNCTIONS = 30  # of these rooms; comprehensions do not count
-MAX_FILES = 9
+MAX_FUNCTIONS = 12  # of these rooms; comprehensions do not count
+MAX_FILES = 5
 
 
 def open_loader(folder: Path) -> loader.SavableDataLoader[Any]:

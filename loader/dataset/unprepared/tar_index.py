@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...accounting.part_sets import PartSetCounter, PartSets, join_part_sets
+from ...arrays import IntArray
 from ...engine.workers import run_in_workers, usable_cores
 from ...errors import EnergonError, StorageError
 from ...format.dataset_ref import DatasetRef

@@ -7,7 +7,7 @@ import re
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -182,6 +182,18 @@ def _name_of_results(job: Job) -> str:
     return hashlib.sha256(msgspec.json.encode(described)).hexdigest()[:16]
 
 
+class NumberedTask(NamedTuple):
+    """A task with its number in the journal."""
+
+    number: int
+    task: Any
+
+    @property
+    def name(self) -> str:
+        """Name of the task for messages."""
+        return str(getattr(self.task, "name", self.task))
+
+
 @dataclass(frozen=True, slots=True)
 class Journaled(Generic[_Result]):
     """A function of numbered tasks that stores its results, and returns their receipts; runs in workers."""
@@ -190,7 +202,7 @@ class Journaled(Generic[_Result]):
     journal: Journal[_Result]
     receipt: Callable[[_Result], _Result] | None = None
 
-    def __call__(self, numbered: tuple[int, Any]) -> _Result:
+    def __call__(self, numbered: NumberedTask) -> _Result:
         number, task = numbered
         result = self.function(task)
         self.journal.write(number, result)

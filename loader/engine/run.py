@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from ..errors import ConfigError, WorkerError
 from .executor import run_in_executor
-from .journal import Job, Journal, Journaled
+from .journal import Job, Journal, Journaled, NumberedTask
 from .share import Share, format_numbers
 from .workers import Environments, run_in_workers
 
@@ -168,7 +168,7 @@ class JobTasks(Generic[_Result]):
         if engine.merge and missing:
             raise self._missing(missing, job)
         # Compute the rest.
-        numbered = [(number, self.tasks[number]) for number in missing]
+        numbered = [NumberedTask(number, self.tasks[number]) for number in missing]
         for index, result in engine.run(Journaled(self.function, self.journal, self.receipt), numbered):
             yield missing[index], result
         if share is not None:

@@ -9,6 +9,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -176,7 +177,8 @@ _MAX_SHARES = 1_000_000
 _NAME_THE_SHARE = "name the share: --share 3/64"
 
 
-class Share(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Share:
     """One share of a job.
 
     >>> str(Share(3, 64))

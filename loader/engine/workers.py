@@ -240,7 +240,7 @@ class _Pool:
         how = how or (f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with code {code}")
         error = WorkerError(
             f"a worker process {how} while it worked on {getattr(item, 'name', item)}",
-            hint="signal 9 often means out of memory: try fewer workers; prepare and import resume where they stopped",
+            hint="signal 9 often means out of memory: try fewer workers; the same command continues where it stopped",
         )
         error.item = number
         return error

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from ..errors import ConfigError, WorkerError
 from .executor import run_in_executor
-from .journal import Job, Journal, Journaled
+from .journal import Job, Journal, Journaled, NumberedTask
 from .share import Share, format_numbers
 from .workers import Environments, run_in_workers
 
@@ -33,7 +33,7 @@ class Engine:
         timeout_s: A process that takes longer for a task is killed, and the task is repeated.
         share: Only this share of the tasks runs, and results stay in the journal.
         merge: No task runs: the journal has the results of all shares.
-        restart: Give up the results of an unfinished job with other options.
+        restart: Give up the results of an unfinished job; of a job in shares with the same options, only this share's.
         keeps_results: Take the results of an unfinished job with other options, such as another version of a function.
     """
 
@@ -61,7 +61,7 @@ class Engine:
             Exception: The function raised this error.
         """
         if self.executor is not None:
-            with closing(run_in_executor(function, items, self.executor)) as results:
+            with closing(run_in_executor(function, items, self.executor, timeout_s=self.timeout_s)) as results:
                 yield from results
             return
         remaining, deaths = list(range(len(items))), Counter[int]()
@@ -154,7 +154,8 @@ class JobTasks(Generic[_Result]):
         if share is not None:
             own = range(job.starts[share.number - 1], [*job.starts, total][share.number])
         # Yield what earlier runs have stored.
-        finished = self.journal.finished()
+        restarts = engine.restart and share is not None  # without shares, the journal has removed the results
+        finished = set() if restarts else self.journal.finished()
         missing = []
         for number in own:
             result = self.journal.read(number) if number in finished else None
@@ -167,7 +168,7 @@ class JobTasks(Generic[_Result]):
         if engine.merge and missing:
             raise self._missing(missing, job)
         # Compute the rest.
-        numbered = [(number, self.tasks[number]) for number in missing]
+        numbered = [NumberedTask(number, self.tasks[number]) for number in missing]
         for index, result in engine.run(Journaled(self.function, self.journal, self.receipt), numbered):
             yield missing[index], result
         if share is not None:
@@ -190,7 +191,7 @@ class JobTasks(Generic[_Result]):
                 at=self.journal.storage.path(self.journal.folder),
                 hint="merge with the options of the shares",
             )
-        return there
+        return self.journal.follow(there)
 
     def _missing(self, missing: Sequence[int], job: Job) -> ConfigError:
         """Return the error that names the shares without results."""

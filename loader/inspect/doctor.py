@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..errors import ConfigError
-from ..format import usable_cores
+from ..engine.workers import usable_cores
 from ..storage.node_cache.private_folder import (
     CACHE_FOLDER_VARIABLE,
     CacheSettings,

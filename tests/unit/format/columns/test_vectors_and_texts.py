@@ -24,8 +24,12 @@ from loader.errors import ConfigError
 from loader.format import carry
 from loader.format.columns.column import Column, column_names, open_column, write_column, write_map_column
 from loader.format.dataset_ref import DatasetRef
+from loader.inspect.browse.dataset import BrowsedDataset
+from loader.inspect.browse.page_document import sample_page
+from loader.inspect.browse.search import statistics
 from loader.inspect.facts import dataset_facts
 from loader.inspect.report import show_facts
+from loader.mapping import MapRequest, ToDataset, given_function, run_map, whole_dataset
 from tests.e2e.dataset_tree import RATIO, caption_samples, prepare, shard_path, write_shard
 
 SHARDS, SAMPLES, LENGTH = 4, 5, 6
@@ -290,6 +294,23 @@ def test_facts_describe_columns_in_one_line(folder: Path) -> None:
     assert "column 'clip' is damaged or stale" in fault
 
 
+def test_the_page_of_a_sample_shows_columns_in_short(folder: Path) -> None:
+    opened = folder_at(folder)
+    write_map_column(opened.storage, opened.index, "caption", None, [(["é" * 5000] * COUNT, np.ones(COUNT, np.bool_))])
+    (folder / ".nv-meta/columns/lang.utf8").unlink()
+    dataset = BrowsedDataset("ds", DatasetRef(str(folder)))
+    first, second = ({entry["name"]: entry for entry in sample_page(dataset, sample)["columns"]} for sample in (0, 1))
+    assert first["clip"]["text"] == "0 1 2 3 … (6 float16)"
+    assert first["hash"]["text"] == "0 1 2 3 … (6 uint32)"
+    assert (second["clip"]["text"], second["tokens"]["text"], first["tokens"]["text"]) == (None, None, "0")
+    assert first["caption"]["text"] == "é" * 1000 + "…"
+    assert "column 'lang' is damaged or stale" in first["lang"]["fault"]
+    (folder / ".nv-meta/columns/lang.json").unlink()
+    numbers = statistics(DatasetRef(str(folder)), None, 5)["numbers"]
+    assert {"clip", "hash", "full", "caption"}.isdisjoint(numbers)
+    assert numbers["tokens"]["count"] == sum(map(has_value, NUMBERS))
+
+
 # ---------------------------------------------------------------------------------------------------------- carrying
 
 
@@ -433,3 +454,25 @@ def test_datasets_with_other_lengths_have_no_common_array(folder: Path, tmp_path
     assert columns["hash"].shape[1] == LENGTH
     with pytest.raises(ConfigError, match=r"column 'clip' has vectors of 6 numbers in .*, and vectors of 4 numbers"):
         _ = columns["clip"]
+
+
+def halves(sample: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return two samples, none for every third."""
+    number = int(sample["__key__"].rpartition("/")[2])
+    return [] if number % 3 == 0 else [{"__key__": f"{number + 50 * half}", "txt": b"x"} for half in range(2)]
+
+
+def test_a_mapped_dataset_has_the_values_of_the_old_samples(folder: Path, tmp_path: Path) -> None:
+    output = tmp_path / "mapped"
+    ref = DatasetRef(str(folder))
+    function = given_function(halves)
+    target = ToDataset(ref=ref, output=str(output))
+    run_map(MapRequest(source=whole_dataset(ref), function=function, output=target, target="to-mapped", raw=True))
+    opened = folder_at(output)
+    old = {number_of(folder_at(folder), sample): sample for sample in range(COUNT)}
+    assert len(opened.index) == 2 * sum(number % 3 > 0 for number in NUMBERS)
+    for name in ("clip", "caption", "tokens"):
+        before, after = column_of(folder, name), column_of(output, name)
+        for sample in range(len(opened.index)):
+            value, expected = after.value(sample), before.value(old[number_of(opened, sample) % 50])
+            assert np.array_equal(value, expected) if name == "clip" and expected is not None else value == expected

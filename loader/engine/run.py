@@ -35,6 +35,7 @@ class Engine:
         merge: No task runs: the journal has the results of all shares.
         restart: Give up the results of an unfinished job; of a job in shares with the same options, only this share's.
         keeps_results: Take the results of an unfinished job with other options, such as another version of a function.
+        forks: Processes are forked, and inherit a function that cannot be pickled.
     """
 
     workers: int = 1
@@ -45,6 +46,7 @@ class Engine:
     merge: bool = False
     restart: bool = False
     keeps_results: bool = False
+    forks: bool = False
 
     @property
     def is_partial(self) -> bool:
@@ -84,7 +86,12 @@ class Engine:
         self, function: Callable[[Any], _Result], items: Sequence[Any]
     ) -> Generator[tuple[int, _Result], None, None]:
         return run_in_workers(
-            function, items, workers=self.workers, environments=self.environments, timeout_s=self.timeout_s
+            function,
+            items,
+            workers=self.workers,
+            environments=self.environments,
+            timeout_s=self.timeout_s,
+            forks=self.forks,
         )
 
 

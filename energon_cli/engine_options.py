@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -66,8 +66,12 @@ class EngineChoice:
             )
 
 
-def engine_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of engines; the function gets them, with ``--num-workers``, as ``engine: EngineChoice``."""
+def engine_options(function: Callable[..., None], *, flags: Sequence[str] = ()) -> Callable[..., None]:
+    """Add the options of engines; the function gets them, with ``--num-workers``, as ``engine: EngineChoice``.
+
+    Args:
+        flags: More spellings of ``--num-workers``.
+    """
 
     @click.option(
         "--engine",
@@ -89,7 +93,7 @@ def engine_options(function: Callable[..., None]) -> Callable[..., None]:
     @click.option("--merge", is_flag=True, help="Join the results of all shares.")
     @click.option("--restart", is_flag=True, help="Give up the results of an unfinished run with other options.")
     @click.option("--keep-results", is_flag=True, help="Keep the results of an unfinished run with other options.")
-    @shared_options("num_workers")
+    @shared_options("num_workers", flags=flags)
     @wraps(function)
     def with_engine(*arguments: Any, **options: Any) -> None:
         from loader.engine import parse_share

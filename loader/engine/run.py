@@ -36,6 +36,7 @@ class Engine:
         restart: Give up the results of an unfinished job; of a job in shares with the same options, only this share's.
         keeps_results: Take the results of an unfinished job with other options, such as another version of a function.
         forks: Processes are forked, and inherit a function that cannot be pickled.
+        merged: Journals whose results a merge has read; :meth:`discard_merged` removes them.
     """
 
     workers: int = 1
@@ -47,13 +48,21 @@ class Engine:
     restart: bool = False
     keeps_results: bool = False
     forks: bool = False
+    merged: list[Journal[Any]] = field(default_factory=list, init=False, compare=False, repr=False)
 
     @property
     def is_partial(self) -> bool:
         """True if the job runs in shares, whose results only a journal holds."""
         return self.share is not None or self.merge
 
-    def run(self, function: Callable[[Any], _Result], items: Sequence[Any]) -> Iterator[tuple[int, _Result]]:
+    def discard_merged(self) -> None:
+        """Remove the journals that were merged, once a command has used all results."""
+        while self.merged:
+            self.merged.pop().discard()
+
+    def run(
+        self, function: Callable[[Any], _Result], items: Sequence[Any]
+    ) -> Generator[tuple[int, _Result], None, None]:
         """Yield the index of an item and ``function(item)``, in the order in which results arrive.
 
         An item whose process was killed is repeated.
@@ -70,7 +79,8 @@ class Engine:
         while remaining:
             done = set()
             try:
-                with closing(self._in_processes(function, [items[number] for number in remaining])) as results:
+                left = items if len(remaining) == len(items) else [items[number] for number in remaining]
+                with closing(self._in_processes(function, left)) as results:
                     for index, result in results:
                         done.add(remaining[index])
                         yield remaining[index], result
@@ -111,6 +121,37 @@ class ShareDone(Exception):  # noqa: N818 - not an error: the rest of the comman
         self.tasks = tasks
         self.ran = ran
         self.at = at
+
+
+class ShareEnds:
+    """The ends of one share in several jobs of a command, such as lints of several datasets; raised as one.
+
+    Args:
+        engine: Engine of the jobs.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._share = engine.share
+        self._done: list[ShareDone] = []
+
+    def call(self, job: Callable[[], _Result]) -> _Result | None:
+        """Return the result of a job; None in a share, whose results are for the merge."""
+        try:
+            result = job()
+        except ShareDone as done:
+            self._done.append(done)
+            return None
+        return result if self._share is None else None
+
+    def finish(self) -> None:
+        """Raise the end of the share, with the tasks of all jobs."""
+        if self._share is not None:
+            raise ShareDone(
+                self._share,
+                tasks=sum(done.tasks for done in self._done),
+                ran=sum(done.ran for done in self._done),
+                at=", ".join(done.at for done in self._done),
+            )
 
 
 @dataclass(slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from ..dataset.opening import folder_at
 from ..dataset.query import Compute, DatasetValues, SampleQuery, find_samples
 from ..dataset.split_parts import excluded_samples
 from ..dataset.tar import tar_index
+from ..engine.run import Engine
 from ..errors import ConfigError
 from ..format.carry import Carried, NewOrder, OldDataset
 from ..format.dataset_ref import DatasetRef
@@ -55,7 +56,8 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
         IncompleteError: The plan is strict, and a chosen sample or part would be left out.
         FormatError: A shard has changed since it was indexed, or is damaged.
         StorageError: The dataset cannot be read, or the output cannot be written.
-        WorkerError: A worker process was killed.
+        WorkerError: The worker processes of one shard were killed three times.
+        ShareDone: The engine writes one share, and its shards are written.
     """
     # Refuse other inputs, and an output over the input.
     ref, path = plan.ref, plan.ref.path
@@ -145,6 +147,8 @@ def _import_plan(plan: ReshardPlan, source: DatasetSource, layout: ShardLayout, 
         output=plan.output,
         layout=layout,
         workers=plan.workers,
+        engine=plan.engine,
+        command="reshard",
         max_failures=0,
         files=files,
         compat=plan.compat,
@@ -209,6 +213,7 @@ class ReshardPlan:
         keep_parts: Only parts that match one of these patterns, as in shells; empty for all.
         drop_parts: No parts that match one of these.
         workers: Number of worker processes; at least 1.
+        engine: Where the shards are written, and which share of them; None for ``workers`` processes.
         strict: Write nothing if a chosen sample or part would be left out.
     """
 
@@ -220,6 +225,7 @@ class ReshardPlan:
     keep_parts: tuple[str, ...] = ()
     drop_parts: tuple[str, ...] = ()
     workers: int = 1
+    engine: Engine | None = None
     compat: bool | None = None
     strict: bool = False
 

@@ -214,7 +214,7 @@ class JobTasks(Generic[_Result]):
             if share is None:
                 yield number, result if self.receipt is None else self.receipt(result)
         if engine.merge and missing:
-            raise self._missing(missing, job)
+            raise missing_tasks(missing, job, at=self.journal.storage.path(self.journal.folder))
         # Compute the rest.
         numbered = [NumberedTask(number, self.tasks[number]) for number in missing]
         for index, result in engine.run(Journaled(self.function, self.journal, self.receipt), numbered):
@@ -241,22 +241,27 @@ class JobTasks(Generic[_Result]):
             )
         return self.journal.follow(there)
 
-    def _missing(self, missing: Sequence[int], job: Job) -> ConfigError:
-        """Return the error that names the shares without results."""
-        at = self.journal.storage.path(self.journal.folder)
-        what = f"{len(missing):,} of {len(self.tasks):,} tasks have no result"
-        if not job.starts:
-            return ConfigError(what, at=at, hint="run the same command without --merge")
-        count = len(job.starts)
-        shares = sorted({bisect_right(job.starts, number) for number in missing})
-        names = format_numbers(shares)
-        which = f"share {names} of {count} is" if len(shares) == 1 else f"shares {names} of {count} are"
-        return ConfigError(
-            f"{which} not complete: {what}",
-            at=at,
-            hint=f"run {'it' if len(shares) == 1 else 'them'}, then merge again: energon {self.command} … --share"
-            f" {Share(shares[0], count)}" + (f" (with SLURM: sbatch --array={names})" if len(shares) > 1 else ""),
-        )
+
+def missing_tasks(missing: Sequence[int], job: Job, *, at: str) -> ConfigError:
+    """Return the error of a merge that names the shares without results.
+
+    Args:
+        missing: Numbers of the tasks without results, ascending.
+        at: Where results are expected.
+    """
+    what = f"{len(missing):,} of {job.tasks:,} tasks have no result"
+    if not job.starts:
+        return ConfigError(what, at=at, hint="run the same command without --merge")
+    count = len(job.starts)
+    shares = sorted({bisect_right(job.starts, number) for number in missing})
+    names = format_numbers(shares)
+    which = f"share {names} of {count} is" if len(shares) == 1 else f"shares {names} of {count} are"
+    return ConfigError(
+        f"{which} not complete: {what}",
+        at=at,
+        hint=f"run {'it' if len(shares) == 1 else 'them'}, then merge again: energon {job.command} … --share"
+        f" {Share(shares[0], count)}" + (f" (with SLURM: sbatch --array={names})" if len(shares) > 1 else ""),
+    )
 
 
 def _starts(sizes: Sequence[int], shares: int) -> Iterator[int]:

@@ -22,7 +22,7 @@ ENGINE_PARAMETERS = ("engine", "address", "share", "merge", "restart", "keep_res
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineChoice:
-    """Where the tasks of a command run, as its options say.
+    """The engine of a command, as its options name it.
 
     Attributes:
         kind: ``"processes"``, ``"ray"`` or ``"dask"``.
@@ -117,6 +117,7 @@ def cluster_options(
         from loader.engine import parse_share
         from loader.errors import ConfigError
 
+        # Check the options that belong together.
         kind, address, text = options.pop("engine"), options.pop("address"), options.pop("share")
         if kind == "dask" and not address:
             raise click.UsageError("--engine dask requires --address ADDRESS of the scheduler, or its file.")
@@ -130,6 +131,7 @@ def cluster_options(
         except ConfigError as error:
             hint = f" Hint: {error.hint}" if error.hint else ""
             raise click.BadParameter(f"{error.message}{hint}", param_hint="--share") from error
+        # Pass all as one choice.
         choice = EngineChoice(
             kind=kind,
             address=address,

@@ -1,4 +1,4 @@
-"""Where the results of a dataset's jobs are stored while they run in shares: lint, statistics, duplicates."""
+"""Open the journals of jobs that run in shares over a dataset: lint, statistics, duplicates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..arrays import IntArray
-from ..engine.journal import Journal, digest_of
+from ..engine.journal import Journal
 from ..errors import StorageError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import is_record_file, is_tar_file
@@ -39,7 +39,12 @@ def job_journal(ref: DatasetRef, name: str, options: Mapping[str, str], kind: An
             hint="run energon prepare with --meta-folder DIR, a folder that all shares see, and name it with the same"
             " option here",
         )
-    return Journal(storage, f"{JOBS_FOLDER}/{name}-{digest_of(options)}", kind)
+    return Journal(storage, f"{JOBS_FOLDER}/{name}-{_digest(options)}", kind)
+
+
+def _digest(options: Mapping[str, str]) -> str:
+    """Return 16 hex digits that name the options of a job."""
+    return hashlib.sha256(repr(sorted(options.items())).encode()).hexdigest()[:16]
 
 
 def no_journal(path: str) -> StorageError:

@@ -109,6 +109,7 @@ class UserFunction:
         try:
             if not self.module.endswith(".py"):
                 return importlib.import_module(self.module)
+            # A file is a module under a name of its own, once in each process.
             path = os.path.join(self.folder, self.module)
             name = f"_energon_map_{hashlib.sha256(path.encode()).hexdigest()[:12]}"
             if name in sys.modules:

@@ -1,4 +1,4 @@
-"""What becomes of the values of a map: columns of the dataset, or a filter."""
+"""The outputs of a map in the dataset itself: columns, or a filter."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class WrittenShard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What the work on a task leaves.
+    """The result of the work on a task.
 
     Attributes:
         samples: Number of samples that the function was called with.
@@ -163,7 +163,7 @@ Values = Iterable[tuple[int, Any]]
 
 
 class MapOutput(ABC):
-    """What becomes of the values: the part that runs in workers, and the end of the job."""
+    """The output of a map: the part that runs in workers, and the end of the job."""
 
     @abstractmethod
     def check(self, folder: Dataset) -> None:

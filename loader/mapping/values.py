@@ -1,4 +1,4 @@
-"""Values that a user's function returns: those of one task as bytes, and the type that holds those of all tasks."""
+"""Encode the values that a user's function returns, and find the type that holds all of them."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def _print_value(key: str, value: object) -> None:
 
 
 def _show(report: MapReport) -> None:
-    from loader.inspect.text import plural
+    from loader.inspect import plural
 
     console = output_console()
     what = ", ".join(map(escape_controls, report.written))

@@ -14,8 +14,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from ..errors import ConfigError
 from ..engine.workers import usable_cores
+from ..errors import ConfigError
 from ..storage.node_cache.private_folder import (
     CACHE_FOLDER_VARIABLE,
     CacheSettings,

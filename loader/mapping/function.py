@@ -28,6 +28,7 @@ class UserFunction:
         name: Name in the module, with dots for attributes.
         folder: Folder that workers import modules from first: the one in which the command was run.
         version: Text that the user changes when results change and the module's file does not.
+        digest: SHA-256 of the source in the process that sends tasks; empty before any are sent.
         target: The function itself, where a program passes it; ``module`` and ``name`` are then for messages.
     """
 
@@ -35,6 +36,7 @@ class UserFunction:
     name: str
     folder: str = ""
     version: str = ""
+    digest: str = ""
     target: Callable[..., Any] | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
@@ -48,6 +50,7 @@ class UserFunction:
         """
         function = _LOADED.get(self)
         if function is None:
+            self._forget_earlier()
             function = self.target if self.target is not None else self._import()
             if inspect.isclass(function):
                 function = _instance(function, self)
@@ -57,6 +60,23 @@ class UserFunction:
                 )
             _LOADED[self] = function
         return function
+
+    def _forget_earlier(self) -> None:
+        """Forget the modules of earlier commands that a worker has served with another source, or in another folder."""
+        for earlier in [some for some in _LOADED if some.is_replaced_by(self)]:
+            _LOADED.pop(earlier, None)
+            inside = os.path.join(earlier.folder, "")
+            for name, module in [*sys.modules.items()]:
+                file = str(getattr(module, "__file__", None))
+                is_ours = name.partition(".")[0] in ("loader", "energon_cli", "megatron")
+                if file.startswith(inside) and not file.startswith(sys.prefix) and not is_ours:
+                    sys.modules.pop(name, None)
+            importlib.invalidate_caches()
+
+    def is_replaced_by(self, other: UserFunction) -> bool:
+        """Return True if a worker cannot have this function and another one, of the same module with another source."""
+        is_sent = bool(self.digest and other.digest and self.folder)
+        return is_sent and self.module == other.module and (self.folder, self.digest) != (other.folder, other.digest)
 
     def _import(self) -> Any:
         found: Any = self._import_module()
@@ -72,8 +92,8 @@ class UserFunction:
         return found
 
     def _import_module(self) -> ModuleType:
-        if self.folder and self.folder not in sys.path:
-            sys.path.insert(0, self.folder)
+        if self.folder and sys.path[:1] != [self.folder]:
+            sys.path[:] = [self.folder, *(path for path in sys.path if path != self.folder)]
         try:
             if not self.module.endswith(".py"):
                 return importlib.import_module(self.module)
@@ -140,7 +160,7 @@ def named_function(text: str, *, folder: str = "", version: str = "") -> UserFun
         ConfigError: The text has another form.
 
     >>> named_function("quality:Score.fast")
-    UserFunction(module='quality', name='Score.fast', folder='', version='', target=None)
+    UserFunction(module='quality', name='Score.fast', folder='', version='', digest='', target=None)
     """
     module, colon, name = text.rpartition(":")
     if not colon or not module or not all(part.isidentifier() for part in name.split(".")):
@@ -156,7 +176,10 @@ def given_function(function: Callable[..., Any], *, version: str = "") -> UserFu
         raise ConfigError(f"expected a function or a class, found {type(function).__name__}")
     named = function if inspect.isclass(function) or inspect.isroutine(function) else type(function)
     return UserFunction(
-        getattr(named, "__module__", "") or "", getattr(named, "__qualname__", repr(named)), "", version, function
+        getattr(named, "__module__", "") or "",
+        getattr(named, "__qualname__", repr(named)),
+        version=version,
+        target=function,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from ..arrays import IntArray
@@ -153,7 +153,8 @@ def run_map(request: MapRequest, *, on_progress: Callable[[MapProgress], None] |
     """
     started = time.perf_counter()
     request.output.check()
-    request.function.load()
+    function = replace(request.function, digest=request.function.source_digest())
+    function.load()
     folder = request.source.folder
     storage = request.storage or request.output.storage(folder)
     # The tasks, and their journal.
@@ -162,7 +163,7 @@ def run_map(request: MapRequest, *, on_progress: Callable[[MapProgress], None] |
     reader = SampleReader(request.source, raw=request.raw)
     work = MapWork(
         reader=reader,
-        function=request.function,
+        function=function,
         batch_size=request.batch_size,
         output=request.output,
         timeout_s=request.timeout_s,

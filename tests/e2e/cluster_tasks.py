@@ -17,7 +17,7 @@ from loader.engine.run import Engine, JobTasks
 from loader.storage import LocalStorage
 from tests.e2e.dataset_tree import RATIO, copy_of, prepare, write_shards
 
-SECRET = "hush-7f3a91"  # noqa: S105 - no real one
+SECRET = "hush-7f3a91"
 COUNT = 12
 
 Task = tuple[int, str, str, int]

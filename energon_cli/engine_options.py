@@ -66,9 +66,13 @@ class EngineChoice:
             )
 
 
-def engine_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of engines; the function gets them, with ``--num-workers``, as ``engine: EngineChoice``."""
-    function = shared_options("num_workers")(function)
+def engine_options(function: Callable[..., None], *, flags: Sequence[str] = ()) -> Callable[..., None]:
+    """Add the options of engines; the function gets them, with ``--num-workers``, as ``engine: EngineChoice``.
+
+    Args:
+        flags: More spellings of ``--num-workers``.
+    """
+    function = shared_options("num_workers", flags=flags)(function)
     function = click.option(
         "--keep-results", is_flag=True, help="Keep the results of an unfinished run with other options."
     )(function)

@@ -35,6 +35,8 @@ class Engine:
         merge: No task runs: the journal has the results of all shares.
         restart: Give up the results of an unfinished job; of a job in shares with the same options, only this share's.
         keeps_results: Take the results of an unfinished job with other options, such as another version of a function.
+        forks: Processes are forked, and inherit a function that cannot be pickled.
+        merged: Journals whose results a merge has read; :meth:`discard_merged` removes them.
     """
 
     workers: int = 1
@@ -45,13 +47,22 @@ class Engine:
     merge: bool = False
     restart: bool = False
     keeps_results: bool = False
+    forks: bool = False
+    merged: list[Journal[Any]] = field(default_factory=list, init=False, compare=False, repr=False)
 
     @property
     def is_partial(self) -> bool:
         """True if the job runs in shares, whose results only a journal holds."""
         return self.share is not None or self.merge
 
-    def run(self, function: Callable[[Any], _Result], items: Sequence[Any]) -> Iterator[tuple[int, _Result]]:
+    def discard_merged(self) -> None:
+        """Remove the journals that were merged, once a command has used all results."""
+        while self.merged:
+            self.merged.pop().discard()
+
+    def run(
+        self, function: Callable[[Any], _Result], items: Sequence[Any]
+    ) -> Generator[tuple[int, _Result], None, None]:
         """Yield the index of an item and ``function(item)``, in the order in which results arrive.
 
         An item whose process was killed is repeated.
@@ -68,7 +79,8 @@ class Engine:
         while remaining:
             done = set()
             try:
-                with closing(self._in_processes(function, [items[number] for number in remaining])) as results:
+                left = items if len(remaining) == len(items) else [items[number] for number in remaining]
+                with closing(self._in_processes(function, left)) as results:
                     for index, result in results:
                         done.add(remaining[index])
                         yield remaining[index], result
@@ -84,7 +96,12 @@ class Engine:
         self, function: Callable[[Any], _Result], items: Sequence[Any]
     ) -> Generator[tuple[int, _Result], None, None]:
         return run_in_workers(
-            function, items, workers=self.workers, environments=self.environments, timeout_s=self.timeout_s
+            function,
+            items,
+            workers=self.workers,
+            environments=self.environments,
+            timeout_s=self.timeout_s,
+            forks=self.forks,
         )
 
 
@@ -104,6 +121,37 @@ class ShareDone(Exception):  # noqa: N818 - not an error: the rest of the comman
         self.tasks = tasks
         self.ran = ran
         self.at = at
+
+
+class ShareEnds:
+    """The ends of one share in several jobs of a command, such as lints of several datasets; raised as one.
+
+    Args:
+        engine: Engine of the jobs.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._share = engine.share
+        self._done: list[ShareDone] = []
+
+    def call(self, job: Callable[[], _Result]) -> _Result | None:
+        """Return the result of a job; None in a share, whose results are for the merge."""
+        try:
+            result = job()
+        except ShareDone as done:
+            self._done.append(done)
+            return None
+        return result if self._share is None else None
+
+    def finish(self) -> None:
+        """Raise the end of the share, with the tasks of all jobs."""
+        if self._share is not None:
+            raise ShareDone(
+                self._share,
+                tasks=sum(done.tasks for done in self._done),
+                ran=sum(done.ran for done in self._done),
+                at=", ".join(done.at for done in self._done),
+            )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -166,7 +214,7 @@ class JobTasks(Generic[_Result]):
             if share is None:
                 yield number, result if self.receipt is None else self.receipt(result)
         if engine.merge and missing:
-            raise self._missing(missing, job)
+            raise missing_tasks(missing, job, at=self.journal.storage.path(self.journal.folder))
         # Compute the rest.
         numbered = [NumberedTask(number, self.tasks[number]) for number in missing]
         for index, result in engine.run(Journaled(self.function, self.journal, self.receipt), numbered):
@@ -193,22 +241,27 @@ class JobTasks(Generic[_Result]):
             )
         return self.journal.follow(there)
 
-    def _missing(self, missing: Sequence[int], job: Job) -> ConfigError:
-        """Return the error that names the shares without results."""
-        at = self.journal.storage.path(self.journal.folder)
-        what = f"{len(missing):,} of {len(self.tasks):,} tasks have no result"
-        if not job.starts:
-            return ConfigError(what, at=at, hint="run the same command without --merge")
-        count = len(job.starts)
-        shares = sorted({bisect_right(job.starts, number) for number in missing})
-        names = format_numbers(shares)
-        which = f"share {names} of {count} is" if len(shares) == 1 else f"shares {names} of {count} are"
-        return ConfigError(
-            f"{which} not complete: {what}",
-            at=at,
-            hint=f"run {'it' if len(shares) == 1 else 'them'}, then merge again: energon {self.command} … --share"
-            f" {Share(shares[0], count)}" + (f" (with SLURM: sbatch --array={names})" if len(shares) > 1 else ""),
-        )
+
+def missing_tasks(missing: Sequence[int], job: Job, *, at: str) -> ConfigError:
+    """Return the error of a merge that names the shares without results.
+
+    Args:
+        missing: Numbers of the tasks without results, ascending.
+        at: Where results are expected.
+    """
+    what = f"{len(missing):,} of {job.tasks:,} tasks have no result"
+    if not job.starts:
+        return ConfigError(what, at=at, hint="run the same command without --merge")
+    count = len(job.starts)
+    shares = sorted({bisect_right(job.starts, number) for number in missing})
+    names = format_numbers(shares)
+    which = f"share {names} of {count} is" if len(shares) == 1 else f"shares {names} of {count} are"
+    return ConfigError(
+        f"{which} not complete: {what}",
+        at=at,
+        hint=f"run {'it' if len(shares) == 1 else 'them'}, then merge again: energon {job.command} … --share"
+        f" {Share(shares[0], count)}" + (f" (with SLURM: sbatch --array={names})" if len(shares) > 1 else ""),
+    )
 
 
 def _starts(sizes: Sequence[int], shares: int) -> Iterator[int]:

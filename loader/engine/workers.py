@@ -56,6 +56,7 @@ def run_in_workers(
     is_stopped: Callable[[], bool] | None = None,
     environments: Environments = (),
     timeout_s: float | None = None,
+    forks: bool = False,
 ) -> Generator[tuple[int, _Result], None, None]:
     """Yield the index of an item and ``function(item)``, in the order in which results arrive.
 
@@ -69,6 +70,7 @@ def run_in_workers(
         is_stopped: When it returns True, a ``StoppedError`` ends the work.
         environments: Variables that are set in each worker, such as its ``CUDA_VISIBLE_DEVICES``.
         timeout_s: A worker whose item takes longer is killed.
+        forks: The workers are forked, and inherit a function that does not pickle.
 
     Raises:
         Exception: The function raised this error.
@@ -82,6 +84,7 @@ def run_in_workers(
         is_stopped=is_stopped,
         environments=environments,
         timeout_s=timeout_s,
+        forks=forks,
     )
 
 
@@ -94,6 +97,7 @@ def stream_from_workers(
     is_stopped: Callable[[], bool] | None = None,
     environments: Environments = (),
     timeout_s: float | None = None,
+    forks: bool = False,
 ) -> Generator[tuple[int, _Result], None, None]:
     """Yield the index of an item and each result of ``function(item)``, in the order in which results arrive.
 
@@ -106,10 +110,11 @@ def stream_from_workers(
         is_stopped: As for :func:`run_in_workers`; it is not called for work in this process.
         environments: As for :func:`run_in_workers`.
         timeout_s: As for :func:`run_in_workers`; the longest time between two results of an item.
+        forks: As for :func:`run_in_workers`.
     """
     if not items or not apart:
         return _run_serially(function, items)
-    pool = _Pool(environments, timeout_s)
+    pool = _Pool(environments, timeout_s, forks=forks)
     results = _run_in_pool(pool, function, items, min(max(1, workers), len(items)), is_stopped)
     next(results)  # run the generator up to its first yield, so that workers start now and closing it ends them
     return results
@@ -154,7 +159,8 @@ def _has_one_thread() -> bool:
 
 
 class _Pool:
-    def __init__(self, environments: Environments = (), timeout_s: float | None = None) -> None:
+    def __init__(self, environments: Environments = (), timeout_s: float | None = None, *, forks: bool = False) -> None:
+        self._forks = forks
         self._environments = environments
         self._timeout_s = timeout_s
         self._processes: dict[Connection, BaseProcess] = {}
@@ -162,7 +168,7 @@ class _Pool:
         self._answered: dict[Connection, float] = {}  # time of the last answer of each worker, or of its start
 
     def start_workers(self, function: Callable[[Any], Any], workers: int) -> None:
-        is_local = "<locals>" in getattr(function, "__qualname__", "")  # it does not pickle
+        is_local = self._forks or "<locals>" in getattr(function, "__qualname__", "")  # it does not pickle
         forks = (_MAY_FORK and _has_one_thread()) or is_local
         context = multiprocessing.get_context("fork") if forks else multiprocessing.get_context("spawn")
         if not forks:

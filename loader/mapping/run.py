@@ -225,7 +225,7 @@ class _Map:
         self._job: JobTasks[TaskResult] = JobTasks(
             function=MapWork(
                 reader=SampleReader(request.source, raw=request.raw),
-                function=request.function,
+                function=request.function.sent(),
                 batch_size=request.batch_size,
                 output=request.output,
                 limit=limit,

@@ -6,8 +6,10 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from loader.dataset.opening import folder_at
@@ -63,7 +65,7 @@ def empty(path: Path) -> None:
     path.write_bytes(b"")
 
 
-def save_as(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Path], None]:  # type: ignore[type-arg]
+def save_as(change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Callable[[Path], None]:
     def damage(path: Path) -> None:
         np.save(path, change(np.load(path)))
 
@@ -109,11 +111,13 @@ DAMAGE: list[tuple[str, Callable[[Path], None], str]] = [
     ("caption.npy", save_as(lambda ends: ends.astype("f8")), "ends of texts as int64, found float64"),
     ("caption.npy", save_as(lambda ends: ends.astype("u4")), "ends of texts as int64, found uint32"),
     ("caption.json", set_record(categories=["a"]), "ends of texts"),
+    ("caption.json", set_record(length=2), "vectors of 2 numbers"),
+    ("clip.json", set_record(categories=["a"]), "positions in the list of texts, found float16"),
 ]
 """Files, how they are damaged, and what the error says when the column is opened."""
 
 
-def reorder(ends: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+def reorder(ends: npt.NDArray[Any]) -> npt.NDArray[Any]:
     changed = ends.copy()
     changed[3:6] = [1 << 40, 0, -(1 << 40)]
     return changed

@@ -122,6 +122,7 @@ def column_of(storage: Storage, value: ValueName) -> str | None:
 
 _ROWS_AT_ONCE = 1 << 20
 _TEXTS_AT_ONCE = 1 << 16
+_BYTES_AT_ONCE = 1 << 26
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,20 +173,26 @@ class Column:
         Args:
             rows: Numbers of samples, shape (n,).
         """
-        texts, known = np.empty(len(rows), object), self.is_known(rows).tolist()
-        for row, data in enumerate(self.encoded_texts(rows)):
-            try:
-                texts[row] = str(data, "utf-8", "surrogatepass") if known[row] else None
-            except UnicodeDecodeError as error:
-                raise self.damaged(f"the text of sample {rows[row]} is not UTF-8") from error
+        texts, decoded = np.empty(len(rows), object), list[str | None]()
+        try:
+            for data, is_known in zip(self.encoded_texts(rows), self.is_known(rows).tolist(), strict=True):
+                decoded.append(str(data, "utf-8", "surrogatepass") if is_known else None)
+        except UnicodeDecodeError as error:
+            raise self.damaged(f"the text of sample {rows[len(decoded)]} is not UTF-8") from error
+        texts[:] = decoded
         return texts
 
-    def encoded_texts(self, rows: npt.NDArray[Any]) -> list[memoryview]:
+    def encoded_texts(self, rows: npt.NDArray[Any]) -> list[bytes | memoryview]:
         """Return the bytes of the texts of some samples, which are empty for samples without one."""
         self._check_ends(rows)
-        data = memoryview(b"") if self.text_bytes is None else self.text_bytes
-        starts, stops = self.text_starts(rows).tolist(), self.values[rows].tolist()
-        return [data[start:stop] for start, stop in zip(starts, stops, strict=True)]
+        starts, stops = self.text_starts(rows), self.values[rows]
+        data: bytes | memoryview = memoryview(b"") if self.text_bytes is None else self.text_bytes
+        # Neighbours are copied at once: slices of bytes take a third of the time of slices of a memory map.
+        if len(rows):
+            first, end = int(starts.min()), int(stops.max())
+            if end - first <= min(_BYTES_AT_ONCE, 2 * int((stops - starts).sum())):
+                data, starts, stops = bytes(data[first:end]), starts - first, stops - first
+        return [data[start:stop] for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)]
 
     def text_starts(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Return the offsets of the first bytes of the texts of some samples."""
@@ -415,6 +422,8 @@ def _fault(
         return f"expected booleans as its mask, found {valid.dtype}"
     if record.length and values.dtype not in _VECTOR_TYPES:
         return f"expected vectors of {', '.join(_VECTOR_TYPES)}, found {values.dtype}"
+    if record.categories and values.dtype.kind not in "biu":
+        return f"expected positions in the list of texts, found {values.dtype}"
     if record.has_texts and (record.length or record.categories or values.dtype != np.int64):
         return f"expected the ends of texts as int64, found {values.dtype} of shape {values.shape}"
     end = int(values[-1]) if text_bytes is not None and len(values) else 0

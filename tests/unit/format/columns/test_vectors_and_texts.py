@@ -139,12 +139,8 @@ NUMBERS = [10 * shard + sample for shard in range(SHARDS) for sample in range(SA
 def test_values_are_read_as_they_were_written(pristine: Path) -> None:
     assert check_values(pristine) == COUNT
     clip, full = column_of(pristine, "clip"), column_of(pristine, "full")
-    assert (clip.values.shape, clip.values.dtype, clip.record.metric, clip.record.model) == (
-        (COUNT, LENGTH),
-        np.float16,
-        "cosine",
-        "tiny",
-    )
+    assert (clip.values.shape, clip.values.dtype.name) == ((COUNT, LENGTH), "float16")
+    assert (clip.record.metric, clip.record.model) == ("cosine", "tiny")
     assert clip.count_missing() == sum(not has_value(number) for number in NUMBERS)
     assert (full.count_missing(), full.record.has_mask) == (0, False)
     assert not (pristine / ".nv-meta/columns/full.valid.npy").exists()
@@ -217,7 +213,7 @@ def test_vectors_are_no_groups_and_texts_are(pristine: Path) -> None:
 def test_whole_columns_are_memory_mapped(pristine: Path) -> None:
     columns = open_dataset(pristine).columns
     clip, full = columns["clip"], columns["full"]
-    assert (clip.shape, clip.dtype) == ((COUNT, LENGTH), np.float16)
+    assert (clip.shape, clip.dtype.name) == ((COUNT, LENGTH), "float16")
     assert not isinstance(clip, np.ma.MaskedArray)
     assert np.isnan(clip).all(axis=1).tolist() == [not has_value(number) for number in NUMBERS]
     for mapped in (clip, full):
@@ -398,6 +394,30 @@ def test_merge_joins_vectors_texts_and_masks(folder: Path, tmp_path: Path) -> No
     report = merge(tmp_path, folder)
     assert len(report.columns) == 8
     assert check_values(tmp_path / "all") == COUNT + 2 * SAMPLES
+
+
+def test_one_dataset_without_a_mask_has_all_values(folder: Path, tmp_path: Path) -> None:
+    opened = folder_at(folder)
+    known = np.array([number % 2 == 0 for number in NUMBERS])
+    write_map_column(opened.storage, opened.index, "lang", None, [(["it"] * COUNT, known)])
+    merge(tmp_path, folder)
+    merged = folder_at(tmp_path / "all")
+    langs = column_of(tmp_path / "all", "lang")
+    for sample in range(len(merged.index)):
+        number = number_of(merged, sample)
+        expected = ["de", "en", "fr"][number % 3] if number >= 100 else "it" if number % 2 == 0 else None
+        assert langs.value(sample) == expected
+    assert np.load(tmp_path / "all/.nv-meta/columns/lang.valid.npy").sum() == COUNT // 2 + 2 + 2 * SAMPLES
+
+
+def test_a_dropped_column_names_the_program_that_made_it(folder: Path) -> None:
+    opened = folder_at(folder)
+    write_map_column(
+        opened.storage, opened.index, "lang", None, [(["it"] * COUNT, np.ones(COUNT, np.bool_))], made_by="a program"
+    )
+    write_shard(shard_path(folder, 2), caption_samples(90, 3))
+    [warning] = [warning for warning in prepare(folder).warnings if "column 'lang'" in warning]
+    assert warning.endswith("1 of 4 shards are new or changed; write it again; it was made by a program")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -133,8 +132,8 @@ def map_column(
 def map_bytes(storage: Storage, name: str) -> memoryview:
     """Map a file next to a column into memory, read-only; an empty one is not mapped."""
     with _mapping(storage, name):
-        path = str(storage.local_path(name))
-        return memoryview(map_file(path) if os.path.getsize(path) else b"").cast("B")
+        info = storage.stat(name)
+        return memoryview(map_file(storage.local_path(name, info)) if info.size_bytes else b"").cast("B")
 
 
 @contextmanager

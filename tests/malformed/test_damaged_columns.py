@@ -13,9 +13,11 @@ import numpy.typing as npt
 import pytest
 
 from loader.dataset.opening import folder_at
+from loader.dataset.query import SampleQuery, find_samples
 from loader.errors import FormatError
 from loader.format.columns.column import Column, open_column, write_map_column
 from loader.format.dataset_ref import DatasetRef
+from loader.inspect.facts import dataset_facts
 from loader.lint.report import LintPlan
 from loader.lint.run import lint_dataset
 from tests.e2e.dataset_tree import RATIO, prepare, shard_path, write_shards
@@ -162,6 +164,10 @@ def test_damage_is_one_error_and_one_finding(
     assert f"column {column!r} is damaged or stale" in str(caught.value)
     [(code, text)] = lint_codes(folder)
     assert (code, f"column {column!r}" in text) == ("E011", True)
+    faults = {entry["name"]: entry["fault"] for entry in dataset_facts(folder_at(folder))["sample_columns"]}
+    assert [name for name, fault in faults.items() if fault] == [column]
+    with pytest.raises(FormatError, match=f"column {column!r} is damaged or stale"):
+        find_samples(folder_at(folder), SampleQuery(where=f"known({column})"))
 
 
 @pytest.mark.parametrize(("name", "damage", "message"), DEEP)

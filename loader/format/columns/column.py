@@ -14,12 +14,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import ConfigError, EnergonError, FormatError
+from ...errors import ConfigError, EnergonError, FormatError, StorageError
 from ...storage import Storage, read_document
 from ..documents.messages import did_you_mean
 from ..documents.value_name import ValueName
 from ..index.layout import SampleIndex, ShardEntry
-from ..index.npy_column import create_column, map_bytes, map_column
+from ..index.npy_column import NUMBERS, ColumnReader, create_column, map_bytes, map_column
 from ..nv_meta import COLUMNS_FOLDER
 
 _FORMAT_VERSION = 1
@@ -376,8 +376,8 @@ def write_column_files(
         file.write(msgspec.json.format(msgspec.json.encode(record), indent=2))
 
 
-def open_column(storage: Storage, index: SampleIndex, name: str) -> Column:
-    """Open a column of a dataset."""
+def open_column(storage: Storage, index: SampleIndex, name: str, *, reads_vectors: bool = True) -> Column:
+    """Open a column of a dataset; for ``reads_vectors`` see :func:`read_column`."""
     names = column_names(storage)
     if name not in names:
         raise ConfigError(
@@ -385,22 +385,31 @@ def open_column(storage: Storage, index: SampleIndex, name: str) -> Column:
             at=storage.path(COLUMNS_FOLDER),
             hint=f"write it: energon stats {storage.path('')} --write {name}",
         )
-    return read_column(storage, index.shards, name)
+    return read_column(storage, index.shards, name, reads_vectors=reads_vectors)
 
 
-def read_column(storage: Storage, shards: Sequence[ShardEntry], name: str) -> Column:
-    """Open an existing column of a dataset that has these shards."""
+def read_column(storage: Storage, shards: Sequence[ShardEntry], name: str, *, reads_vectors: bool = True) -> Column:
+    """Open an existing column of a dataset that has these shards.
+
+    Args:
+        reads_vectors: False reads only the header of vectors, which are zeros then: where it is enough to know which
+            samples have one, the vectors of a remote dataset are not copied.
+    """
     record, file = read_record(storage, name), column_path(name, ".npy")
     if record.samples != sum(shard.samples for shard in shards) or record.shards != shards_digest(shards):
         raise _stale(storage, name, "it was written for other shards")
     try:
-        values = map_column(storage, file, None, length=record.length, is_fixed=False)
+        if record.length and not reads_vectors:
+            with ColumnReader(storage, file, accepted=NUMBERS, length=record.length) as reader:
+                values = reader.without_values()
+        else:
+            values = map_column(storage, file, None, length=record.length, is_fixed=False)
         valid: Any = None
         if record.has_mask:
             valid = map_column(storage, column_path(name, ".valid.npy"), None, is_fixed=False)
         texts = map_bytes(storage, column_path(name, ".utf8")) if record.has_texts else None
-    except FormatError as error:
-        of_other = f": {error.shard}" if error.shard != storage.path(file) else ""
+    except (FormatError, StorageError) as error:
+        of_other = f": {error.at}" if error.at != storage.path(file) else ""
         raise _stale(storage, name, f"{error.message}{of_other}") from error
     fault = _fault(record, values, valid, texts)
     if fault is not None:

@@ -24,6 +24,7 @@ from loader.errors import ConfigError
 from loader.format import carry
 from loader.format.columns.column import Column, column_names, open_column, write_column, write_map_column
 from loader.format.dataset_ref import DatasetRef
+from loader.format.index.npy_column import NUMBERS as NUMBERS_OF_SAMPLES, ColumnReader
 from loader.inspect.browse.dataset import BrowsedDataset
 from loader.inspect.browse.page_document import sample_page
 from loader.inspect.browse.search import statistics
@@ -146,6 +147,19 @@ def test_values_are_read_as_they_were_written(pristine: Path) -> None:
     assert not (pristine / ".nv-meta/columns/full.valid.npy").exists()
     loaded = np.load(pristine / ".nv-meta/columns/clip.npy")
     assert np.array_equal(loaded, clip.values, equal_nan=True)
+
+
+def test_vectors_need_not_be_read(pristine: Path) -> None:
+    opened = folder_at(pristine)
+    whole, header = (open_column(opened.storage, opened.index, "clip", reads_vectors=each) for each in (True, False))
+    assert (header.values.shape, header.values.dtype) == (whole.values.shape, whole.values.dtype)
+    assert header.values.strides == (0, 0)
+    assert header.is_known().tolist() == whole.is_known().tolist()
+    with ColumnReader(
+        opened.storage, ".nv-meta/columns/clip.npy", accepted=NUMBERS_OF_SAMPLES, length=LENGTH
+    ) as reader:
+        assert np.array_equal(reader[3:9], whole.values[3:9], equal_nan=True)
+        assert len(reader) == COUNT
 
 
 def test_replacing_a_column_removes_the_files_of_the_old_one(folder: Path) -> None:

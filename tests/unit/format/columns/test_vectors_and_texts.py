@@ -24,6 +24,7 @@ from loader.errors import ConfigError
 from loader.format import carry
 from loader.format.columns.column import Column, column_names, open_column, write_column, write_map_column
 from loader.format.dataset_ref import DatasetRef
+from loader.format.index import publish
 from loader.format.index.npy_column import NUMBERS as NUMBERS_OF_SAMPLES, ColumnReader
 from loader.inspect.browse.dataset import BrowsedDataset
 from loader.inspect.browse.page_document import sample_page
@@ -31,6 +32,7 @@ from loader.inspect.browse.search import statistics
 from loader.inspect.facts import dataset_facts
 from loader.inspect.report import show_facts
 from loader.mapping import MapRequest, ToDataset, given_function, run_map, whole_dataset
+from loader.storage import LocalStorage
 from tests.e2e.dataset_tree import RATIO, caption_samples, prepare, shard_path, write_shard
 
 SHARDS, SAMPLES, LENGTH = 4, 5, 6
@@ -346,6 +348,30 @@ def test_a_mask_goes_with_the_last_sample_that_it_marks(folder: Path) -> None:
     assert not (folder / ".nv-meta/columns/late.valid.npy").exists()
     assert column_of(folder, "late").texts(np.arange(COUNT - SAMPLES)).tolist() == ["a"] * (COUNT - SAMPLES)
     assert (folder / ".nv-meta/columns/clip.valid.npy").exists()
+
+
+@pytest.mark.parametrize("step", [1, 2, 5, 9, 14, 20])
+def test_an_interrupted_commit_is_finished_by_the_next_prepare(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    shard_path(folder, 1).unlink()
+    steps = 0
+    with monkeypatch.context() as patch:
+        for name in ("rename", "remove"):
+            real = getattr(LocalStorage, name)
+
+            def stop(self: LocalStorage, *names: str, real: Any = real) -> None:
+                nonlocal steps
+                steps += publish.is_commit_pending(self)
+                if steps == step and publish.is_commit_pending(self):
+                    raise KeyboardInterrupt
+                real(self, *names)
+
+            patch.setattr(LocalStorage, name, stop)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(folder)
+    prepare(folder)
+    assert check_values(folder) == COUNT - SAMPLES
 
 
 def test_a_changed_shard_drops_all_files_of_columns(folder: Path) -> None:

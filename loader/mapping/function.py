@@ -129,7 +129,7 @@ class UserFunction:
         try:
             if not self.module.endswith(".py"):
                 return importlib.import_module(self.module)
-            # A file is a module under a name of its own, once in each process.
+            # A file gets the name of a module of its own, which pickle and dataclasses look up.
             path = os.path.join(self.folder, self.module)
             name = f"_energon_map_{hashlib.sha256(path.encode()).hexdigest()[:12]}"
             if name in sys.modules:
@@ -138,7 +138,7 @@ class UserFunction:
             if spec is None or spec.loader is None:
                 raise ImportError("this file is no module")  # noqa: TRY301 - as one that does not import
             module = importlib.util.module_from_spec(spec)
-            sys.modules[name] = module  # dataclasses and pickle look their module up
+            sys.modules[name] = module
             try:
                 spec.loader.exec_module(module)
             except BaseException:

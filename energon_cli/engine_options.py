@@ -72,6 +72,25 @@ def engine_options(function: Callable[..., None], *, flags: Sequence[str] = ()) 
     Args:
         flags: More spellings of ``--num-workers``.
     """
+    function = shared_options("num_workers", flags=flags)(function)
+    function = click.option(
+        "--keep-results", is_flag=True, help="Keep the results of an unfinished run with other options."
+    )(function)
+    function = click.option(
+        "--restart", is_flag=True, help="Give up the results of an unfinished run with other options."
+    )(function)
+    return cluster_options(function)
+
+
+def cluster_options(
+    function: Callable[..., None], *, share_flags: Sequence[str] = (), address_flags: Sequence[str] = ()
+) -> Callable[..., None]:
+    """Add the options of engines to a command that has ``--num-workers`` and cannot keep results of other options.
+
+    Args:
+        share_flags: More spellings of ``--share``.
+        address_flags: More spellings of ``--address``.
+    """
 
     @click.option(
         "--engine",
@@ -82,18 +101,17 @@ def engine_options(function: Callable[..., None], *, flags: Sequence[str] = ()) 
     )
     @click.option(
         "--address",
+        *address_flags,
         metavar="ADDRESS",
         help="Address of the cluster: auto or host:6379 of Ray; tcp://host:8786, or its file, of Dask's scheduler.",
     )
     @click.option(
         "--share",
+        *share_flags,
         metavar="I/N",
         help="Run only share I of N, for a job array; auto reads it from Slurm, torchrun or MPI. Then --merge.",
     )
     @click.option("--merge", is_flag=True, help="Join the results of all shares.")
-    @click.option("--restart", is_flag=True, help="Give up the results of an unfinished run with other options.")
-    @click.option("--keep-results", is_flag=True, help="Keep the results of an unfinished run with other options.")
-    @shared_options("num_workers", flags=flags)
     @wraps(function)
     def with_engine(*arguments: Any, **options: Any) -> None:
         from loader.engine import parse_share
@@ -118,8 +136,8 @@ def engine_options(function: Callable[..., None], *, flags: Sequence[str] = ()) 
             workers=options.pop("num_workers"),
             share=share,
             merge=merge,
-            restart=options.pop("restart"),
-            keep_results=options.pop("keep_results"),
+            restart=options.pop("restart", False),
+            keep_results=options.pop("keep_results", False),
         )
         function(*arguments, engine=choice, **options)
 

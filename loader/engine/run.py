@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from ..errors import ConfigError, WorkerError
 from .executor import run_in_executor
-from .journal import Job, Journal, Journaled
+from .journal import Job, Journal, Journaled, NumberedTask
 from .share import Share, format_numbers
 from .workers import Environments, run_in_workers
 
@@ -33,8 +33,9 @@ class Engine:
         timeout_s: A process that takes longer for a task is killed, and the task is repeated.
         share: Only this share of the tasks runs, and results stay in the journal.
         merge: No task runs: the journal has the results of all shares.
-        restart: Give up the results of an unfinished job with other options.
+        restart: Give up the results of an unfinished job; of a job in shares with the same options, only this share's.
         keeps_results: Take the results of an unfinished job with other options, such as another version of a function.
+        forks: Processes are forked, and inherit a function that cannot be pickled.
         merged: Journals whose results a merge has read; :meth:`discard_merged` removes them.
     """
 
@@ -46,6 +47,7 @@ class Engine:
     merge: bool = False
     restart: bool = False
     keeps_results: bool = False
+    forks: bool = False
     merged: list[Journal[Any]] = field(default_factory=list, init=False, compare=False, repr=False)
 
     @property
@@ -70,7 +72,7 @@ class Engine:
             Exception: The function raised this error.
         """
         if self.executor is not None:
-            with closing(run_in_executor(function, items, self.executor)) as results:
+            with closing(run_in_executor(function, items, self.executor, timeout_s=self.timeout_s)) as results:
                 yield from results
             return
         remaining, deaths = list(range(len(items))), Counter[int]()
@@ -94,7 +96,12 @@ class Engine:
         self, function: Callable[[Any], _Result], items: Sequence[Any]
     ) -> Generator[tuple[int, _Result], None, None]:
         return run_in_workers(
-            function, items, workers=self.workers, environments=self.environments, timeout_s=self.timeout_s
+            function,
+            items,
+            workers=self.workers,
+            environments=self.environments,
+            timeout_s=self.timeout_s,
+            forks=self.forks,
         )
 
 
@@ -195,7 +202,8 @@ class JobTasks(Generic[_Result]):
         if share is not None:
             own = range(job.starts[share.number - 1], [*job.starts, total][share.number])
         # Yield what earlier runs have stored.
-        finished = self.journal.finished()
+        restarts = engine.restart and share is not None  # without shares, the journal has removed the results
+        finished = set() if restarts else self.journal.finished()
         missing = []
         for number in own:
             result = self.journal.read(number) if number in finished else None
@@ -206,9 +214,9 @@ class JobTasks(Generic[_Result]):
             if share is None:
                 yield number, result if self.receipt is None else self.receipt(result)
         if engine.merge and missing:
-            raise self._missing(missing, job)
+            raise missing_tasks(missing, job, at=self.journal.storage.path(self.journal.folder))
         # Compute the rest.
-        numbered = [(number, self.tasks[number]) for number in missing]
+        numbered = [NumberedTask(number, self.tasks[number]) for number in missing]
         for index, result in engine.run(Journaled(self.function, self.journal, self.receipt), numbered):
             yield missing[index], result
         if share is not None:
@@ -231,24 +239,29 @@ class JobTasks(Generic[_Result]):
                 at=self.journal.storage.path(self.journal.folder),
                 hint="merge with the options of the shares",
             )
-        return there
+        return self.journal.follow(there)
 
-    def _missing(self, missing: Sequence[int], job: Job) -> ConfigError:
-        """Return the error that names the shares without results."""
-        at = self.journal.storage.path(self.journal.folder)
-        what = f"{len(missing):,} of {len(self.tasks):,} tasks have no result"
-        if not job.starts:
-            return ConfigError(what, at=at, hint="run the same command without --merge")
-        count = len(job.starts)
-        shares = sorted({bisect_right(job.starts, number) for number in missing})
-        names = format_numbers(shares)
-        which = f"share {names} of {count} is" if len(shares) == 1 else f"shares {names} of {count} are"
-        return ConfigError(
-            f"{which} not complete: {what}",
-            at=at,
-            hint=f"run {'it' if len(shares) == 1 else 'them'}, then merge again: energon {self.command} … --share"
-            f" {Share(shares[0], count)}" + (f" (with SLURM: sbatch --array={names})" if len(shares) > 1 else ""),
-        )
+
+def missing_tasks(missing: Sequence[int], job: Job, *, at: str) -> ConfigError:
+    """Return the error of a merge that names the shares without results.
+
+    Args:
+        missing: Numbers of the tasks without results, ascending.
+        at: Where results are expected.
+    """
+    what = f"{len(missing):,} of {job.tasks:,} tasks have no result"
+    if not job.starts:
+        return ConfigError(what, at=at, hint="run the same command without --merge")
+    count = len(job.starts)
+    shares = sorted({bisect_right(job.starts, number) for number in missing})
+    names = format_numbers(shares)
+    which = f"share {names} of {count} is" if len(shares) == 1 else f"shares {names} of {count} are"
+    return ConfigError(
+        f"{which} not complete: {what}",
+        at=at,
+        hint=f"run {'it' if len(shares) == 1 else 'them'}, then merge again: energon {job.command} … --share"
+        f" {Share(shares[0], count)}" + (f" (with SLURM: sbatch --array={names})" if len(shares) > 1 else ""),
+    )
 
 
 def _starts(sizes: Sequence[int], shares: int) -> Iterator[int]:

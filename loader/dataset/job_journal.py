@@ -1,4 +1,4 @@
-"""Where the results of a dataset's jobs are stored while they run in shares: lint, statistics, duplicates."""
+"""Journals of a dataset's jobs while they run in shares: lint, statistics, the search for duplicates."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ class _DatasetLint(RunningLint):
             "level": plan.level,
             "split file": plan.ref.split_file,
             "dataset file": plan.ref.dataset_file,
-            "split parts": "all" if plan.split_parts is None else ",".join(plan.split_parts),
+            "split parts": str(plan.split_parts),
             "limit of JSON": str(plan.max_json_bytes),
             "trust in code": str(plan.ref.trust_code),
         }

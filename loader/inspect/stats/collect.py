@@ -245,7 +245,7 @@ def _results(
     options = {
         "parts": str(whole.parts),
         "duplicates": str(whole.hashed),
-        "values": ", ".join(map(str, whole.kept)),
+        "values": str([str(name) for name in whole.kept]),
         "tokenizer": str(whole.tokenizer),
         "limit of JSON": str(whole.max_json_bytes),
     }

@@ -1,4 +1,4 @@
-"""Open the journals of jobs that run in shares over a dataset: lint, statistics, duplicates."""
+"""Journals of a dataset's jobs while they run in shares: lint, statistics, the search for duplicates."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import hashlib
 import os
 from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from ..arrays import IntArray
 from ..engine.journal import Journal
@@ -39,12 +41,8 @@ def job_journal(ref: DatasetRef, name: str, options: Mapping[str, str], kind: An
             hint="run energon prepare with --meta-folder DIR, a folder that all shares see, and name it with the same"
             " option here",
         )
-    return Journal(storage, f"{JOBS_FOLDER}/{name}-{_digest(options)}", kind)
-
-
-def _digest(options: Mapping[str, str]) -> str:
-    """Return 16 hex digits that name the options of a job."""
-    return hashlib.sha256(repr(sorted(options.items())).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(msgspec.json.encode(dict(sorted(options.items())))).hexdigest()
+    return Journal(storage, f"{JOBS_FOLDER}/{name}-{digest[:16]}", kind)
 
 
 def no_journal(path: str) -> StorageError:

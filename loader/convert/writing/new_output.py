@@ -105,16 +105,25 @@ def check_outside(output: str, sources: Iterable[str]) -> None:
 
     The next run, and each later one on that folder, would take the new shards for samples.
     """
-    if is_url(output) or os.path.isfile(output):  # a file is refused anyway
+    if is_url(output):
+        folder = next((path for path in sources if is_url(path) and is_below_url(output, path)), None)
+        if folder is not None:
+            raise ConfigError(_INSIDE, at=output, hint=f"name a URL outside of {folder}")
+        return
+    if os.path.isfile(output):  # is refused anyway
         return
     target = os.path.join(os.path.realpath(output), "")
     for path in sources:
         if not is_url(path) and os.path.isdir(path) and target.startswith(os.path.join(os.path.realpath(path), "")):
-            raise ConfigError(
-                "the new dataset would be inside of the folder that it is made of",
-                at=output,
-                hint=f"name a folder outside of {path}",
-            )
+            raise ConfigError(_INSIDE, at=output, hint=f"name a folder outside of {path}")
+
+
+_INSIDE = "the new dataset would be inside of the folder that it is made of"
+
+
+def is_below_url(url: str, folder: str) -> bool:
+    """Return True for a URL that is the one of a folder, or below it."""
+    return f"{url.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/")
 
 
 def check_new_folder(storage: Storage, work_folder: str, *, hint: str, may_have_files: bool = False) -> None:

@@ -37,6 +37,11 @@ class EngineChoice:
     restart: bool
     keep_results: bool
 
+    @property
+    def is_default(self) -> bool:
+        """True if no option was given, so that a command that needs no workers takes none."""
+        return self.kind == "processes" and self.workers is None and self.share is None and not self.merge
+
     @contextmanager
     def open(self, *, gpus: float = 0.0, timeout_s: float | None = None) -> Iterator[Engine]:
         """Connect to the cluster, if there is one, and yield the engine.

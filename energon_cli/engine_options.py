@@ -71,8 +71,12 @@ class EngineChoice:
             )
 
 
-def engine_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of engines; the function gets them, with ``--num-workers``, as ``engine: EngineChoice``."""
+def engine_options(function: Callable[..., None], *, default_workers: str = "one per core") -> Callable[..., None]:
+    """Add the options of engines; the function gets them, with ``--num-workers``, as ``engine: EngineChoice``.
+
+    Args:
+        default_workers: The number of workers without ``--num-workers``, for the help.
+    """
 
     @click.option(
         "--engine",
@@ -94,12 +98,13 @@ def engine_options(function: Callable[..., None]) -> Callable[..., None]:
     @click.option("--merge", is_flag=True, help="Join the results of all shares.")
     @click.option("--restart", is_flag=True, help="Give up the results of an unfinished run with other options.")
     @click.option("--keep-results", is_flag=True, help="Keep the results of an unfinished run with other options.")
-    @shared_options("num_workers")
+    @shared_options("num_workers", help=f"Number of worker processes.  [default: {default_workers}]")
     @wraps(function)
     def with_engine(*arguments: Any, **options: Any) -> None:
         from loader.engine import parse_share
         from loader.errors import ConfigError
 
+        # Check the options, and pass them as one.
         kind, address, text = options.pop("engine"), options.pop("address"), options.pop("share")
         if kind == "dask" and not address:
             raise click.UsageError("--engine dask requires --address ADDRESS of the scheduler, or its file.")

@@ -39,7 +39,7 @@ class ReadSample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """How samples are read.
+    """Reads the samples of datasets.
 
     Attributes:
         refs: The datasets.
@@ -59,20 +59,20 @@ class ReadRequest:
     def read(self, folder: Dataset, dataset: int, numbers: IntArray) -> Iterator[ReadSample]:
         """Yield samples of an open dataset."""
         splits = splits_of_samples(folder) if self.has_splits else None
-        for number in numbers.tolist():
-            shard = folder.index.shard_of(number).name
+        for sample in numbers.tolist():
+            shard = folder.index.shard_of(sample).name
             # Shards of several datasets may have one name.
             if self.prefixes:
                 prefix = self.prefixes[dataset]
                 shard = prefix if self.are_files[dataset] else f"{prefix}/{shard}"
-            parts = {name: as_bytes(value) for name, value in folder.read_parts(number, self.names).items()}
+            parts = {name: as_bytes(value) for name, value in folder.read_parts(sample, self.names).items()}
             repeated: list[tuple[str, int]] = []
             if self.names is None and not folder.traits.are_records:
                 # Of several parts of one name, only one was read.
-                every = [part.name for part in tar_index(folder).parts(number)]
+                every = [part.name for part in tar_index(folder).parts(sample)]
                 repeated = [(name, every.count(name)) for name in dict.fromkeys(every) if every.count(name) > 1]
-            split = "" if splits is None else splits.name(number)
-            yield ReadSample(ExportedSample(shard, folder.index.key(number), split, parts), repeated)
+            split = "" if splits is None else splits.name(sample)
+            yield ReadSample(ExportedSample(shard, folder.index.key(sample), split, parts), repeated)
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):
@@ -126,10 +126,10 @@ class CopyShard:
     storage: Storage
     folder: str
 
-    def __call__(self, number: int) -> Piece:
+    def __call__(self, shard_index: int) -> Piece:
         opened = dataset_at(self.ref)
         try:
-            shard = tar_index(opened).shards[number]
+            shard = tar_index(opened).shards[shard_index]
             target = self.storage.path(f"{self.folder}/{shard.name}")
             if os.path.lexists(target):  # of a run that was killed
                 os.unlink(target)
@@ -200,10 +200,10 @@ class Pieces:
 
         def counted() -> Iterator[tuple[int, Piece]]:
             nonlocal done
-            for number, piece in tasks.run(self._engine):
+            for task_index, piece in tasks.run(self._engine):
                 done += piece.samples
                 on_progress(done)
-                yield number, piece
+                yield task_index, piece
 
         if self._engine.share is not None:
             for _ in counted():  # ends with ShareDone

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -64,7 +65,7 @@ def _export_options(forms: Sequence[str], default: str, *added: Decorator, **sha
     "by the ending of DEST",
     click.option("--link", is_flag=True, help="With webdataset, hard links to whole shards instead of copies."),
     click.option("--raw", is_flag=True, help="With parquet and hf, all parts as bytes."),
-    engine_options,
+    partial(engine_options, default_workers="1; of a share, one per core"),
     help="With webdataset, most bytes of a shard.",
 )
 def export(ref: DatasetRef, dest: str, *, file_format: str | None, link: bool, **options: Any) -> None:

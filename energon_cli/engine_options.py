@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -71,11 +71,35 @@ class EngineChoice:
             )
 
 
-def engine_options(function: Callable[..., None], *, default_workers: str = "one per core") -> Callable[..., None]:
+def engine_options(
+    function: Callable[..., None], *, flags: Sequence[str] = (), default_workers: str = "one per core"
+) -> Callable[..., None]:
     """Add the options of engines; the function gets them, with ``--num-workers``, as ``engine: EngineChoice``.
 
     Args:
+        flags: More spellings of ``--num-workers``.
         default_workers: The number of workers without ``--num-workers``, for the help.
+    """
+    function = shared_options(
+        "num_workers", flags=flags, help=f"Number of worker processes.  [default: {default_workers}]"
+    )(function)
+    function = click.option(
+        "--keep-results", is_flag=True, help="Keep the results of an unfinished run with other options."
+    )(function)
+    function = click.option(
+        "--restart", is_flag=True, help="Give up the results of an unfinished run with other options."
+    )(function)
+    return cluster_options(function)
+
+
+def cluster_options(
+    function: Callable[..., None], *, share_flags: Sequence[str] = (), address_flags: Sequence[str] = ()
+) -> Callable[..., None]:
+    """Add the options of engines to a command that has ``--num-workers`` and cannot keep results of other options.
+
+    Args:
+        share_flags: More spellings of ``--share``.
+        address_flags: More spellings of ``--address``.
     """
 
     @click.option(
@@ -87,18 +111,17 @@ def engine_options(function: Callable[..., None], *, default_workers: str = "one
     )
     @click.option(
         "--address",
+        *address_flags,
         metavar="ADDRESS",
         help="Address of the cluster: auto or host:6379 of Ray; tcp://host:8786, or its file, of Dask's scheduler.",
     )
     @click.option(
         "--share",
+        *share_flags,
         metavar="I/N",
         help="Run only share I of N, for a job array; auto reads it from Slurm, torchrun or MPI. Then --merge.",
     )
     @click.option("--merge", is_flag=True, help="Join the results of all shares.")
-    @click.option("--restart", is_flag=True, help="Give up the results of an unfinished run with other options.")
-    @click.option("--keep-results", is_flag=True, help="Keep the results of an unfinished run with other options.")
-    @shared_options("num_workers", help=f"Number of worker processes.  [default: {default_workers}]")
     @wraps(function)
     def with_engine(*arguments: Any, **options: Any) -> None:
         from loader.engine import parse_share
@@ -124,8 +147,8 @@ def engine_options(function: Callable[..., None], *, default_workers: str = "one
             workers=options.pop("num_workers"),
             share=share,
             merge=merge,
-            restart=options.pop("restart"),
-            keep_results=options.pop("keep_results"),
+            restart=options.pop("restart", False),
+            keep_results=options.pop("keep_results", False),
         )
         function(*arguments, engine=choice, **options)
 

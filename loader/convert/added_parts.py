@@ -465,6 +465,17 @@ def _metadataset(plan: AddPartsPlan, file: str, parts: list[str]) -> str:
     return yaml.dump(document, Dumper=_Plain, sort_keys=False, allow_unicode=True)
 
 
+def check_join(folder: Dataset, output: str) -> None:
+    """Raise a ``ConfigError`` if a dataset cannot be joined with new parts: it has no split, or the file has a use.
+
+    Args:
+        folder: The dataset.
+        output: Path of the dataset of the parts; the metadataset is next to it.
+    """
+    metadataset, text = _join(folder, output)
+    _is_same(metadataset, text)
+
+
 def write_join(folder: Dataset, output: str) -> str:
     """Write the metadataset that joins a dataset with one of new parts, and return its path.
 
@@ -472,17 +483,23 @@ def write_join(folder: Dataset, output: str) -> str:
 
     Args:
         folder: The dataset.
-        output: Path of the prepared dataset of the parts; the metadataset lies next to it.
+        output: Path of the prepared dataset of the parts; the metadataset is next to it.
     """
+    metadataset, text = _join(folder, output)
+    if not _is_same(metadataset, text):
+        storage, name = open_parent(metadataset)
+        with storage.create(name) as file:
+            file.write(text.encode())
+    prepare_metadataset(metadataset)
+    return metadataset
+
+
+def _join(folder: Dataset, output: str) -> tuple[str, str]:
+    """Return the path and the text of the metadataset."""
     split = folder.documents.required_split()
     plan = AddPartsPlan(dataset=folder.path, source=output, output=output, nonmatch="none")
     metadataset = f"{output.rstrip('/')}.yaml"
-    text = _metadataset(plan, metadataset, [part for part, shards in split.split_parts.items() if shards])
-    storage, name = open_parent(metadataset)
-    with storage.create(name) as file:
-        file.write(text.encode())
-    prepare_metadataset(metadataset)
-    return metadataset
+    return metadataset, _metadataset(plan, metadataset, [part for part, shards in split.split_parts.items() if shards])
 
 
 def _relative(path: str, file: str) -> str:
@@ -492,6 +509,11 @@ def _relative(path: str, file: str) -> str:
 
 
 def _is_written(plan: AddPartsPlan, metadataset: str, text: str) -> bool:
+    return _is_same(metadataset, text) and open_storage(plan.output).exists(INFO_JSON)
+
+
+def _is_same(metadataset: str, text: str) -> bool:
+    """Return True if a metadataset has this text, False if there is none; one with other contents is an error."""
     storage, name = open_parent(metadataset)
     if not storage.exists(name):
         return False
@@ -500,4 +522,4 @@ def _is_written(plan: AddPartsPlan, metadataset: str, text: str) -> bool:
         raise ConfigError(
             "this metadataset exists, with other contents", file=metadataset, hint="name another one with --metadataset"
         )
-    return open_storage(plan.output).exists(INFO_JSON)
+    return True

@@ -193,9 +193,9 @@ def sorted_rows(folder: Dataset, samples: IntArray, by: str, compute: Compute | 
     sort_values = DatasetValues(folder, [by], samples, compute).values(by, samples)
     values, missing = sort_values.values, ~sort_values.known
     if sort_values.categories is not None:
-        names = np.array(sort_values.categories)
-        rank = np.empty(len(names), np.int64)
-        rank[np.argsort(names, kind="stable")] = np.arange(len(names))
+        names = sort_values.categories
+        rank = np.empty(max(1, len(names)), np.int64)
+        rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
         missing = missing | (values < 0) | (values >= len(names))
         values = rank[np.where(missing, 0, values).astype(np.int64)]
     return np.lexsort((np.where(missing, 0, values), missing)).astype(np.int64)

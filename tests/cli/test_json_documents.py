@@ -57,7 +57,7 @@ CASES = {
     "prepare-media": "prepare-media TMP/pictures --media-metadata-by-extension --json",
     "prepare-media-part": "prepare DATA --yes --media-metadata-by-extension --json",
     "prepare-record": "prepare TMP/table.parquet --json",
-    "prepare-part": "prepare TMP/raw --part 1/2 --json",
+    "prepare-part": "prepare TMP/raw --share 1/2 --json",
     "reshard": "reshard DATA TMP/resharded --json",
     "rule": "rule E302 L101 --json",
     "preview": "preview DATA -n 1 --json",

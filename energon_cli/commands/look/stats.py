@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +15,7 @@ from loader.inspect import print_part_sets, print_table
 from ...command import energon_command
 from ...console import output_console, print_reports, show_note, write_file
 from ...dataset_options import check_ref, dataset_options, query_options
+from ...engine_options import EngineChoice, engine_options
 from ...options import shared_options
 from ...progress import ProgressBar
 
@@ -35,7 +37,9 @@ if TYPE_CHECKING:
 @click.option("--write", metavar="A,B", help="Keep these values as columns: width, jpg.width, txt.chars, json[score] …")
 @click.option("--tokenizer", metavar="NAME", help="Count tokens: a .json file of tokenizers, or module:callable.")
 @click.option("--html", metavar="FILE", help="Write a report with histograms and pictures; of one dataset.")
-@shared_options("json", "num_workers", "progress")
+@shared_options("json")
+@engine_options
+@shared_options("progress")
 @dataset_options("trust_code")
 @shared_options("max_json_bytes", default="64MiB")
 def stats(
@@ -51,7 +55,7 @@ def stats(
     html: str | None,
     as_json: bool,
     max_json_bytes: int,
-    num_workers: int | None,
+    engine: EngineChoice,
 ) -> None:
     """Show statistics of the datasets at PATH: sizes of parts and pictures, lengths of texts, durations, JSON fields.
 
@@ -79,8 +83,12 @@ def stats(
             energon stats /data/coco --html report.html
         Show the datasets of a mix:
             energon stats /data/mix.yaml -n 1000 --json
+        Read a share in each job of a Slurm array:
+            energon stats /data/coco --duplicates --share auto
+        Show the statistics of all shares:
+            energon stats /data/coco --duplicates --merge
     """
-    from loader.engine import usable_cores
+    from loader.engine import ShareEnds
     from loader.format.documents import read_value_names
     from loader.inspect.stats import StatsRequest, collect_stats, html_report
     from loader.metadataset import choose_samples, named_datasets, open_datasets
@@ -98,7 +106,8 @@ def stats(
         raise click.BadParameter(str(error), param_hint="--write") from error
     # Collect the statistics of each dataset, and show them or keep them for the JSON.
     documents, has_findings = [], False
-    with open_datasets(datasets) as opened:
+    with engine.open() as where, open_datasets(datasets) as opened:
+        ends = ShareEnds(where)
         for choice in choose_samples(opened, query, at=", ".join(ref.path for ref in refs)):
             path, ref = choice.opened.dataset.path, choice.opened.folder.ref
             if write and choice.opened.is_temporary:
@@ -111,11 +120,13 @@ def stats(
                 dedupe=duplicates_of or ("" if duplicates else None),
                 write=written,
                 tokenizer=tokenizer,
-                workers=num_workers or usable_cores(),
+                engine=where,
                 max_json_bytes=max_json_bytes,
             )
             with ProgressBar("Reading samples", unit="samples") as bar:
-                report = collect_stats(request, bar.update)
+                report = ends.call(partial(collect_stats, request, bar.update))
+            if report is None:
+                continue
             report.path = path
             has_findings |= bool(report.broken_count or report.duplicates)
             if as_json:
@@ -125,9 +136,11 @@ def stats(
                 page = html_report(report, ref)
                 write_file(html, page.encode(errors="backslashreplace"), hint="name another file")
                 show_note(f"wrote {html}")
-    # Print the JSON of all datasets.
-    if as_json:
-        print_reports(documents, is_list=len(documents) != 1)
+        ends.finish()
+        # Print the JSON of all datasets.
+        if as_json:
+            print_reports(documents, is_list=len(documents) != 1)
+        where.discard_merged()
     if has_findings:
         raise click.exceptions.Exit(1)
 

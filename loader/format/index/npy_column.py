@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -114,7 +115,7 @@ def map_column(
         dtype: The expected type; None accepts any number.
         length: Elements of each vector; 0 for numbers.
     """
-    try:
+    with _mapping(storage, name):
         path = storage.copy_of_fixed(name) if is_fixed else str(storage.local_path(name))
         file = map_file(path)
         accepted = NUMBERS if dtype is None else INTEGERS
@@ -127,6 +128,19 @@ def map_column(
         column = (np.frombuffer(file, found, count, offset) if count else np.empty(0, found)).reshape(shape)
         column.flags.writeable = False
         return column
+
+
+def map_bytes(storage: Storage, name: str) -> memoryview:
+    """Map a file next to a column into memory, read-only; an empty one is not mapped."""
+    with _mapping(storage, name):
+        path = str(storage.local_path(name))
+        return memoryview(map_file(path) if os.path.getsize(path) else b"").cast("B")
+
+
+@contextmanager
+def _mapping(storage: Storage, name: str) -> Iterator[None]:
+    try:
+        yield
     except (StorageError, OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno in FAULTS_OF_PROCESS:
             raise_storage_error("map this column", storage.path(name), error)
@@ -145,8 +159,11 @@ def _parse_header(
         raise _unusable(storage, name, f"expected a column of numbers, found one of {header[2][:40]!r}")
     dtype, rows, offset = np.dtype(header[2].decode("ascii")), int(header[3]), header.end()
     if int(header[4] or 0) != length:
-        what = f"vectors of {length} numbers" if length else "numbers"
-        raise _unusable(storage, name, f"expected a column of {what}, found the shape ({rows}, {int(header[4] or 0)})")
+        what, columns = (
+            f"vectors of {length} numbers" if length else "numbers",
+            f" {int(header[4])}" if header[4] else "",
+        )
+        raise _unusable(storage, name, f"expected a column of {what}, found the shape ({rows},{columns})")
     expected_bytes = offset + rows * max(1, length) * dtype.itemsize
     if size_bytes != expected_bytes:
         raise _unusable(storage, name, f"expected {expected_bytes} bytes for {rows} rows, found {size_bytes}")

@@ -71,6 +71,7 @@ class MapRequest:
         retry_failed: Run tasks again that an unfinished map has left with failed samples.
         engine: Where the tasks run.
         storage: Where the journal lies; None for the dataset's ``.nv-meta``.
+        command: Name of the command, for messages and records.
     """
 
     source: WholeDataset
@@ -86,6 +87,7 @@ class MapRequest:
     retry_failed: bool = False
     engine: Engine = field(default_factory=Engine)
     storage: Storage | None = None
+    command: str = "map"
 
     def digest(self) -> dict[str, str]:
         """Return all that the results depend on."""
@@ -172,7 +174,7 @@ def run_map(request: MapRequest, *, on_progress: Callable[[MapProgress], None] |
         tasks=tasks,
         sizes=[len(task.numbers()) for task in tasks],
         journal=journal,
-        command="map",
+        command=request.command,
         request=request.digest(),
         receipt=TaskResult.receipt,
         again=_has_failures if request.retry_failed else None,
@@ -193,7 +195,7 @@ def run_map(request: MapRequest, *, on_progress: Callable[[MapProgress], None] |
             first = next(failure for _, some in sorted(failures.items()) for failure in some)
             raise _too_many(request, failed, first, at=storage.path(journal.folder))
     # Write the results.
-    made_by = f"energon map {request.function} (energon-toolkit {__version__})"
+    made_by = f"energon {request.command} {request.function} (energon-toolkit {__version__})"
     written = request.output.commit(folder, tasks, journal, made_by)
     journal.discard()
     shown = [failure for _, some in sorted(failures.items()) for failure in some]

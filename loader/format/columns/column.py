@@ -136,6 +136,8 @@ class Column:
         if self.valid is not None:
             return np.array(self.valid[rows])
         values = self.values[rows]
+        if self.record.length:
+            return np.ones(len(values), np.bool_)
         known = ~np.isnan(values) if values.dtype.kind == "f" else np.ones(len(values), np.bool_)
         return known if self.record.missing is None else known & (values != self.record.missing)
 

@@ -11,11 +11,13 @@ import numpy as np
 from ..arrays import IntArray
 from ..convert.split_groups import Groups, LeakReport, leaks_of, samples_of_parts
 from ..dataset.dataset import Dataset
+from ..dataset.opening import folder_at
 from ..engine.workers import usable_cores
-from ..format.columns.column import Column, open_column
+from ..format.columns.column import Column
+from ..format.dataset_ref import DatasetRef
 from ..lazy_torch import torch
 from .candidates import Components, OnProgress, Pairs, pairs_of_bands, pairs_of_blocks, pairs_of_index
-from .vectors import Vectors, vectors_of
+from .vectors import Vectors, vector_column, vectors_of
 
 EXACT_SAMPLES = 300_000
 """With more samples, all pairs take too long on a CPU, and an index finds the candidates."""
@@ -107,18 +109,31 @@ def _join_similar(vectors: Vectors, rows: IntArray, pairs: Pairs, least: float, 
         components.join(one[similar], other[similar])
 
 
+def near_duplicates_of(
+    folder: Dataset,
+    column: str,
+    threshold: float | None = None,
+    *,
+    chosen: IntArray | None = None,
+    on_progress: OnProgress | None = None,
+) -> NearDuplicates:
+    """Group the samples of a dataset by a column of vectors; see :func:`near_duplicate_groups`."""
+    opened = vector_column(folder, column)
+    return near_duplicate_groups(opened, threshold, chosen=chosen, on_progress=on_progress)
+
+
 def find_near_leaks(
-    folder: Dataset, column: str, threshold: float | None = None, *, on_progress: OnProgress | None = None
+    path: str, column: str, threshold: float | None = None, *, on_progress: OnProgress | None = None
 ) -> LeakReport:
     """Find the groups of near-duplicates whose samples are in several parts of the split; excluded ones do not count.
 
     Raises:
         ConfigError: The dataset has no split, or no column of vectors of this name.
     """
+    folder = folder_at(DatasetRef(path))
     members = samples_of_parts(folder)
-    opened = open_column(folder.storage, folder.index, column)
     chosen = np.unique(np.concatenate([np.empty(0, np.int64), *members.values()]))
-    found = near_duplicate_groups(opened, threshold, chosen=chosen, on_progress=on_progress)
+    found = near_duplicates_of(folder, column, threshold, chosen=chosen, on_progress=on_progress)
     # A sample without near-duplicates is a group of its own, which no report names.
     firsts = np.arange(len(folder.index))
     for group in found.groups:

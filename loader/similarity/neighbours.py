@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arrays import IntArray
+from ..dataset.dataset import Dataset
 from ..errors import ConfigError
 from ..format.columns.column import Column
 from ..lazy_torch import torch
-from .vectors import SimilarityArray, Vectors, vectors_of
+from .vectors import SimilarityArray, Vectors, vector_column, vectors_of
 
 _BLOCK_BYTES = 1 << 19  # of floats: they stay in the cache of a core between conversion and product
 _HASHES_AT_ONCE = 1 << 16
@@ -59,6 +60,23 @@ def neighbours(
     scores = vectors.similarities(np.asarray(vectors.values[rows]), wanted[None])
     best = np.lexsort((rows, -scores))[:k]
     return [Neighbour(int(rows[place]), float(scores[place])) for place in best]
+
+
+def neighbours_of(folder: Dataset, column: str, sample: int, k: int = 10) -> list[Neighbour]:
+    """Return the samples that are most similar to a sample of a dataset, without itself.
+
+    Raises:
+        ConfigError: There is no such column of vectors, or the sample has no vector.
+    """
+    opened = vector_column(folder, column)
+    query = opened.value(sample)
+    if query is None:
+        raise ConfigError(
+            f"the sample has no vector in column {column!r}",
+            at=folder.index.full_key(sample),
+            hint="it was skipped, or failed, when the vectors were made",
+        )
+    return [each for each in neighbours(opened, query, k + 1) if each.sample != sample][:k]
 
 
 def _rough_cosines(vectors: Vectors, query: npt.NDArray[Any]) -> npt.NDArray[np.float32]:

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arrays import IntArray
+from ..dataset.dataset import Dataset
 from ..errors import ConfigError
-from ..format.columns.column import Column
+from ..format.columns.column import Column, open_column
 from .picture_hash import HASH_BITS, HASHES
 
 PICTURE_HASH = "phash"
@@ -107,6 +108,18 @@ def _cosines(left: SimilarityArray, right: SimilarityArray) -> SimilarityArray:
     lengths = np.einsum("ij,ij->i", left, left) * np.einsum("ij,ij->i", right, right)
     cosines: SimilarityArray = np.clip(products / np.sqrt(np.maximum(lengths, _PARALLEL**2)), 0, 1)
     return cosines
+
+
+def vector_column(folder: Dataset, name: str) -> Column:
+    """Open a column of vectors of a dataset.
+
+    Raises:
+        ConfigError: There is no such column.
+    """
+    if name not in folder.documents.column_names():
+        hint = f"make it: energon embed {folder.path} --model phash --write {name}"
+        raise ConfigError(f"there is no column {name!r}", at=folder.path, hint=hint)
+    return open_column(folder.storage, folder.index, name)
 
 
 def vectors_of(column: Column) -> Vectors:

@@ -5,7 +5,7 @@
 ``picture_hash.py``  the perceptual hash of a picture
 ``text_hash.py``     the MinHash of a text
 ``vectors.py``       the vectors of a column, and how similar two are, from 0 to 1
-``neighbours.py``    the samples that are most similar to a query
+``nearest.py``       the samples that are most similar to a query
 ``candidates.py``    pairs that may be similar: by blocks, by bands of hashes, by an index
 ``groups.py``        groups of near-duplicates, and those that parts of a split share
 ===================  =========================================================================

@@ -7,6 +7,6 @@ from .groups import (
     near_duplicate_groups as near_duplicate_groups,
     near_duplicates_of as near_duplicates_of,
 )
-from .neighbours import Neighbour as Neighbour, neighbours as neighbours, neighbours_of as neighbours_of
+from .nearest import Neighbour as Neighbour, neighbours as neighbours, neighbours_of as neighbours_of
 from .picture_hash import hash_picture as hash_picture
 from .text_hash import hash_text as hash_text

@@ -110,13 +110,13 @@ def _with_rest(heads: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 
 def pairs_of_blocks(
-    vectors: Vectors, rows: IntArray, threshold: float, *, device: str = "cpu", on_progress: OnProgress | None = None
+    vectors: Vectors, rows: IntArray, threshold: float, *, device: str | None = None, on_progress: OnProgress | None = None
 ) -> Iterator[Pairs]:
     """Yield all pairs of samples whose similarity may reach a threshold, found by products of blocks of vectors.
 
     Args:
         rows: Numbers of the samples to compare.
-        device: Device of torch that computes the products; numpy does it on ``"cpu"``.
+        device: Device on which torch computes the products; None for numpy.
     """
     least = vectors.least_product(threshold) - _SLACK
     heads = Heads.chosen(vectors, rows, vectors.least_product(threshold))
@@ -134,9 +134,9 @@ def pairs_of_blocks(
             on_progress(min(len(rows), (first + 1) * step), len(rows))
 
 
-def _search_on(device: str, parts: list[npt.NDArray[np.float32]], least: float) -> Callable[[int, int], Pairs]:
+def _search_on(device: str | None, parts: list[npt.NDArray[np.float32]], least: float) -> Callable[[int, int], Pairs]:
     """Return a function of two blocks that finds the rows whose product is large enough."""
-    if device != "cpu":
+    if device is not None:
         moved = [torch.from_numpy(part).to(device) for part in parts]
 
         def on_device(first: int, second: int) -> Pairs:

@@ -75,9 +75,9 @@ def near_duplicate_groups(
     """
     vectors = vectors_of(column)
     least, rows = vectors.threshold(threshold), vectors.known_rows(chosen)
-    device = "cuda" if len(rows) > _COMPARED_AT_ONCE and torch.cuda.is_available() else "cpu"
+    device = "cuda" if len(rows) > _COMPARED_AT_ONCE and torch.cuda.is_available() else None
     if exact is None:
-        is_small = len(rows) <= EXACT_SAMPLES or vectors.metric == "jaccard" or device != "cpu"
+        is_small = len(rows) <= EXACT_SAMPLES or vectors.metric == "jaccard" or device is not None
         exact = is_small or find_spec("usearch") is None
     # Find candidates, compare them exactly, and join those that are similar.
     components = Components(len(rows))

@@ -92,7 +92,7 @@ class Vectors:
         """
         values = np.asarray(self.values[rows])
         if self.metric == "hamming":
-            bits = np.unpackbits(values.reshape(len(rows) * self.hashes, -1), axis=1, count=self.bits)
+            bits = np.unpackbits(values.reshape(-1, values.shape[1] // self.hashes), axis=1, count=self.bits)
             return (bits.astype(np.float32) * 2 - 1) / np.float32(np.sqrt(self.bits))
         directions = np.nan_to_num(values.astype(np.float32), copy=False, posinf=0.0, neginf=0.0)
         directions /= np.sqrt(np.maximum(np.einsum("ij,ij->i", directions, directions), _PARALLEL))[:, None]

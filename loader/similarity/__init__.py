@@ -7,7 +7,7 @@
 ``vectors.py``       the vectors of a column, and how similar two are, from 0 to 1
 ``nearest.py``       the samples that are most similar to a query
 ``candidates.py``    pairs that may be similar: by blocks, by bands of hashes, by an index
-``groups.py``        groups of near-duplicates, and those that parts of a split share
+``groups.py``        groups of near-duplicates, and groups that parts of a split share
 ===================  =========================================================================
 """
 

@@ -110,7 +110,12 @@ def _with_rest(heads: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 
 def pairs_of_blocks(
-    vectors: Vectors, rows: IntArray, threshold: float, *, device: str | None = None, on_progress: OnProgress | None = None
+    vectors: Vectors,
+    rows: IntArray,
+    threshold: float,
+    *,
+    device: str | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Iterator[Pairs]:
     """Yield all pairs of samples whose similarity may reach a threshold, found by products of blocks of vectors.
 
@@ -206,6 +211,7 @@ def pairs_of_index(
     """
     from usearch.index import Index
 
+    # Build an index of each part.
     bits = vectors.metric == "hamming"
     least = vectors.least_product(threshold) - _SLACK
     parts = [rows[at : at + _INDEX_PART] for at in range(0, len(rows), _INDEX_PART)]
@@ -225,6 +231,7 @@ def pairs_of_index(
 
     with ThreadPoolExecutor(threads) as pool:
         indexes = list(pool.map(build, parts))
+    # Look each sample up in all of them.
     for start in range(0, len(rows), _BLOCK):
         block = entries(rows[start : start + _BLOCK])
         left = np.arange(len(block))[:, None] // vectors.hashes + start

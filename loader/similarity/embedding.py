@@ -118,11 +118,15 @@ def embedding_of(
 def part_source(ref: DatasetRef, part: str | None = None) -> WholeDataset:
     """Return a prepared dataset whose samples are read with one part alone, or with all; also excluded samples."""
     source = whole_dataset(ref)
-    return source if part is None else replace(source, described=DescribedDataset(ref.path, part_filter=[part], sample_type=CrudeSample))
+    return (
+        source
+        if part is None
+        else replace(source, described=DescribedDataset(ref.path, part_filter=[part], sample_type=CrudeSample))
+    )
 
 
 def _part(given: str | None, names: Sequence[str], kinds: tuple[str, ...], *, at: str) -> str:
-    """Return the part to embed; compressed ones are none."""
+    """Return the part to embed, which is not compressed."""
     names = [name for name in names if not is_compressed(name)]
     if given is not None:
         if given not in names:
@@ -167,7 +171,9 @@ class _ModelFunction:
         contents = [samples[row][self.part] for row in rows]
         vectors: list[npt.NDArray[Any] | None] = [None] * len(samples)
         if rows:
-            made = self._vectors([_text(one) if self.is_text else _picture(as_bytes(one)) for one in contents])
+            made = self._vectors(
+                [_text(content) if self.is_text else _picture(as_bytes(content)) for content in contents]
+            )
             for row, vector in zip(rows, made, strict=True):
                 vectors[row] = vector
         return vectors
@@ -178,7 +184,7 @@ class _ModelFunction:
         with torch.inference_mode():
             made = self._loaded[0](contents)
             made = made.detach().float().cpu().numpy() if isinstance(made, torch.Tensor) else made
-            made = np.stack([one.detach().float().cpu().numpy() if hasattr(one, "detach") else one for one in made])
+            made = np.stack([row.detach().float().cpu().numpy() if hasattr(row, "detach") else row for row in made])
         vectors = np.asarray(made, np.float32)
         if vectors.shape[:1] != (len(contents),) or vectors.ndim != 2:
             raise ValueError(f"expected {len(contents)} vectors, found shape {vectors.shape}")

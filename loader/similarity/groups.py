@@ -35,14 +35,14 @@ class NearDuplicates:
         samples: Number of the samples that were compared.
         metric: How vectors were compared.
         threshold: Similarity of near-duplicates.
-        exact: All pairs were compared; False if an index chose them, which misses a few.
+        is_exact: All pairs were compared; False if an index chose them, which misses a few.
     """
 
     groups: list[IntArray]
     samples: int
     metric: str
     threshold: float
-    exact: bool
+    is_exact: bool
 
     @property
     def copies(self) -> IntArray:
@@ -95,7 +95,7 @@ def near_duplicate_groups(
         samples=len(rows),
         metric=vectors.metric,
         threshold=least,
-        exact=exact,
+        is_exact=exact,
     )
 
 
@@ -103,10 +103,10 @@ def _join_similar(vectors: Vectors, rows: IntArray, pairs: Pairs, least: float, 
     # Samples of one group need no comparison.
     left, right = components.apart(*pairs)
     for start in range(0, len(left), _COMPARED_AT_ONCE):
-        one, other = components.apart(left[start : start + _COMPARED_AT_ONCE], right[start : start + _COMPARED_AT_ONCE])
-        values = vectors.values
-        similar = vectors.similarities(values[rows[one]], values[rows[other]]) >= least - _EQUAL
-        components.join(one[similar], other[similar])
+        stop, values = start + _COMPARED_AT_ONCE, vectors.values
+        first, second = components.apart(left[start:stop], right[start:stop])
+        similar = vectors.similarities(values[rows[first]], values[rows[second]]) >= least - _EQUAL
+        components.join(first[similar], second[similar])
 
 
 def near_duplicates_of(
@@ -133,13 +133,13 @@ def find_near_leaks(
     folder = folder_at(DatasetRef(path))
     members = samples_of_parts(folder)
     chosen = np.unique(np.concatenate([np.empty(0, np.int64), *members.values()]))
-    found = near_duplicates_of(folder, column, threshold, chosen=chosen, on_progress=on_progress)
+    duplicates = near_duplicates_of(folder, column, threshold, chosen=chosen, on_progress=on_progress)
     # A sample without near-duplicates is a group of its own, which no report names.
     firsts = np.arange(len(folder.index))
-    for group in found.groups:
+    for group in duplicates.groups:
         firsts[group] = group[0]
     heads, numbers = np.unique(firsts, return_inverse=True)
     names = [""] * len(heads)
-    for group in found.groups:
+    for group in duplicates.groups:
         names[int(np.searchsorted(heads, group[0]))] = folder.index.full_key(int(group[0]))
     return leaks_of(Groups(numbers, names), members, len(folder.index))

@@ -32,9 +32,7 @@ class Neighbour(NamedTuple):
     similarity: float
 
 
-def neighbours(
-    column: Column, query: npt.ArrayLike, k: int = 10, *, chosen: IntArray | None = None
-) -> list[Neighbour]:
+def neighbours(column: Column, query: npt.ArrayLike, k: int = 10, *, chosen: IntArray | None = None) -> list[Neighbour]:
     """Return the most similar samples, the best first; of equal ones, the first in the dataset.
 
     Args:
@@ -59,7 +57,7 @@ def neighbours(
     # The candidates, compared exactly.
     scores = vectors.similarities(np.asarray(vectors.values[rows]), wanted[None])
     best = np.lexsort((rows, -scores))[:k]
-    return [Neighbour(int(rows[place]), float(scores[place])) for place in best]
+    return [Neighbour(int(rows[row]), float(scores[row])) for row in best]
 
 
 def neighbours_of(folder: Dataset, column: str, sample: int, k: int = 10) -> list[Neighbour]:

@@ -32,7 +32,7 @@ _GREY = ImageForm(container="pil", floating=False, mode="L", background=(255, 25
 
 
 def hash_picture(data: bytes) -> npt.NDArray[np.uint8]:
-    """Return the hashes of an encoded picture: 36 bytes, of which 18 are one hash, whose last bit is 0.
+    """Return the hashes of an encoded picture: 36 bytes, 18 for each hash, whose last bit is 0.
 
     Raises:
         SkipSample: The picture has hardly any content.
@@ -49,10 +49,9 @@ def hash_picture(data: bytes) -> npt.NDArray[np.uint8]:
     return np.packbits(bits, axis=1).ravel()
 
 
-def _median(values: npt.NDArray[np.float32]) -> np.float32:
+def _median(values: npt.NDArray[Any]) -> Any:
     middle = len(values) // 2
-    median: np.float32 = np.partition(values, middle)[middle]
-    return median
+    return np.partition(values, middle)[middle]
 
 
 def _grey(data: bytes) -> npt.NDArray[np.uint8]:

@@ -22,7 +22,7 @@ THRESHOLDS = {"cosine": 0.95, "hamming": 0.78, "jaccard": 0.8}
 
 _METRICS = {"f": "cosine", "|u1": "hamming", "<u4": "jaccard"}
 _PARALLEL = 1e-12  # squared length: a vector of zeros has no direction, and is similar to none
-_BIT_COUNTS = np.array([number.bit_count() for number in range(256)], np.uint8)
+_BIT_COUNTS = np.array([byte.bit_count() for byte in range(256)], np.uint8)
 
 SimilarityArray = npt.NDArray[np.float64]
 
@@ -75,9 +75,9 @@ class Vectors:
         if self.metric == "jaccard":
             return (left == right).mean(axis=1, dtype=np.float64)
         distances = [
-            _BIT_COUNTS[one ^ other].sum(axis=1, dtype=np.int64)
-            for one in np.split(left, self.hashes, axis=1)
-            for other in np.split(right, self.hashes, axis=1)
+            _BIT_COUNTS[first ^ second].sum(axis=1, dtype=np.int64)
+            for first in np.split(left, self.hashes, axis=1)
+            for second in np.split(right, self.hashes, axis=1)
         ]
         return 1 - np.minimum.reduce(distances) / self.bits
 

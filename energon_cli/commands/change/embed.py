@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 @click.option("--version", metavar="TEXT", default="", help="Change it when vectors change, and the file does not.")
 @copy_options
 @engine_options
-@dataset_options("trust_code")
+@dataset_options()
 @shared_options("json", "progress")
 def embed(
     ref: DatasetRef,
@@ -135,8 +135,9 @@ def embed(
         )
         report = run_map(request, on_progress=lambda done: bar.update(done.samples, done.total))
     if as_json:
-        facts = facts_of(report, "samples failed skipped failures resumed tasks seconds")
-        print_json({"column": column, "model": model, "part": embedding.part, "metric": embedding.metric, **facts})
+        names = "column model part metric samples failed skipped failures resumed tasks seconds"
+        facts = facts_of(report, names, column=column, model=model, part=embedding.part, metric=embedding.metric)
+        print_json(facts)
     else:
         _show(report, column, embedding.part)
 

@@ -9,7 +9,7 @@ import click
 
 from loader.errors import StorageError, escape_controls
 
-from ...console import output_console, print_json, print_reports
+from ...console import facts_of, output_console, print_json, print_reports
 from ...progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -62,15 +62,13 @@ def show_near_duplicates(
             groups = [[folder.index.full_key(sample) for sample in group.tolist()] for group in result.groups]
             has_groups |= bool(groups)
             documents.append(
-                {
-                    "path": choice.opened.dataset.path,
-                    "column": column,
-                    "metric": result.metric,
-                    "threshold": result.threshold,
-                    "samples": result.samples,
-                    "is_exact": result.exact,
-                    "groups": groups,
-                }
+                facts_of(
+                    result,
+                    "path column metric threshold samples is_exact groups",
+                    path=choice.opened.dataset.path,
+                    column=column,
+                    groups=groups,
+                )
             )
             if not as_json:
                 _show_groups(documents[-1])
@@ -107,8 +105,8 @@ def show_neighbours(ref: DatasetRef, key: str, column: str, count: int, *, as_js
         raise StorageError("expected one dataset", path=ref.path, hint="name one of the datasets of the mix")
     with find_samples_of(ref, [key]) as finder:
         [(opened, sample)] = finder.find([key])
-        found = neighbours_of(opened.folder, column, sample, count)
-        rows = [(opened.folder.index.full_key(each.sample), each.similarity) for each in found]
+        nearest = neighbours_of(opened.folder, column, sample, count)
+        rows = [(opened.folder.index.full_key(each.sample), each.similarity) for each in nearest]
     if as_json:
         for name, similarity in rows:
             print_json({"key": name, "similarity": round(similarity, 6)}, in_one_line=True)

@@ -117,6 +117,32 @@ def test_ready_classes_load_a_model_once_without_the_network(monkeypatch: pytest
     assert os.environ.pop("HF_HUB_OFFLINE") == "1"
 
 
+def test_torchvision_takes_weights_of_a_file_and_vectors_before_the_last_layer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.fc = tiny_network(), torch.nn.Linear(8, 1000)
+
+        def forward(self, pictures: torch.Tensor) -> torch.Tensor:
+            return self.fc(self.body(pictures))  # type: ignore[no-any-return]
+
+    models: Any = types.ModuleType("torchvision.models")
+    models.get_model = lambda name, weights: Model()
+    default = types.SimpleNamespace(transforms=lambda: pixels_of)
+    models.get_model_weights = lambda name: types.SimpleNamespace(DEFAULT=default)
+    monkeypatch.setitem(sys.modules, "torchvision", types.ModuleType("torchvision"))
+    monkeypatch.setitem(sys.modules, "torchvision.models", models)
+    torch.save(Model().state_dict(), tmp_path / "weights.pth")
+    function = embedding_of(f"torchvision:tiny@{tmp_path / 'weights.pth'}", PARTS, at="data").function.load()
+    assert function([{"jpg": picture(0)}])[0].shape == (8,)
+    for model, part in (("torchvision:tiny", "jpg"), (f"torchvision:tiny@{tmp_path / 'weights.pth'}", "txt")):
+        function = embedding_of(model, PARTS, at="data", part=part).function.load()
+        with pytest.raises(ConfigError):
+            function([{"jpg": picture(0), "txt": b"text"}])
+
+
 def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "timm", None)
     function = embedding_of("timm:vit_tiny", PARTS, at="data").function.load()

@@ -20,7 +20,9 @@ from loader.similarity.vectors import THRESHOLDS, vectors_of
 TILE = 128  # pixels of a scene in a photograph
 
 EDITS: dict[str, Callable[[Image.Image], Image.Image]] = {
-    "half the size": lambda picture: picture.resize((picture.width // 2, picture.height // 2), Image.Resampling.LANCZOS),
+    "half the size": lambda picture: picture.resize(
+        (picture.width // 2, picture.height // 2), Image.Resampling.LANCZOS
+    ),
     "JPEG 50": lambda picture: picture,
     "5 % cut off each side": lambda picture: picture.crop(
         (

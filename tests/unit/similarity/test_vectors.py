@@ -10,8 +10,12 @@ import pytest
 
 from loader.errors import ConfigError
 from loader.format.columns.column import Column, ColumnRecord
-from loader.similarity import near_duplicate_groups, neighbours
-from loader.similarity import candidates as candidates_module, groups as groups_module
+from loader.similarity import (
+    candidates as candidates_module,
+    groups as groups_module,
+    near_duplicate_groups,
+    neighbours,
+)
 from loader.similarity.candidates import Components
 
 
@@ -90,7 +94,7 @@ def test_groups_are_those_of_all_pairs(kind: str, monkeypatch: pytest.MonkeyPatc
         expected = groups_by_hand(vectors, kind, threshold, list(range(150)))
         assert expected or threshold == 1
         assert [group.tolist() for group in groups.groups] == expected
-        assert groups.exact
+        assert groups.is_exact
         assert groups.copies.tolist() == sorted(sample for group in expected for sample in group[1:])
 
 
@@ -148,7 +152,7 @@ def test_an_index_finds_nearly_all_pairs_and_always_the_same(kind: str, monkeypa
     by_index = near_duplicate_groups(vectors, exact=False)
     again = near_duplicate_groups(vectors, exact=False)
     assert [group.tolist() for group in by_index.groups] == [group.tolist() for group in again.groups]
-    assert not by_index.exact
+    assert not by_index.is_exact
     assert len(by_index.copies) >= 0.98 * len(exact.copies) > 0
     assert {*by_index.copies.tolist()} <= {*exact.copies.tolist()}  # candidates are compared exactly
 

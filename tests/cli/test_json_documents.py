@@ -35,6 +35,7 @@ CASES = {
     "checkpoint-migrate": "checkpoint migrate TMP/state.json DATA TMP/migrated --json",
     "checkpoint-redist": "checkpoint redist TMP/state.json TMP/converted --new-world-size 2 --json",
     "diff": "diff DATA TMP/another --json",
+    "embed": "embed DATA --model minhash --json",
     "exclude": "exclude DATA 000001 --json",
     "exclude-list": "exclude DATA --list --json",
     "exclude-undo": "exclude DATA --undo --json",

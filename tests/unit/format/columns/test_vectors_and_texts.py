@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,24 @@ def test_values_are_read_as_they_were_written(pristine: Path) -> None:
     assert not (pristine / ".nv-meta/columns/full.valid.npy").exists()
     loaded = np.load(pristine / ".nv-meta/columns/clip.npy")
     assert np.array_equal(loaded, clip.values, equal_nan=True)
+
+
+def test_the_bytes_are_those_of_the_page_of_the_format(pristine: Path) -> None:
+    columns = pristine / ".nv-meta/columns"
+    data = (columns / "full.npy").read_bytes()
+    assert (data[:8], int.from_bytes(data[8:10], "little")) == (b"\x93NUMPY\x01\x00", 118)
+    assert data[10:128].rstrip() == b"{'descr': '<f4', 'fortran_order': False, 'shape': (20, 6), }"
+    assert len(data) == 128 + COUNT * LENGTH * 4
+    for row, number in enumerate(NUMBERS):
+        start = 128 + row * LENGTH * 4
+        assert data[start : start + LENGTH * 4] == vector_of(number, "<f4").tobytes()
+    mask = (columns / "clip.valid.npy").read_bytes()
+    assert [byte == 1 for byte in mask[128:]] == [has_value(number) for number in NUMBERS]
+    ends = [0, *np.frombuffer((columns / "caption.npy").read_bytes()[128:], "<i8").tolist()]
+    texts = (columns / "caption.utf8").read_bytes()
+    assert [texts[start:end].decode("utf-8", "surrogatepass") for start, end in pairwise(ends)] == [
+        text_of(number) if has_value(number) else "" for number in NUMBERS
+    ]
 
 
 def test_vectors_need_not_be_read(pristine: Path) -> None:

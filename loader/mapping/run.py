@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -259,17 +259,19 @@ class _Map:
         follow = self._request.output.follower(self._folder)
         failures: dict[int, tuple[Failure, ...]] = {}
         samples = skipped = failed = 0
-        for task_index, result in self._job.run(self._engine):
-            samples += result.samples
-            skipped += result.skipped
-            failed += len(result.failures)
-            if result.failures:
-                failures[task_index] = result.failures
-            if self._on_progress is not None:
-                self._on_progress(MapProgress(samples=samples, total=sum(self._job.sizes), failed=failed))
-            if failed > self._request.max_failures:
-                raise self._too_many([failure for _, some in sorted(failures.items()) for failure in some])
-            follow(result)
+        total = sum(self._job.sizes)
+        with closing(self._job.run(self._engine)) as results:  # ends the workers at an error
+            for task_index, result in results:
+                samples += result.samples
+                skipped += result.skipped
+                failed += len(result.failures)
+                if result.failures:
+                    failures[task_index] = result.failures
+                if self._on_progress is not None:
+                    self._on_progress(MapProgress(samples=samples, total=total, failed=failed))
+                if failed > self._request.max_failures:
+                    raise self._too_many([failure for _, some in sorted(failures.items()) for failure in some])
+                follow(result)
         # Write the results.
         made_by = f"energon {self._request.command} {self._request.function} (energon-toolkit {__version__})"
         written = self._request.output.commit(self._folder, self._tasks, self._journal, made_by)

@@ -171,8 +171,8 @@ class MapOutput(ABC):
         """Raise a ``ConfigError`` if the target cannot be written."""
 
     def storage(self, folder: Dataset) -> Storage:
-        """Return where the journal is."""
-        return folder.storage
+        """Return where the journal is: opened again, since the dataset may remember a listing of a store."""
+        return folder.ref.storage()
 
     def request(self, folder: Dataset) -> dict[str, str]:  # noqa: ARG002 - for outputs that depend on more
         """Return what the results depend on, apart from the samples and the function."""

@@ -19,7 +19,7 @@ from ..engine.ray_executor import RayExecutor
 from ..engine.run import Engine, JobTasks
 from ..errors import ConfigError, SampleError, StorageError
 from ..format.nv_meta import FOLDER, JOBS_FOLDER
-from ..format.unfinished import remove_leftovers, remove_work_folder
+from ..format.unfinished import remove_left_files, remove_leftovers, remove_work_folder
 from ..pipeline.reading.dataset_source import WholeDataset
 from ..storage import LocalStorage, Storage, read_document
 from ..version import __version__
@@ -272,7 +272,8 @@ class _Map:
                 if failed > self._request.max_failures:
                     raise self._too_many([failure for _, some in sorted(failures.items()) for failure in some])
                 follow(result)
-        # Write the results.
+        # Write the results, without what killed processes have left.
+        remove_left_files(self._journal.storage)
         made_by = f"energon {self._request.command} {self._request.function} (energon-toolkit {__version__})"
         written = self._request.output.commit(self._folder, self._tasks, self._journal, made_by)
         remove_work_folder(self._journal.storage, self._journal.folder)

@@ -147,14 +147,16 @@ def run_map(request: MapRequest, *, on_progress: Callable[[MapProgress], None] |
         WorkerError: The processes of one task were killed three times.
         ShareDone: The engine runs one share, which is done.
     """
+    reader = SampleReader(request.source, raw=request.raw)
     with _locked(request) as storage, one_thread():
         try:
-            return _Map(request, storage, on_progress).run()
+            return _Map(request, reader, storage, on_progress).run()
         except KeyboardInterrupt as error:
             error.add_note("finished tasks stay; to continue, run the same command again")
             raise
         finally:
             request.function.unload()
+            reader.forget()
 
 
 @contextmanager
@@ -196,11 +198,16 @@ class _Map:
     """A map that runs.
 
     Args:
+        reader: Reads the samples.
         storage: Where the journal is.
     """
 
     def __init__(
-        self, request: MapRequest, storage: Storage, on_progress: Callable[[MapProgress], None] | None
+        self,
+        request: MapRequest,
+        reader: SampleReader,
+        storage: Storage,
+        on_progress: Callable[[MapProgress], None] | None,
     ) -> None:
         self._started = time.perf_counter()
         self._request = request
@@ -224,7 +231,7 @@ class _Map:
             )
         self._job: JobTasks[TaskResult] = JobTasks(
             function=MapWork(
-                reader=SampleReader(request.source, raw=request.raw),
+                reader=reader,
                 function=request.function,
                 batch_size=request.batch_size,
                 output=request.output,

@@ -244,7 +244,7 @@ class MapWork:
     def __call__(self, task: MapTask) -> TaskResult:
         if self.output is None:
             raise TypeError("expected an output")
-        failures, counts = TaskFailures(self.reader.folder), _Counts()
+        failures, counts = TaskFailures(self.reader.opened().folder), _Counts()
         with nullcontext() if self.limit is None else self.limit.of_task(task.start) as calls:
             values = self._values(task.numbers(), failures, counts, calls)
             result = self.output.collect(task, values, failures)
@@ -268,7 +268,7 @@ class MapWork:
 
     def results(self, numbers: IntArray, calls: TaskCalls | None = None) -> Iterator[tuple[int, Any]]:
         """Yield the number of each sample with what the function returned for it, or with an error."""
-        function, samples = self.function.load(), self.reader.read(numbers)
+        function, samples = self.function.load(), self.reader.opened().read(numbers)
         if self.batch_size is not None:
             return self._batches(function, samples, calls)
         return _one_by_one(function, samples) if calls is None else _limited_one_by_one(function, samples, calls)

@@ -18,6 +18,7 @@ from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
 from ..dataset.split_parts import excluded_samples, runs_of_part
 from ..dataset.tar import tar_index
+from ..engine.run import Engine
 from ..errors import ConfigError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_files import read_shard_info
@@ -262,6 +263,7 @@ class AddPartsPlan:
         nonmatch: What happens to samples without parts: it is an error, they are skipped, or have no parts.
         rename: Part name of the source → name of the part.
         replace: The parts may have names that parts of the dataset have, and replace these.
+        engine: Where the shards of the parts are written, and which share of them; None for ``workers`` processes.
         joiner: Joiner that the metadataset names, ``module:function`` or ``module:Class``.
         strict: Write nothing if a row belongs to no sample, or fails.
     """
@@ -277,6 +279,7 @@ class AddPartsPlan:
     joiner: str = _JOINER
     layout: ShardLayout = field(default_factory=ShardLayout)
     workers: int = 1
+    engine: Engine | None = None
     strict: bool = False
 
 
@@ -318,6 +321,7 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
         ConfigError: No key matches, samples without parts are an error, names of parts clash, or the output is in use.
         StorageError: A file cannot be read or written.
         SampleError: Too many rows cannot be read.
+        ShareDone: The engine writes one share, and its shards are written.
     """
     # Compare the keys of the source with the keys of the dataset.
     folder = folder_at(plan.dataset)
@@ -346,6 +350,8 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
                 output=plan.output,
                 layout=plan.layout,
                 workers=plan.workers,
+                engine=plan.engine,
+                command="add-parts",
                 max_failures=0,
                 strict=plan.strict,
             ),
@@ -434,6 +440,8 @@ def _check(plan: AddPartsPlan, folder: Dataset, counted: MatchCount, lacking: In
 def _metadataset(plan: AddPartsPlan, file: str, parts: list[str]) -> str:
     import yaml
 
+    from ..format.documents.yaml_document import PlainDumper
+
     module, _, name = plan.joiner.partition(":")
     if not module or not name:
         raise ConfigError(f"expected MODULE:FUNCTION or MODULE:Class as the joiner, found {plan.joiner!r}")
@@ -451,12 +459,7 @@ def _metadataset(plan: AddPartsPlan, file: str, parts: list[str]) -> str:
         for part in parts
     }
     document = {"__module__": "megatron.energon", "__class__": "MetadatasetV2", "splits": splits}
-
-    class _Plain(yaml.SafeDumper):
-        def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - each split is written out
-            return True
-
-    return yaml.dump(document, Dumper=_Plain, sort_keys=False, allow_unicode=True)
+    return yaml.dump(document, Dumper=PlainDumper, sort_keys=False, allow_unicode=True)
 
 
 def check_join(folder: Dataset, output: str) -> None:

@@ -10,6 +10,7 @@ import gc
 import importlib
 import multiprocessing
 import os
+import pickle
 import re
 import signal
 import sys
@@ -31,6 +32,8 @@ from ..storage import may_fork
 
 _PREFETCH = 4  # items queued for each worker, so that it does not wait while this process is busy
 _MAY_FORK = sys.platform != "darwin"  # forking is faster, but system libraries of macOS crash in forked processes
+
+_LEAVING_S = 30  # an item that is not interrupted, such as a write to a file system that answers slowly
 
 STOP_PERIOD_S = 0.1  # time between two checks whether another thread has stopped the work
 
@@ -243,7 +246,7 @@ class _Pool:
         how = how or (f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with code {code}")
         error = WorkerError(
             f"a worker process {how} while it worked on {getattr(item, 'name', item)}",
-            hint="signal 9 often means out of memory: try fewer workers; prepare and import resume where they stopped",
+            hint="signal 9 often means out of memory: try fewer workers; the same command continues where it stopped",
         )
         error.item = number
         return error
@@ -254,7 +257,10 @@ class _Pool:
                 process.terminate()
             connection.close()  # an idle worker reads the end of the stream and exits
         for process in self._processes.values():
-            process.join()
+            process.join(_LEAVING_S)
+            if process.exitcode is None:  # the function handles SIGTERM, or does not end
+                process.kill()
+                process.join()
 
 
 @contextmanager
@@ -360,9 +366,18 @@ def _answers(function: Callable[[Any], Any], item: Any) -> Iterator[tuple[Except
         for result in function(item):
             yield None, [result]
     except Exception as error:  # noqa: BLE001 - the parent raises it
-        yield error, []
+        yield _sendable(error), []
     else:
         yield None, []
+
+
+def _sendable(error: Exception) -> Exception:
+    """Return an error that pickles: itself, or one with its text."""
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - of this process
+    except Exception:  # noqa: BLE001 - of the class of the error
+        return WorkerError(f"{type(error).__name__}: {error}")
+    return error
 
 
 def usable_cores() -> int:
@@ -373,7 +388,7 @@ def usable_cores() -> int:
 
 
 def gpu_environments(gpus: float) -> list[dict[str, str]]:
-    """Return the variables of worker processes, each of which sees its own GPUs of this machine.
+    """Return the variables of worker processes, so that each process sees other GPUs of this machine.
 
     Args:
         gpus: GPUs of each worker; several workers share a GPU if it is a fraction.

@@ -232,7 +232,7 @@ class _Map:
         self._job: JobTasks[TaskResult] = JobTasks(
             function=MapWork(
                 reader=reader,
-                function=request.function,
+                function=request.function.sent(),
                 batch_size=request.batch_size,
                 output=request.output,
                 limit=limit,

@@ -37,6 +37,7 @@ def main() -> None:
     if options.measure:
         measure(*options.measure, workers=options.workers)
         return
+    # Measure both sides in turns.
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for name, sides, samples, part in (

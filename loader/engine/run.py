@@ -182,7 +182,7 @@ class JobTasks(Generic[_Result]):
     again: Callable[[_Result], bool] | None = None
     resumed: int = field(default=0, init=False)
 
-    def run(self, engine: Engine) -> Iterator[tuple[int, _Result]]:
+    def run(self, engine: Engine) -> Generator[tuple[int, _Result], None, None]:
         """Yield the number of a task and its result: first the stored results, then new ones as they arrive.
 
         Raises:

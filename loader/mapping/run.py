@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from ..engine.ray_executor import RayExecutor
 from ..engine.run import Engine, JobTasks
 from ..errors import ConfigError, SampleError, StorageError
 from ..format.nv_meta import FOLDER, JOBS_FOLDER
-from ..format.unfinished import remove_leftovers, remove_work_folder
+from ..format.unfinished import remove_left_files, remove_leftovers, remove_work_folder
 from ..pipeline.reading.dataset_source import WholeDataset
 from ..storage import LocalStorage, Storage, read_document
 from ..version import __version__
@@ -147,14 +147,16 @@ def run_map(request: MapRequest, *, on_progress: Callable[[MapProgress], None] |
         WorkerError: The processes of one task were killed three times.
         ShareDone: The engine runs one share, which is done.
     """
+    reader = SampleReader(request.source, raw=request.raw)
     with _locked(request) as storage, one_thread():
         try:
-            return _Map(request, storage, on_progress).run()
+            return _Map(request, reader, storage, on_progress).run()
         except KeyboardInterrupt as error:
             error.add_note("finished tasks stay; to continue, run the same command again")
             raise
         finally:
             request.function.unload()
+            reader.forget()
 
 
 @contextmanager
@@ -196,11 +198,16 @@ class _Map:
     """A map that runs.
 
     Args:
+        reader: Reads the samples.
         storage: Where the journal is.
     """
 
     def __init__(
-        self, request: MapRequest, storage: Storage, on_progress: Callable[[MapProgress], None] | None
+        self,
+        request: MapRequest,
+        reader: SampleReader,
+        storage: Storage,
+        on_progress: Callable[[MapProgress], None] | None,
     ) -> None:
         self._started = time.perf_counter()
         self._request = request
@@ -224,7 +231,7 @@ class _Map:
             )
         self._job: JobTasks[TaskResult] = JobTasks(
             function=MapWork(
-                reader=SampleReader(request.source, raw=request.raw),
+                reader=reader,
                 function=request.function.sent(),
                 batch_size=request.batch_size,
                 output=request.output,
@@ -259,18 +266,21 @@ class _Map:
         follow = self._request.output.follower(self._folder)
         failures: dict[int, tuple[Failure, ...]] = {}
         samples = skipped = failed = 0
-        for task_index, result in self._job.run(self._engine):
-            samples += result.samples
-            skipped += result.skipped
-            failed += len(result.failures)
-            if result.failures:
-                failures[task_index] = result.failures
-            if self._on_progress is not None:
-                self._on_progress(MapProgress(samples=samples, total=sum(self._job.sizes), failed=failed))
-            if failed > self._request.max_failures:
-                raise self._too_many([failure for _, some in sorted(failures.items()) for failure in some])
-            follow(result)
-        # Write the results.
+        total = sum(self._job.sizes)
+        with closing(self._job.run(self._engine)) as results:  # ends the workers at an error
+            for task_index, result in results:
+                samples += result.samples
+                skipped += result.skipped
+                failed += len(result.failures)
+                if result.failures:
+                    failures[task_index] = result.failures
+                if self._on_progress is not None:
+                    self._on_progress(MapProgress(samples=samples, total=total, failed=failed))
+                if failed > self._request.max_failures:
+                    raise self._too_many([failure for _, some in sorted(failures.items()) for failure in some])
+                follow(result)
+        # Write the results, without what killed processes have left.
+        remove_left_files(self._journal.storage)
         made_by = f"energon {self._request.command} {self._request.function} (energon-toolkit {__version__})"
         written = self._request.output.commit(self._folder, self._tasks, self._journal, made_by)
         remove_work_folder(self._journal.storage, self._journal.folder)

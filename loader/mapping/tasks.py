@@ -29,6 +29,7 @@ SAMPLES_OF_TASK = 4096
 
 _TASK_BYTES = 256 << 20  # of the shard: tasks of large samples have fewer
 _MAX_REASON = 300  # characters of the reason of a failure
+_FAULTS = (Exception, CallTimeoutError, SystemExit)  # of the user's function; some libraries exit
 
 
 class MapTask(NamedTuple):
@@ -170,8 +171,8 @@ class MapOutput(ABC):
         """Raise a ``ConfigError`` if the target cannot be written."""
 
     def storage(self, folder: Dataset) -> Storage:
-        """Return where the journal is."""
-        return folder.storage
+        """Return where the journal is: opened again, since the dataset may remember a listing of a store."""
+        return folder.ref.storage()
 
     def request(self, folder: Dataset) -> dict[str, str]:  # noqa: ARG002 - for outputs that depend on more
         """Return what the results depend on, apart from the samples and the function."""
@@ -243,7 +244,7 @@ class MapWork:
     def __call__(self, task: MapTask) -> TaskResult:
         if self.output is None:
             raise TypeError("expected an output")
-        failures, counts = TaskFailures(self.reader.folder), _Counts()
+        failures, counts = TaskFailures(self.reader.opened().folder), _Counts()
         with nullcontext() if self.limit is None else self.limit.of_task(task.start) as calls:
             values = self._values(task.numbers(), failures, counts, calls)
             result = self.output.collect(task, values, failures)
@@ -267,7 +268,7 @@ class MapWork:
 
     def results(self, numbers: IntArray, calls: TaskCalls | None = None) -> Iterator[tuple[int, Any]]:
         """Yield the number of each sample with what the function returned for it, or with an error."""
-        function, samples = self.function.load(), self.reader.read(numbers)
+        function, samples = self.function.load(), self.reader.opened().read(numbers)
         if self.batch_size is not None:
             return self._batches(function, samples, calls)
         return _one_by_one(function, samples) if calls is None else _limited_one_by_one(function, samples, calls)
@@ -281,7 +282,7 @@ class MapWork:
             values: list[Any] = []
             try:
                 values = _values_of_batch(function, good, calls) if good else []
-            except (Exception, CallTimeoutError) as error:  # noqa: BLE001 - of the user's function
+            except _FAULTS as error:
                 values = [error] if len(good) == 1 else [_value_alone(function, each, calls) for each in good]
             results = iter(values)
             for sample_index, sample in batch:
@@ -302,7 +303,7 @@ def _one_by_one(function: Callable[[Any], Any], samples: Iterator[tuple[int, Any
         if not isinstance(sample, Exception):
             try:
                 value = function(sample)
-            except Exception as error:  # noqa: BLE001 - of the user's function
+            except _FAULTS as error:
                 value = error
         yield sample_index, value
 
@@ -316,7 +317,7 @@ def _limited_one_by_one(
             try:
                 with calls.limited(sample_index):
                     value = function(sample)
-            except (Exception, CallTimeoutError) as error:  # noqa: BLE001 - of the user's function
+            except _FAULTS as error:
                 value = error
         yield sample_index, value
 
@@ -338,7 +339,7 @@ def _value_alone(function: Callable[[Any], Any], sample: tuple[int, Any], calls:
     """Return the value of a sample that is a batch of its own, or its error."""
     try:
         return _values_of_batch(function, [sample], calls)[0]
-    except (Exception, CallTimeoutError) as error:  # noqa: BLE001 - of the user's function
+    except _FAULTS as error:
         return error
 
 

@@ -60,7 +60,7 @@ def functions(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def values_of(folder: Path, column: str) -> list[object]:
     dataset = open_dataset(folder)
-    return np.asarray(dataset.columns[column]).tolist()
+    return list(np.asarray(dataset.columns[column]).tolist())
 
 
 def test_a_trial_prints_and_writes_nothing(prepared: Path, functions: str, energon: RunEnergon) -> None:

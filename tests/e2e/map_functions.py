@@ -53,6 +53,13 @@ def hangs(sample: dict[str, Any]) -> int:
     return number(sample)
 
 
+def hangs_three_times(sample: dict[str, Any]) -> int:
+    if number(sample) in (1, 2, 3):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+        time.sleep(100)
+    return number(sample)
+
+
 def batch_hangs(samples: list[dict[str, Any]]) -> list[int]:
     return [hangs(sample) for sample in samples]
 

@@ -244,6 +244,16 @@ def test_a_call_that_hangs_is_a_failure_of_its_sample(function: str, batch_size:
     assert not mapped.left()
 
 
+def test_three_calls_of_a_task_that_hang_end_the_map_and_the_next_run_passes_over_them(copied: Copied) -> None:
+    mapped = copied()
+    engine = Engine(workers=2, forks=True)
+    with pytest.raises(WorkerError, match="ended with code 1"):
+        mapped.run("hangs_three_times", engine, timeout_s=0.1, max_failures=3)
+    report = mapped.run("hangs_three_times", engine, timeout_s=0.1, max_failures=3)
+    assert [failure.sample for failure in report.failures] == [1, 2, 3]
+    assert not mapped.left()
+
+
 def test_a_full_disk_leaves_the_finished_tasks(copied: Copied, tmp_path: Path) -> None:
     mapped = copied("to_dataset")
     with mounted_disk(mapped.out):

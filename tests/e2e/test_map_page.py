@@ -27,10 +27,10 @@ def coco(tmp_path: Path) -> Path:
     folder = tmp_path / "coco"
     for shard in range(3):
         samples = {}
-        for number in range(4 * shard, 4 * shard + 4):
+        for sample in range(4 * shard, 4 * shard + 4):
             file = io.BytesIO()
-            Image.new("RGB", (64, 48), (20 * number,) * 3).save(file, "jpeg")
-            samples[f"{number:06d}"] = {"jpg": file.getvalue(), "txt": f"picture {number}".encode()}
+            Image.new("RGB", (64, 48), (20 * sample,) * 3).save(file, "jpeg")
+            samples[f"{sample:06d}"] = {"jpg": file.getvalue(), "txt": f"picture {sample}".encode()}
         write_shard(folder / f"shard_{shard}.tar", samples)
     prepare(folder, split=SplitRequest(ratio={"train": 1.0}), files={"dataset.yaml": CRUDE})
     return folder

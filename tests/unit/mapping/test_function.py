@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from loader import open_dataset
+from loader import TextSample, open_dataset
 from loader.errors import ConfigError
 from loader.mapping.function import given_function, named_function, one_thread
 from tests.e2e import map_functions
@@ -53,7 +54,7 @@ def test_two_lambdas_are_two_functions(folder: Path) -> None:
     for factor in (1, 2):
         for workers in (1, 2):
             dataset.map(lambda sample, factor=factor: factor * sample["json"]["number"], write="a", workers=workers)
-            assert dataset.columns["a"][:].tolist() == [factor * number for number in range(6)]
+            assert dataset.columns["a"][:].tolist() == [factor * sample for sample in range(6)]
 
 
 def test_the_digest_of_a_function_without_a_file_is_the_same_in_each_process() -> None:
@@ -108,6 +109,46 @@ def test_a_selection_maps_its_samples_and_skips_excluded_ones(folder: Path) -> N
         dataset.map(map_functions.number)
     with pytest.raises(ConfigError, match="expected a prepared dataset"):
         open_dataset(next(folder.glob("*.tar"))).map(map_functions.number, write="b")
+
+
+def test_a_function_that_exits_fails_for_its_sample_only(folder: Path) -> None:
+    def exits(sample: Any) -> int:
+        return sys.exit(2) if sample["json"]["number"] == 2 else 1
+
+    report = open_dataset(folder).map(exits, write="a", max_failures=1)
+    assert [failure.error for failure in report.failures] == ["SystemExit: 2"]
+
+
+def test_typed_samples_and_generators_make_a_dataset(folder: Path, tmp_path: Path) -> None:
+    dataset = open_dataset(folder)
+
+    def texts(sample: Any) -> Iterator[Any]:
+        for copy in range(sample["json"]["number"] % 3):
+            yield TextSample(__key__=sample["__key__"], __restore_key__=(), text=f"{sample['txt']}, {copy}")
+
+    assert dataset.map(texts, to_dataset=tmp_path / "new", workers=2).written == (str(tmp_path / "new"),)
+    new = open_dataset(tmp_path / "new")
+    assert [sample.text for sample in new] == [
+        "text 1, 0",
+        "text 2, 0",
+        "text 2, 1",
+        "text 4, 0",
+        "text 5, 0",
+        "text 5, 1",
+    ]
+    assert new.key(1).endswith("/00002_0")
+    assert new.split_parts == dataset.split_parts
+
+
+def test_a_sample_that_fails_in_the_middle_writes_nothing_of_it(folder: Path, tmp_path: Path) -> None:
+    def copies(sample: Any) -> Iterator[dict[str, Any]]:
+        yield {"txt": "first"}
+        if sample["json"]["number"] == 1:
+            raise ValueError("second")
+
+    report = open_dataset(folder).map(copies, to_dataset=tmp_path / "new", max_failures=1)
+    assert [failure.sample for failure in report.failures] == [1]
+    assert len(open_dataset(tmp_path / "new")) == 5
 
 
 def test_torch_has_one_thread_in_a_map_and_as_many_as_before_after_it(monkeypatch: pytest.MonkeyPatch) -> None:

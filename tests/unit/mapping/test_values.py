@@ -1,4 +1,4 @@
-"""Values of a user's function: their kinds, the type that holds all, and those that no column holds."""
+"""Values of a user's function: their kinds, the type that holds all, and values that no column holds."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def test_the_narrowest_type_holds_all_values(values: list[Any], name: str, dtype
     assert number_type(kind) == dtype
     numbers = made.numbers(np.dtype(dtype), kind.length)
     assert made.known().tolist() == [value is not None for value in values]
-    for value, number in zip(values, numbers, strict=True):
+    for value, stored in zip(values, numbers, strict=True):
         if value is not None:
             expected = value.float().numpy() if isinstance(value, torch.Tensor) else np.asarray(value, np.float32)
-            assert np.array_equal(expected, np.float32(number), equal_nan=True)
+            assert np.array_equal(expected, np.float32(stored), equal_nan=True)
 
 
 def test_texts_keep_all_characters() -> None:

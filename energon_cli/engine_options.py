@@ -22,7 +22,7 @@ ENGINE_PARAMETERS = ("engine", "address", "share", "merge", "restart", "keep_res
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineChoice:
-    """Where the tasks of a command run, as its options say.
+    """The engine of a command, as its options name it.
 
     Attributes:
         kind: ``"processes"``, ``"ray"`` or ``"dask"``.
@@ -141,6 +141,7 @@ def cluster_options(
         except ConfigError as error:
             hint = f" Hint: {error.hint}" if error.hint else ""
             raise click.BadParameter(f"{error.message}{hint}", param_hint="--share") from error
+        # Pass all as one choice.
         choice = EngineChoice(
             kind=kind,
             address=address,

@@ -61,6 +61,9 @@ class _SentFunction:
     sender: tuple[str, int]
     timeout_s: float | None
 
+    def __repr__(self) -> str:
+        return "energon_task"  # in names of tasks and in logs
+
     def __call__(self, item: Any) -> Any:
         function = self._function()
         if self.timeout_s is None or self.sender == _process():

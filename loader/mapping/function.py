@@ -12,7 +12,7 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -29,7 +29,8 @@ class UserFunction:
         folder: Folder that workers import modules from first: the one in which the command was run.
         version: Text that the user changes when results change and the module's file does not.
         target: The function itself, where a program passes it; ``module`` and ``name`` are then for messages.
-        token: Distinguishes functions that programs pass, such as two lambdas, which have one name.
+        token: Distinguishes functions that programs pass, such as two lambdas, which have one name; of a named one that
+            is sent to workers, the SHA-256 of its source.
     """
 
     module: str
@@ -62,6 +63,7 @@ class UserFunction:
         """
         function = _LOADED.get(self)
         if function is None:
+            self._forget_earlier()
             self.check()
             function = self._resolved()
             if inspect.isclass(function):
@@ -72,9 +74,27 @@ class UserFunction:
             _LOADED[self] = function
         return function
 
+    def sent(self) -> UserFunction:
+        """Return the function for workers, which may be those of earlier commands, with an earlier source."""
+        return self if self.token else replace(self, token=self.source_digest())
+
+    def _forget_earlier(self) -> None:
+        """Forget the modules that this worker has imported for a command with another source or working folder."""
+        for earlier in _LOADED:
+            is_same = (earlier.folder, earlier.token) == (self.folder, self.token)
+            if is_same or earlier.module != self.module or not (earlier.folder and self.folder):
+                continue
+            inside = os.path.join(earlier.folder, "")
+            for name, module in [*sys.modules.items()]:
+                file = str(getattr(module, "__file__", None))
+                is_ours = name.partition(".")[0] in ("loader", "energon_cli", "megatron")
+                if file.startswith(inside) and not file.startswith(sys.prefix) and not is_ours:
+                    sys.modules.pop(name, None)
+            importlib.invalidate_caches()
+
     def unload(self) -> None:
         """Forget the function in this process, and with it a model that it holds."""
-        _LOADED.pop(self, None)
+        _LOADED.clear()  # it has one at most
 
     @property
     def needs_fork(self) -> bool:
@@ -104,11 +124,12 @@ class UserFunction:
         return attribute
 
     def _import_module(self) -> ModuleType:
-        if self.folder and self.folder not in sys.path:
-            sys.path.insert(0, self.folder)
+        if self.folder and sys.path[:1] != [self.folder]:
+            sys.path[:] = [self.folder, *(path for path in sys.path if path != self.folder)]
         try:
             if not self.module.endswith(".py"):
                 return importlib.import_module(self.module)
+            # A file gets the name of a module of its own, which pickle and dataclasses look up.
             path = os.path.join(self.folder, self.module)
             name = f"_energon_map_{hashlib.sha256(path.encode()).hexdigest()[:12]}"
             if name in sys.modules:
@@ -117,7 +138,7 @@ class UserFunction:
             if spec is None or spec.loader is None:
                 raise ImportError("this file is no module")  # noqa: TRY301 - as one that does not import
             module = importlib.util.module_from_spec(spec)
-            sys.modules[name] = module  # dataclasses and pickle look their module up
+            sys.modules[name] = module
             try:
                 spec.loader.exec_module(module)
             except BaseException:

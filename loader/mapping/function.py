@@ -75,7 +75,7 @@ class UserFunction:
         return function
 
     def sent(self) -> UserFunction:
-        """Return the function for workers, which may be those of earlier commands, with an earlier source."""
+        """Return the function for workers, which may have run earlier commands with another source."""
         return self if self.token else replace(self, token=self.source_digest())
 
     def _forget_earlier(self) -> None:

@@ -87,7 +87,6 @@ def table_line(tmp_path: Path) -> Callable[[str], tuple[object, ...]]:
 def reshard_line(tmp_path: Path) -> Callable[[str], tuple[object, ...]]:
     photos = write_photos(tmp_path / "photos")
     assert main(["import", str(photos), str(tmp_path / "old"), "--yes", "--split-ratio", "3,1,0"]) == 0
-    assert main(["stats", str(tmp_path / "old"), "--write", "jpg.width"]) == 0
     options = ("--sort-by", "jpg.width", "--samples-per-shard", "3")
     return lambda dest: ("reshard", tmp_path / "old", tmp_path / dest, *options)
 

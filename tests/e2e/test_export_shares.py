@@ -14,7 +14,7 @@ import pytest
 from tests.cli.run_energon import RunEnergon, run_in_this_process
 from tests.e2e.dataset_tree import RATIO, prepare, write_tar
 from tests.e2e.test_convert_shares import at_once, begin, end
-from tests.unit.convert.importing.test_run import write_photos
+from tests.unit.convert.importing.test_run import shards_of, write_photos
 
 LINES = {
     "files": ("--format", "files", "--by-shard"),
@@ -122,3 +122,27 @@ def test_what_cannot_be_shared(energon: RunEnergon, dataset: Path, tmp_path: Pat
     assert energon(*changed, "--share", "1/2").code == 0
     other = energon(*changed, "--limit", 5, "--share", "2/2")
     assert "an unfinished export with another" in other.err
+
+
+@pytest.mark.usefixtures("small_tasks")
+def test_a_dask_cluster_writes_what_one_process_writes(energon: RunEnergon, dataset: Path, tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    lines = {
+        "import": ("import", tmp_path / "photos", "", "--yes", "--samples-per-shard", 9, "--shuffle"),
+        "reshard": ("reshard", dataset, "", "--samples-per-shard", 5, "--sort-by", "key"),
+        "export": ("export", dataset, "", "--format", "jsonl"),
+    }
+
+    def to(name: str, dest: str) -> tuple[object, ...]:
+        return tuple(tmp_path / f"{name}.{dest}" if word == "" else word for word in lines[name])
+
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", host="127.0.0.1"
+    ) as cluster:
+        for name in lines:
+            assert energon(*to(name, "one")).code == 0
+            done = energon(*to(name, "out"), "--engine", "dask", "--address", cluster.scheduler_address)
+            assert done.code == 0, done.err
+    for name in ("import", "reshard"):
+        assert shards_of(tmp_path / f"{name}.one") == shards_of(tmp_path / f"{name}.out")
+    assert contents(tmp_path / "export.one") == contents(tmp_path / "export.out")

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from loader.convert.importing.plan import ImportPlan, list_rows
+from loader.convert.importing.run import run_import
+from loader.convert.sources.files import FilesSource
 from tests.cli.run_energon import RunEnergon, run_in_this_process
 from tests.e2e.dataset_tree import write_tar
 from tests.e2e.test_convert_shares import begin, end, files_of
@@ -131,6 +134,17 @@ def test_files_are_read_once_with_their_listed_version(
     reads = [request for request in server.requests if "raw/" in request.key and not request.is_listing]
     assert not [request for request in reads if request.method == "HEAD"]
     assert len(reads) == 2 * 12  # once for the proposal, once for the shards
+
+
+def test_a_file_that_changes_after_the_listing_fails(server: ObjectServer, tmp_path: Path) -> None:
+    raw = write_photos(tmp_path / "store/bucket/raw", 3)
+    source = FilesSource(path=RAW)
+    plan = ImportPlan(sources=(source,), output=str(tmp_path / "out"), max_failures=1)
+    with list_rows(plan.sources, shuffled=False) as listed:
+        (raw / "001.txt").write_text("other 1")
+        report = run_import(plan, listed=listed)
+    assert [failure.key for failure in report.failures] == ["001"]
+    assert len(samples_of(tmp_path / "out")) == 2
 
 
 def test_nothing_that_the_user_did_not_name_is_read(server: ObjectServer, energon: RunEnergon, tmp_path: Path) -> None:

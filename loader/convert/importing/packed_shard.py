@@ -12,6 +12,7 @@ import numpy as np
 from ...errors import ConfigError
 from ...storage.durable_copy import scratch_folder
 from ..rows.row_file import PlannedShard, RowFile
+from ..sources.source import Source
 from .write_shard import WriteShard, Written
 
 
@@ -63,13 +64,6 @@ class PackedShard:
         write, shard = self.write, self.shard
         numbers = write.order[shard.start : shard.stop].tolist()
         data = [write.rows.read(row) for row in numbers]
-        scratch = os.fsencode(os.path.dirname(write.rows.path))
-        if any(scratch in row for row in data):
-            raise ConfigError(
-                "a source is unpacked to a temporary folder of this machine, which the workers of a cluster do not see",
-                at=write.plan.sources[0].path,
-                hint="unpack it first, or import it with --engine processes; its shares (--share) may run anywhere",
-            )
         renamed = {at: write.rows.renamed[row] for at, row in enumerate(numbers) if row in write.rows.renamed}
         total = len(write.rows)
         return _unpacked, (replace(write, rows=None, order=None), shard, data, renamed, total)  # type: ignore[arg-type]
@@ -81,6 +75,21 @@ def _unpacked(
     rows = _PackedRows(data, renamed, total)
     order = np.arange(len(data), dtype=np.int64)
     return PackedShard(replace(write, rows=rows, order=order), replace(shard, start=0, stop=len(data)))
+
+
+def check_visible(rows: RowFile, sources: Sequence[Source]) -> None:
+    """Raise a ``ConfigError`` if rows are in files that only this machine has."""
+    scratch = os.path.dirname(rows.path)
+    if {*os.listdir(scratch)} <= {os.path.basename(rows.path), "downloads"}:
+        return
+    encoded = os.fsencode(scratch)
+    for row in range(len(rows)):
+        if encoded in rows.read(row):
+            raise ConfigError(
+                "a source is unpacked to a temporary folder of this machine, which the workers of a cluster do not see",
+                at=sources[rows[row].source].path,
+                hint="unpack it first, or import it with --engine processes; its shares (--share) may run anywhere",
+            )
 
 
 def run_packed(packed: PackedShard) -> Written:

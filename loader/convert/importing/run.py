@@ -33,7 +33,7 @@ from ..rows.row import NO_SPLIT
 from ..rows.row_file import order_rows, plan_shards
 from ..writing.new_output import check_new_folder, check_outside, remove_other_shards
 from ..writing.written_shards import FileVersion
-from .packed_shard import PackedShard, run_packed
+from .packed_shard import PackedShard, check_visible, run_packed
 from .plan import (
     BeforeCommit,
     DoneShard,
@@ -270,6 +270,7 @@ class _Run:
         # Follow the workers, and put their records in the order of the shards.
         self._report()
         if self._engine.executor is not None:
+            check_visible(self._rows, plan.sources)
             packed = [PackedShard(write, self._shards[index]) for index in self._own]
             for position, written in self._engine.run(run_packed, packed):
                 self._add(self._own[position], written)

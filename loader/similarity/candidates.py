@@ -21,8 +21,8 @@ OnProgress = Callable[[int, int], None]
 """Called with the number of samples that are compared with all others, and of all."""
 
 _SLACK = 1e-4  # of products in float32 of vectors of length 1
-_BLOCK = 4096  # directions of a block; products of two blocks take 64 MiB
-_SAMPLED = 4096  # directions from which the rotation and the size of heads follow
+_BLOCK = 2048  # directions of a block; products of two blocks take 16 MiB
+_SAMPLED = 2048  # directions from which the rotation and the size of heads follow
 _INDEX_PART = 250_000  # samples of an index, which one thread builds, so that it is the same every time
 _INDEX_NEIGHBOURS = 32  # candidates of each sample in each part
 _LARGE_RUN = 64  # equal bands of more samples are checked for pairs that are joined already
@@ -157,7 +157,8 @@ def _search_on(device: str | None, parts: list[npt.NDArray[np.float32]], least: 
         np.matmul(left, right.T, out=out)
         if out.max(initial=-1) < least:  # of most blocks: one pass instead of three
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        return np.nonzero(out >= least)  # type: ignore[return-value] # of two dimensions
+        large = np.flatnonzero(out >= least)  # ten times faster than the nonzero elements of two dimensions
+        return large // len(right), large % len(right)
 
     return in_numpy
 
@@ -173,7 +174,7 @@ def pairs_of_bands(
     hashes = np.asarray(vectors.values if len(rows) == len(vectors.values) else vectors.values[rows])
     differing = int((1 - threshold) * hashes.shape[1] + 1e-9)
     bands = np.array_split(np.arange(hashes.shape[1]), min(hashes.shape[1], differing + 1))
-    factors = np.random.default_rng(0).integers(1 << 63, size=hashes.shape[1], dtype=np.uint64) | np.uint64(1)
+    factors: npt.NDArray[np.uint64] = np.random.default_rng(0).integers(1 << 63, size=hashes.shape[1], dtype=np.uint64)
     for band, columns in enumerate(bands):
         codes = (hashes[:, columns] * factors[columns]).sum(axis=1, dtype=np.uint64)
         order = np.argsort(codes, kind="stable")

@@ -13,6 +13,7 @@ from loader.errors import ConfigError
 from loader.format.columns.column import Column, ColumnRecord
 from loader.similarity import (
     candidates as candidates_module,
+    groups as groups_module,
     near_duplicate_groups,
     neighbours,
 )
@@ -136,6 +137,7 @@ def test_blocks_choose_short_heads_and_miss_no_pair(monkeypatch: pytest.MonkeyPa
     assert heads.rotation is not None
     assert heads.rotation.shape[1] < 256
     short = near_duplicate_groups(vectors, 0.9)
+    assert heads.seconds(1_000_000) > 100 * heads.seconds(10_000) > 0
     whole = candidates_module.Heads(vectors_of(vectors), None)
     monkeypatch.setattr(candidates_module.Heads, "chosen", lambda *_: whole)
     assert [group.tolist() for group in near_duplicate_groups(vectors, 0.9).groups] == [
@@ -197,3 +199,14 @@ def test_no_samples_have_no_groups() -> None:
         vectors = CASES[kind][0]()
         assert not near_duplicate_groups(vectors, chosen=np.empty(0, np.int64)).groups
         assert neighbours(vectors, vectors.values[0], chosen=np.empty(0, np.int64)) == []
+
+
+def test_many_samples_take_an_index_unless_all_pairs_are_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("usearch")
+    vectors = column(unit_vectors(300, 16))
+    monkeypatch.setattr(groups_module, "EXACT_SAMPLES", 100)
+    assert near_duplicate_groups(vectors).is_exact
+    monkeypatch.setattr(groups_module, "_FAST_S", 0.0)
+    assert not near_duplicate_groups(vectors).is_exact
+    monkeypatch.setattr(groups_module, "find_spec", lambda name: None)
+    assert near_duplicate_groups(vectors).is_exact

@@ -26,6 +26,7 @@ _BLOCK = 2048  # directions of a block; products of two blocks take 16 MiB
 _SAMPLED = 2048  # directions from which the rotation and the size of heads follow
 _INDEX_PART = 250_000  # samples of an index, which one thread builds, so that it is the same every time
 _INDEX_NEIGHBOURS = 32  # candidates of each sample in each part
+_EXPANSION = 64  # candidates of a step in the graph: half of the usual, since near-duplicates are very near
 _LARGE_RUN = 64  # equal bands of more samples are checked for pairs that are joined already
 
 
@@ -189,7 +190,7 @@ def pairs_of_bands(
     hashes = np.asarray(vectors.values if len(rows) == len(vectors.values) else vectors.values[rows])
     differing = int((1 - threshold) * hashes.shape[1] + 1e-9)
     bands = np.array_split(np.arange(hashes.shape[1]), min(hashes.shape[1], differing + 1))
-    factors: npt.NDArray[np.uint64] = np.random.default_rng(0).integers(1 << 63, size=hashes.shape[1], dtype=np.uint64)
+    factors = np.random.default_rng(0).integers(1 << 63, size=(hashes.shape[1],)).astype(np.uint64)
     for band, columns in enumerate(bands):
         codes = (hashes[:, columns] * factors[columns]).sum(axis=1, dtype=np.uint64)
         order = np.argsort(codes, kind="stable")
@@ -231,7 +232,7 @@ def pairs_of_index(
     bits = vectors.metric == "hamming"
     least = vectors.least_product(threshold) - _SLACK
     parts = [rows[at : at + _INDEX_PART] for at in range(0, len(rows), _INDEX_PART)]
-    form: dict[str, Any] = {"metric": "hamming", "dtype": "b1"} if bits else {"metric": "cos", "dtype": "f16"}
+    form: dict[str, Any] = {"metric": "hamming", "dtype": "b1"} if bits else {"metric": "cos", "dtype": "bf16"}
     elements = -(-vectors.bits // 8) * 8 if bits else vectors.values.shape[1]
 
     def entries(some: IntArray) -> npt.NDArray[Any]:
@@ -239,7 +240,7 @@ def pairs_of_index(
         return values.reshape(len(some) * vectors.hashes, -1)
 
     def build(some: IntArray) -> Any:
-        index = Index(ndim=elements, **form)
+        index = Index(ndim=elements, **form, expansion_add=_EXPANSION, expansion_search=_EXPANSION)
         for start in range(0, len(some), _BLOCK):
             block = entries(some[start : start + _BLOCK])
             index.add(np.arange(len(block)) + start * vectors.hashes, block, threads=1)
@@ -255,7 +256,7 @@ def pairs_of_index(
             matches = index.search(block, min(_INDEX_NEIGHBOURS, len(index)), threads=threads)
             keys = matches.keys.reshape(len(block), -1).astype(np.int64)
             distances = matches.distances.reshape(keys.shape)
-            near = distances <= ((1 - least) / 2 * vectors.bits if bits else 1 - least + 1e-3)  # of float16
+            near = distances <= ((1 - least) / 2 * vectors.bits if bits else 1 - least + 1e-3)  # of bfloat16
             right = keys // vectors.hashes + part * _INDEX_PART
             near &= right != left
             low, high = np.minimum(left, right)[near], np.maximum(left, right)[near]

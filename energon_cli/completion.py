@@ -47,7 +47,7 @@ def _folders(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(incomplete, type="dir")]
 
 
-def _parts(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+def _shares(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     return _starting_with(incomplete, ["auto"])
 
 
@@ -128,8 +128,8 @@ _CANDIDATES: dict[str, Callable[[click.Context, str], Iterable[CompletionItem]]]
     "directory": _folders,
     "meta_folder": _folders,
     "tmp_path": _folders,
-    "scheduler": _files,
-    "part": _parts,
+    "address": _files,
+    "share": _shares,
     "sample_type": _sample_types,
     "split_parts": _split_parts,
     "split_part": _split_part,

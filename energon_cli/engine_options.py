@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -22,7 +22,7 @@ ENGINE_PARAMETERS = ("engine", "address", "share", "merge", "restart", "keep_res
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineChoice:
-    """Where the tasks of a command run, as its options say.
+    """The engine of a command, as its options name it.
 
     Attributes:
         kind: ``"processes"``, ``"ray"`` or ``"dask"``.
@@ -36,6 +36,11 @@ class EngineChoice:
     merge: bool
     restart: bool
     keep_results: bool
+
+    @property
+    def is_default(self) -> bool:
+        """True if no option was given, so that a command that needs no workers takes none."""
+        return self.kind == "processes" and self.workers is None and self.share is None and not self.merge
 
     @contextmanager
     def open(self, *, gpus: float = 0.0, timeout_s: float | None = None) -> Iterator[Engine]:
@@ -66,8 +71,36 @@ class EngineChoice:
             )
 
 
-def engine_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of engines; the function gets them, with ``--num-workers``, as ``engine: EngineChoice``."""
+def engine_options(
+    function: Callable[..., None], *, flags: Sequence[str] = (), default_workers: str = "one per core"
+) -> Callable[..., None]:
+    """Add the options of engines; the function gets them, with ``--num-workers``, as ``engine: EngineChoice``.
+
+    Args:
+        flags: More spellings of ``--num-workers``.
+        default_workers: The number of workers without ``--num-workers``, for the help.
+    """
+    function = shared_options(
+        "num_workers", flags=flags, help=f"Number of worker processes.  [default: {default_workers}]"
+    )(function)
+    function = click.option(
+        "--keep-results", is_flag=True, help="Keep the results of an unfinished run with other options."
+    )(function)
+    function = click.option(
+        "--restart", is_flag=True, help="Give up the results of an unfinished run with other options."
+    )(function)
+    return cluster_options(function)
+
+
+def cluster_options(
+    function: Callable[..., None], *, share_flags: Sequence[str] = (), address_flags: Sequence[str] = ()
+) -> Callable[..., None]:
+    """Add the options of engines to a command that has ``--num-workers`` and cannot keep results of other options.
+
+    Args:
+        share_flags: More spellings of ``--share``.
+        address_flags: More spellings of ``--address``.
+    """
 
     @click.option(
         "--engine",
@@ -78,23 +111,23 @@ def engine_options(function: Callable[..., None]) -> Callable[..., None]:
     )
     @click.option(
         "--address",
+        *address_flags,
         metavar="ADDRESS",
         help="Address of the cluster: auto or host:6379 of Ray; tcp://host:8786, or its file, of Dask's scheduler.",
     )
     @click.option(
         "--share",
+        *share_flags,
         metavar="I/N",
         help="Run only share I of N, for a job array; auto reads it from Slurm, torchrun or MPI. Then --merge.",
     )
     @click.option("--merge", is_flag=True, help="Join the results of all shares.")
-    @click.option("--restart", is_flag=True, help="Give up the results of an unfinished run with other options.")
-    @click.option("--keep-results", is_flag=True, help="Keep the results of an unfinished run with other options.")
-    @shared_options("num_workers")
     @wraps(function)
     def with_engine(*arguments: Any, **options: Any) -> None:
         from loader.engine import parse_share
         from loader.errors import ConfigError
 
+        # Check the options, and pass them as one.
         kind, address, text = options.pop("engine"), options.pop("address"), options.pop("share")
         if kind == "dask" and not address:
             raise click.UsageError("--engine dask requires --address ADDRESS of the scheduler, or its file.")
@@ -108,14 +141,15 @@ def engine_options(function: Callable[..., None]) -> Callable[..., None]:
         except ConfigError as error:
             hint = f" Hint: {error.hint}" if error.hint else ""
             raise click.BadParameter(f"{error.message}{hint}", param_hint="--share") from error
+        # Pass all as one choice.
         choice = EngineChoice(
             kind=kind,
             address=address,
             workers=options.pop("num_workers"),
             share=share,
             merge=merge,
-            restart=options.pop("restart"),
-            keep_results=options.pop("keep_results"),
+            restart=options.pop("restart", False),
+            keep_results=options.pop("keep_results", False),
         )
         function(*arguments, engine=choice, **options)
 

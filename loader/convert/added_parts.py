@@ -18,6 +18,7 @@ from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
 from ..dataset.split_parts import excluded_samples, runs_of_part
 from ..dataset.tar import tar_index
+from ..engine.run import Engine
 from ..errors import ConfigError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_files import read_shard_info
@@ -262,6 +263,7 @@ class AddPartsPlan:
         nonmatch: What happens to samples without parts: it is an error, they are skipped, or have no parts.
         rename: Part name of the source → name of the part.
         replace: The parts may have names that parts of the dataset have, and replace these.
+        engine: Where the shards of the parts are written, and which share of them; None for ``workers`` processes.
         joiner: Joiner that the metadataset names, ``module:function`` or ``module:Class``.
         strict: Write nothing if a row belongs to no sample, or fails.
     """
@@ -277,6 +279,7 @@ class AddPartsPlan:
     joiner: str = _JOINER
     layout: ShardLayout = field(default_factory=ShardLayout)
     workers: int = 1
+    engine: Engine | None = None
     strict: bool = False
 
 
@@ -318,6 +321,7 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
         ConfigError: No key matches, samples without parts are an error, names of parts clash, or the output is in use.
         StorageError: A file cannot be read or written.
         SampleError: Too many rows cannot be read.
+        ShareDone: The engine writes one share, and its shards are written.
     """
     # Compare the keys of the source with the keys of the dataset.
     folder = folder_at(plan.dataset)
@@ -346,6 +350,8 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
                 output=plan.output,
                 layout=plan.layout,
                 workers=plan.workers,
+                engine=plan.engine,
+                command="add-parts",
                 max_failures=0,
                 strict=plan.strict,
             ),
@@ -434,6 +440,8 @@ def _check(plan: AddPartsPlan, folder: Dataset, counted: MatchCount, lacking: In
 def _metadataset(plan: AddPartsPlan, file: str, parts: list[str]) -> str:
     import yaml
 
+    from ..format.documents.yaml_document import PlainDumper
+
     module, _, name = plan.joiner.partition(":")
     if not module or not name:
         raise ConfigError(f"expected MODULE:FUNCTION or MODULE:Class as the joiner, found {plan.joiner!r}")
@@ -451,12 +459,18 @@ def _metadataset(plan: AddPartsPlan, file: str, parts: list[str]) -> str:
         for part in parts
     }
     document = {"__module__": "megatron.energon", "__class__": "MetadatasetV2", "splits": splits}
+    return yaml.dump(document, Dumper=PlainDumper, sort_keys=False, allow_unicode=True)
 
-    class _Plain(yaml.SafeDumper):
-        def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - each split is written out
-            return True
 
-    return yaml.dump(document, Dumper=_Plain, sort_keys=False, allow_unicode=True)
+def check_join(folder: Dataset, output: str) -> None:
+    """Raise a ``ConfigError`` if a dataset cannot be joined with new parts: it has no split, or the file has a use.
+
+    Args:
+        folder: The dataset.
+        output: Path of the dataset of the parts; the metadataset is next to it.
+    """
+    metadataset, text = _join(folder, output)
+    _is_same(metadataset, text)
 
 
 def write_join(folder: Dataset, output: str) -> str:
@@ -466,17 +480,23 @@ def write_join(folder: Dataset, output: str) -> str:
 
     Args:
         folder: The dataset.
-        output: Path of the prepared dataset of the parts; the metadataset lies next to it.
+        output: Path of the prepared dataset of the parts; the metadataset is next to it.
     """
+    metadataset, text = _join(folder, output)
+    if not _is_same(metadataset, text):
+        storage, name = open_parent(metadataset)
+        with storage.create(name) as file:
+            file.write(text.encode())
+    prepare_metadataset(metadataset)
+    return metadataset
+
+
+def _join(folder: Dataset, output: str) -> tuple[str, str]:
+    """Return the path and the text of the metadataset."""
     split = folder.documents.required_split()
     plan = AddPartsPlan(dataset=folder.path, source=output, output=output, nonmatch="none")
     metadataset = f"{output.rstrip('/')}.yaml"
-    text = _metadataset(plan, metadataset, [part for part, shards in split.split_parts.items() if shards])
-    storage, name = open_parent(metadataset)
-    with storage.create(name) as file:
-        file.write(text.encode())
-    prepare_metadataset(metadataset)
-    return metadataset
+    return metadataset, _metadataset(plan, metadataset, [part for part, shards in split.split_parts.items() if shards])
 
 
 def _relative(path: str, file: str) -> str:
@@ -486,6 +506,11 @@ def _relative(path: str, file: str) -> str:
 
 
 def _is_written(plan: AddPartsPlan, metadataset: str, text: str) -> bool:
+    return _is_same(metadataset, text) and open_storage(plan.output).exists(INFO_JSON)
+
+
+def _is_same(metadataset: str, text: str) -> bool:
+    """Return True if a metadataset has this text, False if there is none; one with other contents is an error."""
     storage, name = open_parent(metadataset)
     if not storage.exists(name):
         return False
@@ -494,4 +519,4 @@ def _is_written(plan: AddPartsPlan, metadataset: str, text: str) -> bool:
         raise ConfigError(
             "this metadataset exists, with other contents", file=metadataset, hint="name another one with --metadataset"
         )
-    return open_storage(plan.output).exists(INFO_JSON)
+    return True

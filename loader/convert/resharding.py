@@ -14,6 +14,7 @@ from ..dataset.opening import folder_at
 from ..dataset.query import Compute, DatasetValues, SampleQuery, find_samples
 from ..dataset.split_parts import excluded_samples
 from ..dataset.tar import tar_index
+from ..engine.run import Engine
 from ..errors import ConfigError
 from ..format.carry import Carried, NewOrder, OldDataset
 from ..format.dataset_ref import DatasetRef
@@ -55,7 +56,8 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
         IncompleteError: The plan is strict, and a chosen sample or part would be left out.
         FormatError: A shard has changed since it was indexed, or is damaged.
         StorageError: The dataset cannot be read, or the output cannot be written.
-        WorkerError: A worker process was killed.
+        WorkerError: The worker processes of one shard were killed three times.
+        ShareDone: The engine writes one share, and its shards are written.
     """
     # Refuse other inputs, and an output over the input.
     ref, path = plan.ref, plan.ref.path
@@ -145,6 +147,8 @@ def _import_plan(plan: ReshardPlan, source: DatasetSource, layout: ShardLayout, 
         output=plan.output,
         layout=layout,
         workers=plan.workers,
+        engine=plan.engine,
+        command="reshard",
         max_failures=0,
         files=files,
         compat=plan.compat,
@@ -189,9 +193,9 @@ def sorted_rows(folder: Dataset, samples: IntArray, by: str, compute: Compute | 
     sort_values = DatasetValues(folder, [by], samples, compute).values(by, samples)
     values, missing = sort_values.values, ~sort_values.known
     if sort_values.categories is not None:
-        names = np.array(sort_values.categories)
-        rank = np.empty(len(names), np.int64)
-        rank[np.argsort(names, kind="stable")] = np.arange(len(names))
+        names = sort_values.categories
+        rank = np.empty(max(1, len(names)), np.int64)
+        rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
         missing = missing | (values < 0) | (values >= len(names))
         values = rank[np.where(missing, 0, values).astype(np.int64)]
     return np.lexsort((np.where(missing, 0, values), missing)).astype(np.int64)
@@ -209,6 +213,7 @@ class ReshardPlan:
         keep_parts: Only parts that match one of these patterns, as in shells; empty for all.
         drop_parts: No parts that match one of these.
         workers: Number of worker processes; at least 1.
+        engine: Where the shards are written, and which share of them; None for ``workers`` processes.
         strict: Write nothing if a chosen sample or part would be left out.
     """
 
@@ -220,6 +225,7 @@ class ReshardPlan:
     keep_parts: tuple[str, ...] = ()
     drop_parts: tuple[str, ...] = ()
     workers: int = 1
+    engine: Engine | None = None
     compat: bool | None = None
     strict: bool = False
 

@@ -9,6 +9,7 @@
 ``unprepared/``     tar files without an index: scans, and their samples
 ``opening.py``      the dataset of a reference
 ``open_files.py``   the shards that stay open
+``job_journal.py``  where the results of shares are stored
 ``query/``          samples chosen by split part, keys, filters and conditions
 ``exclusions/``     samples excluded by the split file or a filter, and the journal to undo it
 ==================  =================================================================================

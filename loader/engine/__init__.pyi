@@ -2,6 +2,6 @@
 
 from .executor import open_dask_executor as open_dask_executor
 from .ray_executor import open_ray_executor as open_ray_executor
-from .run import Engine as Engine, ShareDone as ShareDone
+from .run import Engine as Engine, ShareDone as ShareDone, ShareEnds as ShareEnds
 from .share import Share as Share, parse_share as parse_share
 from .workers import gpu_environments as gpu_environments, usable_cores as usable_cores

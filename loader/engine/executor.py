@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
+import signal
+import socket
+import sys
+import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import contextmanager
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from ..errors import ConfigError, EnergonError, WorkerError
 from .workers import STOP_PERIOD_S, StoppedError
@@ -22,6 +28,7 @@ def run_in_executor(
     executor: Executor,
     *,
     is_stopped: Callable[[], bool] | None = None,
+    timeout_s: float | None = None,
 ) -> Generator[tuple[int, _Result], None, None]:
     """Yield the index of an item and ``function(item)``, in the order in which results arrive.
 
@@ -29,9 +36,74 @@ def run_in_executor(
 
     The function and the items are pickled, and the executor is not shut down. When ``is_stopped`` returns True, a
     ``StoppedError`` ends the work.
+
+    Args:
+        timeout_s: A worker process whose task takes longer ends itself; the cluster repeats the task elsewhere.
     """
-    futures = {executor.submit(function, item): position for position, item in enumerate(items)}
+    sent = _sent(function, timeout_s)
+    futures = {executor.submit(sent, item): position for position, item in enumerate(items)}
     return _results(futures, items, is_stopped)
+
+
+@dataclass(frozen=True, slots=True)
+class _SentFunction:
+    """A pickled function, which each thread of a worker unpickles once and keeps, with what it caches.
+
+    Attributes:
+        data: The function.
+        paths: Folders of the modules of the sending process, such as its working folder.
+        sender: Host and number of the sending process, which is never ended.
+        timeout_s: The process ends itself if a call takes longer.
+    """
+
+    data: bytes
+    paths: tuple[str, ...]
+    sender: tuple[str, int]
+    timeout_s: float | None
+
+    def __repr__(self) -> str:
+        return "energon_task"  # in names of tasks and in logs
+
+    def __call__(self, item: Any) -> Any:
+        function = self._function()
+        if self.timeout_s is None or self.sender == _process():
+            return function(item)
+        watch = threading.Timer(self.timeout_s, os.kill, (os.getpid(), signal.SIGKILL))
+        watch.daemon = True
+        watch.start()
+        try:
+            return function(item)
+        finally:
+            watch.cancel()
+
+    def _function(self) -> Callable[[Any], Any]:
+        kept, function = getattr(_UNPICKLED, "kept", (None, None))
+        if kept != self or function is None:
+            if self.sender != _process():
+                sys.path.extend(path for path in self.paths if path not in sys.path)
+            function = pickle.loads(self.data)  # noqa: S301 - of the program that sends tasks
+            _UNPICKLED.kept = self, function
+        loaded: Callable[[Any], Any] = function
+        return loaded
+
+
+_UNPICKLED = threading.local()
+"""The function that a thread has called last: those of Dask workers may be several, and readers are for one."""
+
+
+def _process() -> tuple[str, int]:
+    return socket.gethostname(), os.getpid()
+
+
+def _sent(function: Callable[[Any], Any], timeout_s: float | None) -> Callable[[Any], Any]:
+    """Return a function for the tasks of an executor."""
+    # Packages of clusters bring a pickle that takes functions of the main program, too.
+    pickler = sys.modules.get("ray.cloudpickle") or sys.modules.get("cloudpickle") or pickle
+    try:
+        data = pickler.dumps(function)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return function  # threads of this process need no pickle
+    return _SentFunction(data, tuple(os.path.abspath(path) for path in sys.path), _process(), timeout_s)
 
 
 def _results(
@@ -113,4 +185,4 @@ def open_dask_executor(scheduler: str) -> Iterator[Executor]:
                 f"the Dask scheduler at {scheduler} has no workers after {_WORKERS_S} s",
                 hint="start some: dask worker ADDRESS, or cluster.scale(64)",
             ) from error
-        yield client.get_executor()
+        yield client.get_executor(pure=False)  # a task of another command with the same arguments runs, too

@@ -1,13 +1,13 @@
-"""The results of finished tasks on disk, one file each, so that an interrupted job resumes and shares meet."""
+"""The results of finished tasks on disk, one file each, so that an interrupted job resumes."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import zlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -22,19 +22,21 @@ _Result = TypeVar("_Result")
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What a journal is about: two jobs with one description compute the same results.
+    """The description of a job: two jobs with the same description compute the same results.
 
     Attributes:
         command: Name of the command, for messages.
         request: All that results depend on: options, the uuid of the dataset, the source of the function.
         tasks: Number of tasks.
         starts: Number of the first task of each share; empty without shares.
+        results: Name of the folder of its results; empty for one that follows from the request.
     """
 
     command: str
     request: dict[str, str]
     tasks: int
     starts: tuple[int, ...] = ()
+    results: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{0,16}\Z")] = ""
 
     def differences(self, other: Job) -> list[str]:
         """Return the names of the parts of the request that differ, and ``tasks`` and ``shares``."""
@@ -44,50 +46,83 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return [*differing, *["shares"] * (len(self.starts) != len(other.starts))]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Journal(Generic[_Result]):
     """The results of the tasks of one job.
 
-    Workers write results, and this process reads them; a file appears whole or not at all.
+    Workers write results, and this process reads them; a file appears whole or not at all. The results of a job are in
+    a folder of its own, so that a process of an earlier job that is still running writes nothing into a later one.
 
     Args:
         storage: Where the journal lies.
-        folder: Its folder there, which the job has for itself.
+        folder: Its folder there, which the command has for itself.
         kind: Type of a result, which :mod:`msgspec` encodes.
+
+    Attributes:
+        results: Folder of the results in ``folder``, known when a job has begun or is followed.
     """
 
     storage: Storage
     folder: str
     kind: Any
+    results: str = field(default="", init=False)
 
     def begin(self, job: Job, *, restart: bool = False, keeps_results: bool = False) -> Job:
         """Write the description of the job, or compare it with the one that is there; return the one that counts.
 
         Args:
-            restart: Remove the results of another job.
+            restart: Give up the results of another job, and of this one unless other shares may have written them.
             keeps_results: Take the results of another job with the same tasks as results of this one.
 
         Raises:
             ConfigError: The folder has results of another job.
         """
-        file, data = f"{self.folder}/{_JOB}", msgspec.json.encode(job)
-        if restart and self.storage.exists(self.folder):
-            self.storage.remove(self.folder)
-        self.storage.create_once(file, data)
+        file = f"{self.folder}/{_JOB}"
+        job = msgspec.structs.replace(job, results=job.results or _name_of_results(job))
+        if restart:
+            self._give_up(file, job)
+        self.storage.create_once(file, msgspec.json.encode(job))
         there = self.job() or job
         different = there.differences(job)
-        if not different:
-            return there
-        if keeps_results and not {"tasks", "shares"} & {*different}:
-            with self.storage.create(file) as target:
-                target.write(data)
-            return job
-        raise ConfigError(
-            f"an unfinished {there.command} with another {', '.join(different)} has results here",
-            at=self.storage.path(self.folder),
-            hint="finish it with the same options; or give its results up with --restart"
-            + ("" if {"tasks", "shares"} & {*different} else ", or take them as they are with --keep-results"),
-        )
+        if different and keeps_results and "tasks" not in different:
+            there = msgspec.structs.replace(job, results=there.results)
+            self._write(file, there)
+        elif different:
+            raise ConfigError(
+                f"an unfinished {there.command} with another {', '.join(different)} has results here",
+                at=self.storage.path(self.folder),
+                hint="finish it with the same options; or give its results up with --restart"
+                + ("" if "tasks" in different else ", or take them as they are with --keep-results"),
+            )
+        return self.follow(there)
+
+    def follow(self, job: Job) -> Job:
+        """Read and write the results of a job that has begun; return the job."""
+        self.results = job.results
+        return job
+
+    def _give_up(self, file: str, job: Job) -> None:
+        """Remove results before a job begins; several shares may do so at the same time."""
+        try:
+            there = self.job()
+        except FormatError:
+            there = Job(command="", request={}, tasks=0)
+        # Other processes see either description, and results of one job alone.
+        if there is not None and (there.differences(job) or there.results != job.results):
+            self._write(file, job)
+            if there.results not in ("", job.results):
+                self._remove(there.results)
+        if not job.starts:
+            self._remove(job.results)
+
+    def _write(self, file: str, job: Job) -> None:
+        with self.storage.create(file) as target:
+            target.write(msgspec.json.encode(job))
+
+    def _remove(self, results: str) -> None:
+        folder = f"{self.folder}/{results}"
+        if self.storage.exists(folder):
+            self.storage.remove(folder)
 
     def job(self) -> Job | None:
         """Return the description of the job whose results are here; None if none was begun."""
@@ -105,9 +140,10 @@ class Journal(Generic[_Result]):
 
     def finished(self) -> set[int]:
         """Return the numbers of the tasks that have results."""
-        if not self.storage.exists(self.folder):
+        folder = f"{self.folder}/{self.results}"
+        if not self.storage.exists(folder):
             return set()
-        names = (file.name.rpartition("/")[2] for file in self.storage.list(self.folder))
+        names = (file.name.rpartition("/")[2] for file in self.storage.list(folder))
         return {int(match[1]) for match in map(_RESULT.fullmatch, names) if match}
 
     def write(self, number: int, result: _Result) -> None:
@@ -137,12 +173,25 @@ class Journal(Generic[_Result]):
         self.storage.remove(self.folder)
 
     def _file(self, number: int) -> str:
-        return f"{self.folder}/{number:08}.result"
+        return f"{self.folder}/{self.results}/{number:08}.result"
 
 
-def digest_of(request: Mapping[str, str]) -> str:
-    """Return 16 hex digits that name a request."""
-    return hashlib.sha256(msgspec.json.encode(dict(sorted(request.items())))).hexdigest()[:16]
+def _name_of_results(job: Job) -> str:
+    """Return 16 hex digits that name what a job computes, whatever its shares."""
+    described = [job.command, sorted(job.request.items()), job.tasks]
+    return hashlib.sha256(msgspec.json.encode(described)).hexdigest()[:16]
+
+
+class NumberedTask(NamedTuple):
+    """A task with its number in the journal."""
+
+    number: int
+    task: Any
+
+    @property
+    def name(self) -> str:
+        """Name of the task for messages."""
+        return str(getattr(self.task, "name", self.task))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +202,7 @@ class Journaled(Generic[_Result]):
     journal: Journal[_Result]
     receipt: Callable[[_Result], _Result] | None = None
 
-    def __call__(self, numbered: tuple[int, Any]) -> _Result:
+    def __call__(self, numbered: NumberedTask) -> _Result:
         number, task = numbered
         result = self.function(task)
         self.journal.write(number, result)

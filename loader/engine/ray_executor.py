@@ -8,19 +8,31 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ConfigError, WorkerError
 
-_PER_WORKER = 2  # tasks that an actor holds: the next one is there when the first ends
-_RETRIES = 3  # a task whose actor dies again and again kills it
+_MAX_DEATHS = 3  # of actors with the same task, as of the processes of one machine
 _ACTORS_AT_MOST = 10_000
+_WORKERS_S = 300  # a cluster may start nodes for the actors
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call that is queued or runs."""
+
+    future: Future[Any]
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    deaths: int = 0
 
 
 class RayExecutor(Executor):
     """Run tasks in a pool of actors, which Ray starts again when a node is preempted or a process dies.
 
-    Only arguments and results pass through the object store; a task that was lost with its actor is repeated.
+    An actor gets tasks only while it lives, one at a time: a task that was lost with its actor goes to another one, and
+    actors for which the cluster has no room delay nothing. Only arguments and results pass through the object store.
 
     Args:
         ray: The package, connected to a cluster.
@@ -30,14 +42,29 @@ class RayExecutor(Executor):
 
     def __init__(self, ray: Any, workers: int, *, gpus: float = 0.0) -> None:
         self._ray = ray
-        actor = ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=-1, max_task_retries=_RETRIES)(_Worker)
-        # Tasks find the modules that this process finds: those of the working folder, for example.
-        path = os.pathsep.join(dict.fromkeys([os.getcwd(), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]))
-        environment = {"env_vars": {"PYTHONPATH": path.rstrip(os.pathsep)}}
-        self._actors = [actor.options(runtime_env=environment).remote() for _ in range(workers)]
-        self._free = deque(self._actors * _PER_WORKER)
-        self._queue: deque[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]] = deque()
+        self._free: deque[Any] = deque()
+        self._queue: deque[_Call] = deque()
         self._lock = threading.Lock()
+        self._is_ready = threading.Event()  # an actor has started, or cannot
+        self._fault: BaseException | None = None  # why actors cannot start
+        actor = ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=-1)(_Worker)
+        self._actors = [actor.remote() for _ in range(workers)]
+        for started in self._actors:
+            self._await(started, retries=0)
+
+    def wait_for_workers(self, timeout_s: float) -> None:
+        """Wait until an actor has started.
+
+        Raises:
+            WorkerError: None has.
+        """
+        if not self._is_ready.wait(timeout_s) or self._fault is not None:
+            why = f"after {timeout_s:g} s" if self._fault is None else f": {self._fault}"
+            raise WorkerError(
+                f"the Ray cluster has started no worker {why}",
+                hint="see ray status: the cluster needs free CPUs, and the GPUs of a worker; and its nodes need this"
+                " library",
+            )
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Queue a call; it runs in the next actor that is free."""
@@ -45,41 +72,65 @@ class RayExecutor(Executor):
             raise TypeError("expected positional arguments alone")
         future: Future[Any] = Future()
         with self._lock:
-            self._queue.append((future, fn, args))
+            self._queue.append(_Call(future, fn, args))
         self._dispatch()
         return future
+
+    def _await(self, actor: Any, *, retries: int = -1) -> None:
+        """Let an actor have tasks as soon as it lives; one that starts again needs retries."""
+        ping = actor.ping.options(max_task_retries=retries).remote()
+        ping.future().add_done_callback(lambda done: self._note_started(actor, done.exception()))
+
+    def _note_started(self, actor: Any, error: BaseException | None) -> None:
+        if error is not None:
+            self._fault = error
+        else:
+            with self._lock:
+                self._fault = None
+                self._free.append(actor)
+        self._is_ready.set()
+        self._dispatch()
 
     def _dispatch(self) -> None:
         while True:
             with self._lock:
                 if not self._free or not self._queue:
                     return
-                actor, (future, function, args) = self._free.popleft(), self._queue.popleft()
-            if not future.set_running_or_notify_cancel():
+                actor, call = self._free.popleft(), self._queue.popleft()
+            # A call that is repeated runs already, for the one who waits.
+            if not call.future.running() and not call.future.set_running_or_notify_cancel():
                 with self._lock:
                     self._free.append(actor)
                 continue
-            reference = actor.run.remote(function, *args)
-            reference.future().add_done_callback(
-                lambda done, actor=actor, future=future: self._end(actor, future, done)
-            )
+            answer = actor.run.remote(call.function, *call.arguments).future()
+            answer.add_done_callback(lambda done, actor=actor, call=call: self._end(actor, call, done))
 
-    def _end(self, actor: Any, future: Future[Any], done: Future[Any]) -> None:
-        with self._lock:
-            self._free.append(actor)
+    def _end(self, actor: Any, call: _Call, done: Future[Any]) -> None:
         error = done.exception()
+        is_lost = isinstance(error, self._ray.exceptions.RayActorError)
+        if is_lost:
+            call.deaths += 1
+        # Repeat the call first, in another actor if this one does not come back.
+        with self._lock:
+            if is_lost and call.deaths < _MAX_DEATHS:
+                self._queue.appendleft(call)
+            if not is_lost:
+                self._free.append(actor)
         if error is None:
-            future.set_result(done.result())
-        else:
+            call.future.set_result(done.result())
+        elif not is_lost or call.deaths == _MAX_DEATHS:
             # A RayTaskError holds the error that the function raised.
-            future.set_exception(getattr(error, "cause", None) or error)
+            call.future.set_exception(getattr(error, "cause", None) or error)
+        if is_lost:
+            self._await(actor)
         self._dispatch()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - kills at once
         """End the actors."""
         with self._lock:
-            waiting = [future for future, _, _ in self._queue]
+            waiting = [call.future for call in self._queue]
             self._queue.clear()
+            self._free.clear()
         for future in waiting:
             future.cancel()
         for actor in self._actors:
@@ -88,6 +139,9 @@ class RayExecutor(Executor):
 
 class _Worker:
     """The actor: one process, which keeps what a task's function caches, such as a model."""
+
+    def ping(self) -> None:
+        """Return when the actor lives."""
 
     def run(self, function: Callable[..., Any], *args: Any) -> Any:
         return function(*args)
@@ -98,13 +152,14 @@ def open_ray_executor(address: str | None, *, workers: int | None, gpus: float =
     """Connect to a Ray cluster, or start one on this machine; its executor is valid in the block.
 
     Args:
-        address: ``auto``, ``ray://host:10001`` or ``host:6379``; None starts Ray on this machine.
+        address: ``auto``, ``ray://host:10001`` or ``host:6379``; None takes the cluster that ``RAY_ADDRESS`` names or
+            that runs on this machine, and starts one if there is none.
         workers: Number of actors; None for one per CPU of the cluster, or as many as its GPUs serve.
         gpus: GPUs that each actor reserves.
 
     Raises:
-        ConfigError: Ray is not installed, or the cluster has fewer GPUs than one actor needs.
-        WorkerError: There is no cluster at the address.
+        ConfigError: Ray is not installed.
+        WorkerError: There is no cluster at the address, or it starts no worker.
     """
     try:
         import ray
@@ -115,8 +170,15 @@ def open_ray_executor(address: str | None, *, workers: int | None, gpus: float =
     # Connect, unless the caller's program is connected.
     connects = not ray.is_initialized()
     if connects:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster of this command reports nothing
         try:
-            ray.init(address=address, log_to_driver=False, logging_level="error", configure_logging=False)
+            ray.init(
+                address=address,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level="error",
+                configure_logging=False,
+            )
         except (ConnectionError, OSError, RuntimeError, ValueError) as error:
             raise WorkerError(
                 f"cannot connect to the Ray cluster: {error}",
@@ -130,6 +192,7 @@ def open_ray_executor(address: str | None, *, workers: int | None, gpus: float =
             workers = max(1, int(resources.get("GPU", 0) // gpus if gpus else resources.get("CPU", 1)))
         executor = RayExecutor(ray, min(workers, _ACTORS_AT_MOST), gpus=gpus)
         try:
+            executor.wait_for_workers(_WORKERS_S)
             yield executor
         finally:
             executor.shutdown()

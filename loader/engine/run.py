@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from ..errors import ConfigError, WorkerError
 from .executor import run_in_executor
-from .journal import Job, Journal, Journaled
+from .journal import Job, Journal, Journaled, NumberedTask
 from .share import Share, format_numbers
 from .workers import Environments, run_in_workers
 
@@ -24,7 +24,7 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """Where the tasks of a job run.
+    """The place in which the tasks of a job run: processes, an executor, or a share of a scheduler.
 
     Attributes:
         workers: Number of processes of this machine; with one, tasks run in this process.
@@ -33,8 +33,10 @@ class Engine:
         timeout_s: A process that takes longer for a task is killed, and the task is repeated.
         share: Only this share of the tasks runs, and results stay in the journal.
         merge: No task runs: the journal has the results of all shares.
-        restart: Give up the results of an unfinished job with other options.
+        restart: Give up the results of an unfinished job; of a job in shares with the same options, only this share's.
         keeps_results: Take the results of an unfinished job with other options, such as another version of a function.
+        forks: Processes are forked, and inherit a function that cannot be pickled.
+        merged: Journals whose results a merge has read; :meth:`discard_merged` removes them.
     """
 
     workers: int = 1
@@ -45,13 +47,22 @@ class Engine:
     merge: bool = False
     restart: bool = False
     keeps_results: bool = False
+    forks: bool = False
+    merged: list[Journal[Any]] = field(default_factory=list, init=False, compare=False, repr=False)
 
     @property
     def is_partial(self) -> bool:
         """True if the job runs in shares, whose results only a journal holds."""
         return self.share is not None or self.merge
 
-    def run(self, function: Callable[[Any], _Result], items: Sequence[Any]) -> Iterator[tuple[int, _Result]]:
+    def discard_merged(self) -> None:
+        """Remove the journals that were merged, once a command has used all results."""
+        while self.merged:
+            self.merged.pop().discard()
+
+    def run(
+        self, function: Callable[[Any], _Result], items: Sequence[Any]
+    ) -> Generator[tuple[int, _Result], None, None]:
         """Yield the index of an item and ``function(item)``, in the order in which results arrive.
 
         An item whose process was killed is repeated.
@@ -61,14 +72,15 @@ class Engine:
             Exception: The function raised this error.
         """
         if self.executor is not None:
-            with closing(run_in_executor(function, items, self.executor)) as results:
+            with closing(run_in_executor(function, items, self.executor, timeout_s=self.timeout_s)) as results:
                 yield from results
             return
         remaining, deaths = list(range(len(items))), Counter[int]()
         while remaining:
             done = set()
             try:
-                with closing(self._in_processes(function, [items[number] for number in remaining])) as results:
+                left = items if len(remaining) == len(items) else [items[number] for number in remaining]
+                with closing(self._in_processes(function, left)) as results:
                     for index, result in results:
                         done.add(remaining[index])
                         yield remaining[index], result
@@ -84,7 +96,12 @@ class Engine:
         self, function: Callable[[Any], _Result], items: Sequence[Any]
     ) -> Generator[tuple[int, _Result], None, None]:
         return run_in_workers(
-            function, items, workers=self.workers, environments=self.environments, timeout_s=self.timeout_s
+            function,
+            items,
+            workers=self.workers,
+            environments=self.environments,
+            timeout_s=self.timeout_s,
+            forks=self.forks,
         )
 
 
@@ -104,6 +121,37 @@ class ShareDone(Exception):  # noqa: N818 - not an error: the rest of the comman
         self.tasks = tasks
         self.ran = ran
         self.at = at
+
+
+class ShareEnds:
+    """The ends of one share in several jobs of a command, such as lints of several datasets; raised as one.
+
+    Args:
+        engine: Engine of the jobs.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._share = engine.share
+        self._done: list[ShareDone] = []
+
+    def call(self, job: Callable[[], _Result]) -> _Result | None:
+        """Return the result of a job; None in a share, whose results are for the merge."""
+        try:
+            result = job()
+        except ShareDone as done:
+            self._done.append(done)
+            return None
+        return result if self._share is None else None
+
+    def finish(self) -> None:
+        """Raise the end of the share, with the tasks of all jobs."""
+        if self._share is not None:
+            raise ShareDone(
+                self._share,
+                tasks=sum(done.tasks for done in self._done),
+                ran=sum(done.ran for done in self._done),
+                at=", ".join(done.at for done in self._done),
+            )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -135,7 +183,7 @@ class JobTasks(Generic[_Result]):
     resumed: int = field(default=0, init=False)
 
     def run(self, engine: Engine) -> Iterator[tuple[int, _Result]]:
-        """Yield the number of a task and its result: first of those that are in the journal, then as they arrive.
+        """Yield the number of a task and its result: first the stored results, then new ones as they arrive.
 
         Raises:
             ShareDone: The engine runs one share, and its tasks are done.
@@ -154,7 +202,8 @@ class JobTasks(Generic[_Result]):
         if share is not None:
             own = range(job.starts[share.number - 1], [*job.starts, total][share.number])
         # Yield what earlier runs have stored.
-        finished = self.journal.finished()
+        restarts = engine.restart and share is not None  # without shares, the journal has removed the results
+        finished = set() if restarts else self.journal.finished()
         missing = []
         for number in own:
             result = self.journal.read(number) if number in finished else None
@@ -165,9 +214,9 @@ class JobTasks(Generic[_Result]):
             if share is None:
                 yield number, result if self.receipt is None else self.receipt(result)
         if engine.merge and missing:
-            raise self._missing(missing, job)
+            raise missing_tasks(missing, job, at=self.journal.storage.path(self.journal.folder))
         # Compute the rest.
-        numbered = [(number, self.tasks[number]) for number in missing]
+        numbered = [NumberedTask(number, self.tasks[number]) for number in missing]
         for index, result in engine.run(Journaled(self.function, self.journal, self.receipt), numbered):
             yield missing[index], result
         if share is not None:
@@ -190,24 +239,29 @@ class JobTasks(Generic[_Result]):
                 at=self.journal.storage.path(self.journal.folder),
                 hint="merge with the options of the shares",
             )
-        return there
+        return self.journal.follow(there)
 
-    def _missing(self, missing: Sequence[int], job: Job) -> ConfigError:
-        """Return the error that names the shares without results."""
-        at = self.journal.storage.path(self.journal.folder)
-        what = f"{len(missing):,} of {len(self.tasks):,} tasks have no result"
-        if not job.starts:
-            return ConfigError(what, at=at, hint="run the same command without --merge")
-        count = len(job.starts)
-        shares = sorted({bisect_right(job.starts, number) for number in missing})
-        names = format_numbers(shares)
-        which = f"share {names} of {count} is" if len(shares) == 1 else f"shares {names} of {count} are"
-        return ConfigError(
-            f"{which} not complete: {what}",
-            at=at,
-            hint=f"run {'it' if len(shares) == 1 else 'them'}, then merge again: energon {self.command} … --share"
-            f" {Share(shares[0], count)}" + (f" (with SLURM: sbatch --array={names})" if len(shares) > 1 else ""),
-        )
+
+def missing_tasks(missing: Sequence[int], job: Job, *, at: str) -> ConfigError:
+    """Return the error of a merge that names the shares without results.
+
+    Args:
+        missing: Numbers of the tasks without results, ascending.
+        at: Where results are expected.
+    """
+    what = f"{len(missing):,} of {job.tasks:,} tasks have no result"
+    if not job.starts:
+        return ConfigError(what, at=at, hint="run the same command without --merge")
+    count = len(job.starts)
+    shares = sorted({bisect_right(job.starts, number) for number in missing})
+    names = format_numbers(shares)
+    which = f"share {names} of {count} is" if len(shares) == 1 else f"shares {names} of {count} are"
+    return ConfigError(
+        f"{which} not complete: {what}",
+        at=at,
+        hint=f"run {'it' if len(shares) == 1 else 'them'}, then merge again: energon {job.command} … --share"
+        f" {Share(shares[0], count)}" + (f" (with SLURM: sbatch --array={names})" if len(shares) > 1 else ""),
+    )
 
 
 def _starts(sizes: Sequence[int], shares: int) -> Iterator[int]:

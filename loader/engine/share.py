@@ -9,6 +9,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -176,7 +177,8 @@ _MAX_SHARES = 1_000_000
 _NAME_THE_SHARE = "name the share: --share 3/64"
 
 
-class Share(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Share:
     """One share of a job.
 
     >>> str(Share(3, 64))
@@ -193,6 +195,9 @@ class Share(NamedTuple):
 def parse_share(text: str, environ: Mapping[str, str]) -> Share:
     """Parse ``3/64``, or take the share from the variables of a cluster for ``auto``.
 
+    In a SLURM array whose tasks run several processes by ``srun``, each process has a share. Without an array, the
+    innermost launcher counts, as for ranks of training: ``srun``, torchrun, MPI or PMI.
+
     >>> parse_share("3/64", {}), parse_share("auto", {"RANK": "0", "WORLD_SIZE": "8"})
     (Share(number=3, count=64), Share(number=1, count=8))
     """
@@ -208,7 +213,7 @@ def parse_share(text: str, environ: Mapping[str, str]) -> Share:
 def _share_of_environment(environ: Mapping[str, str]) -> Share:
     try:
         if environ.get("SLURM_ARRAY_TASK_ID"):
-            return _share_of_array(environ)
+            return _share_of_step(environ, _share_of_array(environ))
         launched = launched_rank(environ)
     except ConfigError as error:
         error.hint = error.hint or _NAME_THE_SHARE
@@ -235,6 +240,15 @@ def _share_of_array(environ: Mapping[str, str]) -> Share:
             hint='use the ids as numbers of shares: --array=1-64 and --share "$SLURM_ARRAY_TASK_ID/64"',
         )
     return Share(index + 1, count)
+
+
+def _share_of_step(environ: Mapping[str, str], array: Share) -> Share:
+    """Return the share of a process that ``srun`` starts with others in a task of an array."""
+    for names in _names_of_step(environ):
+        if _is_set(environ, *names):
+            rank, size, _ = _rank_in(environ, *names)
+            return Share((array.number - 1) * size + rank + 1, array.count * size)
+    return array
 
 
 def format_numbers(numbers: Iterable[int]) -> str:

@@ -10,6 +10,7 @@ import gc
 import importlib
 import multiprocessing
 import os
+import pickle
 import re
 import signal
 import sys
@@ -32,6 +33,8 @@ from ..storage import may_fork
 _PREFETCH = 4  # items queued for each worker, so that it does not wait while this process is busy
 _MAY_FORK = sys.platform != "darwin"  # forking is faster, but system libraries of macOS crash in forked processes
 
+_LEAVING_S = 30  # an item that is not interrupted, such as a write to a file system that answers slowly
+
 STOP_PERIOD_S = 0.1  # time between two checks whether another thread has stopped the work
 
 Environments = Sequence[Mapping[str, str]]
@@ -53,6 +56,7 @@ def run_in_workers(
     is_stopped: Callable[[], bool] | None = None,
     environments: Environments = (),
     timeout_s: float | None = None,
+    forks: bool = False,
 ) -> Generator[tuple[int, _Result], None, None]:
     """Yield the index of an item and ``function(item)``, in the order in which results arrive.
 
@@ -66,6 +70,7 @@ def run_in_workers(
         is_stopped: When it returns True, a ``StoppedError`` ends the work.
         environments: Variables that are set in each worker, such as its ``CUDA_VISIBLE_DEVICES``.
         timeout_s: A worker whose item takes longer is killed.
+        forks: The workers are forked, and inherit a function that does not pickle.
 
     Raises:
         Exception: The function raised this error.
@@ -79,6 +84,7 @@ def run_in_workers(
         is_stopped=is_stopped,
         environments=environments,
         timeout_s=timeout_s,
+        forks=forks,
     )
 
 
@@ -91,6 +97,7 @@ def stream_from_workers(
     is_stopped: Callable[[], bool] | None = None,
     environments: Environments = (),
     timeout_s: float | None = None,
+    forks: bool = False,
 ) -> Generator[tuple[int, _Result], None, None]:
     """Yield the index of an item and each result of ``function(item)``, in the order in which results arrive.
 
@@ -103,10 +110,11 @@ def stream_from_workers(
         is_stopped: As for :func:`run_in_workers`; it is not called for work in this process.
         environments: As for :func:`run_in_workers`.
         timeout_s: As for :func:`run_in_workers`; the longest time between two results of an item.
+        forks: As for :func:`run_in_workers`.
     """
     if not items or not apart:
         return _run_serially(function, items)
-    pool = _Pool(environments, timeout_s)
+    pool = _Pool(environments, timeout_s, forks=forks)
     results = _run_in_pool(pool, function, items, min(max(1, workers), len(items)), is_stopped)
     next(results)  # run the generator up to its first yield, so that workers start now and closing it ends them
     return results
@@ -151,7 +159,8 @@ def _has_one_thread() -> bool:
 
 
 class _Pool:
-    def __init__(self, environments: Environments = (), timeout_s: float | None = None) -> None:
+    def __init__(self, environments: Environments = (), timeout_s: float | None = None, *, forks: bool = False) -> None:
+        self._forks = forks
         self._environments = environments
         self._timeout_s = timeout_s
         self._processes: dict[Connection, BaseProcess] = {}
@@ -159,7 +168,7 @@ class _Pool:
         self._answered: dict[Connection, float] = {}  # time of the last answer of each worker, or of its start
 
     def start_workers(self, function: Callable[[Any], Any], workers: int) -> None:
-        is_local = "<locals>" in getattr(function, "__qualname__", "")  # it does not pickle
+        is_local = self._forks or "<locals>" in getattr(function, "__qualname__", "")  # it does not pickle
         forks = (_MAY_FORK and _has_one_thread()) or is_local
         context = multiprocessing.get_context("fork") if forks else multiprocessing.get_context("spawn")
         if not forks:
@@ -237,7 +246,7 @@ class _Pool:
         how = how or (f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with code {code}")
         error = WorkerError(
             f"a worker process {how} while it worked on {getattr(item, 'name', item)}",
-            hint="signal 9 often means out of memory: try fewer workers; prepare and import resume where they stopped",
+            hint="signal 9 often means out of memory: try fewer workers; the same command continues where it stopped",
         )
         error.item = number
         return error
@@ -248,7 +257,10 @@ class _Pool:
                 process.terminate()
             connection.close()  # an idle worker reads the end of the stream and exits
         for process in self._processes.values():
-            process.join()
+            process.join(_LEAVING_S)
+            if process.exitcode is None:  # the function handles SIGTERM, or does not end
+                process.kill()
+                process.join()
 
 
 @contextmanager
@@ -354,9 +366,18 @@ def _answers(function: Callable[[Any], Any], item: Any) -> Iterator[tuple[Except
         for result in function(item):
             yield None, [result]
     except Exception as error:  # noqa: BLE001 - the parent raises it
-        yield error, []
+        yield _sendable(error), []
     else:
         yield None, []
+
+
+def _sendable(error: Exception) -> Exception:
+    """Return an error that pickles: itself, or one with its text."""
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - of this process
+    except Exception:  # noqa: BLE001 - of the class of the error
+        return WorkerError(f"{type(error).__name__}: {error}")
+    return error
 
 
 def usable_cores() -> int:
@@ -367,7 +388,7 @@ def usable_cores() -> int:
 
 
 def gpu_environments(gpus: float) -> list[dict[str, str]]:
-    """Return the variables of worker processes, each of which sees its own GPUs of this machine.
+    """Return the variables of worker processes, so that each process sees other GPUs of this machine.
 
     Args:
         gpus: GPUs of each worker; several workers share a GPU if it is a fraction.

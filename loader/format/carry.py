@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -12,6 +13,8 @@ from ..arrays import IntArray
 from ..errors import ConfigError, EnergonError
 from ..storage import Storage
 from .columns.column import (
+    DATA_EXTENSIONS,
+    Block,
     Column,
     column_names,
     read_column,
@@ -26,6 +29,8 @@ from .index.publish import STAGING
 from .nv_meta import COLUMNS_FOLDER, FOLDER
 
 _SAMPLES_AT_ONCE = 1 << 20
+_BYTES_AT_ONCE = 1 << 26  # of vectors, or of texts
+_TEXTS_AT_ONCE = 1 << 16
 
 # Write the files of a column or filter, whose names without the extensions it takes.
 Write = Callable[[Storage, str], None]
@@ -53,11 +58,15 @@ class NewOrder:
     def samples(self) -> int:
         return sum(shard.samples for shard in self.shards)
 
-    def blocks(self) -> Iterator[tuple[int, IntArray]]:
-        """Yield the runs in pieces that take little memory."""
+    def blocks(self, count: int = _SAMPLES_AT_ONCE) -> Iterator[tuple[int, IntArray]]:
+        """Yield the runs in pieces of at most ``count`` samples, which take little memory."""
         for dataset, samples in self.runs:
-            for start in range(0, len(samples), _SAMPLES_AT_ONCE):
-                yield dataset, np.asarray(samples[start : start + _SAMPLES_AT_ONCE], np.int64)
+            for start in range(0, len(samples), count):
+                piece = samples[start : start + count]
+                yield (
+                    dataset,
+                    np.arange(piece.start, piece.stop) if isinstance(piece, range) else np.asarray(piece, np.int64),
+                )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +76,7 @@ class ValueKind:
     word: str  # what one of them is called
     names: Callable[[Storage], list[str]]  # lists those of a dataset
     prefix: str  # begin of the names of their files
-    extension: str  # extension of the file of values, next to which is a ``.json`` file
+    extensions: tuple[str, ...]  # of the files of values, the first of which each has; next to them is a ``.json`` file
     read: Callable[[NewOrder, str], Write]  # reads one of all old datasets
     # whether the one of a dataset was written for some shards
     is_of: Callable[[Storage, str, Sequence[ShardEntry]], bool]
@@ -84,7 +93,7 @@ class CarriedValues:
 
     @property
     def stem(self) -> str:
-        """Names of its two files in a dataset, without their extensions."""
+        """Names of its files in a dataset, without their extensions."""
         return f"{self.kind.prefix}{self.name}"
 
     @property
@@ -129,6 +138,9 @@ class Carried:
 def _new_column(order: NewOrder, name: str) -> Write:
     columns = [read_column(dataset.storage, dataset.shards, name) for dataset in order.datasets]
     _check_alike(columns, order.datasets)
+    for column in columns:
+        if column.record.has_texts:
+            column.check(reads_texts=False)
     # Texts get positions in the list of all texts.
     texts = tuple(dict.fromkeys(text for column in columns for text in column.record.categories))
     # The joined column must hold the values of all datasets, and the codes of all texts.
@@ -139,8 +151,10 @@ def _new_column(order: NewOrder, name: str) -> Write:
     position = {text: code for code, text in enumerate(texts)}
     tables = [np.array([position[text] for text in column.record.categories], dtype) for column in columns]
 
-    def block(dataset: int, samples: IntArray) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
+    def block(dataset: int, samples: IntArray) -> Any:
         column, table = columns[dataset], tables[dataset]
+        if column.record.has_texts:
+            return column.encoded_texts(samples)
         values = column.values[samples]
         if column.record.categories == texts:
             return values
@@ -148,13 +162,37 @@ def _new_column(order: NewOrder, name: str) -> Write:
         known = column.is_known(samples) & (values >= 0) & (values < len(table))
         return np.where(known, table[np.where(known, values, 0)], values.astype(dtype))
 
-    def write(storage: Storage, stem: str) -> None:
-        record = msgspec.structs.replace(
-            columns[0].record, samples=order.samples, shards=shards_digest(order.shards), categories=texts
-        )
-        write_column_files(storage, stem, record, dtype, (block(*each) for each in order.blocks()))
+    record = msgspec.structs.replace(
+        columns[0].record,
+        samples=order.samples,
+        shards=shards_digest(order.shards),
+        categories=texts,
+        has_mask=any(column.record.has_mask for column in columns),
+    )
 
-    return write
+    def blocks() -> Iterator[Block]:
+        for dataset, samples in _pieces(order, columns):
+            valid = columns[dataset].valid if record.has_mask else None
+            known = np.ones(len(samples), np.bool_) if valid is None else valid[samples].view(np.uint8) != 0
+            yield block(dataset, samples), known
+
+    return lambda storage, stem: write_column_files(storage, stem, record, dtype, blocks())
+
+
+def _pieces(order: NewOrder, columns: Sequence[Column]) -> Iterator[tuple[int, IntArray]]:
+    """Yield pieces of the runs whose values take little memory."""
+    record, values = columns[0].record, columns[0].values
+    if not record.has_texts:
+        width = max(column.values.dtype.itemsize for column in columns) * max(1, record.length)
+        yield from order.blocks(min(_SAMPLES_AT_ONCE, max(1, _BYTES_AT_ONCE // width)))
+        return
+    # Texts have any length: cut where they would take more than a block.
+    for dataset, samples in order.blocks(_TEXTS_AT_ONCE):
+        values = columns[dataset].values
+        sizes = values[samples] - columns[dataset].text_starts(samples)
+        block = np.cumsum(sizes) // _BYTES_AT_ONCE
+        for piece in np.split(samples, np.flatnonzero(np.diff(block)) + 1):
+            yield dataset, piece
 
 
 def _check_alike(columns: Sequence[Column], datasets: Sequence[OldDataset]) -> None:
@@ -163,14 +201,24 @@ def _check_alike(columns: Sequence[Column], datasets: Sequence[OldDataset]) -> N
     for column, dataset in zip(columns, datasets, strict=True):
         record = column.record
         for what, value, expected in (
+            ("the kind of values", column.kind, columns[0].kind),
+            ("the length of vectors", record.length, first.length),
+            ("the type of vectors", _element(column), _element(columns[0])),
+            ("the metric", record.metric, first.metric),
+            ("the model", record.model, first.model),
             ("the unit", record.unit, first.unit),
             ("the value of missing ones", record.missing, first.missing),
-            ("texts", bool(record.categories), bool(first.categories)),
         ):
             if value != expected:
                 raise ConfigError(
                     f"{what} differs: {expected!r} in {datasets[0].path}, {value!r} in {dataset.path}", at=dataset.path
                 )
+
+
+def _element(column: Column) -> str:
+    """Return the type of the elements of vectors, ``"float"`` of any precision; an empty text for other values."""
+    dtype = column.values.dtype
+    return "" if not column.record.length else "float" if dtype.kind == "f" else dtype.name
 
 
 def _new_filter(order: NewOrder, name: str) -> Write:
@@ -246,13 +294,18 @@ def carry_to_next_index(
         if not earlier and kind.is_of(storage, name, now):
             continue  # written before the first prepare, by who wrote the shards
         if isinstance(values.write, str):
-            removals += [f"{final}{end}" for end in (".json", kind.extension)]
+            further = [end for end in kind.extensions[1:] if storage.exists(f"{final}{end}")]
+            removals += [f"{final}{end}" for end in (".json", kind.extensions[0], *further)]
             warnings.append(f"{values.warning}; {kind.again(storage, name)}")
         else:
             staged = f"{STAGING}/{kind.word}s/{name}"
             values.write(work, staged)
-            renames += [(f"{staged}{end}", f"{final}{end}") for end in (kind.extension, ".json")]
-        backups = (f"{final}{end}.bak" for end in (".json", kind.extension))
+            written = [end for end in kind.extensions if work.exists(f"{staged}{end}")]
+            renames += [(f"{staged}{end}", f"{final}{end}") for end in (*written, ".json")]
+            # A mask is gone with the samples that it marked.
+            stale = [end for end in kind.extensions if end not in written]
+            removals += [f"{final}{end}" for end in stale if storage.exists(f"{final}{end}")]
+        backups = (f"{final}{end}.bak" for end in (".json", *kind.extensions))
         removals += [backup for backup in backups if kind is FILTERS and storage.exists(backup)]  # of other positions
     return NextValues(renames=tuple(renames), removals=tuple(removals), warnings=tuple(warnings))
 
@@ -282,5 +335,7 @@ def _build_again(_storage: Storage, name: str) -> str:
     return f"build it again: energon exclude --to-filter {name}"
 
 
-COLUMNS = ValueKind("column", column_names, f"{COLUMNS_FOLDER}/", ".npy", _new_column, _is_column_of, write_again)
-FILTERS = ValueKind("filter", filter_names, f"{FOLDER}/filter_", ".idx", _new_filter, _is_filter_of, _build_again)
+COLUMNS = ValueKind(
+    "column", column_names, f"{COLUMNS_FOLDER}/", DATA_EXTENSIONS, _new_column, _is_column_of, write_again
+)
+FILTERS = ValueKind("filter", filter_names, f"{FOLDER}/filter_", (".idx",), _new_filter, _is_filter_of, _build_again)

@@ -14,8 +14,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
+from ..engine.workers import usable_cores
 from ..errors import ConfigError
-from ..format import usable_cores
 from ..storage.node_cache.private_folder import (
     CACHE_FOLDER_VARIABLE,
     CacheSettings,

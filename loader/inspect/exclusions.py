@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from uuid import uuid4
 
 import numpy as np
@@ -23,6 +24,7 @@ from ..dataset.opening import dataset_at
 from ..dataset.query import SampleQuery
 from ..dataset.records import SingleFile
 from ..dataset.split_parts import excluded_samples, open_filter
+from ..engine.run import Engine, ShareEnds
 from ..errors import ConfigError, StorageError
 from ..format.dataset_ref import DatasetRef
 from ..format.nv_meta import FOLDER
@@ -49,7 +51,8 @@ class ExcludeRequest:
             query. Excluded samples are in no group.
         threshold: Least similarity of near-duplicates; None for the one of the column's metric.
         filter: Change this named filter instead of the split file.
-        workers: Processes of the lint, or of the search for duplicates.
+        workers: Processes of the lint, or of the search for duplicates; of another engine, ``engine`` says it.
+        engine: Where the lint or the search runs; None for processes. Only one of them runs in shares.
     """
 
     ref: DatasetRef
@@ -62,6 +65,12 @@ class ExcludeRequest:
     reason: str = ""
     dry_run: bool = False
     workers: int = 1
+    engine: Engine | None = None
+
+    @property
+    def runs_on(self) -> Engine:
+        """The engine."""
+        return self.engine or Engine(workers=self.workers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,13 +98,22 @@ class ExcludeReport:
 def exclude(request: ExcludeRequest, on_progress: Callable[[int, int], None] | None = None) -> list[ExcludeReport]:
     """Exclude samples of a dataset, or of each dataset of a metadataset; return a report for each one.
 
-    All datasets are examined before the first one is changed, and each one is changed whole or not at all.
+    All datasets are examined before the first one is changed, and each one is changed whole or not at all. After a
+    merge, :meth:`.Engine.discard_merged` removes the results of the shares.
+
+    Raises:
+        ConfigError: No sample is chosen, or the exclusion cannot be written; or shares are missing that a merge needs.
+        ShareDone: The engine runs one share, which is done.
     """
+    if request.runs_on.is_partial and request.lint == (request.duplicates is not None):
+        raise ConfigError("expected a lint or a search for duplicates to run in shares, and not both")
     # Choose the samples of each dataset.
     path = request.ref.path
     opened = _open_prepared(request.ref, split_parts=request.query.split_parts)
     chosen = _with_part(choose_samples(opened, request.query, at=path), request.duplicates)
-    narrowed = [_narrowed(selection, request, on_progress) for selection in chosen]
+    ends = ShareEnds(request.runs_on)
+    narrowed = [_narrowed(selection, request, on_progress, ends) for selection in chosen]
+    ends.finish()
     searches = request.lint or request.duplicates is not None or request.near_duplicates is not None
     if not searches and not any(len(numbers) for numbers in narrowed):
         raise ConfigError("no sample is chosen", at=path, hint="check the conditions and keys")
@@ -146,14 +164,17 @@ def _report(
 
 
 def _narrowed(
-    selection: ChosenSamples, request: ExcludeRequest, on_progress: Callable[[int, int], None] | None
+    selection: ChosenSamples,
+    request: ExcludeRequest,
+    on_progress: Callable[[int, int], None] | None,
+    ends: ShareEnds,
 ) -> IntArray:
     # The searches take long, so they run only on samples that the query chose.
     numbers = selection.numbers
     if request.lint and len(numbers):
-        numbers = np.intersect1d(numbers, _broken(selection.opened, request, on_progress))
+        numbers = np.intersect1d(numbers, _broken(selection.opened, request, on_progress, ends))
     if request.duplicates is not None and len(numbers):
-        numbers = _copies(selection.opened, request, numbers, on_progress)
+        numbers = _copies(selection.opened, request, numbers, on_progress, ends)
     if request.near_duplicates is not None and len(numbers):
         folder = selection.opened.folder
         compared = np.intersect1d(numbers, included_samples(folder, request.filter))
@@ -196,21 +217,32 @@ def _whole_shards(selection: ChosenSamples, request: ExcludeRequest) -> list[str
     return [key for key in dict.fromkeys(selection.keys or ()) if key in names]
 
 
-def _broken(opened: OpenDataset, request: ExcludeRequest, on_progress: Callable[[int, int], None] | None) -> IntArray:
+def _broken(
+    opened: OpenDataset,
+    request: ExcludeRequest,
+    on_progress: Callable[[int, int], None] | None,
+    ends: ShareEnds,
+) -> IntArray:
     broken: list[int] = []
     # Splits of a metadataset may read one dataset by several dataset files: a sample that one of them cannot build is
     # broken.
     for config in opened.dataset.dataset_configs:
-        lint = LintRequest(ref=replace(opened.dataset.ref, dataset_config=config), workers=request.workers)
-        report = run_lint(lint, None if on_progress is None else lambda now: on_progress(now.done, now.total))
-        for finding in report.findings:
+        ref = replace(opened.dataset.ref, dataset_config=config)
+        lint = LintRequest(ref=ref, engine=request.runs_on, command="exclude")
+        progress = None if on_progress is None else lambda now: on_progress(now.done, now.total)
+        report = ends.call(partial(run_lint, lint, progress))
+        for finding in () if report is None else report.findings:
             if finding.is_sample:
                 broken += opened.folder.index.find(f"{finding.shard}/{finding.key}")
     return np.unique(np.array(broken, np.int64))
 
 
 def _copies(
-    opened: OpenDataset, request: ExcludeRequest, chosen: IntArray, on_progress: Callable[[int, int], None] | None
+    opened: OpenDataset,
+    request: ExcludeRequest,
+    chosen: IntArray,
+    on_progress: Callable[[int, int], None] | None,
+    ends: ShareEnds,
 ) -> IntArray:
     """Return all but the first of each group of samples with the same content."""
     # Hash pictures, audio and video, or the named part, without values: no parts are described.
@@ -219,9 +251,11 @@ def _copies(
         numbers=np.intersect1d(chosen, included_samples(opened.folder, request.filter)),
         parts=(),
         dedupe=request.duplicates,
-        workers=request.workers,
+        engine=request.runs_on,
+        command="exclude",
     )
-    groups = collect_stats(stats, on_progress).duplicate_numbers
+    report = ends.call(partial(collect_stats, stats, on_progress))
+    groups = [] if report is None else report.duplicate_numbers
     return np.sort(np.array([sample for group in groups for sample in group[1:]], np.int64))
 
 

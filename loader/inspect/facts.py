@@ -14,7 +14,7 @@ from ..dataset.split_parts import excluded_samples, open_filter, runs_of_part
 from ..dataset.unprepared.tar_index import find_tars, is_prepared, is_unprepared, scan_tars
 from ..errors import EnergonError, StorageError
 from ..format import nv_meta
-from ..format.columns.column import open_column
+from ..format.columns.column import ColumnRecord, open_column
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.providers import data_path, format_of, is_metadataset, is_record_file, is_tar_file
@@ -172,10 +172,35 @@ def _filter_facts(dataset: Dataset, name: str) -> dict[str, Any]:
 
 def _column_facts(dataset: Dataset, name: str) -> dict[str, Any]:
     try:
-        record = open_column(dataset.storage, dataset.index, name).record
-        return {"name": name, "of": record.description, "unit": record.unit, "fault": None}
+        column = open_column(dataset.storage, dataset.index, name, reads_vectors=False)
+        return _described(
+            name, column.record, kind=column.kind, dtype=column.values.dtype.name, missing=column.count_missing()
+        )
     except EnergonError as error:
-        return {"name": name, "of": "", "unit": "", "fault": error.message}
+        return _described(name, ColumnRecord(samples=0, shards=""), fault=error.message)
+
+
+def _described(
+    name: str,
+    record: ColumnRecord,
+    *,
+    kind: str | None = None,
+    dtype: str | None = None,
+    missing: int | None = None,
+    fault: str | None = None,
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "of": record.description,
+        "unit": record.unit,
+        "kind": kind,
+        "type": None if kind == "texts" else dtype,
+        "length": record.length or None,
+        "metric": record.metric or None,
+        "model": record.model or None,
+        "missing": missing,
+        "fault": fault,
+    }
 
 
 def _config_facts(config: DatasetConfig | None) -> dict[str, Any]:

@@ -89,9 +89,10 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     for entry in facts.get("filters") or ():
         kept = entry["fault"] or f"keeps {plural(entry['samples'], 'sample')}"
         lines.append(("filter", escape_controls(f"{entry['name']}: {kept}")))
-    for entry in facts.get("sample_columns") or ():
-        unit = f" in {entry['unit']}" if entry["unit"] else ""
-        lines.append(("column", escape_controls(f"{entry['name']}: {entry['fault'] or entry['of'] + unit}")))
+    lines += [
+        ("column", escape_controls(f"{entry['name']}: {entry['fault'] or _column_text(entry)}"))
+        for entry in facts.get("sample_columns") or ()
+    ]
     lines += _record_lines(facts)
     lines += _media_lines(facts.get("media_metadata"))
     # The state of the index.
@@ -108,6 +109,20 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     if "compat" in facts:
         lines.append(("compat", "index.sqlite for megatron-energon exists" if facts["compat"] else "no index.sqlite"))
     return lines
+
+
+def _column_text(entry: dict[str, Any]) -> str:
+    """Describe the values of a column: ``512 float16, cosine, model ViT-B-32, 3 samples without a value``."""
+    words = [entry["of"]] if entry["of"] else []
+    if entry["kind"] == "vectors":
+        words = [f"{entry['length']} {entry['type']}", *words]
+        words += [entry["metric"]] if entry["metric"] else []
+        words += [f"model {entry['model']}"] if entry["model"] else []
+    elif not words:
+        words = [entry["kind"] if entry["kind"] in ("texts", "categories") else entry["type"]]
+    unit = f" in {entry['unit']}" if entry["unit"] else ""
+    missing = [f"{plural(entry['missing'], 'sample')} without a value"] if entry["missing"] else []
+    return ", ".join([f"{', '.join(words)}{unit}", *missing])
 
 
 def _record_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:

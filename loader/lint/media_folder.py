@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from ..dataset.job_journal import job_journal
+from ..engine.run import Engine
 from ..errors import ConfigError, FormatError, StorageError
 from ..format.media.extraction import BrokenMedia, FileRegion, extract_media
 from ..format.media.metadata import MediaFilter, MediaMetadata, MediaMetadataReader, media_type_of_name
@@ -15,16 +18,25 @@ from ..storage import Storage
 from .contents import media_note
 from .report import LintPlan, LintReport, SampleCheck, take_pictures
 from .rule import Finding, LintRule, LintRules
-from .running import OnProgress, RunningLint
+from .running import JobError, OnProgress, RunningLint
 from .shard import Shards
+from .stored import CheckedSamples, CheckedShard
 
+_FILES_AT_ONCE = 256  # of a task in a share or on a cluster
 _BY_NAME_OR_HEADER = MediaFilter(strategy="GLOB", patterns=("*",))
 
 
 def lint_media_folder(plan: LintPlan, *, on_progress: OnProgress | None = None) -> LintReport:
-    """Lint the files of a folder that have media metadata; progress is reported after each file."""
-    storage, check = plan.ref.storage(), plan.sample_check()
-    lint = RunningLint(max_findings=plan.max_findings, on_progress=on_progress)
+    """Lint the files of a folder that have media metadata; progress is reported after each file.
+
+    Raises:
+        ShareDone: The engine runs one share, which is done.
+        ConfigError: Shares are missing that a merge needs.
+    """
+    storage, check, engine = plan.ref.storage(), plan.sample_check(), plan.runs_on
+    # Worker processes would not pay; those of a cluster take several files at once.
+    local = Engine() if engine.executor is None and not engine.is_partial else engine
+    lint = RunningLint(engine=local, max_findings=plan.max_findings, on_progress=on_progress)
     try:
         # Read the recorded metadata, in the order of the names.
         with closing(MediaMetadataReader(storage)) as reader:
@@ -33,21 +45,71 @@ def lint_media_folder(plan: LintPlan, *, on_progress: OnProgress | None = None) 
         # Extract as it was recorded: exact durations differ from durations in headers.
         now_filter = replace(_BY_NAME_OR_HEADER, exact=recorded is not None and recorded.exact)
         lint.media_note = media_note(sorted({name.rpartition(".")[2] for name, _ in known}), "headers", check)
-
-        def faults(entry: tuple[str, MediaMetadata]) -> list[Finding]:
-            return list(_faults(storage, *entry, check, now_filter))
-
         # Compare each file with its metadata.
-        for done, index, findings in lint.results(faults, known):
-            lint.add(*findings)
-            lint.samples = done
-            is_decoded = check is not None and lint.media_note is None
-            lint.decoded_media += is_decoded and media_type_of_name(known[index][0]) == "av"
-            lint.progress(done, len(known), "files")
+        decodes = check is not None and lint.media_note is None
+        check_files = _FileChecks(storage=storage, check=check, media_filter=now_filter, decodes=decodes)
+        at_once = _FILES_AT_ONCE if local is engine else 1
+        tasks = [known[start : start + at_once] for start in range(0, len(known), at_once)]
+        stored = None
+        if engine.is_partial:
+            stored = _stored(lint, plan, check_files, tasks)
+        for _, _, checked in lint.results(check_files, tasks, stored):
+            for each in checked.samples:
+                if lint.is_full:
+                    lint.complete = False
+                    break
+                findings, pictures, media = each.unpack((MediaFolders, Shards))
+                lint.add(*findings)
+                lint.samples += 1
+                lint.pictures += pictures
+                lint.decoded_media += media
+                lint.progress(lint.samples, len(known), "files")
+    except JobError as error:
+        raise error.error from None
     except (ConfigError, FormatError) as error:
         lint.add(Finding(MediaFolders.E601, error.message))
-    lint.pictures = take_pictures(check)
     return lint.report()
+
+
+_Files = Sequence[tuple[str, MediaMetadata]]
+
+
+def _stored(
+    lint: RunningLint, plan: LintPlan, check: Callable[[_Files], CheckedShard], tasks: Sequence[_Files]
+) -> list[CheckedShard]:
+    """Run a share of the files, or return what all shares have found in them."""
+    options = {"level": plan.level, "limit of JSON": str(plan.max_json_bytes)}
+    digest = hashlib.sha256()
+    for name, metadata in (entry for task in tasks for entry in task):
+        digest.update(f"{name}\0{metadata}\0".encode("utf-8", "surrogateescape"))
+    return lint.stored_results(
+        check,
+        tasks,
+        sizes=[len(task) for task in tasks],
+        amounts=[len(task) for task in tasks],
+        unit="files",
+        journal=lambda: job_journal(plan.ref, f"lint-{plan.level}", options, CheckedShard),
+        command=plan.command,
+        request={**options, "media metadata": digest.hexdigest()[:16]},
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FileChecks:
+    """Compares files with their metadata; picklable."""
+
+    storage: Storage
+    check: SampleCheck | None
+    media_filter: MediaFilter
+    decodes: bool  # sound and video to their ends
+
+    def __call__(self, files: _Files) -> CheckedShard:
+        samples = []
+        for name, metadata in files:
+            findings = list(_faults(self.storage, name, metadata, self.check, self.media_filter))
+            media = int(self.decodes and media_type_of_name(name) == "av")
+            samples.append(CheckedSamples.pack(findings, take_pictures(self.check), media))
+        return CheckedShard([], samples)
 
 
 def _faults(

@@ -13,6 +13,7 @@ import numpy as np
 from ..dataset.dataset import Dataset
 from ..dataset.split_parts import open_filter, samples_of_part
 from ..errors import ConfigError, EnergonError, StorageError
+from ..format.columns.column import read_column
 from ..format.compat.sqlite_index import open_sqlite
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.providers import SHARD_SUFFIXES
@@ -35,6 +36,14 @@ def _check_filters(dataset: Dataset) -> Iterator[Finding]:
             open_filter(dataset, name).check()
         except EnergonError as error:
             yield Finding(Split.E206, error.message)
+
+
+def _check_columns(dataset: Dataset) -> Iterator[Finding]:
+    for name in dataset.documents.column_names():
+        try:
+            read_column(dataset.storage, dataset.index.shards, name).check()
+        except EnergonError as error:
+            yield Finding(DatasetFiles.E011, error.message, hint=error.hint)
 
 
 def check_split(dataset: Dataset) -> Iterator[Finding]:
@@ -384,4 +393,11 @@ class DatasetFiles(LintRules):
         action="`energon prepare`, which removes the files of processes that no longer run",
         example="A `prepare` was killed while it wrote `.shard_0.tar.idx.4711-0123456789ab.partial`.",
         of_dataset=_check_left_files,
+    )
+    E011 = LintRule(
+        "a column is damaged, or belongs to other shards",
+        why="Conditions, sorting and blends by the column are refused, and vectors cannot be searched.",
+        action="write it again; the message names the program that wrote it",
+        example="A copy of `.nv-meta/columns` stopped halfway, and `clip.npy` is truncated.",
+        of_dataset=_check_columns,
     )

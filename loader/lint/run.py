@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from itertools import accumulate
 from typing import Any
+from uuid import uuid4
 
 from ..cached_property import cached_property
 from ..dataset.dataset import Dataset
+from ..dataset.job_journal import job_journal, no_journal
 from ..dataset.opening import folder_at
 from ..dataset.records import SingleFile
 from ..dataset.tar import tar_index
@@ -32,20 +35,24 @@ from ..format.documents.providers import data_path
 from ..format.documents.split_config import SplitConfig
 from ..format.index.layout import Layout, ShardEntry
 from ..format.index.shard_index import index_shard
-from ..format.nv_meta import INDEX_SQLITE
+from ..format.nv_meta import FOLDER, INDEX_SQLITE, SPLIT_JSON
 from ..format.prepare.shards import compressed_warning
 from ..format.records.folder_index import open_record_file
 from ..storage import FileInfo, Storage, open_parent
 from .contents import SampleLint, media_note
-from .metadata import DatasetFiles, Split, readable_config, unreadable_dataset
+from .metadata import DatasetFiles, Split, check_sqlite, readable_config, unreadable_dataset
 from .record_file import ColumnFiles, JsonlFiles, check_record_file
 from .report import LintPlan, LintReport, PictureCounts, SampleCheck, take_pictures
 from .rule import Finding, ScannedShard, kind_of
-from .running import OnProgress, RunningLint
+from .running import JobError, OnProgress, RunningLint
 from .samples import Samples, required_parts
 from .shard import Shards, compare_file, read_all
+from .stored import CheckedSamples, CheckedShard, pack_findings, unpack_findings
 
 _SAMPLES_AT_ONCE = 256  # of a task: enough to hide its cost, few enough for a smooth progress bar
+
+DecodedSamples = tuple[list[Finding], PictureCounts, int]
+"""Findings about some samples, the traits of their pictures, and the number of their media."""
 
 RULES_OF_DATASETS = (DatasetFiles, Split, Samples, Shards, JsonlFiles, ColumnFiles)
 """The groups whose checks run on datasets and their shards."""
@@ -61,8 +68,9 @@ def lint_dataset(plan: LintPlan, *, on_progress: OnProgress | None = None) -> Li
         on_progress: Called after each task.
 
     Raises:
-        ConfigError: The plan names split parts that the dataset's split does not have.
+        ConfigError: The plan names split parts that the dataset's split does not have; or shares are missing.
         WorkerError: A worker process was killed.
+        ShareDone: The engine runs one share, which is done.
     """
     lint = _DatasetLint(plan, on_progress)
     # A wrong request is no finding: it is raised after the report's errors are caught.
@@ -72,6 +80,8 @@ def lint_dataset(plan: LintPlan, *, on_progress: OnProgress | None = None) -> Li
         unknown = _unknown_parts(dataset, plan.split_parts or ())
         if unknown is None:
             lint.check(dataset)
+    except JobError as error:
+        raise error.error from None
     except FormatError as error:
         lint.add(unreadable_dataset(error, DatasetFiles.E005))
     except (ConfigError, StorageError) as error:
@@ -90,7 +100,10 @@ def lint_tars(plan: LintPlan, *, on_progress: OnProgress | None = None) -> LintR
 
     Raises:
         WorkerError: A worker process was killed.
+        StorageError: The engine runs a share: without an index, its results have no folder.
     """
+    if plan.runs_on.is_partial:
+        raise no_journal(plan.ref.path)
     lint = _DatasetLint(plan, on_progress)
     try:
         lint.check_tars(find_tars(plan.ref.path))
@@ -105,7 +118,12 @@ def lint_file(plan: LintPlan, *, on_progress: OnProgress | None = None) -> LintR
     Args:
         plan: The plan of the lint; it names a file.
         on_progress: Called with numbers of bytes.
+
+    Raises:
+        StorageError: The engine runs a share: a single file has no folder for its results.
     """
+    if plan.runs_on.is_partial:
+        raise no_journal(plan.ref.path)
     lint = RunningLint(max_findings=plan.max_findings, on_progress=on_progress)
     check_record_file(lint, *open_parent(data_path(plan.ref.path)), level=plan.level)
     if lint.complete and not _has_errors(lint.findings):
@@ -118,7 +136,7 @@ def lint_file(plan: LintPlan, *, on_progress: OnProgress | None = None) -> LintR
 
 class _DatasetLint(RunningLint):
     def __init__(self, plan: LintPlan, on_progress: OnProgress | None) -> None:
-        super().__init__(workers=plan.workers, max_findings=plan.max_findings, on_progress=on_progress)
+        super().__init__(engine=plan.runs_on, max_findings=plan.max_findings, on_progress=on_progress)
         self._plan = plan
         self._numbers: dict[str, int] = {}  # shard → number
 
@@ -135,37 +153,98 @@ class _DatasetLint(RunningLint):
         shards = _shards_to_check(dataset, self._plan.split_parts)
         self.shards, self.samples = len(shards), sum(shard.samples for shard in shards)
         config = readable_config(dataset)
-        _check_rules(self, dataset)
+        is_share = self._engine.share is not None
+        if not is_share:  # the merge checks the documents
+            _check_rules(self, dataset)
         if dataset.traits.are_records:
             self._check_files(dataset, shards, config)
             return
         check = self._sample_check(dataset, config)
         self.media_note = media_note(dataset.index.part_names, self._plan.level, check)
         # Compare the headers of all shards with the indexes that can be read.
-        is_damaged = any(finding.rule is DatasetFiles.E006 for finding in self.findings)
+        faults = check_sqlite(dataset) if is_share else self.findings
+        is_damaged = any(finding.rule is DatasetFiles.E006 for finding in faults)
         numbers = self._numbers if dataset.storage.exists(INDEX_SQLITE) and not is_damaged else {}
         check_one = partial(check_shard, read_bytes=self._plan.level == "bytes", config=config, sqlite_numbers=numbers)
-        open_dataset = partial(_open_listed, self._plan.ref)
-        for done, _, findings in self.results(OnDataset(open_dataset, check_one), shards):
+        open_dataset = partial(_open_listed, self._ref_of_workers)
+        decode = None if check is None else partial(decode_samples, lint=SampleLint(check, _parts_of(config)))
+        stored = None
+        if self._engine.is_partial:
+            in_one_task = partial(check_whole_shard, check_headers=check_one, decode=decode)
+            stored = self._stored(dataset, shards, OnDataset(open_dataset, in_one_task))
+        headers = None if stored is None else _findings_of(stored)
+        for done, _, findings in self.results(OnDataset(open_dataset, check_one), shards, headers):
             self.add(*findings)
             if check is None:  # otherwise they take a small part of the time
                 self.progress(done, len(shards), "shards")
         # Decode the samples of shards whose offsets are right.
-        if check is not None:
+        if decode is not None:
             stale = {finding.shard for finding in self.findings if finding.rule.hides_samples}
-            self._decode(open_dataset, [shard for shard in shards if shard.name not in stale], check, config)
+            decoded = None
+            if stored is not None:
+                of_shards = zip(shards, stored, strict=True)
+                kept = [samples for shard, each in of_shards if shard.name not in stale for samples in each.samples]
+                decoded = _Unpacked(kept)
+            right = [shard for shard in shards if shard.name not in stale]
+            self._decode(OnDataset(open_dataset, decode), right, decoded)
+
+    @property
+    def _ref_of_workers(self) -> DatasetRef:
+        # Workers of a cluster have their own working folder.
+        return self._plan.ref if self._engine.executor is None else self._plan.ref.resolved()
+
+    def _stored(
+        self, dataset: Dataset, shards: Sequence[ShardEntry], check: Callable[[Any], CheckedShard]
+    ) -> list[CheckedShard]:
+        """Run a share of the shards, or return what all shares have found in them."""
+        # The options name the journal.
+        plan, storage = self._plan, dataset.storage
+        decodes = plan.level == "decode" and not dataset.traits.are_records
+        options = {
+            "level": plan.level,
+            "split file": plan.ref.split_file,
+            "dataset file": plan.ref.dataset_file,
+            "split parts": str(plan.split_parts),
+            "limit of JSON": str(plan.max_json_bytes),
+            "trust in code": str(plan.ref.trust_code),
+        }
+        # Other documents are another lint, too.
+        names = (plan.ref.split_file, SPLIT_JSON, plan.ref.dataset_file)
+        documents = (f"{FOLDER}/{name}" for name in names)
+        contents = b"\0".join(storage.read(file) for file in documents if storage.exists(file))
+        # Run the checks, or read their results.
+        return self.stored_results(
+            check,
+            shards,
+            sizes=[shard.size_bytes for shard in shards],
+            amounts=[shard.samples if decodes else 1 for shard in shards],
+            unit="samples" if decodes else "shards",
+            journal=lambda: job_journal(plan.ref, f"lint-{plan.level}", options, CheckedShard),
+            command=plan.command,
+            request={
+                **options,
+                "dataset": str(dataset.index.uuid),
+                "split or dataset config": hashlib.sha256(contents).hexdigest()[:16],
+            },
+        )
 
     def _check_files(self, dataset: Dataset, shards: Sequence[ShardEntry], config: DatasetConfig | None) -> None:
         # Each file is checked whole, in one task: its lines have to be read from the start.
         is_typed = config is not None and not config.crude  # a line that is JSON and a row are whole crude samples
+        most = self._plan.max_findings
         check_one = partial(
             check_record_shard,
             config=config,
             check=self._sample_check(dataset, config) if is_typed else None,
             level=self._plan.level,
-            max_findings=self._plan.max_findings,
+            # One more than fits shows that a finding was dropped; a share does not know how many the merge wants.
+            max_findings=None if most is None or self._engine.is_partial else most + 1,
         )
-        for done, _, findings in self.results(OnDataset(partial(folder_at, self._plan.ref), check_one), shards):
+        open_dataset, stored = partial(folder_at, self._ref_of_workers), None
+        if self._engine.is_partial:
+            in_one_task = partial(check_whole_shard, check_headers=check_one, decode=None)
+            stored = _findings_of(self._stored(dataset, shards, OnDataset(open_dataset, in_one_task)))
+        for done, _, findings in self.results(OnDataset(open_dataset, check_one), shards, stored):
             self.add(*findings)
             self.progress(done, len(shards), "shards")
 
@@ -195,21 +274,16 @@ class _DatasetLint(RunningLint):
         self.media_note = media_note(index.part_names, self._plan.level, check)
         _check_rules(self, UnpreparedDataset(tars, index, complete=True))
         if check is not None:
-            self._decode(partial(_open_tars, tars, index.layout), index.shards, check, None)
+            decode = partial(decode_samples, lint=SampleLint(check, _parts_of(None)))
+            self._decode(OnDataset(partial(_open_tars, tars, index.layout), decode), index.shards)
 
     def _decode(
-        self,
-        open_dataset: Callable[[], Dataset],
-        shards: Sequence[ShardEntry],
-        check: SampleCheck,
-        config: DatasetConfig | None,
+        self, decode: OnDataset, shards: Sequence[ShardEntry], stored: Sequence[DecodedSamples] | None = None
     ) -> None:
-        required = frozenset(part for parts in required_parts(config).values() for part in parts)
         tasks = DecodeTasks(shards)
         self.samples = sum(shard.samples for shard in shards)
         done = 0
-        decode = OnDataset(open_dataset, partial(decode_samples, lint=SampleLint(check, required)))
-        for _, task_index, (findings, pictures, decoded_media) in self.results(decode, tasks):
+        for _, task_index, (findings, pictures, decoded_media) in self.results(decode, tasks, stored):
             self.add(*findings)
             self.pictures += pictures
             self.decoded_media += decoded_media
@@ -223,6 +297,14 @@ class _DatasetLint(RunningLint):
         if unchecked:
             self.add(Finding(DatasetFiles.W009, unchecked))
         return check
+
+
+def _parts_of(config: DatasetConfig | None) -> frozenset[str]:
+    return frozenset(part for parts in required_parts(config).values() for part in parts)
+
+
+def _findings_of(stored: Sequence[CheckedShard]) -> list[list[Finding]]:
+    return [unpack_findings(each.findings, RULES_OF_DATASETS) for each in stored]
 
 
 def _check_rules(lint: RunningLint, dataset: Dataset) -> None:
@@ -320,18 +402,35 @@ class OnDataset:
         check: Picklable function.
     """
 
+    _is_copy = False  # unpickled in a worker
+
     def __init__(self, open_dataset: Callable[[], Dataset], check: Callable[[Dataset, Any], Any]) -> None:
         self._open_dataset, self._check = open_dataset, check
+        self._id = uuid4().hex
 
     def __call__(self, task: Any) -> Any:
         return self._check(self._dataset, task)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_dataset"}
+        return {name: value for name, value in self.__dict__.items() if name != "_dataset"} | {"_is_copy": True}
 
     @cached_property
     def _dataset(self) -> Dataset:
-        return self._open_dataset()
+        # Executors send the function with each task: the copies of one lint share a dataset.
+        return _dataset_of(_Opening(self._id, self._open_dataset)) if self._is_copy else self._open_dataset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """Opens the dataset of one lint."""
+
+    lint: str
+    open_dataset: Callable[[], Dataset] = field(compare=False)
+
+
+@lru_cache(maxsize=2)
+def _dataset_of(opening: _Opening) -> Dataset:
+    return opening.open_dataset()
 
 
 def _excluded_keys(dataset: Dataset, shard: str) -> frozenset[str]:
@@ -377,6 +476,38 @@ def check_shard(
     return [each for each in findings if not (each.is_sample and each.key in excluded)]
 
 
+def check_whole_shard(
+    dataset: Dataset,
+    shard: ShardEntry,
+    *,
+    check_headers: Callable[[Dataset, ShardEntry], list[Finding]],
+    decode: Callable[[Dataset, LintTask], DecodedSamples] | None,
+) -> CheckedShard:
+    """Return the findings about a shard and about its samples, as they are stored.
+
+    Args:
+        check_headers: Checks the shard.
+        decode: Checks some of its samples; None leaves them out.
+    """
+    findings, samples = check_headers(dataset, shard), []
+    if decode is not None and not any(finding.rule.hides_samples for finding in findings):
+        samples = [CheckedSamples.pack(*decode(dataset, task)) for task in DecodeTasks([shard])]
+    return CheckedShard(pack_findings(findings), samples)
+
+
+class _Unpacked(Sequence[DecodedSamples]):
+    """Stored results of checks of samples, unpacked on access."""
+
+    def __init__(self, stored: Sequence[CheckedSamples]) -> None:
+        self._stored = stored
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    def __getitem__(self, index: Any, /) -> Any:  # an integer
+        return self._stored[index].unpack(RULES_OF_DATASETS)
+
+
 def check_unprepared_shard(
     storage: Storage, shard: FileInfo, *, read_bytes: bool
 ) -> tuple[ShardSummary | None, list[Finding]]:
@@ -409,7 +540,7 @@ def _check_headers(
     return scanned, findings
 
 
-def decode_samples(dataset: Dataset, task: LintTask, *, lint: SampleLint) -> tuple[list[Finding], PictureCounts, int]:
+def decode_samples(dataset: Dataset, task: LintTask, *, lint: SampleLint) -> DecodedSamples:
     """Return the findings about samples that are not excluded, the traits of pictures, and the number of media."""
     index, excluded, decoded_media = dataset.index, _excluded_keys(dataset, task.shard.name), 0
     try:
@@ -470,8 +601,8 @@ def _changes(dataset: Dataset, shard: ShardEntry) -> Iterator[Finding]:
 def _missing_columns(dataset: Dataset, shard: ShardEntry, config: DatasetConfig | None) -> Iterator[Finding]:
     # A field needs one of its alternatives in the file.
     columns = open_record_file(dataset.storage, shard.name).part_names
-    for field, alternatives in required_parts(config).items():
+    for name, alternatives in required_parts(config).items():
         if not set(alternatives) & set(columns):
             needed, present = " or ".join(alternatives), ", ".join(columns)
-            message = f"field {field!r} needs part {needed}; the samples of this file have {present}"
+            message = f"field {name!r} needs part {needed}; the samples of this file have {present}"
             yield Finding(Samples.E301, message, shard=shard.name, part=alternatives[0])

@@ -4,22 +4,39 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext
 from typing import Any
 
 from ..accounting.part_sets import PartSets
-from ..engine.workers import run_in_workers
+from ..engine.journal import Journal
+from ..engine.run import Engine, JobTasks, in_order
+from ..errors import EnergonError
+from ..version import __version__
 from .report import LintProgress, LintReport, PictureCounts
 from .rule import Finding
+from .stored import CheckedShard
 
 OnProgress = Callable[[LintProgress], None]
 
 
+class JobError(Exception):
+    """The error of a job in shares, which is no finding.
+
+    Attributes:
+        error: The error.
+    """
+
+    def __init__(self, error: EnergonError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 class RunningLint:
-    """A lint whose tasks may run in worker processes.
+    """A lint whose tasks may run in worker processes, or on another engine.
 
     Args:
+        engine: Where the tasks run; None for this process.
         max_findings: Number of findings to stop at; None finds all.
 
     Attributes:
@@ -27,7 +44,11 @@ class RunningLint:
     """
 
     def __init__(
-        self, *, workers: int = 1, max_findings: int | None = None, on_progress: OnProgress | None = None
+        self,
+        *,
+        engine: Engine | None = None,
+        max_findings: int | None = None,
+        on_progress: OnProgress | None = None,
     ) -> None:
         self.findings: list[Finding] = []
         self.complete = True
@@ -36,7 +57,7 @@ class RunningLint:
         self.decoded_media = 0
         self.media_note: str | None = None
         self.part_sets: PartSets | None = None
-        self._workers = workers
+        self._engine = engine or Engine()
         self._max_findings = max_findings
         self._on_progress = on_progress
         self._started = time.perf_counter()
@@ -53,22 +74,77 @@ class RunningLint:
         """True if the maximum is reached."""
         return self._max_findings is not None and len(self.findings) >= self._max_findings
 
-    def results(self, check: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[tuple[int, int, Any]]:
+    def results(
+        self, check: Callable[[Any], Any], tasks: Sequence[Any], stored: Sequence[Any] | None = None
+    ) -> Iterator[tuple[int, int, Any]]:
         """Yield the number of finished tasks, the number of the task and its result, until the lint is full.
 
         Results come in the order of the tasks: the findings that fit in the maximum are the first ones of the data,
         whichever worker is the fastest.
+
+        Args:
+            check: Picklable function of a task.
+            tasks: The tasks.
+            stored: Results of all tasks, which a merge has read; None runs the tasks.
         """
         # Findings of earlier steps may have filled the lint.
         if tasks and self.is_full:
             self.complete = False
             return
-        with closing(run_in_workers(check, tasks, workers=self._workers)) as results:
-            for finished, (index, result) in enumerate(_in_order(results), start=1):
+        with closing(self._engine.run(check, tasks)) if stored is None else nullcontext(enumerate(stored)) as results:
+            for finished, (index, result) in enumerate(in_order(results), start=1):
                 yield finished, index, result
                 if finished < len(tasks) and self.is_full:
                     self.complete = False
                     return
+
+    def stored_results(
+        self,
+        check: Callable[[Any], CheckedShard],
+        tasks: Sequence[Any],
+        *,
+        sizes: Sequence[int],
+        amounts: Sequence[int],
+        unit: str,
+        journal: Callable[[], Journal[CheckedShard]],
+        command: str,
+        request: Mapping[str, str],
+    ) -> list[CheckedShard]:
+        """Run a share of tasks whose results are stored, or return the results of all shares.
+
+        Args:
+            check: Picklable function of a task.
+            sizes: Size of each task, by which shares are dealt.
+            amounts: Size of each task in ``unit``, for the progress.
+            journal: Opens the journal of the results.
+            command: Name of the command, for messages.
+            request: All that results depend on.
+
+        Raises:
+            ShareDone: The engine runs one share, and its tasks are done.
+            JobError: The journal cannot be used, or results are missing.
+        """
+        results: list[CheckedShard] = []
+        share, done = self._engine.share, 0
+        try:
+            job = JobTasks(
+                function=check,
+                tasks=tasks,
+                sizes=sizes,
+                journal=journal(),
+                command=command,
+                request={**request, "version of energon-toolkit": __version__},
+            )
+            for number, result in job.run(self._engine):
+                if share is None:
+                    results.append(result)
+                else:
+                    done += amounts[number]
+                    self.progress(done, max(done, sum(amounts) // share.count), unit)
+        except EnergonError as error:
+            raise JobError(error) from error
+        self._engine.merged.append(job.journal)
+        return results
 
     def progress(self, done: int, total: int, unit: str) -> None:
         """Report the progress."""
@@ -89,14 +165,3 @@ class RunningLint:
             media_note=self.media_note,
             part_sets=self.part_sets,
         )
-
-
-def _in_order(results: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-    # Results that arrive before an earlier one wait here.
-    early: dict[int, Any] = {}
-    following = 0
-    for index, result in results:
-        early[index] = result
-        while following in early:
-            yield following, early.pop(following)
-            following += 1

@@ -7,13 +7,13 @@ import importlib
 import importlib.util
 import inspect
 import os
-import signal
+import pickle
 import sys
-import threading
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from types import FrameType, ModuleType
+from dataclasses import dataclass, field, replace
+from types import CodeType, ModuleType
 from typing import Any
 
 from ..errors import ConfigError, EnergonError
@@ -29,16 +29,31 @@ class UserFunction:
         folder: Folder that workers import modules from first: the one in which the command was run.
         version: Text that the user changes when results change and the module's file does not.
         target: The function itself, where a program passes it; ``module`` and ``name`` are then for messages.
+        token: Distinguishes functions that programs pass, such as two lambdas, which have one name; of a named one that
+            is sent to workers, the SHA-256 of its source.
     """
 
     module: str
     name: str
     folder: str = ""
     version: str = ""
-    target: Callable[..., Any] | None = field(default=None, compare=False)
+    target: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
+    token: str = ""
 
     def __str__(self) -> str:
         return f"{self.module}:{self.name}"
+
+    def check(self) -> None:
+        """Check that workers can load the function; of a class no instance is made.
+
+        Raises:
+            ConfigError: There is no such module or name, or it cannot be called.
+        """
+        function = self._resolved()
+        if not callable(function):
+            raise ConfigError(
+                f"expected a function or a class with __call__, found {type(function).__name__}", at=str(self)
+            )
 
     def load(self) -> Callable[[Any], Any]:
         """Return the function; the instance of a class is made once in each process.
@@ -48,35 +63,73 @@ class UserFunction:
         """
         function = _LOADED.get(self)
         if function is None:
-            function = self.target if self.target is not None else self._import()
+            self._forget_earlier()
+            self.check()
+            function = self._resolved()
             if inspect.isclass(function):
                 function = _instance(function, self)
-            if not callable(function):
-                raise ConfigError(
-                    f"expected a function or a class with __call__, found {type(function).__name__}", at=str(self)
-                )
+                if not callable(function):
+                    raise ConfigError("expected a class with __call__", at=str(self))
+            _LOADED.clear()
             _LOADED[self] = function
         return function
 
+    def sent(self) -> UserFunction:
+        """Return the function for workers, which may have run earlier commands with another source."""
+        return self if self.token else replace(self, token=self.source_digest())
+
+    def _forget_earlier(self) -> None:
+        """Forget the modules that this worker has imported for a command with another source or working folder."""
+        for earlier in _LOADED:
+            is_same = (earlier.folder, earlier.token) == (self.folder, self.token)
+            if is_same or earlier.module != self.module or not (earlier.folder and self.folder):
+                continue
+            inside = os.path.join(earlier.folder, "")
+            for name, module in [*sys.modules.items()]:
+                file = str(getattr(module, "__file__", None))
+                is_ours = name.partition(".")[0] in ("loader", "energon_cli", "megatron")
+                if file.startswith(inside) and not file.startswith(sys.prefix) and not is_ours:
+                    sys.modules.pop(name, None)
+            importlib.invalidate_caches()
+
+    def unload(self) -> None:
+        """Forget the function in this process, and with it a model that it holds."""
+        _LOADED.clear()  # it has one at most
+
+    @property
+    def needs_fork(self) -> bool:
+        """True if worker processes can only inherit the function: a lambda, or one of the script or notebook."""
+        if self.target is None:
+            return False
+        try:
+            pickle.dumps(self.target)
+        except Exception:  # noqa: BLE001 - the errors of pickle are of many types
+            return True
+        return self.module == "__main__"
+
+    def _resolved(self) -> Any:
+        return self.target if self.target is not None else self._import()
+
     def _import(self) -> Any:
-        found: Any = self._import_module()
+        attribute: Any = self._import_module()
         for name in self.name.split("."):
-            if not hasattr(found, name):
-                names = [each for each in vars(found) if not each.startswith("_")]
+            if not hasattr(attribute, name):
+                names = [each for each in vars(attribute) if not each.startswith("_")]
                 raise ConfigError(
                     f"there is no {name!r} in {self.module}",
                     at=str(self),
                     hint=f"it has: {', '.join(names[:20])}" if names else None,
                 )
-            found = getattr(found, name)
-        return found
+            attribute = getattr(attribute, name)
+        return attribute
 
     def _import_module(self) -> ModuleType:
-        if self.folder and self.folder not in sys.path:
-            sys.path.insert(0, self.folder)
+        if self.folder and sys.path[:1] != [self.folder]:
+            sys.path[:] = [self.folder, *(path for path in sys.path if path != self.folder)]
         try:
             if not self.module.endswith(".py"):
                 return importlib.import_module(self.module)
+            # A file gets the name of a module of its own, which pickle and dataclasses look up.
             path = os.path.join(self.folder, self.module)
             name = f"_energon_map_{hashlib.sha256(path.encode()).hexdigest()[:12]}"
             if name in sys.modules:
@@ -85,7 +138,7 @@ class UserFunction:
             if spec is None or spec.loader is None:
                 raise ImportError("this file is no module")  # noqa: TRY301 - as one that does not import
             module = importlib.util.module_from_spec(spec)
-            sys.modules[name] = module  # dataclasses and pickle look their module up
+            sys.modules[name] = module
             try:
                 spec.loader.exec_module(module)
             except BaseException:
@@ -103,8 +156,8 @@ class UserFunction:
         return module
 
     def source_digest(self) -> str:
-        """Return the SHA-256 of the file of the module, and of the code of a function that is in none."""
-        target = self.target if self.target is not None else self._import()
+        """Return the SHA-256 of the file of the module, or of the code of a function that is in no file."""
+        target = self._resolved()
         try:
             file = inspect.getsourcefile(
                 target if inspect.isclass(target) or inspect.isroutine(target) else type(target)
@@ -115,11 +168,21 @@ class UserFunction:
                 return hashlib.sha256(source.read()).hexdigest()
         except (OSError, TypeError):
             code = getattr(target, "__code__", None)
-            return hashlib.sha256(code.co_code + repr(code.co_consts).encode() if code else b"").hexdigest()
+            return hashlib.sha256(b"" if code is None else repr([*_facts_of(code)]).encode()).hexdigest()
+
+
+def _facts_of(code: CodeType) -> Iterator[object]:
+    """Yield what a function computes by; the text of a code object has its address, too."""
+    yield from (code.co_code, code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _facts_of(constant)
+        else:
+            yield constant
 
 
 _LOADED: dict[UserFunction, Callable[[Any], Any]] = {}
-"""The functions of this process: a model is loaded once, whatever the number of tasks."""
+"""The last function of this process: a model is loaded once, whatever the number of tasks."""
 
 
 def _instance(cls: type[Any], function: UserFunction) -> Any:
@@ -140,7 +203,7 @@ def named_function(text: str, *, folder: str = "", version: str = "") -> UserFun
         ConfigError: The text has another form.
 
     >>> named_function("quality:Score.fast")
-    UserFunction(module='quality', name='Score.fast', folder='', version='', target=None)
+    UserFunction(module='quality', name='Score.fast', folder='', version='', token='')
     """
     module, colon, name = text.rpartition(":")
     if not colon or not module or not all(part.isidentifier() for part in name.split(".")):
@@ -156,34 +219,33 @@ def given_function(function: Callable[..., Any], *, version: str = "") -> UserFu
         raise ConfigError(f"expected a function or a class, found {type(function).__name__}")
     named = function if inspect.isclass(function) or inspect.isroutine(function) else type(function)
     return UserFunction(
-        getattr(named, "__module__", "") or "", getattr(named, "__qualname__", repr(named)), "", version, function
+        str(getattr(named, "__module__", "") or ""),
+        str(getattr(named, "__qualname__", type(named).__name__)),
+        version=version,
+        target=function,
+        token=uuid.uuid4().hex,
     )
 
 
-class CallTimeoutError(Exception):
-    """A call took longer than allowed."""
-
-
 @contextmanager
-def time_limit(seconds: float | None) -> Iterator[None]:
-    """Interrupt the block after some seconds: where signals reach it, which is the main thread of a process.
+def one_thread() -> Iterator[None]:
+    """Let torch compute with one thread in this process, and in processes that the block starts.
 
-    Code that does not return to Python is not interrupted; the engine kills its process.
-
-    Raises:
-        CallTimeoutError: The time is over.
+    As many workers as cores with as many threads each would spend most of their time waiting for each other. The
+    variable ``OMP_NUM_THREADS`` has precedence, and a function may set another number.
     """
-    if seconds is None or threading.current_thread() is not threading.main_thread():
+    name, torch = "OMP_NUM_THREADS", sys.modules.get("torch")
+    if name in os.environ:
         yield
         return
-
-    def interrupt(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as signal calls it
-        raise CallTimeoutError(f"it did not return within {seconds:g} s")
-
-    earlier = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    os.environ[name] = "1"  # of processes, and of a torch that is imported later
+    threads = torch.get_num_threads() if torch is not None else os.cpu_count() or 1
+    if torch is not None:
+        torch.set_num_threads(1)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, earlier)
+        del os.environ[name]
+        torch = sys.modules.get("torch")
+        if torch is not None:
+            torch.set_num_threads(threads)

@@ -2,40 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import hashlib
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ..arrays import IntArray
-from ..convert.added_parts import ALL_PART, write_join
+from ..cached_property import cached_property
+from ..convert.added_parts import ALL_PART, check_join, write_join
 from ..convert.resharding import carried_documents
-from ..convert.writing.new_output import check_new_folder, check_outside
+from ..convert.writing.new_output import check_new_folder, check_outside, remove_other_shards
 from ..convert.writing.sample_parts import SampleParts, checked_key, description, encode_part, type_of_sample
 from ..convert.writing.shard_file import FileContents
-from ..convert.writing.written_shards import indexed_shard, version_of
+from ..convert.writing.written_shards import indexed_shard, repeated_keys, version_of
 from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
 from ..dataset.split_parts import runs_of_part
 from ..engine.journal import Journal
-from ..errors import ConfigError, EnergonError, SampleError
+from ..errors import ConfigError, SampleError
 from ..format.carry import Carried, NewOrder, OldDataset
 from ..format.dataset_ref import DatasetRef
-from ..format.documents.sample_types import CRUDE
+from ..format.documents.sample_types import CRUDE, SAMPLE_TYPES
 from ..format.index.layout import ShardEntry
-from ..format.nv_meta import DATASET_YAML, JOBS_FOLDER
+from ..format.nv_meta import DATASET_YAML, FOLDER, JOBS_FOLDER
 from ..format.prepare.plan import PreparePlan, SplitRequest
-from ..format.prepare.run import run_prepare
-from ..storage import FileInfo, Storage, open_storage
-from .tasks import Failure, MapTask, TaskResult, WrittenShard
+from ..format.prepare.run import open_prepare
+from ..format.unfinished import remove_left_files
+from ..storage import FileInfo, Storage, open_storage, read_document
+from .outputs import ToColumns, ToFilter, results_of
+from .tasks import MapOutput, MapTask, TaskFailures, TaskResult, Values, WrittenShard
 
 _SHARD_BYTES = 1 << 30  # a task of large results has several shards
+_OWN_SHARD = re.compile(r"shard_\d{9,}(_.+)?_\d{2,}\.tar")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToDataset:
+class ToDataset(MapOutput):
     """Write the samples that the function returns, none, one or several for each, to a new dataset.
 
     Attributes:
@@ -45,82 +52,94 @@ class ToDataset:
 
     ref: DatasetRef
     output: str
-    _splits: list[tuple[int, int, str]] = field(default_factory=list, init=False, compare=False)
+
+    target: ClassVar[str] = "dataset"
 
     def storage(self, folder: Dataset | None = None) -> Storage:  # noqa: ARG002 - as of other outputs
         """Open the new folder, which has the journal, too."""
         return open_storage(self.output)
 
-    def check(self) -> None:
+    def check(self, folder: Dataset) -> None:  # noqa: ARG002 - as of other outputs
         """Raise an error if the folder has other files, or is in the dataset."""
         check_outside(self.output, [self.ref.path])
         storage = self.storage()
-        if not storage.exists(JOBS_FOLDER):
-            check_new_folder(storage, JOBS_FOLDER, hint="name a new folder")
+        if not storage.exists(f"{JOBS_FOLDER}/map-{self.target}"):
+            check_new_folder(storage, f"{JOBS_FOLDER}/map-{self.target}", hint="name a new folder")
+
+    def request(self, folder: Dataset) -> dict[str, str]:
+        """Return the digest of the split file, which names the split part of each new shard."""
+        file = f"{FOLDER}/{folder.ref.split_file}"
+        text = read_document(folder.storage, file) if folder.storage.exists(file) else b""
+        return {"split file": hashlib.sha256(text).hexdigest()[:16]}
 
     # ------------------------------------------------------------------------------------------------ in workers
 
-    def collect(self, task: MapTask, values: Sequence[Any], keys: Sequence[str], numbers: IntArray) -> TaskResult:
-        shards: list[WrittenShard] = []
-        failures: list[Failure] = []
+    def collect(self, task: MapTask, values: Values, failures: TaskFailures) -> TaskResult:
         part_names: set[str] = set()
         kinds: set[str] = set()
-        storage = self.storage()
+        keys: set[str] = set()
+        storage, index = self.storage(), failures.folder.index
         # Samples of one split part are in shards of their own.
-        for split, rows in self._by_split(numbers):
-            writer = _TaskShards(storage, f"shard_{task.start:09d}", split)
-            with writer:
-                for row in rows:
-                    try:
-                        for key, parts, kind in self._outputs(values[row], keys[row]):
-                            writer.write(key, parts, int(numbers[row]))
-                            part_names.update(parts)
-                            kinds.add(kind)
-                    except EnergonError as error:
-                        failed = Failure(number=int(numbers[row]), key=keys[row], error=f"SampleError: {error.message}")
-                        failures.append(failed)
-            shards += writer.shards
+        writers: dict[str, _TaskShards] = {}
+        with ExitStack() as stack:
+            for sample_index, value in values:
+                if value is None:
+                    continue
+                # A sample is written with all that the function returned, or fails.
+                try:
+                    outputs = [*self._outputs(value, index.key(sample_index))]
+                    _add_keys(keys, [key for key, _, _ in outputs])
+                except Exception as error:  # noqa: BLE001 - of a generator or an encoder, too
+                    failures.add(sample_index, error)
+                    continue
+                split = self._split_of(sample_index)
+                if split not in writers:
+                    writer = _TaskShards(storage, f"shard_{task.start:09d}", split)
+                    writers[split] = stack.enter_context(writer)
+                for key, parts, kind in outputs:
+                    writers[split].write(key, parts, sample_index)
+                    part_names.update(parts)
+                    kinds.add(kind)
+        shards = tuple(shard for writer in writers.values() for shard in writer.shards)
         return TaskResult(
-            failures=tuple(failures),
-            shards=tuple(shards),
-            written=sum(len(shard.samples) for shard in shards),
+            shards=shards,
+            written=sum(shard.count for shard in shards),
             part_names=tuple(sorted(part_names)),
             kinds=tuple(sorted(kinds)),
         )
 
-    def _by_split(self, numbers: IntArray) -> Iterator[tuple[str, list[int]]]:
-        """Yield each split part with the positions of its samples, in the order of their first ones."""
-        if not self._splits:
-            self._splits.extend(_runs_of_splits(folder_at(self.ref)))
-        rows: dict[str, list[int]] = {}
-        for row, number in enumerate(numbers.tolist()):
-            split = next((name for start, stop, name in self._splits if start <= number < stop), "")
-            rows.setdefault(split, []).append(row)
-        yield from rows.items()
+    @cached_property
+    def _splits(self) -> tuple[list[int], list[tuple[int, str]]]:
+        """The first samples of runs of a split part, ascending; the end and the split part of each."""
+        runs = sorted(_runs_of_splits(folder_at(self.ref)))
+        return [start for start, _, _ in runs], [(stop, name) for _, stop, name in runs]
+
+    def _split_of(self, sample_index: int) -> str:
+        """Return the split part of a sample; an empty text if it is in none."""
+        starts, runs = self._splits
+        run = bisect_right(starts, sample_index) - 1
+        return runs[run][1] if run >= 0 and sample_index < runs[run][0] else ""
 
     def _outputs(self, value: Any, key: str) -> Iterator[tuple[str, dict[str, Any], str]]:
-        """Yield the key, the encoded parts and the type of each sample that a value stands for."""
-        if value is None:
-            return
-        several = isinstance(value, list | tuple)
-        bare = key.partition(".tar/")[2] or key
+        """Yield the key, the encoded parts and the type of each sample that the function returned for a sample."""
+        several = isinstance(value, list | tuple | Iterator)
         for position, sample in enumerate(value if several else [value]):
-            own = f"{bare}_{position}" if several else bare
             kind = "" if isinstance(sample, Mapping) else type_of_sample(sample)
             if kind is None:
                 raise SampleError(
-                    f"expected a sample or a dictionary of parts, found {type(sample).__name__}",
-                    at=key,
-                    hint='return {"jpg": picture, "txt": text}, a typed sample, or a list of these',
+                    f"expected a sample or a dictionary of parts, found {type(sample).__name__}: return"
+                    ' {"jpg": picture, "txt": text}, a typed sample, or a list of these'
                 )
+            # A key that the function has set counts; another one is numbered if there are several samples.
+            given = sample.get("__key__") if isinstance(sample, Mapping) else getattr(sample, "__key__", None)
+            bare = key if given is None else str(given).rpartition(".tar/")[2]
+            written = f"{key}_{position}" if several and bare == key else bare
             if isinstance(sample, Mapping):
-                given = sample.get("__key__")
-                own = own if given is None else str(given).rpartition(".tar/")[2]
                 parts = {name: part for name, part in sample.items() if not name.startswith("__")}
             else:
-                parts = SampleParts(kind).parts(sample, key=own)
-            checked_key(own, parts)
-            yield own, {name: encode_part(name, part, key=own) for name, part in parts.items()}, kind
+                parts = SampleParts(kind).parts(sample, key=written)
+            checked_key(written, parts)
+            yield written, {name: encode_part(name, part, key=written) for name, part in parts.items()}, kind
 
     # ---------------------------------------------------------------------------------------- the end of the job
 
@@ -133,49 +152,78 @@ class ToDataset:
     ) -> list[str]:
         """Prepare the shards of all tasks as a dataset, with the columns and filters of the old one."""
         storage = self.storage()
-        results = [result for number in range(len(tasks)) if (result := journal.read(number)) is not None]
-        shards = sorted((shard for result in results for shard in result.shards), key=lambda each: each.name)
+        # Keep the shards of the results alone: a killed run, maybe with other options, may have left others.
+        shards: list[WrittenShard] = []
+        part_names: set[str] = set()
+        kinds: set[str] = set()
+        for result in results_of(journal, tasks):
+            shards += result.shards
+            part_names.update(result.part_names)
+            kinds.update(result.kinds)
         if not shards:
             raise ConfigError("no sample was written", at=self.output, hint="return a sample for some of them")
-        storage.flush([shard.name for shard in shards])
-        self._carry(folder, storage, shards)
-        split: dict[str, tuple[str, ...]] = {}
-        for shard in shards:
-            split[shard.split or "train"] = (*split.get(shard.split or "train", ()), shard.name)
-        run_prepare(
-            PreparePlan(
-                path=self.output,
-                split=SplitRequest(parts=split),
-                files=self._documents(folder, results),
-            )
+        names = [shard.name for shard in shards]
+        remove_left_files(storage, of_running=True)
+        remove_other_shards(
+            storage,
+            frozenset(names),
+            _OWN_SHARD,
+            fault="is not of this map",
+            hint="move it away, and run the same command again",
         )
+        storage.flush(names)
+        self._carry(folder, storage, shards)
+        # Prepare them, by the indexes that the workers have stored.
+        split: dict[str, tuple[str, ...]] = {}
+        has_split = folder.documents.split is not None
+        for shard in shards:
+            part = shard.split or ("" if has_split else "train")
+            if part:
+                split[part] = (*split.get(part, ()), shard.name)
+        plan = PreparePlan(
+            path=self.output,
+            split=SplitRequest(parts=split),
+            files=self._documents(folder, part_names, kinds),
+        )
+        with open_prepare(plan) as prepare:
+            prepare.scan()
+            if prepare.index.layout.duplicate_keys and not folder.index.layout.duplicate_keys:
+                repeated = repeated_keys(storage, [shard.record() for shard in shards])
+                raise ConfigError(
+                    f"the function returned keys twice ({len(repeated):,}): {'; '.join(repeated[:3])}",
+                    at=self.output,
+                    hint="return other keys, and pass --restart",
+                )
+            prepare.commit(plan.split, plan.files)
         return [self.output]
 
+    def is_lost(self, storage: Storage, result: TaskResult) -> bool:
+        """Return True if a shard of a finished task is missing or has changed."""
+        return not all(shard.record().is_current(storage) for shard in result.shards)
+
     def _carry(self, folder: Dataset, storage: Storage, shards: Sequence[WrittenShard]) -> None:
-        numbers = np.array([number for shard in shards for number in shard.samples], np.int64)
+        numbers = np.concatenate([shard.numbers for shard in shards])
         entries, first = [], 0
         for shard in shards:
             info = FileInfo(name=shard.name, size_bytes=shard.size_bytes, mtime_ns=0)
-            entries.append(ShardEntry.of_file(info, samples=len(shard.samples), first_sample=first))
-            first += len(shard.samples)
+            entries.append(ShardEntry.of_file(info, samples=shard.count, first_sample=first))
+            first += shard.count
         old = OldDataset(folder.path, folder.storage, folder.index.shards)
         Carried().write(NewOrder([old], [(0, numbers)], entries), storage)
 
-    def _documents(self, folder: Dataset, results: Sequence[TaskResult]) -> dict[str, str]:
+    def _documents(self, folder: Dataset, part_names: set[str], kinds: set[str]) -> dict[str, str]:
         """Return ``dataset.yaml``: of typed samples, by their type; else the old one, if the parts are there."""
-        kinds = sorted({kind for result in results for kind in result.kinds})
         if len(kinds) > 1:
-            names = ", ".join(kind or "dictionaries" for kind in kinds)
+            names = ", ".join(kind or "dictionaries" for kind in sorted(kinds))
             raise ConfigError(
                 f"the function returned samples of several types: {names}",
                 at=self.output,
                 hint="return samples of one type",
             )
-        if kinds and kinds[0]:
-            return {DATASET_YAML: SampleParts(kinds[0]).description()}
+        for kind in filter(None, kinds):
+            return {DATASET_YAML: SampleParts(kind).description()}
         config = folder.documents.config
-        names = {name for result in results for name in result.part_names}
-        if config is not None and config.field_map is not None and not config.field_map.missing(sorted(names)):
+        if config is not None and config.field_map is not None and not config.field_map.missing(sorted(part_names)):
             return carried_documents(folder)
         return {DATASET_YAML: str(description(CRUDE.name, None))}
 
@@ -187,18 +235,33 @@ class ToParts(ToDataset):
     The function returns a dictionary of parts; samples without one have no new parts.
     """
 
-    def _by_split(self, numbers: IntArray) -> Iterator[tuple[str, list[int]]]:
-        yield ALL_PART, list(range(len(numbers)))
+    target: ClassVar[str] = "parts"
+
+    def check(self, folder: Dataset) -> None:
+        """Raise an error if the join is impossible: no split, repeated keys, or a metadataset of this name."""
+        super().check(folder)
+        check_join(folder, self.output)
+        if folder.index.layout.duplicate_keys:
+            raise ConfigError(
+                "several samples have one key, by which the new parts would be joined",
+                at=folder.path,
+                hint="give samples unique keys: energon prepare --fix-duplicates",
+            )
+
+    def _split_of(self, sample_index: int) -> str:  # noqa: ARG002 - all are in one part
+        return ALL_PART
 
     def _outputs(self, value: Any, key: str) -> Iterator[tuple[str, dict[str, Any], str]]:
-        if value is not None and not isinstance(value, Mapping):
+        if not isinstance(value, Mapping):
             raise SampleError(
-                f"expected a dictionary of parts, found {type(value).__name__}",
-                at=key,
-                hint='return {"caption.txt": text}',
+                f'expected a dictionary of parts such as {{"caption.txt": text}}, found {type(value).__name__}'
             )
-        given = value and {name: part for name, part in value.items() if name != "__key__"}
+        given = {name: part for name, part in value.items() if name != "__key__"}
         yield from super()._outputs(given, key)
+
+    def follower(self, folder: Dataset) -> Callable[[TaskResult], None]:
+        """Return a function that raises an error as soon as a sample has a part that no join can have."""
+        return lambda result: _check_part_names(folder, result.part_names)
 
     def commit(
         self, folder: Dataset, tasks: Sequence[MapTask], journal: Journal[TaskResult], made_by: str
@@ -210,8 +273,26 @@ class ToParts(ToDataset):
     def _carry(self, folder: Dataset, storage: Storage, shards: Sequence[WrittenShard]) -> None:
         """Do nothing: a join has the columns of its first dataset."""
 
-    def _documents(self, folder: Dataset, results: Sequence[TaskResult]) -> dict[str, str]:  # noqa: ARG002
+    def _documents(self, folder: Dataset, part_names: set[str], kinds: set[str]) -> dict[str, str]:  # noqa: ARG002
         return {DATASET_YAML: str(description(CRUDE.name, None))}
+
+
+def _check_part_names(folder: Dataset, names: Sequence[str]) -> None:
+    """Raise a ``ConfigError`` for a part that the dataset has, or for which its joined samples have no field."""
+    config = folder.documents.config
+    spec = SAMPLE_TYPES.get(config.sample_type or "") if config is not None else None
+    fields = None if spec is None or spec.crude else [each.name for each in spec.fields]
+    for name in names:
+        if name in folder.index.part_names:
+            raise ConfigError(
+                f"the dataset has a part {name!r} already", at=folder.path, hint="return parts with other names"
+            )
+        if fields is not None and name.partition(".")[0] not in fields:
+            raise ConfigError(
+                f"samples of the dataset have no field for the part {name!r}",
+                at=folder.path,
+                hint=f"name it after one of {', '.join(fields)}: {fields[-1]}.{name}",
+            )
 
 
 def _runs_of_splits(folder: Dataset) -> Iterator[tuple[int, int, str]]:
@@ -220,6 +301,18 @@ def _runs_of_splits(folder: Dataset) -> Iterator[tuple[int, int, str]]:
     for name in split.split_parts if split else ():
         for run in runs_of_part(folder, name):
             yield run.start, run.stop, name
+
+
+def _add_keys(keys: set[str], added: list[str]) -> None:
+    """Add the keys of the samples that were returned for a sample to the keys of a task.
+
+    Raises:
+        SampleError: A key comes twice.
+    """
+    repeated = next((key for row, key in enumerate(added) if key in keys or key in added[:row]), None)
+    if repeated is not None:
+        raise SampleError(f"the key {repeated!r} was returned twice: return other keys")
+    keys.update(added)
 
 
 class _TaskShards:
@@ -232,7 +325,6 @@ class _TaskShards:
         self._split = split
         self._open: Any = None
         self._numbers: list[int] = []
-        self._keys: set[str] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -246,9 +338,7 @@ class _TaskShards:
             else:
                 self._open[1].__exit__(kind, error, trace)
 
-    def write(self, key: str, parts: dict[str, Any], number: int) -> None:
-        if key in self._keys:
-            raise SampleError(f"two samples of a task have the key {key!r}", at=key, hint="return other keys")
+    def write(self, key: str, parts: dict[str, Any], sample_index: int) -> None:
         if self._open is not None and self._open[0].size_bytes > _SHARD_BYTES:
             self._finish()
         if self._open is None:
@@ -261,8 +351,7 @@ class _TaskShards:
             for contents in parts.values():
                 if isinstance(contents, FileContents):
                     contents.file.close()
-        self._keys.add(key)
-        self._numbers.append(number)
+        self._numbers.append(sample_index)
 
     def _finish(self) -> None:
         shard, context, name = self._open
@@ -271,7 +360,43 @@ class _TaskShards:
         _, size_bytes, version = version_of(shard.info)
         self.shards.append(
             WrittenShard(
-                name=name, size_bytes=size_bytes, version=version, split=self._split, samples=tuple(self._numbers)
+                name=name,
+                size_bytes=size_bytes,
+                version=version,
+                split=self._split,
+                samples=np.array(self._numbers, "<i8").tobytes(),
             )
         )
         self._numbers = []
+
+
+def output_of(
+    ref: DatasetRef,
+    *,
+    write: Sequence[str] = (),
+    to_filter: str | None = None,
+    to_parts: str | None = None,
+    to_dataset: str | None = None,
+) -> tuple[MapOutput, str]:
+    """Return the output of a map, and its name in the journal.
+
+    Args:
+        ref: The dataset.
+        write: Names of columns.
+        to_filter: Name of a filter.
+        to_parts: Path of a new dataset of parts.
+        to_dataset: Path of a new dataset of samples.
+
+    Raises:
+        ConfigError: None or several of the four are given.
+    """
+    given = [target for target in (write, to_filter, to_parts, to_dataset) if target]
+    if len(given) != 1:
+        raise ConfigError(f"expected one of write, to_filter, to_parts and to_dataset, found {len(given)}", at=ref.path)
+    if write:
+        return ToColumns(names=tuple(write), path=ref.path), f"write-{'-'.join(write)}"
+    if to_filter:
+        return ToFilter(name=to_filter, path=ref.path), f"filter-{to_filter}"
+    if to_parts:
+        return ToParts(ref=ref, output=to_parts), ToParts.target
+    return ToDataset(ref=ref, output=str(to_dataset)), ToDataset.target

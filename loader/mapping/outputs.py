@@ -1,27 +1,25 @@
-"""What becomes of the values of a map: columns of the dataset, or a filter."""
+"""Targets of the values of a map: columns of the dataset, or a filter."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..arrays import IntArray
 from ..dataset.dataset import Dataset
 from ..engine.journal import Journal
 from ..errors import ConfigError, SampleError
 from ..format.columns.column import check_column_name, write_map_column
-from ..format.filters.build import build_filter_index
-from ..storage import Storage
-from .tasks import MapTask, TaskResult
-from .values import ColumnPiece, PieceWriter, ValueKind, number_type
+from ..format.filters.build import build_filter_index, check_filter_name
+from .tasks import MapOutput, MapTask, TaskFailures, TaskResult, Values
+from .values import ValueKind, number_type, piece_of, plain_values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToColumns:
+class ToColumns(MapOutput):
     """Write values to columns of the dataset.
 
     Attributes:
@@ -38,35 +36,47 @@ class ToColumns:
     metric: str = ""
     model: str = ""
 
-    def check(self) -> None:
+    def check(self, folder: Dataset) -> None:  # noqa: ARG002 - as of other outputs
         """Raise a ``ConfigError`` for names that no column may have."""
         for name in self.names:
             check_column_name(name, at=self.path)
 
-    def storage(self, folder: Dataset) -> Storage:
-        return folder.storage
+    def collect(self, task: MapTask, values: Values, failures: TaskFailures) -> TaskResult:
+        columns: dict[str, list[Any]] = {name: [None] * (task.stop - task.start) for name in self.names}
+        for sample_index, value in values:
+            if isinstance(value, Mapping) or (len(self.names) > 1 and value is not None):
+                if isinstance(value, Mapping) and {*value} == {*self.names}:
+                    for name, column in columns.items():
+                        column[sample_index - task.start] = value[name]
+                else:
+                    failures.add(sample_index, self._unnamed(value))
+            else:
+                columns[self.names[0]][sample_index - task.start] = value
+        # A sample whose value does not fit into one of the columns has none in the others.
+        unfit = {row: error for column in columns.values() for row, error in plain_values(column)}
+        for row, error in unfit.items():
+            failures.add(task.start + row, error)
+            for column in columns.values():
+                column[row] = None
+        return TaskResult(
+            columns={
+                name: piece_of(column, task.start, column=name, at=self.path, key=failures.key)
+                for name, column in columns.items()
+            }
+        )
 
-    def collect(self, task: MapTask, values: Sequence[Any], keys: Sequence[str], numbers: IntArray) -> TaskResult:
-        columns = {name: PieceWriter(name, self.path).piece(some, keys) for name, some in self._by_name(values, keys)}
-        if task.samples is not None:
-            rows = numbers - task.start
-            columns = {name: _spread(piece, rows, task.stop - task.start) for name, piece in columns.items()}
-        return TaskResult(columns=columns)
+    def _unnamed(self, value: Any) -> SampleError:
+        returned = ", ".join(map(str, value)) if isinstance(value, Mapping) else type(value).__name__
+        return SampleError(f"expected a dictionary with {', '.join(self.names)}, found {returned}")
 
-    def _by_name(self, values: Sequence[Any], keys: Sequence[str]) -> Iterator[tuple[str, Sequence[Any]]]:
-        if len(self.names) == 1 and not any(isinstance(value, Mapping) for value in values):
-            yield self.names[0], values
-            return
-        for value, key in zip(values, keys, strict=True):
-            if value is not None and (not isinstance(value, Mapping) or {*value} != {*self.names}):
-                returned = ", ".join(map(str, value)) if isinstance(value, Mapping) else type(value).__name__
-                raise SampleError(
-                    f"expected a dictionary with {', '.join(self.names)}, found {returned}",
-                    at=f"{self.path}: sample {key}",
-                    hint="name all columns that the function returns: --write a,b",
-                )
-        for name in self.names:
-            yield name, [None if value is None else value[name] for value in values]
+    def follower(self, folder: Dataset) -> Callable[[TaskResult], None]:
+        kinds = {name: ValueKind() for name in self.names}
+
+        def follow(result: TaskResult) -> None:
+            for name, piece in result.columns.items():
+                kinds[name] = kinds[name].join(piece.kind, column=name, at=self.path, key=folder.index.full_key)
+
+        return follow
 
     def commit(
         self, folder: Dataset, tasks: Sequence[MapTask], journal: Journal[TaskResult], made_by: str
@@ -76,14 +86,20 @@ class ToColumns:
         Raises:
             SampleError: Values of two tasks cannot be in one column.
         """
-        for name in self.names:
-            kind = ValueKind()
-            for piece in _pieces(journal, tasks, name):
-                kind = kind.join(piece.kind, column=name, at=self.path)
+        # Find all types before the first column is written.
+        kinds: dict[str, ValueKind] = dict.fromkeys(self.names, ValueKind())
+        for result in results_of(journal, tasks):
+            for name, piece in result.columns.items():
+                kinds[name] = kinds[name].join(piece.kind, column=name, at=self.path, key=folder.index.full_key)
+        for name, kind in kinds.items():
             if not kind.name:
                 raise SampleError(
-                    f"no sample has a value for column {name!r}", at=self.path, hint="look at the failures"
+                    f"no sample has a value for column {name!r}",
+                    at=self.path,
+                    hint="return values, and see which samples failed",
                 )
+        # Write the columns, with the values of one task in memory.
+        for name, kind in kinds.items():
             write_map_column(
                 folder.storage,
                 folder.index,
@@ -99,14 +115,21 @@ class ToColumns:
         return list(self.names)
 
 
-def _pieces(journal: Journal[TaskResult], tasks: Sequence[MapTask], name: str) -> Iterator[ColumnPiece]:
-    for number in range(len(tasks)):
-        result = journal.read(number)
+def results_of(journal: Journal[TaskResult], tasks: Sequence[MapTask]) -> Iterator[TaskResult]:
+    """Yield the results of all tasks from the journal, one in memory at a time.
+
+    Raises:
+        ConfigError: A result is damaged.
+    """
+    for task_index, task in enumerate(tasks):
+        result = journal.read(task_index)
         if result is None:
             raise ConfigError(
-                f"the result of task {number} is damaged", at=journal.storage.path(journal.folder), hint="run again"
+                f"the result for {task.name} is damaged",
+                at=journal.storage.path(journal.folder),
+                hint="run the same command again, which computes it again",
             )
-        yield result.columns[name]
+        yield result
 
 
 def _blocks(
@@ -114,7 +137,8 @@ def _blocks(
 ) -> Iterator[tuple[Any, npt.NDArray[np.bool_]]]:
     """Yield the values of the column, and which are known, in the order of the index: numbers, vectors or texts."""
     done = 0
-    for task, piece in zip(tasks, _pieces(journal, tasks, name), strict=True):
+    for task, result in zip(tasks, results_of(journal, tasks), strict=True):
+        piece = result.columns[name]
         yield from _unknown(task.start - done, kind)
         known = piece.known()
         if kind.name == "text":
@@ -143,22 +167,8 @@ def _unknown(count: int, kind: ValueKind) -> Iterator[tuple[Any, npt.NDArray[np.
             )
 
 
-def _spread(piece: ColumnPiece, rows: IntArray, samples: int) -> ColumnPiece:
-    """Return a piece for all samples of a task, of one for some of them; the others have no value."""
-    valid = np.zeros(samples, np.bool_)
-    valid[rows] = piece.known()
-    if piece.kind.name == "text":
-        lengths = np.zeros(samples, "<u4")
-        lengths[rows] = np.frombuffer(piece.lengths, "<u4")
-        return ColumnPiece(kind=piece.kind, data=piece.data, lengths=lengths.tobytes(), valid=valid.tobytes())
-    width = len(piece.data) // max(1, len(rows))
-    data = np.zeros((samples, width), np.uint8)
-    data[rows] = np.frombuffer(piece.data, np.uint8).reshape(len(rows), width)
-    return ColumnPiece(kind=piece.kind, data=data.tobytes(), valid=valid.tobytes())
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToFilter:
+class ToFilter(MapOutput):
     """Keep the samples for which the function returns True in a named filter.
 
     Attributes:
@@ -169,24 +179,20 @@ class ToFilter:
     name: str
     path: str
 
-    def check(self) -> None:
-        """Do nothing: the name is checked when the filter is written."""
+    def check(self, folder: Dataset) -> None:  # noqa: ARG002 - as of other outputs
+        """Raise a ``ConfigError`` for a name that no filter may have."""
+        check_filter_name(self.name, at=self.path)
 
-    def storage(self, folder: Dataset) -> Storage:
-        return folder.storage
-
-    def collect(self, task: MapTask, values: Sequence[Any], keys: Sequence[str], numbers: IntArray) -> TaskResult:
+    def collect(self, task: MapTask, values: Values, failures: TaskFailures) -> TaskResult:
         kept = np.zeros(task.stop - task.start, np.bool_)
-        for number, value, key in zip(numbers.tolist(), values, keys, strict=True):
-            if value is None:
-                continue
-            if not isinstance(value, bool | np.bool_):
-                raise SampleError(
-                    f"expected True or False for a filter, found {type(value).__name__}",
-                    at=f"{self.path}: sample {key}",
-                    hint="return a boolean, or write a column and make a filter of a condition",
-                )
-            kept[number - task.start] = value
+        for sample_index, value in values:
+            if isinstance(value, bool | np.bool_):
+                kept[sample_index - task.start] = value
+            elif getattr(value, "shape", None) == () and str(value.dtype) in ("bool", "torch.bool"):
+                kept[sample_index - task.start] = bool(value)
+            elif value is not None:
+                fault = f"expected True or False for a filter, found {type(value).__name__}"
+                failures.add(sample_index, SampleError(fault))
         return TaskResult(kept=kept.tobytes())
 
     def commit(
@@ -198,10 +204,8 @@ class ToFilter:
     ) -> list[str]:
         """Write the filter."""
         numbers = [np.empty(0, np.int64)]
-        for number, task in enumerate(tasks):
-            result = journal.read(number)
-            if result is not None:
-                numbers.append(task.start + np.flatnonzero(np.frombuffer(result.kept, np.bool_)))
+        for task, result in zip(tasks, results_of(journal, tasks), strict=True):
+            numbers.append(task.start + np.flatnonzero(np.frombuffer(result.kept, np.bool_)))
         meta = folder.ref.meta_folder
         build_filter_index(folder.ref.path, self.name, np.concatenate(numbers), meta_folder=meta)
         return [self.name]

@@ -9,7 +9,7 @@ from typing import Any
 from ..arrays import IntArray
 from ..cached_property import cached_property
 from ..dataset.dataset import Dataset
-from ..errors import ConfigError, EnergonError, SkipSample
+from ..errors import ConfigError, EnergonError, SkipSample, StorageError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import ALL_PARTS, LoadRequest, is_metadataset, is_record_file, is_tar_file
 from ..pipeline.contract.worker_config import WorkerConfig
@@ -57,6 +57,9 @@ class SampleReader:
         """Yield each number with its sample, or with the error of a sample that cannot be read; in order.
 
         Samples that the code of the dataset skips are ``SkipSample`` errors.
+
+        Raises:
+            StorageError: The files cannot be reached, which is no fault of a sample.
         """
         done = 0
         try:
@@ -64,15 +67,19 @@ class SampleReader:
                 yield position, self._built(raw)
                 done += 1
             return
+        except StorageError:
+            raise
         except EnergonError:
             pass  # bytes that cannot be read: find out of which samples
-        for number in numbers[done:].tolist():
+        for sample_index in numbers[done:].tolist():
             try:
-                raw = self._picking.read_one(number)
+                raw = self._picking.read_one(sample_index)
+            except StorageError:
+                raise
             except EnergonError as error:
-                yield number, error
+                yield sample_index, error
             else:
-                yield number, self._built(raw)
+                yield sample_index, self._built(raw)
 
     def _built(self, raw: Any) -> Any:
         try:

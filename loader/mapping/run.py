@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
 
 from ..arrays import IntArray
-from ..dataset.dataset import Dataset
 from ..engine.journal import Journal
+from ..engine.ray_executor import RayExecutor
 from ..engine.run import Engine, JobTasks
-from ..errors import SampleError
-from ..format.nv_meta import JOBS_FOLDER
+from ..errors import ConfigError, SampleError, StorageError
+from ..format.nv_meta import FOLDER, JOBS_FOLDER
+from ..format.unfinished import remove_leftovers, remove_work_folder
 from ..pipeline.reading.dataset_source import WholeDataset
-from ..storage import Storage
+from ..storage import LocalStorage, Storage, read_document
 from ..version import __version__
-from .function import UserFunction
+from .call_limit import CallLimit
+from .function import UserFunction, one_thread
 from .reading import SampleReader
-from .tasks import SAMPLES_OF_TASK, Failure, MapTask, MapWork, Output, TaskResult, tasks_of
+from .tasks import SAMPLES_OF_TASK, Failure, MapOutput, MapWork, TaskResult, tasks_of
 
-_MAX_SHOWN = 100  # failures of a report; the journal has all
-
-
-class MapOutput(Output, Protocol):
-    """What becomes of the values: the part that runs in workers, and the end of the job."""
-
-    def check(self) -> None:
-        """Raise a ``ConfigError`` if the target cannot be written."""
-
-    def storage(self, folder: Dataset) -> Storage:
-        """Return where the journal lies."""
-
-    def commit(
-        self, folder: Dataset, tasks: Sequence[MapTask], journal: Journal[TaskResult], made_by: str
-    ) -> list[str]:
-        """Write the target from the results of all tasks; return the names of what was written."""
+_MAX_SHOWN = 100  # failures of a report; a file next to the results has all
+_FAILURES = "failures.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +60,11 @@ class MapRequest:
         batch_size: The function is called with lists of so many samples; None for single samples.
         raw: Samples are dictionaries of the bytes of their parts.
         max_failures: With more failed samples, nothing is written and the journal stays.
-        timeout_s: A call that takes longer is a failure.
+        timeout_s: A call that takes longer is a failure of its samples; see :class:`.CallLimit`.
         task_samples: Most samples of a task; a batch never crosses the end of a task.
         retry_failed: Run tasks again that an unfinished map has left with failed samples.
         engine: Where the tasks run.
-        storage: Where the journal lies; None for the dataset's ``.nv-meta``.
+        storage: Where the journal is; None for the dataset's ``.nv-meta``.
         command: Name of the command, for messages and records.
     """
 
@@ -91,26 +85,26 @@ class MapRequest:
 
     def digest(self) -> dict[str, str]:
         """Return all that the results depend on."""
-        folder = self.source.folder
-        chosen = "all" if self.samples is None else str(hash_of(self.samples))
+        folder, samples = self.source.folder, self.samples
+        file = f"{FOLDER}/{folder.ref.dataset_file}"
+        config = read_document(folder.storage, file) if folder.storage.exists(file) else b""
         return {
             "dataset": str(folder.index.uuid),
+            "dataset file": _hash_of(config),
             "function": str(self.function),
             "source of the function": self.function.source_digest(),
             "version": self.function.version,
-            "samples": chosen,
+            "samples": "all" if samples is None else _hash_of(samples.tobytes()),
             "batch size": str(self.batch_size),
             "form of samples": "raw" if self.raw else "decoded",
             "output": self.target,
             "samples of a task": str(self.task_samples),
+            **self.output.request(folder),
         }
 
 
-def hash_of(numbers: IntArray) -> str:
-    """Return a digest of numbers."""
-    import hashlib
-
-    return hashlib.sha256(numbers.tobytes()).hexdigest()[:16]
+def _hash_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,63 +147,162 @@ def run_map(request: MapRequest, *, on_progress: Callable[[MapProgress], None] |
         WorkerError: The processes of one task were killed three times.
         ShareDone: The engine runs one share, which is done.
     """
-    started = time.perf_counter()
-    request.output.check()
-    request.function.load()
-    folder = request.source.folder
+    with _locked(request) as storage, one_thread():
+        try:
+            return _Map(request, storage, on_progress).run()
+        except KeyboardInterrupt as error:
+            error.add_note("finished tasks stay; to continue, run the same command again")
+            raise
+        finally:
+            request.function.unload()
+
+
+@contextmanager
+def _locked(request: MapRequest) -> Iterator[Storage]:
+    """Check the request, and hold the lock of its target; shares hold it together."""
+    folder, engine, function = request.source.folder, request.engine, request.function
+    # Refuse before anything is written what cannot succeed.
+    if request.samples is not None and not len(request.samples):
+        raise ConfigError("no sample was chosen", at=folder.path)
+    function.check()
+    if isinstance(engine.executor, ProcessPoolExecutor) and function.needs_fork:
+        raise ConfigError(
+            "this function cannot be pickled, so no executor can run it",
+            at=str(function),
+            hint="define it in a module, or pass workers=N instead of an executor",
+        )
+    request.output.check(folder)
     storage = request.storage or request.output.storage(folder)
-    # The tasks, and their journal.
-    tasks = list(tasks_of(folder, request.samples, most=request.task_samples))
-    journal: Journal[TaskResult] = Journal(storage, f"{JOBS_FOLDER}/map-{request.target}", TaskResult)
-    reader = SampleReader(request.source, raw=request.raw)
-    work = MapWork(
-        reader=reader,
-        function=request.function,
-        batch_size=request.batch_size,
-        output=request.output,
-        timeout_s=request.timeout_s,
-    )
-    job: JobTasks[TaskResult] = JobTasks(
-        function=work,
-        tasks=tasks,
-        sizes=[len(task.numbers()) for task in tasks],
-        journal=journal,
-        command=request.command,
-        request=request.digest(),
-        receipt=TaskResult.receipt,
-        again=_has_failures if request.retry_failed else None,
-    )
-    # Run them; every failure counts, of earlier runs too.
-    total = sum(job.sizes)
-    failures: dict[int, tuple[Failure, ...]] = {}
-    samples = skipped = failed = 0
-    for number, result in job.run(request.engine):
-        samples += result.samples
-        skipped += result.skipped
-        failed += len(result.failures)
-        if result.failures:
-            failures[number] = result.failures
-        if on_progress is not None:
-            on_progress(MapProgress(samples=samples, total=total, failed=failed))
-        if failed > request.max_failures:
-            first = next(failure for _, some in sorted(failures.items()) for failure in some)
-            raise _too_many(request, failed, first, at=storage.path(journal.folder))
-    # Write the results.
-    made_by = f"energon {request.command} {request.function} (energon-toolkit {__version__})"
-    written = request.output.commit(folder, tasks, journal, made_by)
-    journal.discard()
-    shown = [failure for _, some in sorted(failures.items()) for failure in some]
-    return MapReport(
-        target=request.target,
-        written=tuple(written),
-        samples=samples,
-        failed=failed,
-        skipped=skipped,
-        failures=tuple(shown[:_MAX_SHOWN]),
-        resumed=job.resumed,
-        tasks=len(tasks),
-        seconds=time.perf_counter() - started,
-    )
+    if not storage.is_writable(JOBS_FOLDER):
+        raise StorageError(
+            "no results can be written here",
+            path=storage.path(JOBS_FOLDER),
+            hint="make this folder writable, or use another one with --meta-folder",
+        )
+    name = f"{JOBS_FOLDER}/map-{request.target}"
+    lock = f"{name}.lock"
+    with storage.lock(lock, shared=engine.share is not None):
+        request.output.check(folder)  # another run may have ended since
+        if engine.share is None:
+            remove_leftovers(storage, name)
+        yield storage
+        if engine.share is None:
+            storage.remove(lock)
+            if storage.url != folder.storage.url:  # a new dataset, which has no other jobs
+                storage.remove(JOBS_FOLDER)
+
+
+class _Map:
+    """A map that runs.
+
+    Args:
+        storage: Where the journal is.
+    """
+
+    def __init__(
+        self, request: MapRequest, storage: Storage, on_progress: Callable[[MapProgress], None] | None
+    ) -> None:
+        self._started = time.perf_counter()
+        self._request = request
+        self._on_progress = on_progress
+        self._folder = request.source.folder
+        self._tasks = list(tasks_of(self._folder, request.samples, most=request.task_samples))
+        self._journal: Journal[TaskResult] = Journal(storage, f"{JOBS_FOLDER}/map-{request.target}", TaskResult)
+        self._engine = engine = self._engine_of(request)
+        # A call that hangs ends its process only if the engine starts another one.
+        notes = isinstance(storage, LocalStorage) and (
+            engine.executor is None or isinstance(engine.executor, RayExecutor)
+        )
+        facts = request.digest()
+        self._notes = None
+        if notes and request.timeout_s is not None:
+            self._notes = f"{self._journal.folder}/calls-{_hash_of(repr(facts).encode())}"
+        limit = None
+        if request.timeout_s is not None:
+            limit = CallLimit(
+                seconds=request.timeout_s, folder=storage.path(self._notes) if self._notes is not None else None
+            )
+        self._job: JobTasks[TaskResult] = JobTasks(
+            function=MapWork(
+                reader=SampleReader(request.source, raw=request.raw),
+                function=request.function.sent(),
+                batch_size=request.batch_size,
+                output=request.output,
+                limit=limit,
+            ),
+            tasks=self._tasks,
+            sizes=[task.size for task in self._tasks],
+            journal=self._journal,
+            command=request.command,
+            request=facts,
+            receipt=TaskResult.receipt,
+            again=self._runs_again,
+        )
+
+    @staticmethod
+    def _engine_of(request: MapRequest) -> Engine:
+        engine = request.engine
+        if engine.executor is None and request.function.needs_fork:
+            engine = replace(engine, forks=True)
+        if engine.executor is None and request.timeout_s is not None and engine.timeout_s is None:
+            engine = replace(engine, timeout_s=math.inf)  # not in this process, which a watchdog must not end
+        return engine
+
+    def _runs_again(self, result: TaskResult) -> bool:
+        retries = self._request.retry_failed and not self._engine.merge
+        return (retries and bool(result.failures)) or self._request.output.is_lost(self._journal.storage, result)
+
+    def run(self) -> MapReport:
+        if (self._request.retry_failed or self._engine.restart) and self._notes is not None:
+            self._journal.storage.remove(self._notes)
+        # Follow the tasks; failures of earlier runs count, too.
+        follow = self._request.output.follower(self._folder)
+        failures: dict[int, tuple[Failure, ...]] = {}
+        samples = skipped = failed = 0
+        for task_index, result in self._job.run(self._engine):
+            samples += result.samples
+            skipped += result.skipped
+            failed += len(result.failures)
+            if result.failures:
+                failures[task_index] = result.failures
+            if self._on_progress is not None:
+                self._on_progress(MapProgress(samples=samples, total=sum(self._job.sizes), failed=failed))
+            if failed > self._request.max_failures:
+                raise self._too_many([failure for _, some in sorted(failures.items()) for failure in some])
+            follow(result)
+        # Write the results.
+        made_by = f"energon {self._request.command} {self._request.function} (energon-toolkit {__version__})"
+        written = self._request.output.commit(self._folder, self._tasks, self._journal, made_by)
+        remove_work_folder(self._journal.storage, self._journal.folder)
+        shown = [failure for _, some in sorted(failures.items()) for failure in some]
+        return MapReport(
+            target=self._request.target,
+            written=tuple(written),
+            samples=samples,
+            failed=failed,
+            skipped=skipped,
+            failures=tuple(shown[:_MAX_SHOWN]),
+            resumed=self._job.resumed,
+            tasks=len(self._tasks),
+            seconds=time.perf_counter() - self._started,
+        )
+
+    def _too_many(self, failures: list[Failure]) -> SampleError:
+        """List the failures in a file of the journal, and return the error that names it."""
+        file, storage = f"{self._journal.folder}/{_FAILURES}", self._journal.storage
+        with storage.create(file) as lines:
+            lines.writelines(msgspec.json.encode(failure) + b"\n" for failure in failures)
+        first, limit = failures[0], self._request.max_failures
+        return SampleError(
+            f"{_samples(len(failures))} failed, and {limit:,} may; the first: {first.key}: {first.error}",
+            at=storage.path(file),
+            hint="nothing was written, and finished tasks stay. Correct the function, and pass --keep-results"
+            " --retry-failed, or --restart to compute all again; or allow failures with --max-failures N",
+        )
+
+
+def _samples(count: int) -> str:
+    return "1 sample" if count == 1 else f"{count:,} samples"
 
 
 def show_values(
@@ -228,27 +321,6 @@ def show_values(
         show: Called with the key of a sample, and what the function returned or raised.
     """
     reader, index = SampleReader(source, raw=raw), source.folder.index
-    work = MapWork(reader=reader, function=function, batch_size=batch_size, output=_NoOutput())
-    for number, value in work.results(samples):
-        show(index.full_key(number), value)
-
-
-class _NoOutput:
-    """The output of a trial."""
-
-    def collect(self, task: MapTask, values: Sequence[Any], keys: Sequence[str], numbers: IntArray) -> TaskResult:
-        raise NotImplementedError
-
-
-def _has_failures(result: TaskResult) -> bool:
-    return bool(result.failures)
-
-
-def _too_many(request: MapRequest, failed: int, first: Failure, *, at: str) -> SampleError:
-    limit = request.max_failures
-    return SampleError(
-        f"{failed:,} samples failed, and {limit:,} may; the first: {first.key}: {first.error}",
-        at=at,
-        hint="nothing was written, and finished tasks stay; correct the function and pass --restart, or run the failed"
-        " ones again with --retry-failed, or allow failures with --max-failures N",
-    )
+    work = MapWork(reader=reader, function=function, batch_size=batch_size)
+    for sample_index, value in work.results(samples):
+        show(index.full_key(sample_index), value)

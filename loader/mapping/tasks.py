@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from ..arrays import IntArray
+from ..convert.writing.written_shards import ShardRecord
 from ..dataset.dataset import Dataset
+from ..engine.journal import Journal
 from ..errors import EnergonError, SkipSample
 from ..format.index.layout import ShardEntry
-from .function import UserFunction, time_limit
+from ..storage import Storage
+from .call_limit import CallLimit, CallTimeoutError, TaskCalls
+from .function import UserFunction
 from .reading import SampleReader
 from .values import ColumnPiece
 
@@ -40,6 +46,11 @@ class MapTask(NamedTuple):
     stop: int
     samples: IntArray | None
 
+    @property
+    def size(self) -> int:
+        """Number of the chosen samples."""
+        return self.stop - self.start if self.samples is None else len(self.samples)
+
     def numbers(self) -> IntArray:
         """Return the numbers of the chosen samples, ascending."""
         return np.arange(self.start, self.stop) if self.samples is None else self.samples
@@ -49,12 +60,12 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """A sample that could not be read, or for which the function raised an error.
 
     Attributes:
-        number: Its number in the index.
+        sample: Its number in the index.
         key: ``<shard>/<key>``.
         error: Type and message of the error.
     """
 
-    number: int
+    sample: int
     key: str
     error: str
 
@@ -67,18 +78,33 @@ class WrittenShard(msgspec.Struct, frozen=True, kw_only=True):
         size_bytes: Its size.
         version: Its time of change or its version.
         split: Its split part.
-        samples: Numbers in the index of the samples that its samples were made of, in order.
+        samples: Numbers in the index of the samples that its samples were made of, in order, as int64.
     """
 
     name: str
     size_bytes: int
     version: str
     split: str
-    samples: tuple[int, ...]
+    samples: bytes
+
+    @property
+    def count(self) -> int:
+        """Number of its samples."""
+        return len(self.samples) // 8
+
+    @property
+    def numbers(self) -> IntArray:
+        return np.frombuffer(self.samples, "<i8")
+
+    def record(self) -> ShardRecord:
+        """Return the record that writers of shards keep."""
+        return ShardRecord(
+            name=self.name, size_bytes=self.size_bytes, version=self.version, samples=self.count, split=self.split
+        )
 
 
 class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What the work on a task leaves.
+    """The result of a task.
 
     Attributes:
         samples: Number of samples that the function was called with.
@@ -111,17 +137,68 @@ class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, columns=columns, kept=b"", shards=())
 
 
-class Output(Protocol):
-    """What becomes of the values that the function returns; the part of an output that runs in workers."""
+@dataclass(slots=True)
+class TaskFailures:
+    """The samples of a task that fail.
 
-    def collect(self, task: MapTask, values: Sequence[Any], keys: Sequence[str], numbers: IntArray) -> TaskResult:
-        """Return, or write, the values of the chosen samples of a task.
+    Attributes:
+        folder: The dataset.
+        failures: The failures.
+    """
+
+    folder: Dataset
+    failures: list[Failure] = field(default_factory=list)
+
+    def key(self, sample_index: int) -> str:
+        """Return ``<shard>/<key>`` of a sample."""
+        return self.folder.index.full_key(sample_index)
+
+    def add(self, sample_index: int, error: BaseException) -> None:
+        """Note that a sample has no value, because of an error."""
+        self.failures.append(Failure(sample=sample_index, key=self.key(sample_index), error=_reason(error)))
+
+
+Values = Iterable[tuple[int, Any]]
+"""The numbers of samples, ascending, with what the function returned; None for a sample without a value."""
+
+
+class MapOutput(ABC):
+    """The target of the values: the part that runs in workers, and the end of the job."""
+
+    @abstractmethod
+    def check(self, folder: Dataset) -> None:
+        """Raise a ``ConfigError`` if the target cannot be written."""
+
+    def storage(self, folder: Dataset) -> Storage:
+        """Return where the journal is."""
+        return folder.storage
+
+    def request(self, folder: Dataset) -> dict[str, str]:  # noqa: ARG002 - for outputs that depend on more
+        """Return what the results depend on, apart from the samples and the function."""
+        return {}
+
+    @abstractmethod
+    def collect(self, task: MapTask, values: Values, failures: TaskFailures) -> TaskResult:
+        """Return, or write, the values of the chosen samples of a task; runs in workers.
 
         Args:
-            values: What the function returned, in the order of the numbers; None for samples without a value.
-            keys: ``<shard>/<key>`` of each sample.
-            numbers: Their numbers in the index, ascending.
+            values: The values; the function is called while they are taken.
+            failures: Takes the samples whose value the output cannot hold.
         """
+
+    def follower(self, folder: Dataset) -> Callable[[TaskResult], None]:  # noqa: ARG002 - for outputs with a type
+        """Return a function that raises an error as soon as the results of two tasks contradict each other."""
+        return lambda result: None  # noqa: ARG005 - of any result
+
+    def is_lost(self, storage: Storage, result: TaskResult) -> bool:  # noqa: ARG002 - for outputs that write files
+        """Return True if files of a finished task are missing, as after a power cut."""
+        return False
+
+    @abstractmethod
+    def commit(
+        self, folder: Dataset, tasks: Sequence[MapTask], journal: Journal[TaskResult], made_by: str
+    ) -> list[str]:
+        """Write the target from the results of all tasks; return the names of what was written."""
 
 
 def tasks_of(folder: Dataset, samples: IntArray | None, *, most: int = SAMPLES_OF_TASK) -> Iterator[MapTask]:
@@ -153,79 +230,118 @@ class MapWork:
         reader: Reads the samples.
         function: Called with a sample, or with a list of samples.
         batch_size: Samples of a call; None calls it with one sample.
-        output: Takes the values.
-        timeout_s: A call that takes longer is a failure.
+        output: Takes the values; None for a trial.
+        limit: The longest time of a call.
     """
 
     reader: SampleReader
     function: UserFunction
-    batch_size: int | None
-    output: Output
-    timeout_s: float | None = None
+    batch_size: int | None = None
+    output: MapOutput | None = None
+    limit: CallLimit | None = None
 
     def __call__(self, task: MapTask) -> TaskResult:
-        index = self.reader.folder.index
-        numbers = task.numbers()
-        keys = [index.full_key(number) for number in numbers.tolist()]
-        values: list[Any] = []
-        failures: list[Failure] = []
-        skipped = 0
-        # Call the function; an error in place of a value is a failure.
-        for (number, value), key in zip(self.results(numbers), keys, strict=True):
-            if isinstance(value, Exception):
-                if isinstance(value, SkipSample):
-                    skipped += 1
-                else:
-                    failures.append(Failure(number=number, key=key, error=_reason(value)))
-                value = None  # noqa: PLW2901 - of a sample without a value
-            values.append(value)
-        # Keep the values.
-        result = self.output.collect(task, values, keys, numbers)
-        return msgspec.structs.replace(
-            result, samples=len(numbers), failures=(*failures, *result.failures), skipped=skipped
-        )
+        if self.output is None:
+            raise TypeError("expected an output")
+        failures, counts = TaskFailures(self.reader.folder), _Counts()
+        with nullcontext() if self.limit is None else self.limit.of_task(task.start) as calls:
+            values = self._values(task.numbers(), failures, counts, calls)
+            result = self.output.collect(task, values, failures)
+        failed = sorted(failures.failures, key=lambda failure: failure.sample)
+        return msgspec.structs.replace(result, samples=counts.samples, failures=tuple(failed), skipped=counts.skipped)
 
-    def results(self, numbers: IntArray) -> Iterator[tuple[int, Any]]:
+    def _values(
+        self, numbers: IntArray, failures: TaskFailures, counts: _Counts, calls: TaskCalls | None
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield the number of each sample with its value; None for an error, which is a failure."""
+        for sample_index, value in self.results(numbers, calls):
+            counts.samples += 1
+            if not isinstance(value, BaseException):
+                yield sample_index, value
+                continue
+            if isinstance(value, SkipSample):
+                counts.skipped += 1
+            else:
+                failures.add(sample_index, value)
+            yield sample_index, None
+
+    def results(self, numbers: IntArray, calls: TaskCalls | None = None) -> Iterator[tuple[int, Any]]:
         """Yield the number of each sample with what the function returned for it, or with an error."""
         function, samples = self.function.load(), self.reader.read(numbers)
-        if self.batch_size is None:
-            return _one_by_one(function, samples, self.timeout_s)
-        return self._batches(function, samples)
+        if self.batch_size is not None:
+            return self._batches(function, samples, calls)
+        return _one_by_one(function, samples) if calls is None else _limited_one_by_one(function, samples, calls)
 
-    def _batches(self, function: Callable[[Any], Any], samples: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+    def _batches(
+        self, function: Callable[[Any], Any], samples: Iterator[tuple[int, Any]], calls: TaskCalls | None
+    ) -> Iterator[tuple[int, Any]]:
         """Yield the values of batches; a batch whose call fails is tried sample by sample, to name the one at fault."""
         while batch := list(islice(samples, self.batch_size)):
-            good = [sample for _, sample in batch if not isinstance(sample, Exception)]
+            good = [(sample_index, sample) for sample_index, sample in batch if not isinstance(sample, Exception)]
+            values: list[Any] = []
             try:
-                with time_limit(self.timeout_s):
-                    values = list(function(good)) if good else []
-                if len(values) != len(good):
-                    raise ValueError(f"expected {len(good)} results of a batch, found {len(values)}")  # noqa: TRY301
-            except Exception:  # noqa: BLE001 - of the user's function
-                values = [_called(lambda one: next(iter(function([one]))), sample, self.timeout_s) for sample in good]
+                values = _values_of_batch(function, good, calls) if good else []
+            except (Exception, CallTimeoutError) as error:  # noqa: BLE001 - of the user's function
+                values = [error] if len(good) == 1 else [_value_alone(function, each, calls) for each in good]
             results = iter(values)
-            for number, sample in batch:
-                yield number, sample if isinstance(sample, Exception) else next(results)
+            for sample_index, sample in batch:
+                yield sample_index, sample if isinstance(sample, Exception) else next(results)
 
 
-def _one_by_one(
-    function: Callable[[Any], Any], samples: Iterator[tuple[int, Any]], timeout_s: float | None
+@dataclass(slots=True)
+class _Counts:
+    """The numbers of samples of a task that were read and that were skipped."""
+
+    samples: int = 0
+    skipped: int = 0
+
+
+def _one_by_one(function: Callable[[Any], Any], samples: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+    for sample_index, sample in samples:
+        value = sample
+        if not isinstance(sample, Exception):
+            try:
+                value = function(sample)
+            except Exception as error:  # noqa: BLE001 - of the user's function
+                value = error
+        yield sample_index, value
+
+
+def _limited_one_by_one(
+    function: Callable[[Any], Any], samples: Iterator[tuple[int, Any]], calls: TaskCalls
 ) -> Iterator[tuple[int, Any]]:
-    for number, sample in samples:
-        yield number, sample if isinstance(sample, Exception) else _called(function, sample, timeout_s)
+    for sample_index, sample in samples:
+        value = sample
+        if not isinstance(sample, Exception):
+            try:
+                with calls.limited(sample_index):
+                    value = function(sample)
+            except (Exception, CallTimeoutError) as error:  # noqa: BLE001 - of the user's function
+                value = error
+        yield sample_index, value
 
 
-def _called(function: Callable[[Any], Any], sample: Any, timeout_s: float | None) -> Any:
-    """Return the result of a call, or its error."""
+def _values_of_batch(
+    function: Callable[[Any], Any], batch: list[tuple[int, Any]], calls: TaskCalls | None
+) -> list[Any]:
+    with nullcontext() if calls is None else calls.limited(batch[0][0], len(batch)):
+        returned = function([sample for _, sample in batch])
+        if isinstance(returned, Mapping | str | bytes) or not isinstance(returned, Iterable):
+            raise TypeError(f"expected a list with a result for each sample, found {type(returned).__name__}")
+        values = list(returned)
+    if len(values) != len(batch):
+        raise ValueError(f"expected {len(batch)} results of a batch, found {len(values)}")
+    return values
+
+
+def _value_alone(function: Callable[[Any], Any], sample: tuple[int, Any], calls: TaskCalls | None) -> Any:
+    """Return the value of a sample that is a batch of its own, or its error."""
     try:
-        if timeout_s is None:
-            return function(sample)
-        with time_limit(timeout_s):
-            return function(sample)
-    except Exception as error:  # noqa: BLE001 - of the user's function
+        return _values_of_batch(function, [sample], calls)[0]
+    except (Exception, CallTimeoutError) as error:  # noqa: BLE001 - of the user's function
         return error
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     text = error.message if isinstance(error, EnergonError) else str(error)
     return f"{type(error).__name__}: {text}"[:_MAX_REASON]

@@ -1,9 +1,8 @@
-"""Values that a user's function returns: those of one task as bytes, and the type that holds those of all tasks."""
+"""Values that a user's function returns: the bytes of one task's values, and the type that holds all values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -19,6 +18,8 @@ _VECTOR_TYPES = ("<f2", "<f4", "|u1", "<u4")
 _ORDER = ("", "bool", "int", "float")
 """Kinds of numbers, from the narrowest; a wider one holds the values of those before it."""
 
+_MIN_INT, _MAX_INT = -(2**63), 2**63 - 1
+
 _MAX_EXACT = 2**53  # integers up to this are floats without loss
 
 
@@ -29,7 +30,7 @@ class ValueKind(msgspec.Struct, frozen=True, kw_only=True):
         name: ``"bool"``, ``"int"``, ``"float"``, ``"text"`` or ``"vector"``; empty if no sample has a value.
         dtype: Type of the elements of vectors, as numpy writes it.
         length: Elements of each vector.
-        first: Key of the first sample with a value, for messages.
+        first: Number of the first sample with a value, for messages.
         low: Least integer.
         high: Greatest integer.
     """
@@ -37,12 +38,17 @@ class ValueKind(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     dtype: str = ""
     length: int = 0
-    first: str = ""
+    first: int = 0
     low: int = 0
     high: int = 0
 
-    def join(self, other: ValueKind, *, column: str, at: str) -> ValueKind:
+    def join(self, other: ValueKind, *, column: str, at: str, key: Callable[[int], str]) -> ValueKind:
         """Return the narrowest kind that holds the values of both; ``other`` follows in the order of samples.
+
+        Args:
+            column: Name of the column.
+            at: Path of the dataset.
+            key: Returns the key of a sample, for the message.
 
         Raises:
             SampleError: No column holds both.
@@ -60,7 +66,7 @@ class ValueKind(msgspec.Struct, frozen=True, kw_only=True):
                 return msgspec.structs.replace(self, dtype=dtype)
         raise SampleError(
             f"column {column!r} would mix {self.describe()} and {other.describe()}",
-            at=f"{at}: samples {self.first} and {other.first}",
+            at=f"{at}: samples {key(self.first)} and {key(other.first)}",
             hint="return values of one kind, or raise SkipSample for samples that have none",
         )
 
@@ -92,7 +98,9 @@ class ColumnPiece(msgspec.Struct, frozen=True, kw_only=True):
     def texts(self) -> list[str]:
         """Return the texts; an empty one for a sample without."""
         ends = np.cumsum(np.frombuffer(self.lengths, "<u4").astype(np.int64)).tolist()
-        return [self.data[start:end].decode() for start, end in zip([0, *ends], ends, strict=False)]
+        return [
+            self.data[start:end].decode("utf-8", "surrogatepass") for start, end in zip([0, *ends], ends, strict=False)
+        ]
 
     def numbers(self, dtype: np.dtype[Any], length: int = 0) -> npt.NDArray[Any]:
         """Return the values, of shape (n,), or (n, length) of vectors, in another type."""
@@ -109,112 +117,130 @@ class ColumnPiece(msgspec.Struct, frozen=True, kw_only=True):
         return values
 
 
-@dataclass(slots=True)
-class PieceWriter:
-    """Collects the values of one column in the order of the samples of a task.
+class UnfitValueError(SampleError):
+    """No column holds a value, whatever the values of other samples are."""
 
-    Attributes:
-        column: Name of the column.
-        at: Path of the dataset, for messages.
+
+def plain_values(values: list[Any]) -> Iterator[tuple[int, UnfitValueError]]:
+    """Replace values by booleans, integers, floats, texts and arrays of one dimension; None stays.
+
+    Yields:
+        The row of each value that no column holds, which becomes None, and the error.
     """
+    types = {*map(type, values)}
+    if types <= {str, float, bool, int, type(None)} and not any(
+        type(value) is int and not _MIN_INT <= value <= _MAX_INT for value in values if int in types
+    ):
+        return
+    for row, value in enumerate(values):
+        if value is not None:
+            try:
+                values[row] = _plain(value)
+            except UnfitValueError as error:
+                values[row] = None
+                yield row, error
 
-    column: str
-    at: str
 
-    def piece(self, values: Sequence[Any], keys: Sequence[str]) -> ColumnPiece:
-        """Return the values of a task; None stands for a sample without one.
+def piece_of(values: Sequence[Any], first: int, *, column: str, at: str, key: Callable[[int], str]) -> ColumnPiece:
+    """Return plain values of consecutive samples as the piece of a column.
 
-        Args:
-            values: What the function returned for each sample.
-            keys: Key of each sample, for messages.
+    Args:
+        values: Their values; None for a sample without one.
+        first: Number of the first sample.
+        column: Name of the column.
+        at: Path of the dataset.
+        key: Returns the key of a sample, for messages.
 
-        Raises:
-            SampleError: A value cannot be in a column, or two values cannot be in one.
-        """
-        plain, kind = list(values), _kind_of_all(values, keys)
-        if kind is None:
-            plain = [
-                None if value is None else self._plain(value, key) for value, key in zip(values, keys, strict=True)
-            ]
-            kind = ValueKind()
-            for value, key in zip(plain, keys, strict=True):
-                if value is not None:
-                    kind = kind.join(_kind_of(value, key), column=self.column, at=self.at)
-        valid = np.array([value is not None for value in plain], np.bool_)
-        if kind.name == "text":
-            texts = [(value or "").encode("utf-8", "surrogatepass") for value in plain]
-            lengths = np.array([len(text) for text in texts], "<u4")
-            return ColumnPiece(kind=kind, data=b"".join(texts), lengths=lengths.tobytes(), valid=valid.tobytes())
-        if kind.name == "vector":
-            vectors = np.zeros((len(plain), kind.length), kind.dtype)
-            for row, value in enumerate(plain):
-                if value is not None:
-                    vectors[row] = value
-            return ColumnPiece(kind=kind, data=vectors.tobytes(), valid=valid.tobytes())
-        stored = {"": "|b1", "bool": "|b1", "int": "<i8", "float": "<f8"}[kind.name]
-        numbers = np.array([0 if value is None else value for value in plain], stored)
-        return ColumnPiece(kind=kind, data=numbers.tobytes(), valid=valid.tobytes())
+    Raises:
+        SampleError: No column holds the values of two samples.
+    """
+    # The kind of most tasks follows from the types alone.
+    kind = _kind_of_all(values, first)
+    if kind is None:
+        kind = ValueKind()
+        for row, value in enumerate(values):
+            if value is not None:
+                kind = kind.join(_kind_of(value, first + row), column=column, at=at, key=key)
+    # Store the values as bytes.
+    valid = np.array([value is not None for value in values], np.bool_).tobytes()
+    if kind.name == "text":
+        texts = [(value or "").encode("utf-8", "surrogatepass") for value in values]
+        lengths = np.array([len(text) for text in texts], "<u4")
+        return ColumnPiece(kind=kind, data=b"".join(texts), lengths=lengths.tobytes(), valid=valid)
+    if kind.name == "vector":
+        vectors = np.zeros((len(values), kind.length), kind.dtype)
+        for row, value in enumerate(values):
+            if value is not None:
+                vectors[row] = value
+        return ColumnPiece(kind=kind, data=vectors.tobytes(), valid=valid)
+    stored = {"": "|b1", "bool": "|b1", "int": "<i8", "float": "<f8"}[kind.name]
+    numbers = np.array([0 if value is None else value for value in values], stored)
+    return ColumnPiece(kind=kind, data=numbers.tobytes(), valid=valid)
 
-    def _plain(self, value: Any, key: str) -> Any:
-        """Return a value as bool, int, float, str, or an array of one dimension."""
-        if isinstance(value, bool | int | float | str):
-            return self._checked(value, key)
-        if hasattr(value, "detach"):  # a tensor of torch, on any device
-            value = value.detach().cpu()
-            value = (value.float() if str(value.dtype) == "torch.bfloat16" else value).numpy()
-        if isinstance(value, list | tuple) and value and all(isinstance(each, int | float) for each in value):
-            value = np.array(value, np.float32)
-        if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
-            return self._checked(value.item(), key)
-        if isinstance(value, np.ndarray) and value.ndim == 1 and len(value):
-            dtype = value.dtype.newbyteorder("<").str
-            if dtype in _VECTOR_TYPES:
-                return value
-            if value.dtype.kind == "f":
-                return value.astype(np.float32)
-        raise self._refused(value, key)
 
-    def _checked(self, value: Any, key: str) -> Any:
-        if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            raise self._refused(value, key)
-        if isinstance(value, bool | int | float | str):
+def _plain(value: Any) -> Any:
+    """Return a value as bool, int, float, str, or an array of one dimension."""
+    if isinstance(value, bool | int | float | str):
+        return _checked(value)
+    if hasattr(value, "detach"):  # a tensor of torch, on any device
+        value = value.detach().cpu()
+        value = (value.float() if str(value.dtype) == "torch.bfloat16" else value).numpy()
+    if isinstance(value, list | tuple) and value and all(isinstance(each, int | float) for each in value):
+        value = np.array(value, np.float32)
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        return _checked(value.item())
+    if isinstance(value, np.ndarray) and value.ndim == 1 and len(value):
+        dtype = value.dtype.newbyteorder("<").str
+        if dtype in _VECTOR_TYPES:
             return value
-        raise self._refused(value, key)
-
-    def _refused(self, value: Any, key: str) -> SampleError:
-        shape = f" of {value.dtype} and shape {value.shape}" if isinstance(value, np.ndarray) else ""
-        return SampleError(
-            f"a value of {type(value).__name__}{shape} cannot be in column {self.column!r}",
-            at=f"{self.at}: sample {key}",
-            hint="return a number, a text, a boolean, or a vector of one dimension (float16, float32, uint8, uint32)",
-        )
+        if value.dtype.kind == "f":
+            return value.astype(np.float32)
+    raise _refused(value)
 
 
-def _kind_of_all(values: Sequence[Any], keys: Sequence[str]) -> ValueKind | None:
-    """Return the kind of values that are all numbers, or all texts; None if they have to be looked at one by one."""
+def _checked(value: Any) -> Any:
+    if isinstance(value, int) and not _MIN_INT <= value <= _MAX_INT:
+        raise _refused(value)
+    if isinstance(value, bool | int | float | str):
+        return value
+    raise _refused(value)
+
+
+def _refused(value: Any) -> UnfitValueError:
+    shape = f" of {value.dtype} and shape {value.shape}" if isinstance(value, np.ndarray) else ""
+    return UnfitValueError(
+        f"a value of {type(value).__name__}{shape} cannot be in a column; return a number of at most 64 bits, a text, a"
+        " boolean, or a vector of one dimension (float16, float32, uint8, uint32)"
+    )
+
+
+def _kind_of_all(values: Sequence[Any], first: int) -> ValueKind | None:
+    """Return the kind of values that are all numbers, or all texts; None if they have to be compared one by one."""
     types = {*map(type, values)} - {type(None)}
-    first = next((key for value, key in zip(values, keys, strict=True) if value is not None), "")
+    if not types:
+        return ValueKind()
+    first += next(row for row, value in enumerate(values) if value is not None)
     if types == {str}:
         return ValueKind(name="text", first=first)
     if types == {float}:
         return ValueKind(name="float", first=first)
-    if types and types <= {bool, int}:
-        low, high = min(v for v in values if v is not None), max(v for v in values if v is not None)
-        if low >= -(2**63) and high < 2**63:
-            return ValueKind(name="int" if int in types else "bool", first=first, low=int(low), high=int(high))
-    return ValueKind() if not types else None
+    if types <= {bool, int}:
+        integers = [value for value in values if value is not None]
+        name = "int" if int in types else "bool"
+        return ValueKind(name=name, first=first, low=int(min(integers)), high=int(max(integers)))
+    return None
 
 
-def _kind_of(value: Any, key: str) -> ValueKind:
+def _kind_of(value: Any, sample: int) -> ValueKind:
     if isinstance(value, bool):
-        return ValueKind(name="bool", first=key, high=int(value))
+        return ValueKind(name="bool", first=sample, high=int(value))
     if isinstance(value, int):
-        return ValueKind(name="int", first=key, low=value, high=value)
+        return ValueKind(name="int", first=sample, low=value, high=value)
     if isinstance(value, float):
-        return ValueKind(name="float", first=key)
+        return ValueKind(name="float", first=sample)
     if isinstance(value, str):
-        return ValueKind(name="text", first=key)
-    return ValueKind(name="vector", dtype=value.dtype.newbyteorder("<").str, length=len(value), first=key)
+        return ValueKind(name="text", first=sample)
+    return ValueKind(name="vector", dtype=value.dtype.newbyteorder("<").str, length=len(value), first=sample)
 
 
 def number_type(kind: ValueKind) -> np.dtype[Any]:
@@ -225,12 +251,3 @@ def number_type(kind: ValueKind) -> np.dtype[Any]:
         types = (np.int16, np.int32, np.int64)
         return np.dtype(next(t for t in types if np.iinfo(t).min <= kind.low and kind.high <= np.iinfo(t).max))
     return np.dtype(kind.dtype) if kind.name == "vector" else np.dtype(np.float64)
-
-
-def known_share(pieces: Iterator[ColumnPiece]) -> tuple[int, int]:
-    """Return how many samples have a value, and how many there are."""
-    known = samples = 0
-    for piece in pieces:
-        known += int(piece.known().sum())
-        samples += len(piece.valid)
-    return known, samples

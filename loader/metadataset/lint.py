@@ -8,6 +8,7 @@ from functools import cache
 from itertools import product
 
 from ..dataset.opening import folder_at
+from ..engine.run import Engine, ShareEnds
 from ..errors import ConfigError, EnergonError
 from ..format.columns.column import column_names
 from ..format.dataset_ref import DatasetRef
@@ -40,10 +41,14 @@ def lint_metadataset(
             of every dataset, and override the documents.
         open_aux: Function that opens an auxiliary store; None skips these stores.
         on_progress: Called after each task.
+
+    Raises:
+        ShareDone: The engine runs one share of each dataset, which is done. Files of samples are for the merge.
     """
     planned = plan_splits(plan.ref, split_parts=plan.split_parts)
     lint = _MetadatasetLint(plan, open_aux, on_progress)
     lint.check(planned)
+    lint.ends.finish()
     return lint.report()
 
 
@@ -58,6 +63,7 @@ class _MetadatasetLint(RunningLint):
     ) -> None:
         super().__init__(max_findings=plan.max_findings, on_progress=on_progress)
         self.datasets = 0
+        self.ends = ShareEnds(plan.runs_on)
         self._plan, self._open_aux = plan, open_aux
         self._paths = DatasetPaths(check_urls=True)
         self._counter = LeafCounter()
@@ -188,14 +194,24 @@ class _MetadatasetLint(RunningLint):
             self.progress(done, total, "samples" if plan.level == "decode" else "shards")
 
         # Lint the split parts in use; the limit of findings holds for the whole metadataset.
+        engine, is_file = plan.runs_on, is_record_file(ref.path)
+        if engine.is_partial and is_file:
+            if engine.share is not None:
+                return
+            engine = Engine()  # a file has no folder for stored results
+        elif not engine.is_partial and work.total <= _MAX_WITHOUT_WORKERS.get(plan.level, 0):
+            engine = Engine()
         dataset_plan = replace(
             plan,
             ref=ref,
-            workers=plan.workers if work.total > _MAX_WITHOUT_WORKERS.get(plan.level, 0) else 1,
+            engine=engine,
             split_parts=work.split_parts,
             max_findings=None if plan.max_findings is None else plan.max_findings - len(self.findings),
         )
-        report = (lint_file if is_record_file(ref.path) else lint_dataset)(dataset_plan, on_progress=progress)
+        lint = lint_file if is_file else lint_dataset
+        report = self.ends.call(lambda: lint(dataset_plan, on_progress=progress))
+        if report is None:
+            return
         work.done = work.total
         # Add the result to the totals.
         self.complete &= report.complete

@@ -24,10 +24,11 @@ Indexes = Sequence[tuple[Leaf, IntArray | None]]
 
 
 class Columns(Mapping[str, npt.NDArray[Any]]):
-    """The columns of a dataset by name: arrays of shape (samples,).
+    """The columns of a dataset by name: arrays of shape (samples,), or (samples, length) of vectors.
 
     The array of a whole dataset is memory-mapped, and so read-only; a selection has an array of its values. Samples
-    without a value have NaN, or make a masked array. Texts are an array of ``str`` objects, None without a value.
+    without a value have NaN if the values are floats, also in all elements of a vector; otherwise they make a masked
+    array. Texts are an array of ``str`` objects, None without a value.
 
     Args:
         indexes: Returns each dataset, and the numbers of its samples; None for all.
@@ -69,7 +70,16 @@ class Columns(Mapping[str, npt.NDArray[Any]]):
         indexes = self.indexes()
         if not indexes:
             raise ConfigError(f"there is no column {name!r}: the metadataset has no datasets")
-        return [(_open(leaf, name), numbers) for leaf, numbers in indexes]
+        columns = [(_open(leaf, name), numbers) for leaf, numbers in indexes]
+        first = columns[0][0]
+        for (column, _), (leaf, _) in zip(columns, indexes, strict=True):
+            if column.record.length != first.record.length:
+                raise ConfigError(
+                    f"column {name!r} has {_shape(first)} in {indexes[0][0].first.path}, and {_shape(column)} here",
+                    at=leaf.first.path,
+                    hint="select one of the datasets",
+                )
+        return columns
 
     def __repr__(self) -> str:
         return f"Columns({', '.join(self._names())})"
@@ -82,13 +92,30 @@ def _open(leaf: Leaf, name: str) -> Column:
     return open_column(dataset.storage, dataset.index, name)
 
 
+def _shape(column: Column) -> str:
+    return f"vectors of {column.record.length} numbers" if column.record.length else column.kind
+
+
 def _values(column: Column, numbers: IntArray | None) -> npt.NDArray[Any]:
-    values = column.values if numbers is None else column.values[_rows(numbers)]
+    if column.record.has_texts:
+        return column.texts(np.arange(len(column.values)) if numbers is None else numbers)
+    rows = slice(None) if numbers is None else _rows(numbers)
+    values = column.values[rows]
     if column.record.categories:
         # The last entry is the value of samples without one, whose code is out of range.
         texts = np.array([*column.record.categories, None], dtype=object)
-        known = (values >= 0) & (values < len(texts) - 1)
+        known = column.is_known(rows) & (values >= 0) & (values < len(texts) - 1)
         return texts[np.where(known, values, -1)]
+    # Floats are NaN already, if the program that wrote them kept to the format.
+    if column.valid is not None:
+        unknown = ~column.is_known(rows)
+        is_marked = values.dtype.kind == "f" and bool(
+            np.isnan(values[unknown, 0] if column.record.length else values[unknown]).all()
+        )
+        if not unknown.any() or is_marked:
+            return values
+        mask = np.broadcast_to(unknown[:, None], values.shape) if column.record.length else unknown
+        return np.ma.MaskedArray(values, mask=mask, copy=False)
     if column.record.missing is None:
         return values
     return np.ma.MaskedArray(values, mask=values == column.record.missing, copy=False)
@@ -141,8 +168,15 @@ def _keys(leaf: Leaf, numbers: IntArray | None) -> Iterator[str]:
 def _arrow(column: Column, numbers: IntArray | None) -> pa.Array:
     import pyarrow as pa
 
+    if column.record.has_texts:
+        return pa.array(_values(column, numbers), pa.string())
     rows: Any = slice(None) if numbers is None else numbers
     values, known = np.asarray(column.values)[rows], column.is_known(rows)
+    if column.record.length:
+        elements = pa.array(values.astype(values.dtype.newbyteorder("="), copy=False).reshape(-1))
+        valid = None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little"))
+        kind = pa.list_(elements.type, column.record.length)
+        return pa.Array.from_buffers(kind, len(values), [valid], children=[elements])
     if column.record.categories:
         known &= (values >= 0) & (values < len(column.record.categories))
         places = pa.array(values.astype(np.int64), mask=~known)

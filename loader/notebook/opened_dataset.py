@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -43,8 +43,12 @@ from ..training.datasets.open_sources import open_sources
 from .leaf import Leaf, SampleLocation
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     import pyarrow as pa
 
+    from ..engine import Engine
+    from ..mapping import MapProgress, MapReport
     from .columns import Columns
     from .shown import BrowseFrame
 
@@ -470,6 +474,79 @@ class OpenedDataset(NumberedSamples[Any]):
         selected._chosen = chosen
         selected._selection = (*self._selection, *selection)
         return selected
+
+    def map(
+        self,
+        function: Callable[..., Any] | str,
+        *,
+        write: str | Sequence[str] = (),
+        to_filter: str | None = None,
+        to_parts: str | os.PathLike[str] | None = None,
+        to_dataset: str | os.PathLike[str] | None = None,
+        batch_size: int | None = None,
+        raw: bool = False,
+        include_excluded: bool = False,
+        workers: int = 1,
+        engine: Engine | Executor | None = None,
+        max_failures: int = 0,
+        retry_failed: bool = False,
+        timeout_s: float | None = None,
+        version: str = "",
+        on_progress: Callable[[MapProgress], None] | None = None,
+    ) -> MapReport:
+        """Run a function over the samples, and keep what it returns, as ``energon map`` does.
+
+        Finished tasks stay until all are done: after an interruption, the same call continues.
+
+        Args:
+            function: Called with a sample, or with a list of samples. Of a class, each worker makes an instance and
+                calls it. A text such as ``"quality:score"`` names a function of a module.
+            write: Columns for the results: numbers, texts or vectors; several names if it returns dictionaries.
+            to_filter: Name of a filter, which keeps the samples for which it returns True.
+            to_parts: Folder of a new dataset with the parts that it returns, which is joined with this one.
+            to_dataset: Folder of a new dataset with the samples that it returns, none, one or a list for each.
+            batch_size: Samples of a call; None calls it with one sample.
+            raw: Call it with the bytes of parts, and decode nothing.
+            include_excluded: Also call it with excluded samples.
+            workers: Number of processes; with one, it runs in this process. Functions of a notebook are inherited by
+                forked processes, as lambdas are.
+            engine: Runs the tasks instead: an engine, or an executor such as one of Dask or Ray.
+            max_failures: With more failed samples, nothing is written.
+            retry_failed: Run tasks again that an earlier call has left with failed samples.
+            timeout_s: A call that takes longer is a failure of its samples.
+            version: Text that distinguishes results of the same code, for example with other weights.
+            on_progress: Called after each task.
+
+        Raises:
+            ConfigError: The target cannot be written, or an unfinished call had another function.
+            SampleError: More samples failed than allowed, or their values cannot be in one column.
+            WorkerError: The processes of one task were killed three times.
+        """
+        from .mapping import map_samples
+
+        if len(self._leaves) != 1 or self._index_path is not None:
+            raise ConfigError(
+                "expected a prepared dataset", at=self.path, hint="prepare the shards; open each dataset of a mix"
+            )
+        return map_samples(
+            self._leaves[0].source,
+            self._chosen,
+            function,
+            write=write,
+            to_filter=to_filter,
+            to_parts=to_parts,
+            to_dataset=to_dataset,
+            include_excluded=include_excluded,
+            workers=workers,
+            engine=engine,
+            version=version,
+            on_progress=on_progress,
+            batch_size=batch_size,
+            raw=raw,
+            max_failures=max_failures,
+            retry_failed=retry_failed,
+            timeout_s=timeout_s,
+        )
 
     def to_arrow(
         self, columns: Sequence[str] | None = None, *, parts: Sequence[str] = (), keys: bool = False

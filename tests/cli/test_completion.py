@@ -69,8 +69,8 @@ def test_flags_and_choices(ask: Ask) -> None:
     assert ask("lint", "/data", "--max") == ["plain,--max-findings", "plain,--max-json-bytes"]
     assert ask("lint", "/data", "--level", "b") == ["plain,bytes"]
     assert ask("prepare", "/data", "--engine", "d") == ["plain,dask"]
-    assert ask("prepare", "/data", "--part", "") == ["plain,auto"]
-    assert ask("prepare", "/data", "--scheduler", "s") == ["file,s"]
+    assert ask("prepare", "/data", "--share", "") == ["plain,auto"]
+    assert ask("prepare", "/data", "--address", "s") == ["file,s"]
 
 
 def test_sample_types(ask: Ask) -> None:

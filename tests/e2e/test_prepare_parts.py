@@ -50,7 +50,7 @@ def all_parts(folder: Path, parts: int = PARTS, **options: Any) -> list[PartRepo
 
 
 def part_process(folder: Path, number: int, *flags: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "energon_cli", "prepare", str(folder), "--part", f"{number}/{PARTS}", *flags]
+    command = [sys.executable, "-m", "energon_cli", "prepare", str(folder), "--share", f"{number}/{PARTS}", *flags]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -96,10 +96,10 @@ def test_a_merge_names_the_parts_and_shards_that_are_missing(tmp_path: Path) -> 
     with pytest.raises(ConfigError) as caught:
         prepare(tmp_path, merge=True)
     assert caught.value.message == (
-        "parts 1,3-4 of 4 are not complete: 6 of 8 shards are not scanned:"
+        "shares 1,3-4 of 4 are not complete: 6 of 8 shards are not scanned:"
         " shard_000.tar, shard_001.tar, shard_004.tar, shard_005.tar, shard_006.tar, …"
     )
-    assert f"energon prepare {tmp_path} --part 1/4 (with SLURM: sbatch --array=1,3-4)" in str(caught.value.hint)
+    assert f"energon prepare {tmp_path} --share 1/4 (with SLURM: sbatch --array=1,3-4)" in str(caught.value.hint)
     assert not (tmp_path / ".nv-meta/.info.json").exists()
     for number in (1, 3, 4):
         part(tmp_path, number)
@@ -108,7 +108,7 @@ def test_a_merge_names_the_parts_and_shards_that_are_missing(tmp_path: Path) -> 
 
 def test_a_merge_without_parts_is_an_error(tmp_path: Path) -> None:
     write_shards(tmp_path, 2)
-    with pytest.raises(ConfigError, match="no parts to merge: 2 shards are not scanned, and no part was started"):
+    with pytest.raises(ConfigError, match="no shares to merge: 2 shards are not scanned, and no share was started"):
         prepare(tmp_path, merge=True)
 
 
@@ -124,7 +124,7 @@ def test_all_parts_keep_the_plan_of_the_first_one(tmp_path: Path) -> None:
     assert (tmp_path / PART_PLAN).read_bytes() == plan
     report = prepare(tmp_path, merge=True)
     assert (report.shards, report.scanned) == (8, 1)
-    assert "this merge scanned 1 shard that arrived or changed after the parts were planned" in report.warnings
+    assert "this merge scanned 1 shard that arrived or changed after the shares were planned" in report.warnings
     other = copy_of(tmp_path, tmp_path.parent / "other")
     prepare(other)
     assert written(tmp_path) == written(other)
@@ -146,7 +146,7 @@ def test_parts_of_a_prepared_dataset_scan_only_what_changed(tmp_path: Path) -> N
 def test_another_number_of_parts_is_an_error(tmp_path: Path) -> None:
     write_shards(tmp_path, 8)
     part(tmp_path, 1)
-    with pytest.raises(ConfigError, match=r"being prepared in 4 parts, since .*; found 1/5"):
+    with pytest.raises(ConfigError, match=r"being prepared in 4 shares, since .*; found 1/5"):
         part(tmp_path, 1, 5)
     (tmp_path / PART_PLAN).unlink()
     assert sum(report.scanned for report in all_parts(tmp_path, 5)) == 6  # the scans of the first plan are kept
@@ -155,7 +155,7 @@ def test_another_number_of_parts_is_an_error(tmp_path: Path) -> None:
 def test_a_prepare_that_is_no_merge_is_refused_until_the_parts_are_given_up(tmp_path: Path) -> None:
     write_shards(tmp_path, 8)
     part(tmp_path, 1)
-    with pytest.raises(ConfigError, match="being prepared in 4 parts, since 2") as caught:
+    with pytest.raises(ConfigError, match="being prepared in 4 shares, since 2") as caught:
         prepare(tmp_path)
     assert str(tmp_path / PART_PLAN) in str(caught.value.hint)
     (tmp_path / PART_PLAN).unlink()
@@ -167,7 +167,7 @@ def test_a_damaged_plan_is_an_error_that_names_it(tmp_path: Path) -> None:
     part(tmp_path, 1)
     for text in ("", "[]", '{"starts":[1],"shards":[],"planned_at":"","planned_by":""}'):
         (tmp_path / PART_PLAN).write_text(text)
-        with pytest.raises(FormatError, match="the plan of the parts is damaged") as caught:
+        with pytest.raises(FormatError, match="the plan of the shares is damaged") as caught:
             part(tmp_path, 1)
         assert str(tmp_path / PART_PLAN) in str(caught.value)
 
@@ -189,7 +189,7 @@ def test_a_part_with_a_damaged_shard_scans_the_others_and_names_it(tmp_path: Pat
         part(tmp_path, number)
     with pytest.raises(FormatError, match="shard_005"):
         part(tmp_path, 3)
-    with pytest.raises(ConfigError, match=r"part 3 of 4 is not complete: 1 of 8 shards are not scanned: shard_005.tar"):
+    with pytest.raises(ConfigError, match=r"share 3 of 4 is not complete: 1 of 8 shards are not scanned: shard_005"):
         prepare(tmp_path, merge=True)
     assert prepare(tmp_path, merge=True, exclude="shard_005").shards == 7
 

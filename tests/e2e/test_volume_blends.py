@@ -30,7 +30,7 @@ from loader import (
     sample_size_metric,
 )
 from loader.dataset.opening import folder_at
-from loader.format.columns.column import write_column
+from loader.format.columns.column import write_column, write_map_column
 from loader.pipeline.reading import read_together
 from tests.e2e.drawing_encoders import Augmented, Cooking, PackingTwice, number_in
 from tests.e2e.drawing_pipelines import ignore
@@ -245,6 +245,24 @@ def test_a_sample_without_a_value_is_named(data: MixedData, tmp_path: Path) -> N
     other.write("words.yaml", {"train": {"blend": entries, "blend_weight_unit": "words"}})
     with pytest.raises(ConfigError, match=r"column 'words' has no value for sample 'train_0.tar/05003'"):
         list(islice(get_loader(train(other, "words.yaml", Plain, batch_size=None)), 100))
+
+
+def test_a_mask_marks_samples_without_a_value_and_vectors_are_no_sizes(tmp_path: Path) -> None:
+    other = write_mixed_data(tmp_path)
+    opened = folder_at(str(other.more))
+    count = len(opened.index)
+    sizes, known = np.arange(1, count + 1), np.arange(count) != 3
+    write_map_column(opened.storage, opened.index, "words", np.dtype("i4"), [(sizes, known)])
+    vectors, every = np.ones((count, 2)), np.ones(count, np.bool_)
+    write_map_column(opened.storage, opened.index, "clip", np.dtype("f4"), [(vectors, every)], length=2)
+    entries = [{"path": "more"}, {"path": "more", "subset": {"range": [0, 10]}}]
+    for unit, message in (
+        ("words", r"column 'words' has no value for sample 'train_0.tar/05003'"),
+        ("clip", r"expected a column of numbers for a blend, found vectors in column 'clip'"),
+    ):
+        other.write(f"{unit}.yaml", {"train": {"blend": entries, "blend_weight_unit": unit}})
+        with pytest.raises(ConfigError, match=message):
+            list(islice(get_loader(train(other, f"{unit}.yaml", Plain, batch_size=None)), 100))
 
 
 @pytest.mark.parametrize("located", [None, 40])

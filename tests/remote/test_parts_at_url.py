@@ -52,7 +52,7 @@ def prepare(url: str, **options: Any) -> PrepareReport:
 def test_four_processes_and_a_merge_write_the_files_of_one_process(bucket: Path) -> None:
     prepare(ONE)
     command = [sys.executable, "-m", "energon_cli", "prepare", MANY, "--num-workers", "1"]
-    command += ["--storage-option", "region=us-east-1", "--part"]
+    command += ["--storage-option", "region=us-east-1", "--share"]
     processes = [
         subprocess.Popen([*command, f"{number}/{PARTS}"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for number in range(1, PARTS + 1)
@@ -70,9 +70,9 @@ def test_a_part_scans_nothing_twice_and_a_merge_names_the_missing_ones(bucket: P
     plan = PreparePlan(path=MANY)
     assert run_part(plan, Share(2, PARTS)).scanned == 3
     assert run_part(plan, Share(2, PARTS)).scanned == 0
-    with pytest.raises(ConfigError, match="parts 1,3-4 of 4 are not complete: 9 of 12 shards are not scanned"):
+    with pytest.raises(ConfigError, match="shares 1,3-4 of 4 are not complete: 9 of 12 shards are not scanned"):
         prepare(MANY, merge=True)
-    with pytest.raises(ConfigError, match="being prepared in 4 parts") as caught:
+    with pytest.raises(ConfigError, match="being prepared in 4 shares") as caught:
         prepare(MANY)
     assert f"{MANY}/{PART_PLAN}" in str(caught.value.hint)
     write_shard(shard_path(bucket / "many", 4), caption_samples(90, 2))  # changes meanwhile
@@ -92,7 +92,7 @@ def test_a_prepare_does_not_commit_over_parts_that_started_meanwhile(bucket: Pat
         if now.shards_done == 12:
             run_part(PreparePlan(path=MANY), Share(1, PARTS))
 
-    with pytest.raises(ConfigError, match="being prepared in 4 parts"):
+    with pytest.raises(ConfigError, match="being prepared in 4 shares"):
         run_prepare(PreparePlan(path=MANY, split=RATIO), on_progress=start_a_part)
     assert not (bucket / "many/.nv-meta/.info.json").exists()
     assert prepare(MANY, merge=True).samples == 36  # all that was scanned counts
@@ -132,7 +132,7 @@ def test_workers_of_dask_get_the_options_of_the_command_and_log_no_secret(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", host="127.0.0.1"
     ) as cluster:
         address = cluster.scheduler_address
-        flags = ["--yes", "--engine", "dask", "--scheduler", address, "--storage-option", option]
+        flags = ["--yes", "--engine", "dask", "--address", address, "--storage-option", option]
         done = subprocess.run([*prepare_command, MANY, *flags], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     output = "".join([done.stdout, done.stderr, *capfd.readouterr()])

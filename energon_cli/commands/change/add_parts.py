@@ -11,6 +11,7 @@ from loader.errors import escape_controls
 from ...command import energon_command
 from ...console import output_console, print_json, show_account, show_note
 from ...dataset_options import check_path
+from ...engine_options import EngineChoice, engine_options
 from ...options import shared_options
 from ...progress import ProgressBar
 
@@ -34,13 +35,14 @@ if TYPE_CHECKING:
 @click.option("--rename", multiple=True, metavar="OLD=NEW", help="Rename a part.  [repeatable]")
 @click.option("--replace", is_flag=True, help="Let new parts replace parts of the same name in samples.")
 @click.option("--joiner", metavar="MODULE:NAME", default="loader:join_parts", help="Function or class that joins.")
-@shared_options("num_workers", "json", "strict", "progress")
+@engine_options
+@shared_options("json", "strict", "progress")
 def add_parts(
     dataset: str,
     output: str,
     *,
     rename: tuple[str, ...],
-    num_workers: int | None,
+    engine: EngineChoice,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -60,24 +62,27 @@ def add_parts(
             energon add-parts /data/coco --from new.csv --rename text.txt=txt --replace /data/new
         Skip samples without new parts:
             energon add-parts /data/coco --from masks/ --nonmatch skip /data/coco_masks
+        Write a share of the parts in each job of a Slurm array, then join them with --merge:
+            energon add-parts /data/coco --from masks/ /data/coco_masks --share auto
     """
     from loader.convert import AddPartsPlan, run_add_parts
-    from loader.engine import usable_cores
 
     # Parse the new names of parts.
     renamed = {old: new for old, _, new in (pair.partition("=") for pair in rename)}
     if not all(renamed.values()):
         raise click.BadParameter("expected OLD=NEW", param_hint="--rename")
     # Write the dataset of the new parts and the metadataset that joins them.
-    plan = AddPartsPlan(
-        dataset=check_path(dataset),
-        output=output,
-        rename=renamed,
-        workers=num_workers or usable_cores(),
-        **options,
-    )
-    with ProgressBar("Writing parts", unit="samples") as bar:
-        report = run_add_parts(plan, on_progress=lambda state: bar.update(state.samples, state.samples_total))
+    with engine.open() as opened:
+        plan = AddPartsPlan(
+            dataset=check_path(dataset),
+            output=output,
+            rename=renamed,
+            engine=opened,
+            workers=opened.workers,
+            **options,
+        )
+        with ProgressBar("Writing parts", unit="samples") as bar:
+            report = run_add_parts(plan, on_progress=lambda state: bar.update(state.samples, state.samples_total))
     # Report, with the keys on either side that match nothing.
     show_account(report.account)
     if as_json:

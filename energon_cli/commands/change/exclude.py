@@ -12,6 +12,7 @@ from loader.errors import escape_controls
 from ...command import energon_command
 from ...console import facts_of, output_console, print_json, print_reports, show_note
 from ...dataset_options import check_ref, dataset_options, query_options
+from ...engine_options import EngineChoice, engine_options
 from ...options import shared_options
 from ...progress import ProgressBar
 from ..look.near_output import near_options
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
 @shared_options("dry_run", help="Change nothing; show what would be excluded.")
 @shared_options("undo", help="Undo the last exclusion.")
 @click.option("--list", "is_list", is_flag=True, help="List what is excluded.")
-@shared_options("json", "progress")
+@shared_options("json")
+@engine_options
+@shared_options("progress")
 @dataset_options("trust_code")
 def exclude(
     ref: DatasetRef,
@@ -52,6 +55,7 @@ def exclude(
     is_undo: bool,
     is_list: bool,
     as_json: bool,
+    engine: EngineChoice,
 ) -> None:
     """Exclude samples of the dataset at PATH from training: by keys, a list, a condition, or what lint or stats find.
 
@@ -83,12 +87,15 @@ def exclude(
             energon exclude /data/coco --where 'txt.chars < 5' --dry-run
         Exclude samples of the datasets of a mix:
             energon exclude /data/mix.yaml --where 'jpg.width < 256' --to-filter large
+        Search copies in each job of a Slurm array:
+            energon exclude /data/coco --duplicates --share auto
+        Exclude what all shares have read:
+            energon exclude /data/coco --duplicates --merge
         List what is excluded, and undo the last:
             energon exclude /data/coco --list
     """
     from loader import inspect as library
     from loader.dataset.query import SampleQuery
-    from loader.engine import usable_cores
     from loader.format.documents import is_metadataset
 
     # Exactly one thing is to be done.
@@ -97,6 +104,8 @@ def exclude(
     chooses = query != SampleQuery() or lint or copies_of is not None or near_duplicates is not None
     if is_undo + is_list + chooses != 1:
         raise click.UsageError("Expected one of these: samples to exclude, --list, or --undo.")
+    if (engine.share is not None or engine.merge) and lint == (copies_of is not None):
+        raise click.UsageError("--share and --merge are valid with --lint or --duplicates, and not with both.")
     if threshold is not None and near_duplicates is None:
         raise click.UsageError("--threshold belongs to --near-duplicates.")
     # List or undo earlier exclusions.
@@ -108,20 +117,23 @@ def exclude(
         _undo(ref, is_mix=is_mix, as_json=as_json)
         return
     # Choose samples, and exclude them.
-    request = library.ExcludeRequest(
-        ref=ref,
-        query=query,
-        lint=lint,
-        duplicates=copies_of,
-        near_duplicates=near_duplicates,
-        threshold=threshold,
-        filter=to_filter,
-        reason=reason or query.where or _reason(lint=lint, copies_of=copies_of, near_duplicates=near_duplicates),
-        dry_run=dry_run,
-        workers=usable_cores(),
-    )
-    with ProgressBar("Checking samples", unit="samples") as bar:
-        reports = library.exclude(request, bar.update)
+    with engine.open() as opened:
+        request = library.ExcludeRequest(
+            ref=ref,
+            query=query,
+            lint=lint,
+            duplicates=copies_of,
+            near_duplicates=near_duplicates,
+            threshold=threshold,
+            filter=to_filter,
+            reason=reason or query.where or _reason(lint=lint, copies_of=copies_of, near_duplicates=near_duplicates),
+            dry_run=dry_run,
+            engine=opened,
+        )
+        with ProgressBar("Checking samples", unit="samples") as bar:
+            reports = library.exclude(request, bar.update)
+        if not dry_run:
+            opened.discard_merged()
     # Report.
     if as_json:
         names = "path samples already remaining examples file lacks dry_run"

@@ -19,7 +19,14 @@ from ...progress import ProgressBar
 if TYPE_CHECKING:
     from loader.dataset.query import SampleQuery
     from loader.format import DatasetRef
-    from loader.mapping import MapOutput, MapReport
+    from loader.mapping import MapReport
+
+
+_MAX_SHOWN = 1000  # characters of a value
+
+_MAX_FAILURES = 10  # that are printed
+
+_SAMPLES_WITH_GPUS = 256  # of a task, which takes longer by a model
 
 
 @energon_command("map", advanced=(*ENGINE_PARAMETERS, "task_samples", "version", "storage_option", "key_column"))
@@ -42,11 +49,14 @@ if TYPE_CHECKING:
     help="Write the results even if up to N samples failed; they have no value.",
 )
 @click.option("--retry-failed", is_flag=True, help="Continue an unfinished run, and try its failed samples again.")
-@click.option("--timeout", metavar="S", type=click.FloatRange(min=0.001), help="A call that takes longer fails.")
+@click.option("--timeout", metavar="S", type=click.FloatRange(min=0.001), help="A call that takes longer is a failure.")
 @click.option("--gpus-per-worker", metavar="G", type=click.FloatRange(min=0), default=0.0, help="GPUs of each worker.")
 @click.option("--version", metavar="TEXT", default="", help="Change it when results change, and the file does not.")
 @click.option(
-    "--task-samples", metavar="N", type=click.IntRange(min=1), help="Most samples of a task.  [default: 4096]"
+    "--task-samples",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Most samples of a task.  [default: 4096, 256 with GPUs]",
 )
 @copy_options
 @engine_options
@@ -83,8 +93,9 @@ def map_dataset(
     Results become columns (--write: numbers, texts, vectors), a filter (--to-filter: True or False), new parts
     (--to-parts), or a new dataset (--to-dataset: none, one or several samples for each).
 
-    Finished tasks stay in a journal: after an interruption, the same command continues. If more samples fail than
-    --max-failures, nothing is written; they are listed, and --retry-failed runs them again.
+    Finished tasks stay: after an interruption, the same command continues. If more samples fail than --max-failures,
+    nothing is written, a file lists them, and --retry-failed runs their tasks again. Samples that fail, that are not
+    chosen or that are excluded have no value.
 
     Examples:
         Try a function on three samples:
@@ -105,7 +116,15 @@ def map_dataset(
             energon map /data/coco quality:score --write score --merge
     """
     from loader.dataset.query import find_samples
-    from loader.mapping import MapRequest, named_function, run_map, show_values, whole_dataset
+    from loader.mapping import (
+        SAMPLES_OF_TASK,
+        MapRequest,
+        named_function,
+        output_of,
+        run_map,
+        show_values,
+        whole_dataset,
+    )
 
     # Check the options.
     targets = [write or None, to_filter, to_parts, to_dataset]
@@ -114,6 +133,8 @@ def map_dataset(
         raise click.UsageError("Pass one of --write, --to-filter, --to-parts and --to-dataset, or --show alone.")
     if limit is not None and not show:
         raise click.UsageError("--limit is for a trial: pass it with --show.")
+    if timeout is not None and engine.kind == "dask":
+        raise click.UsageError("--timeout is valid only with --engine processes and --engine ray.")
     # Choose the samples.
     ref = check_ref(ref).resolved()
     source = whole_dataset(ref)
@@ -124,12 +145,13 @@ def map_dataset(
         show_values(source, function, samples[: limit or 3], batch_size=batch_size, raw=raw, show=_print_value)
         return
     # Run the function, and report.
+    output, target = output_of(ref, write=write, to_filter=to_filter, to_parts=to_parts, to_dataset=to_dataset)
     with engine.open(gpus=gpus_per_worker) as opened, ProgressBar("Mapping", unit="samples") as bar:
         request = MapRequest(
             source=source,
             function=function,
-            output=_output(ref, write=write, to_filter=to_filter, to_parts=to_parts, to_dataset=to_dataset),
-            target=_target(write, to_filter, to_parts, to_dataset),
+            output=output,
+            target=target,
             samples=None if len(samples) == len(folder.index) else samples,
             batch_size=batch_size,
             raw=raw,
@@ -137,51 +159,33 @@ def map_dataset(
             timeout_s=timeout,
             retry_failed=retry_failed,
             engine=opened,
-            **({} if task_samples is None else {"task_samples": task_samples}),
+            task_samples=task_samples or (_SAMPLES_WITH_GPUS if gpus_per_worker else SAMPLES_OF_TASK),
         )
         report = run_map(request, on_progress=lambda done: bar.update(done.samples, done.total))
     if as_json:
-        print_json(facts_of(report, "target written samples failed skipped failures resumed tasks seconds"))
+        failures = [facts_of(failure, "sample key error") for failure in report.failures]
+        names = "target written samples failed skipped failures resumed tasks seconds"
+        print_json(facts_of(report, names, failures=failures))
     else:
         _show(report)
 
 
-def _output(
-    ref: DatasetRef, *, write: tuple[str, ...], to_filter: str | None, to_parts: str | None, to_dataset: str | None
-) -> MapOutput:
-    from loader.mapping import ToColumns, ToDataset, ToFilter, ToParts
-
-    if write:
-        return ToColumns(names=write, path=ref.path)
-    if to_filter is not None:
-        return ToFilter(name=to_filter, path=ref.path)
-    if to_parts is not None:
-        return ToParts(ref=ref, output=to_parts)
-    return ToDataset(ref=ref, output=str(to_dataset))
-
-
-def _target(write: tuple[str, ...], to_filter: str | None, to_parts: str | None, to_dataset: str | None) -> str:
-    """Return the name of the output in the journal."""
-    if write:
-        return f"write-{'-'.join(write)}"
-    if to_filter is not None:
-        return f"filter-{to_filter}"
-    return "parts" if to_parts is not None else "dataset" if to_dataset is not None else ""
-
-
 def _print_value(key: str, value: object) -> None:
-    text = f"{type(value).__name__}: {value}" if isinstance(value, Exception) else repr(value)
+    text = f"{type(value).__name__}: {value}" if isinstance(value, BaseException) else repr(value)
+    text = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
     output_console().print(f"{escape_controls(key)}: {escape_controls(text)}", markup=False, highlight=False)
 
 
 def _show(report: MapReport) -> None:
+    from loader.inspect import plural
+
     console = output_console()
     what = ", ".join(map(escape_controls, report.written))
     resumed = f", {report.resumed:,} of {report.tasks:,} tasks by an earlier run" if report.resumed else ""
-    console.print(f"wrote {what}: {report.samples:,} samples in {report.seconds:.1f} s{resumed}")
+    console.print(f"wrote {what}: {plural(report.samples, 'sample')} in {report.seconds:.1f} s{resumed}")
     if report.skipped:
-        show_note(f"{report.skipped:,} samples were skipped, and have no value")
-    for failure in report.failures[:10]:
+        show_note(f"{plural(report.skipped, 'sample')} skipped, without a value")
+    for failure in report.failures[:_MAX_FAILURES]:
         show_note(f"{escape_controls(failure.key)} failed: {escape_controls(failure.error)}")
     if report.failed:
-        show_note(f"{report.failed:,} samples failed, and have no value")
+        show_note(f"{plural(report.failed, 'sample')} failed, without a value")

@@ -11,6 +11,7 @@ from loader.inspect import format_bytes, plural
 from ...command import energon_command
 from ...console import facts_of, print_json, show_account, show_note, show_warning
 from ...dataset_options import check_ref, copy_options, dataset_options
+from ...engine_options import EngineChoice, engine_options
 from ...options import shared_options, shuffle_options
 from ...progress import ProgressBar
 
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 @shared_options("split_ratio", help="New split by samples.  [default: the split of PATH]")
 @shared_options("parts", "drop_parts")
 @copy_options
-@shared_options("num_workers", "compat", "strict", "progress", "json")
+@engine_options
+@shared_options("compat", "strict", "progress", "json")
 @dataset_options()
 def reshard(
     ref: DatasetRef,
@@ -40,7 +42,7 @@ def reshard(
     sort_by: str | None,
     split_ratio: str | None,
     parts: tuple[str, ...],
-    num_workers: int | None,
+    engine: EngineChoice,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -66,31 +68,37 @@ def reshard(
             energon reshard /data/coco /data/good --where 'jpg.width >= 512'
         Copy to an object store:
             energon reshard /data/coco s3://bucket/coco --shuffle --seed 7
+        Write a share of the shards in each job of a Slurm array:
+            energon reshard /data/coco /data/coco_shuffled --shuffle --share auto
+        Commit the shards of all shares:
+            energon reshard /data/coco /data/coco_shuffled --shuffle --merge
     """
     from loader.convert import ReshardPlan, ShardLayout, run_reshard
-    from loader.engine import usable_cores
     from loader.format.prepare import parse_ratio
 
     if shuffle_seed is not None and sort_by is not None:
         raise click.UsageError("Pass --shuffle or --sort-by, not both.")
     # Without --split-ratio, the new dataset has the split of the old one.
-    plan = ReshardPlan(
-        ref=check_ref(ref),
-        output=dest,
-        layout=ShardLayout(
-            shard_bytes=shard_size,
-            samples_per_shard=samples_per_shard,
-            shuffle_seed=shuffle_seed,
-            split_ratio=None if split_ratio is None else parse_ratio(split_ratio),
-        ),
-        sort_by=sort_by,
-        keep_parts=parts,
-        workers=num_workers or usable_cores(),
-        **options,
+    layout = ShardLayout(
+        shard_bytes=shard_size,
+        samples_per_shard=samples_per_shard,
+        shuffle_seed=shuffle_seed,
+        split_ratio=None if split_ratio is None else parse_ratio(split_ratio),
     )
     # Write the shards, and prepare the dataset that they form.
-    with ProgressBar("Writing shards", unit="samples") as bar:
-        report = run_reshard(plan, on_progress=lambda now: bar.update(now.samples, now.samples_total))
+    with engine.open() as opened:
+        plan = ReshardPlan(
+            ref=check_ref(ref),
+            output=dest,
+            layout=layout,
+            sort_by=sort_by,
+            keep_parts=parts,
+            engine=opened,
+            workers=opened.workers,
+            **options,
+        )
+        with ProgressBar("Writing shards", unit="samples") as bar:
+            report = run_reshard(plan, on_progress=lambda now: bar.update(now.samples, now.samples_total))
     _show(report, dest, as_json=as_json)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +11,7 @@ from loader.errors import ConfigError, EnergonError
 
 from ...command import energon_command
 from ...dataset_options import check_ref, dataset_options
+from ...engine_options import EngineChoice, engine_options
 from ...options import shared_options
 from ...progress import ProgressBar
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Read only headers, read every byte, or also decode every part.",
 )
-@shared_options("num_workers", flags=["--parallel"])
+@partial(engine_options, flags=["--parallel"])
 @shared_options("split_parts")
 @click.option("--fix", is_flag=True, help="Add broken and incomplete samples to 'exclude' in the split file.")
 @click.option("--all", "list_all", is_flag=True, help="Print every finding, instead of one line for each cause.")
@@ -49,7 +51,7 @@ def lint(
     refs: tuple[DatasetRef, ...],
     *,
     level: str,
-    num_workers: int | None,
+    engine: EngineChoice,
     split_parts: tuple[str, ...],
     fix: bool,
     list_all: bool,
@@ -93,13 +95,17 @@ def lint(
             energon lint /data/coco --browse http://127.0.0.1:8800/?token=x
         Write a report for code scanning:
             energon lint /data/coco --format sarif > /data/coco.sarif
+        Check a share in each job of a Slurm array:
+            energon lint /data/coco --share auto
+        Report what all shares have found:
+            energon lint /data/coco --merge
     """
     # Check the flags against each other and against each path.
     if as_json and output_format not in (None, "json"):
         raise click.UsageError(f"--json and --format {output_format} exclude each other.")
     refs = tuple(map(check_ref, refs))
     units = [_checked_unit(ref, level=level, fix=fix, split_parts=split_parts) for ref in refs]
-    from loader.engine import usable_cores
+    from loader.engine import ShareEnds
     from loader.inspect import LintRequest, exclude_broken
 
     from .lint_output import print_documents, print_report
@@ -107,38 +113,39 @@ def lint(
     # Check one path after the other; findings are printed at once, or collected.
     output_format, documents = "json" if as_json else output_format or "text", []
     refusals, is_faulty = [], False
-    for ref, unit in zip(refs, units, strict=True):
-        pages = None if browse is None else _page_links(browse, ref.path, tuple(each.path for each in refs))
-        request = LintRequest(
-            ref=ref,
-            level=level,
-            workers=num_workers or usable_cores(),
-            split_parts=split_parts or None,
-            **options,
-        )
-        report = _run(request, unit=unit)
-        # Exclude what is broken.
-        fixed = None
-        if fix:
-            try:
-                fixed = exclude_broken(ref, report)
-            except EnergonError as error:  # the findings say what is wrong; the refusal comes behind them
-                refusals.append(error)
-        is_faulty |= bool(report.errors) or not report.complete  # unchecked samples may be broken
-        document = print_report(
-            output_format,
-            request,
-            report,
-            fixed,
-            pages=pages,
-            list_all=list_all,
-            with_advice=not fix,
-            is_titled=len(refs) > 1,
-        )
-        documents += [] if document is None else [document]
-    # Print what was collected, and end the command by the worst result.
-    if documents:
-        print_documents(output_format, documents)
+    with engine.open() as opened:
+        ends = ShareEnds(opened)
+        for ref, unit in zip(refs, units, strict=True):
+            pages = None if browse is None else _page_links(browse, ref.path, tuple(each.path for each in refs))
+            request = LintRequest(ref=ref, level=level, engine=opened, split_parts=split_parts or None, **options)
+            report = ends.call(partial(_run, request, unit=unit))
+            if report is None:
+                continue
+            # Exclude what is broken.
+            fixed = None
+            if fix:
+                try:
+                    fixed = exclude_broken(ref, report)
+                except EnergonError as error:  # the findings say what is wrong; the refusal comes behind them
+                    refusals.append(error)
+            is_faulty |= bool(report.errors) or not report.complete  # unchecked samples may be broken
+            document = print_report(
+                output_format,
+                request,
+                report,
+                fixed,
+                pages=pages,
+                list_all=list_all,
+                with_advice=not fix,
+                is_titled=len(refs) > 1,
+            )
+            documents += [] if document is None else [document]
+        ends.finish()
+        # Print what was collected, and end the command by the worst result.
+        if documents:
+            print_documents(output_format, documents)
+        if not refusals:
+            opened.discard_merged()
     if refusals:
         raise refusals[0]
     if is_faulty:
@@ -152,6 +159,8 @@ def _run(request: LintRequest, *, unit: str) -> LintReport:
         try:
             return run_lint(request, lambda now: bar.update(now.done, now.total))
         except ConfigError as error:  # about the flags; faults of the dataset are findings
+            if request.runs_on.is_partial and error.at:  # of the results of shares
+                raise
             raise click.UsageError(f"--split-parts: {error.message}.") from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +15,7 @@ from loader.inspect import print_part_sets, print_table
 from ...command import energon_command
 from ...console import output_console, print_reports, show_note, write_file
 from ...dataset_options import check_ref, dataset_options, query_options
+from ...engine_options import EngineChoice, engine_options
 from ...options import shared_options
 from ...progress import ProgressBar
 from .near_output import near_options, show_near_duplicates
@@ -37,7 +39,9 @@ if TYPE_CHECKING:
 @click.option("--write", metavar="A,B", help="Keep these values as columns: width, jpg.width, txt.chars, json[score] …")
 @click.option("--tokenizer", metavar="NAME", help="Count tokens: a .json file of tokenizers, or module:callable.")
 @click.option("--html", metavar="FILE", help="Write a report with histograms and pictures; of one dataset.")
-@shared_options("json", "num_workers", "progress")
+@shared_options("json")
+@engine_options
+@shared_options("progress")
 @dataset_options("trust_code")
 @shared_options("max_json_bytes", default="64MiB")
 def stats(
@@ -55,7 +59,7 @@ def stats(
     html: str | None,
     as_json: bool,
     max_json_bytes: int,
-    num_workers: int | None,
+    engine: EngineChoice,
 ) -> None:
     """Show statistics of the datasets at PATH: sizes of parts and pictures, lengths of texts, durations, JSON fields.
 
@@ -85,8 +89,12 @@ def stats(
             energon stats /data/coco --html report.html
         Show the datasets of a mix:
             energon stats /data/mix.yaml -n 1000 --json
+        Read a share in each job of a Slurm array:
+            energon stats /data/coco --duplicates --share auto
+        Show the statistics of all shares:
+            energon stats /data/coco --duplicates --merge
     """
-    from loader.engine import usable_cores
+    from loader.engine import ShareEnds
     from loader.format.documents import read_value_names
     from loader.inspect.stats import StatsRequest, collect_stats, html_report
     from loader.metadataset import choose_samples, named_datasets, open_datasets
@@ -99,6 +107,8 @@ def stats(
     if threshold is not None and near_duplicates is None:
         raise click.UsageError("--threshold belongs to --near-duplicates.")
     if near_duplicates is not None:
+        if engine.share is not None or engine.merge:
+            raise click.UsageError("--near-duplicates reads one column, in no shares: omit --share and --merge.")
         has_groups = show_near_duplicates(datasets, near_duplicates, threshold, query, as_json=as_json)
         click.get_current_context().exit(1 if has_groups else 0)
     if html is not None and len(datasets) > 1:
@@ -109,7 +119,8 @@ def stats(
         raise click.BadParameter(str(error), param_hint="--write") from error
     # Collect the statistics of each dataset, and show them or keep them for the JSON.
     documents, has_findings = [], False
-    with open_datasets(datasets) as opened:
+    with engine.open() as where, open_datasets(datasets) as opened:
+        ends = ShareEnds(where)
         for choice in choose_samples(opened, query, at=", ".join(ref.path for ref in refs)):
             path, ref = choice.opened.dataset.path, choice.opened.folder.ref
             if write and choice.opened.is_temporary:
@@ -122,11 +133,13 @@ def stats(
                 dedupe=duplicates_of or ("" if duplicates else None),
                 write=written,
                 tokenizer=tokenizer,
-                workers=num_workers or usable_cores(),
+                engine=where,
                 max_json_bytes=max_json_bytes,
             )
             with ProgressBar("Reading samples", unit="samples") as bar:
-                report = collect_stats(request, bar.update)
+                report = ends.call(partial(collect_stats, request, bar.update))
+            if report is None:
+                continue
             report.path = path
             has_findings |= bool(report.broken_count or report.duplicates)
             if as_json:
@@ -136,9 +149,11 @@ def stats(
                 page = html_report(report, ref)
                 write_file(html, page.encode(errors="backslashreplace"), hint="name another file")
                 show_note(f"wrote {html}")
-    # Print the JSON of all datasets.
-    if as_json:
-        print_reports(documents, is_list=len(documents) != 1)
+        ends.finish()
+        # Print the JSON of all datasets.
+        if as_json:
+            print_reports(documents, is_list=len(documents) != 1)
+        where.discard_merged()
     if has_findings:
         raise click.exceptions.Exit(1)
 

@@ -106,7 +106,9 @@ def convert_picture(
     except SampleError as error:
         raise SampleError(error.message, part=name, at=name, hint=error.hint) from error
     except UNREADABLE as error:
-        raise SampleError(f"not a picture that can be decoded: {error}", part=name) from error
+        # Pillow names the address of the file object, which differs in each run.
+        what = "its format is unknown" if isinstance(error, UnidentifiedImageError) else error
+        raise SampleError(f"not a picture that can be decoded: {what}", part=name) from error
     return ConvertedPicture(name, data)
 
 

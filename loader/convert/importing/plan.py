@@ -15,6 +15,7 @@ import numpy as np
 
 from ...accounting import Account
 from ...arrays import IntArray
+from ...engine.run import Engine
 from ...errors import ConfigError, SampleError
 from ...format.prepare.plan import PrepareReport
 from ...format.unfinished import IMPORT_FOLDER
@@ -208,11 +209,13 @@ class ImportPlan:
         layout: How samples are divided into shards and split parts.
         pictures: What is done with pictures.
         workers: Number of worker processes; at least 1.
+        engine: Where the shards are written, and which share of them; None for ``workers`` processes.
         max_failures: Most rows that may fail before the import stops: a number, or a share of all rows below 1.
         files: Further files of ``.nv-meta`` to write, name → text (``dataset.yaml``).
         compat: As for :class:`PreparePlan`.
         strict: Publish nothing if any part of the sources is left out or fails.
         downloads: What may be downloaded of the URLs that the sources name; None fails such rows.
+        command: Name of the command, for messages.
     """
 
     sources: tuple[Source, ...]
@@ -220,11 +223,17 @@ class ImportPlan:
     layout: ShardLayout = field(default_factory=ShardLayout)
     pictures: PictureOptions = field(default_factory=PictureOptions)
     workers: int = 1
+    engine: Engine | None = None
     max_failures: float = 0.01
     files: Mapping[str, str] = field(default_factory=dict)
     compat: bool | None = None
     strict: bool = False
     downloads: DownloadOptions | None = None
+    command: str = "import"
+
+    def open_engine(self) -> Engine:
+        """Return where the shards are written."""
+        return self.engine or Engine(workers=self.workers)
 
 
 def exceeds(failed: int, rows: int, limit: float) -> bool:

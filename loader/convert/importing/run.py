@@ -13,14 +13,16 @@ from traceback import clear_frames
 import msgspec
 
 from ...arrays import IntArray
+from ...engine.run import Engine, ShareDone, missing_tasks
 from ...engine.workers import stream_from_workers
-from ...errors import SampleError
+from ...errors import ConfigError, SampleError, WorkerError
 from ...format.nv_meta import FOLDER
 from ...format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
 from ...format.prepare.run import run_prepare
 from ...format.unfinished import (
     IMPORT_FOLDER,
     continuing,
+    left_files,
     left_sentence,
     remember_command,
     remove_left_files,
@@ -31,6 +33,7 @@ from ..rows.row import NO_SPLIT
 from ..rows.row_file import order_rows, plan_shards
 from ..writing.new_output import check_new_folder, check_outside, remove_other_shards
 from ..writing.written_shards import FileVersion
+from .packed_shard import PackedShard, run_packed
 from .plan import (
     BeforeCommit,
     DoneShard,
@@ -43,13 +46,16 @@ from .plan import (
     check_failures,
     list_rows,
 )
-from .write_shard import WriteShard, contact_hosts
+from .shares import agree_on_shares, share_lock
+from .write_shard import WriteShard, Written, contact_hosts
 
 FAILURES_FILE = f"{FOLDER}/import_failures.jsonl"
 """The rows of an import that are not in the dataset, a line of JSON each."""
 
 _LOCK = f"{IMPORT_FOLDER}/lock"
 _OWN_SHARD = re.compile(r"shard_\d{6,}(_\d+)?\.tar")
+_PARTIAL_SHARD = re.compile(r"\.(shard_\d{6,})(_\d+)?\.tar\b.*")
+_MAX_DEATHS = 3  # of workers with the same shard
 _MAX_SHOWN_FAILURES = 100
 
 
@@ -65,6 +71,9 @@ def run_import(
     The same sources and settings make the same bytes, with any number of workers. After an interruption, even a kill,
     the next run with the same plan keeps the shards that are written.
 
+    An engine may write one share of the shards. Every share lists the sources itself, and has to come to the list of
+    the first share; a merge then commits the shards of all.
+
     Args:
         plan: The plan of the import.
         listed: The samples of its sources, if they are listed.
@@ -76,14 +85,16 @@ def run_import(
         SampleError: More rows failed than the plan allows; the rest of the written shards stay for the next run.
         IncompleteError: The plan is strict, and a part of the sources is left out or failed.
         StorageError: A source cannot be listed, or the output cannot be written.
-        WorkerError: A worker process was killed.
+        WorkerError: The worker processes of one shard were killed three times.
+        ShareDone: The engine writes one share, and its shards are written.
     """
     # Check the plan and the output before anything is listed.
     started = time.perf_counter()
+    engine = plan.open_engine()
     plan.layout.check()
     storage = open_storage(plan.output)
     check_output(plan.output, sources=[source.path for source in plan.sources])
-    with storage.lock(_LOCK), _leaving_no_files(storage), ExitStack() as stack:
+    with _locked(storage, engine), _leaving_no_files(storage, engine) as leftovers, ExitStack() as stack:
         # List the rows, and refuse what the plan does not allow.
         if listed is None:
             listed = stack.enter_context(_listed(plan, on_progress))
@@ -91,30 +102,76 @@ def run_import(
             listed.account.check_complete(at=storage.path(""))
         contact_hosts(listed, plan.downloads, plan.max_failures, at=storage.path(""))
         # Write the shards, then what the caller adds, and commit.
-        run = _Run(plan, storage, listed, on_progress)
-        run.write()
-        if before_commit is not None:
-            before_commit(storage, *run.written_rows())
-        prepared = run.commit()
-        report = run.report(prepared, time.perf_counter() - started)
+        run = _Run(plan, engine, storage, listed, on_progress)
+        leftovers.begin(run.own_shards())
+        run.write(leftovers)
+        result: ShareDone | ImportReport | None = run.share_done()
+        if result is None:
+            if before_commit is not None:
+                before_commit(storage, *run.written_rows())
+            prepared = run.commit()
+            result = run.report(prepared, time.perf_counter() - started)
+    if isinstance(result, ShareDone):
+        raise result
     remove_work_folder(storage, IMPORT_FOLDER)
-    return report
+    return result
 
 
 @contextmanager
-def _leaving_no_files(storage: Storage) -> Iterator[None]:
+def _locked(storage: Storage, engine: Engine) -> Iterator[None]:
+    """Hold the folder alone; the shares of one import hold it together, but each share runs once at a time."""
+    with storage.lock(_LOCK, shared=engine.share is not None), ExitStack() as stack:
+        if engine.share is not None:
+            stack.enter_context(storage.lock(share_lock(engine.share.number)))
+        yield
+
+
+class _Leftovers:
+    """Unfinished files of killed processes: of all, or of the shards of a share, next to which others run.
+
+    Args:
+        is_shared: Other shares may be at work.
+    """
+
+    def __init__(self, storage: Storage, *, is_shared: bool) -> None:
+        self._storage = storage
+        self._is_shared = is_shared
+        self._own: frozenset[str] = frozenset()
+
+    def begin(self, own: Sequence[str]) -> None:
+        """Name the shards of this share, and remove what an earlier run of it has left."""
+        if self._is_shared:
+            self._own = frozenset(name.removesuffix(".tar") for name in own)
+            self.remove()
+
+    def remove(self) -> None:
+        if not self._is_shared:
+            remove_left_files(self._storage, of_running=True)
+            return
+        for name in left_files(self._storage):
+            match = _PARTIAL_SHARD.fullmatch(name.rpartition("/")[2])
+            if match and match[1] in self._own:
+                self._storage.remove(name)
+
+
+@contextmanager
+def _leaving_no_files(storage: Storage, engine: Engine) -> Iterator[_Leftovers]:
     """Remove unfinished files of a killed run, and of this one if it ends by an error; Ctrl-C names what is left."""
-    remove_left_files(storage, of_running=True)
-    if isinstance(storage, LocalStorage):
+    is_shared = engine.share is not None
+    leftovers = _Leftovers(storage, is_shared=is_shared)
+    leftovers.remove()
+    if isinstance(storage, LocalStorage) and not is_shared:
         remember_command(storage.path(IMPORT_FOLDER))
     try:
-        yield
+        yield leftovers
     except BaseException as error:
         # Workers end when their generator is closed, which the frames of an interrupted call still hold.
         clear_frames(error.__traceback__)
-        remove_left_files(storage, of_running=True)
+        leftovers.remove()
         if isinstance(error, KeyboardInterrupt):
-            error.add_note(f"{storage.path('')}: {left_sentence(storage)}; {continuing(storage)}")
+            left = "the shards that are written stay" if is_shared else left_sentence(storage)
+            how = "to continue, run the same command again" if is_shared else continuing(storage)
+            error.add_note(f"{storage.path('')}: {left}; {how}")
         raise
 
 
@@ -148,14 +205,24 @@ def check_output(output: str, *, sources: Sequence[str] = ()) -> None:
     check_outside(output, sources)
     if storage.exists(IMPORT_FOLDER):
         return
-    check_new_folder(storage, IMPORT_FOLDER, hint="name a new folder; energon merge joins datasets")
+    try:
+        check_new_folder(storage, IMPORT_FOLDER, hint="name a new folder; energon merge joins datasets")
+    except ConfigError:
+        if not storage.exists(IMPORT_FOLDER):  # another share has begun meanwhile
+            raise
 
 
 class _Run:
     def __init__(
-        self, plan: ImportPlan, storage: Storage, listed: ListedRows, on_progress: ProgressCallback | None
+        self,
+        plan: ImportPlan,
+        engine: Engine,
+        storage: Storage,
+        listed: ListedRows,
+        on_progress: ProgressCallback | None,
     ) -> None:
         self._plan = plan
+        self._engine = engine
         self._storage = storage
         self._rows = rows = listed.rows
         self._account = listed.account.copy()
@@ -163,39 +230,104 @@ class _Run:
         self._order, parts = order_rows(rows.splits, rows.split_names, plan.layout)
         self._shards = plan_shards(rows.sizes[self._order], parts, plan.layout)
         self._split_names = [name for name, _, _ in parts]
+        self._job = None
+        if engine.is_partial:
+            self._job = agree_on_shares(storage, plan, engine, rows=rows, order=self._order, shards=self._shards)
+        # A share has a range of the shards.
+        self._own = range(len(self._shards))
+        if self._job is not None and engine.share is not None:
+            ends = [*self._job.starts, len(self._shards)]
+            self._own = range(ends[engine.share.number - 1], ends[engine.share.number])
         self._done: dict[int, DoneShard] = {}
+        self._missing: list[int] = []
         self._progress = ImportProgress(
-            phase="write", samples=0, samples_total=len(rows), shards_total=len(self._shards)
+            phase="write",
+            samples=0,
+            samples_total=sum(shard.stop - shard.start for shard in self._shards[self._own.start : self._own.stop]),
+            shards_total=len(self._own),
         )
         self._failed = 0
 
-    def write(self) -> None:
-        plan = self._plan
+    def own_shards(self) -> list[str]:
+        """Return the names of the planned shards that this run writes."""
+        return [self._shards[index].name for index in self._own]
+
+    def write(self, leftovers: _Leftovers) -> None:
+        """Write the shards; for a merge, check that they are written.
+
+        Args:
+            leftovers: Removes what a killed worker has left.
+        """
         # The order travels once, as an array, and not in the plan, too.
+        plan = replace(self._plan, engine=None, layout=replace(self._plan.layout, order=None))
         write = WriteShard(
             storage=self._storage,
-            plan=replace(plan, layout=replace(plan.layout, order=None)),  # the order is below
+            plan=plan,
             rows=self._rows,
             order=self._order,
+            only_checks=self._engine.merge,
         )
-        workers = min(plan.workers, len(self._shards))
-        # A single worker runs in this process, unless that may not use the client of the object store.
-        apart = workers > 1 or not (isinstance(self._storage, LocalStorage) or may_use_rust())
         # Follow the workers, and put their records in the order of the shards.
         self._report()
-        with closing(stream_from_workers(write, self._shards, workers=workers, apart=apart)) as results:
-            for index, written in results:
-                self._progress = replace(
-                    self._progress,
-                    samples=self._progress.samples + written.samples,
-                    size_bytes=self._progress.size_bytes + written.size_bytes,
-                    shards_done=self._progress.shards_done + (written.done is not None),
-                    resumed=self._progress.resumed + written.is_resumed,
-                )
-                if written.done is not None:
-                    self._finish(index, written.done)
-                self._report()
+        if self._engine.executor is not None:
+            packed = [PackedShard(write, self._shards[index]) for index in self._own]
+            for position, written in self._engine.run(run_packed, packed):
+                self._add(self._own[position], written)
+        else:
+            self._write_in_processes(write, leftovers)
+        if self._missing and self._job is not None:
+            raise missing_tasks(sorted(self._missing), self._job, at=self._storage.path(""))
         self._done = dict(sorted(self._done.items()))
+
+    def _write_in_processes(self, write: WriteShard, leftovers: _Leftovers) -> None:
+        """Write the shards in worker processes; a shard whose process was killed begins again."""
+        remaining, deaths = [*self._own], Counter[int]()
+        while remaining:
+            workers = min(self._engine.workers, len(remaining))
+            # A single worker runs in this process, unless that may not use the client of the object store.
+            apart = workers > 1 or not (isinstance(self._storage, LocalStorage) or may_use_rust())
+            before, ended = self._progress, set[int]()
+            shards = [self._shards[index] for index in remaining]
+            try:
+                with closing(stream_from_workers(write, shards, workers=workers, apart=apart)) as results:
+                    for position, written in results:
+                        self._add(remaining[position], written)
+                        if written.is_last:
+                            ended.add(remaining[position])
+            except WorkerError as error:
+                if error.item is None:
+                    raise
+                killed = remaining[error.item]
+                deaths[killed] += 1
+                if deaths[killed] == _MAX_DEATHS:
+                    raise
+                leftovers.remove()
+                # Count again what is written again.
+                rows = sum(self._shards[index].stop - self._shards[index].start for index in ended)
+                self._progress = replace(self._progress, samples=before.samples + rows)
+            remaining = [index for index in remaining if index not in ended]
+
+    def _add(self, index: int, written: Written) -> None:
+        self._progress = replace(
+            self._progress,
+            samples=self._progress.samples + written.samples,
+            size_bytes=self._progress.size_bytes + written.size_bytes,
+            shards_done=self._progress.shards_done + (written.done is not None),
+            resumed=self._progress.resumed + written.is_resumed,
+        )
+        if written.is_missing:
+            self._missing.append(index)
+        if written.done is not None:
+            self._finish(index, written.done)
+        self._report()
+
+    def share_done(self) -> ShareDone | None:
+        """Return what ends the run of a share; None for a run that commits."""
+        if self._engine.share is None:
+            return None
+        ran = len(self._own) - self._progress.resumed
+        at = self._storage.path(IMPORT_FOLDER)
+        return ShareDone(self._engine.share, tasks=len(self._own), ran=ran, at=at)
 
     def _finish(self, index: int, done: DoneShard) -> None:
         self._done[index] = done

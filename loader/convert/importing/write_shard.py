@@ -52,12 +52,19 @@ class Written:
     Attributes:
         samples: Rows since the last report, those that failed included.
         is_resumed: True if an earlier run has written it.
+        is_missing: True if it is not written, and only a merge of shares was requested.
     """
 
     samples: int
     size_bytes: int
     done: DoneShard | None = None
     is_resumed: bool = False
+    is_missing: bool = False
+
+    @property
+    def is_last(self) -> bool:
+        """True for the end of the shard."""
+        return self.done is not None or self.is_missing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,21 +73,28 @@ class WriteShard:
 
     Attributes:
         plan: The import. A shard whose rows take more than planned is continued in another file at the limit of bytes.
+        only_checks: Write nothing: another share has written the shard, or it is missing.
     """
 
     storage: Storage
     plan: ImportPlan
     rows: RowFile
     order: IntArray
+    only_checks: bool = False
 
     def __call__(self, shard: PlannedShard) -> Generator[Written, None, None]:
         # Keep the shard of an earlier run if its rows and settings are the same.
         rows = self.order[shard.start : shard.stop].tolist()
         digest = self._digest(shard, rows)
         done = read_done(self.storage, shard.name)
-        if done is not None and done.is_valid(digest, self.storage) and not self._is_repaired(done, shard, rows):
+        if done is not None and not done.is_valid(digest, self.storage):
+            done = None
+        if self.only_checks and done is None:
+            yield Written(samples=0, size_bytes=0, is_missing=True)
+            return
+        if done is not None and (self.only_checks or not self._is_repaired(done, shard, rows)):
             size_bytes = sum(size for _, size, _ in done.files)
-            yield Written(samples=len(rows), size_bytes=size_bytes, done=done, is_resumed=True)
+            yield Written(samples=len(rows), size_bytes=size_bytes, done=done, is_resumed=not self.only_checks)
             return
         # Else write it, and then its record.
         writer = _ShardWriter(self, shard, rows)

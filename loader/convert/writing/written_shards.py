@@ -195,7 +195,7 @@ def commit_shards(
         _check_files(storage, shards)
         remove_left_files(storage, of_running=True)
         # Check that keys are unique.
-        repeated = _repeated_keys(storage, shards)
+        repeated = repeated_keys(storage, shards)
         if repeated and not renames:
             raise ConfigError(
                 f"keys were written twice ({len(repeated):,}): {'; '.join(repeated[:3])}",
@@ -254,7 +254,8 @@ def _check_files(storage: Storage, shards: Sequence[ShardRecord]) -> None:
     remove_other_shards(storage, known, _OWN_SHARD, fault="is of no writer", hint="move it away, and commit again")
 
 
-def _repeated_keys(storage: Storage, shards: Sequence[ShardRecord]) -> list[str]:
+def repeated_keys(storage: Storage, shards: Sequence[ShardRecord]) -> list[str]:
+    """Return the keys that several samples of written shards have."""
     journal = Journal(storage)
 
     def load(shard_index: int) -> ShardIndex:

@@ -54,7 +54,7 @@ class Values:
     """A value for each of some samples.
 
     Attributes:
-        values: Numbers, or positions in ``categories``; shape (n,).
+        values: Numbers, or positions in ``categories``, shape (n,); of vectors no elements, shape (n, 0).
         known: True for samples that have a value; shape (n,).
         categories: The texts of the positions; None for numbers.
     """
@@ -244,7 +244,11 @@ class Condition:
             case ast.Constant(value=int() | float() | str() as value):
                 return value
             case ast.Name(id=name):
-                return source(self._name(name), False)
+                named = source(self._name(name), False)
+                if named.values.ndim > 1:
+                    shown = self._shown(node)
+                    raise self._invalid(f"{shown!r} is a column of vectors, which have no order; use known({shown})")
+                return named
             case ast.Call(func=ast.Name(id="size"), args=[ast.Constant(value=str(part))]):
                 return source(part, True)
             case ast.UnaryOp(op=ast.USub(), operand=operand):

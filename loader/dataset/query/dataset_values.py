@@ -121,6 +121,16 @@ def _write_hint(folder: Dataset, name: str) -> str:
     return f"write it: {command}" if command else "columns need a prepared folder: run energon prepare on it"
 
 
+def _as_categories(texts: Sequence[str | None]) -> Values:
+    positions: dict[str, int] = {}
+    codes = [-1 if text is None else positions.setdefault(text, len(positions)) for text in texts]
+    return Values(np.array(codes, np.int64), np.array([code >= 0 for code in codes], np.bool_), tuple(positions))
+
+
+_ROWS_AT_ONCE = 1 << 20
+_TEXTS_AT_ONCE = 1 << 16
+
+
 class DatasetValues:
     """The values of some names.
 
@@ -151,7 +161,7 @@ class DatasetValues:
         for name in names:
             column, meant = column_or_values(folder, name, columns)
             if column in columns:
-                self._columns[name] = open_column(folder.storage, folder.index, column)
+                self._columns[name] = open_column(folder.storage, folder.index, column, reads_vectors=False)
             elif (part := _sized_part(meant)) is not None:
                 self._sizes[name] = part
             elif column is None:
@@ -170,9 +180,33 @@ class DatasetValues:
                     existing = [meant[0]]
                 self._computed[name] = values[only_value(name, existing, at=folder.path)]
 
-    def values(self, name: str, samples: IntArray) -> Values:
+    @property
+    def rows_at_once(self) -> int:
+        """Number of samples whose values take little memory."""
+        has_texts = any(column.record.has_texts for column in self._columns.values())
+        return _TEXTS_AT_ONCE if has_texts else _ROWS_AT_ONCE
+
+    def values(self, name: str, samples: IntArray, *, vectors: bool = False) -> Values:
+        """Return the values of a name for some samples.
+
+        Args:
+            vectors: Vectors have no elements, shape (n, 0), but are known or not; otherwise they are an error.
+
+        Raises:
+            ConfigError: The name is a column of vectors.
+        """
         # The value is in a column, the size of a part, computed, or part of the index.
         column = self._columns.get(name)
+        if column is not None and column.record.length:
+            if not vectors:
+                raise ConfigError(
+                    f"expected a column of numbers or texts, found vectors in column {name!r}",
+                    at=self.folder.path,
+                    hint="name another column",
+                )
+            return Values(np.empty((len(samples), 0)), column.is_known(samples))
+        if column is not None and column.record.has_texts:
+            return _as_categories(column.texts(samples).tolist())
         if column is not None:
             return Values(column.values[samples], column.is_known(samples), column.record.categories or None)
         if name in self._sizes:

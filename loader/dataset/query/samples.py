@@ -9,7 +9,7 @@ import sys
 from bisect import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -132,9 +132,6 @@ _MAX_NEAR = 20  # of equal similarity, the one that has the key in whole is mean
 _MAX_COMPARED = 400  # comparing two names takes some 20 µs
 
 
-_ROWS_AT_ONCE = 1 << 20
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleQuery:
     """A choice of samples; each criterion that is set must hold.
@@ -177,8 +174,9 @@ def find_samples(folder: Dataset, query: SampleQuery, *, within: range | None = 
     if condition is not None:
         columns = DatasetValues(folder, condition.columns, samples, query.compute, are_all=within is None)
         # Evaluate the condition for a block of samples at a time.
-        pieces = (samples[start : start + _ROWS_AT_ONCE] for start in range(0, len(samples), _ROWS_AT_ONCE))
-        kept = [some[condition.holds(partial(_look_up, columns, some), len(some))] for some in pieces]
+        count = columns.rows_at_once
+        pieces = (samples[start : start + count] for start in range(0, len(samples), count))
+        kept = [some[condition.holds(cache(partial(_look_up, columns, some)), len(some))] for some in pieces]
         samples = np.concatenate([np.empty(0, np.int64), *kept])
     return samples
 
@@ -243,7 +241,7 @@ def unknown_names(folder: Dataset, query: SampleQuery) -> list[str]:
 
 
 def _look_up(columns: DatasetValues, samples: IntArray, name: str, is_size: bool) -> Values:
-    return columns.size(name, samples) if is_size else columns.values(name, samples)
+    return columns.size(name, samples) if is_size else columns.values(name, samples, vectors=True)
 
 
 def unknown_key_error(folders: Sequence[Dataset], keys: Sequence[str], *, at: str) -> ConfigError:

@@ -84,16 +84,21 @@ def build_filter_index_from_shard_indexes(
     _write(files, sizes, np.concatenate(kept))
 
 
+def check_filter_name(name: str, *, at: str) -> None:
+    """Raise a ``ConfigError`` if a filter may not have this name."""
+    if not is_filter_name(name):
+        raise ConfigError(
+            f"expected the name of a filter, found {name!r}",
+            at=at,
+            hint="use letters, digits, '.', '_' and '-'",
+        )
+
+
 def _open(
     path: str | os.PathLike[str], name: str, folder: str | os.PathLike[str] | None
 ) -> tuple[FilterFiles, dict[str, int]]:
     """Return the files of a filter, and the number of samples of each shard in order."""
-    if not is_filter_name(name):
-        raise ConfigError(
-            f"expected the name of a filter, found {name!r}",
-            at=os.fspath(path),
-            hint="use letters, digits, '.', '_' and '-'",
-        )
+    check_filter_name(name, at=os.fspath(path))
     if is_record_file(data := data_path(os.fspath(path))):
         file = open_record_path(data)
         return FilterFiles.of_file(file.storage, file.name, name), {file.name: len(file)}

@@ -83,23 +83,29 @@ def create_column(
 class ColumnReader(ClosesOnExit):
     """Reads a column piece by piece: a memory map of all of it would count as used memory."""
 
-    def __init__(self, storage: Storage, name: str, *, accepted: re.Pattern[bytes] = INTEGERS) -> None:
+    def __init__(self, storage: Storage, name: str, *, accepted: re.Pattern[bytes] = INTEGERS, length: int = 0) -> None:
         self._file = storage.open(name)
         try:
             start = self._file.read_at(0, _HEADER_BYTES)
-            self._dtype, shape, self._offset = _parse_header(storage, name, start, self._file.size_bytes, accepted)
-            [self._rows] = shape
+            self._dtype, self._shape, self._offset = _parse_header(
+                storage, name, start, self._file.size_bytes, accepted, length=length
+            )
         except BaseException:
             self._file.close()
             raise
 
     def __len__(self) -> int:
-        return self._rows
+        return self._shape[0]
+
+    def without_values(self) -> npt.NDArray[Any]:
+        """Return an array of the column's type and shape whose rows are one row of zeros in memory."""
+        return np.broadcast_to(np.zeros((), self._dtype), self._shape)
 
     def __getitem__(self, rows: slice) -> npt.NDArray[Any]:
-        start, stop, _ = rows.indices(self._rows)
-        width = self._dtype.itemsize
-        return np.frombuffer(self._file.read_at(self._offset + start * width, (stop - start) * width), self._dtype)
+        start, stop, _ = rows.indices(len(self))
+        width = self._dtype.itemsize * (self._shape[1] if self._shape[1:] else 1)
+        data = self._file.read_at(self._offset + start * width, (stop - start) * width)
+        return np.frombuffer(data, self._dtype).reshape(-1, *self._shape[1:])
 
     def close(self) -> None:
         self._file.close()
@@ -114,7 +120,7 @@ def map_column(
         dtype: The expected type; None accepts any number.
         length: Elements of each vector; 0 for numbers.
     """
-    try:
+    with _mapping(storage, name):
         path = storage.copy_of_fixed(name) if is_fixed else str(storage.local_path(name))
         file = map_file(path)
         accepted = NUMBERS if dtype is None else INTEGERS
@@ -127,6 +133,19 @@ def map_column(
         column = (np.frombuffer(file, found, count, offset) if count else np.empty(0, found)).reshape(shape)
         column.flags.writeable = False
         return column
+
+
+def map_bytes(storage: Storage, name: str) -> memoryview:
+    """Map a file next to a column into memory, read-only; an empty one is not mapped."""
+    with _mapping(storage, name):
+        info = storage.stat(name)
+        return memoryview(map_file(storage.local_path(name, info)) if info.size_bytes else b"").cast("B")
+
+
+@contextmanager
+def _mapping(storage: Storage, name: str) -> Iterator[None]:
+    try:
+        yield
     except (StorageError, OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno in FAULTS_OF_PROCESS:
             raise_storage_error("map this column", storage.path(name), error)
@@ -145,8 +164,11 @@ def _parse_header(
         raise _unusable(storage, name, f"expected a column of numbers, found one of {header[2][:40]!r}")
     dtype, rows, offset = np.dtype(header[2].decode("ascii")), int(header[3]), header.end()
     if int(header[4] or 0) != length:
-        what = f"vectors of {length} numbers" if length else "numbers"
-        raise _unusable(storage, name, f"expected a column of {what}, found the shape ({rows}, {int(header[4] or 0)})")
+        what, columns = (
+            f"vectors of {length} numbers" if length else "numbers",
+            f" {int(header[4])}" if header[4] else "",
+        )
+        raise _unusable(storage, name, f"expected a column of {what}, found the shape ({rows},{columns})")
     expected_bytes = offset + rows * max(1, length) * dtype.itemsize
     if size_bytes != expected_bytes:
         raise _unusable(storage, name, f"expected {expected_bytes} bytes for {rows} rows, found {size_bytes}")

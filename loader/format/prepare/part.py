@@ -1,4 +1,4 @@
-"""Scan one part of a dataset's shards into the journal, for a merge to commit."""
+"""Scan one share of a dataset's shards, which code calls a part, into the journal, for a merge to commit."""
 
 from __future__ import annotations
 
@@ -80,9 +80,9 @@ def _part_plan(storage: Storage, plan: PreparePlan, part: Share, *, write: bool)
         search = find_shards(storage, exclude=plan.exclude)
         if search.format is not None:
             raise ConfigError(
-                "these are no tar shards, and only the headers of tar shards are scanned in parts",
+                "these are no tar shards, and only the headers of tar shards are scanned in shares",
                 at=storage.path(""),
-                hint="prepare this folder without --part",
+                hint="prepare this folder without --share",
             )
         check_destination(storage, plan.ref, shards=search.names, force=plan.force)
         # Only shards that need a scan are divided.
@@ -93,9 +93,9 @@ def _part_plan(storage: Storage, plan: PreparePlan, part: Share, *, write: bool)
             written = write_plan(storage, PART_PLAN, written)
     if written.count != part.count:
         raise ConfigError(
-            f"this dataset is being prepared in {written.count} parts, since {written.planned_at}; found {part}",
+            f"this dataset is being prepared in {written.count} shares, since {written.planned_at}; found {part}",
             at=storage.path(""),
-            hint=f"divide it into {written.count} parts, too; for another number, first remove"
+            hint=f"divide it into {written.count} shares, too; for another number, first remove"
             f" {storage.path(PART_PLAN)}, which keeps what is scanned",
         )
     return written
@@ -154,9 +154,9 @@ def check_not_planned(storage: Storage, *, is_known: bool = True) -> None:
     plan = None if is_known and not storage.exists(PART_PLAN) else read_plan(storage, PART_PLAN)
     if plan is not None:
         raise ConfigError(
-            f"this dataset is being prepared in {plan.count} parts, since {plan.planned_at}",
+            f"this dataset is being prepared in {plan.count} shares, since {plan.planned_at}",
             at=storage.path(""),
-            hint="commit the parts with --merge, which names those that are missing; or give them up: remove"
+            hint="commit the shares with --merge, which names those that are missing; or give them up: remove"
             f" {storage.path(PART_PLAN)}",
         )
 
@@ -175,11 +175,11 @@ def check_complete(storage: Storage, unscanned: Sequence[str]) -> None:
         if not unscanned:
             return
         raise ConfigError(
-            f"there are no parts to merge: {len(unscanned):,} shards are not scanned, and no part was started",
+            f"there are no shares to merge: {len(unscanned):,} shards are not scanned, and no share was started",
             at=storage.path(""),
-            hint=f"run the parts first: energon prepare {url} --share 1/64, and so on",
+            hint=f"run the shares first: energon prepare {url} --share 1/64, and so on",
         )
-    # Find the parts with shards that are not scanned.
+    # Find the shares with shards that are not scanned.
     missing = frozenset(unscanned)
     found = {
         number: [name for name in plan.shards_of(number) if name in missing] for number in range(1, plan.count + 1)
@@ -190,9 +190,9 @@ def check_complete(storage: Storage, unscanned: Sequence[str]) -> None:
     # Name them, and the command that runs the first one.
     numbers = [number for number, shards in found.items() if shards]
     which = (
-        f"part {numbers[0]} of {plan.count} is"
+        f"share {numbers[0]} of {plan.count} is"
         if len(numbers) == 1
-        else (f"parts {format_numbers(numbers)} of {plan.count} are")
+        else f"shares {format_numbers(numbers)} of {plan.count} are"
     )
     shown = ", ".join(names[:_MAX_SHARDS]) + (", …" if len(names) > _MAX_SHARDS else "")
     raise ConfigError(
@@ -201,5 +201,5 @@ def check_complete(storage: Storage, unscanned: Sequence[str]) -> None:
         hint=f"run {'it' if len(numbers) == 1 else 'them'}, then merge again:"
         f" energon prepare {url} --share {Share(numbers[0], plan.count)}"
         + (f" (with SLURM: sbatch --array={format_numbers(numbers)})" if len(numbers) > 1 else "")
-        + "; a part names shards that are damaged",
+        + "; a share names shards that are damaged",
     )

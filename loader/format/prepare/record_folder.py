@@ -245,7 +245,7 @@ class RecordPrepare(RunningPrepare):
 def _check_plan(plan: PreparePlan) -> None:
     reason = "these are no tar shards"
     if plan.merge:
-        raise ConfigError(f"--merge: {reason}, which have no parts to merge", at=plan.path)
+        raise ConfigError(f"--merge: {reason}, which have no shares to merge", at=plan.path)
     if plan.compat:
         raise ConfigError(f"--compat: {reason}, so there are no .tar.idx and index.sqlite files to write", at=plan.path)
     if plan.media is not None:

@@ -336,7 +336,7 @@ def _warnings(inputs: PrepareInputs, layout: Layout, staged: IndexStaging | None
         warnings.append(f"no index.sqlite and .tar.idx files, which other tools need: {staged.compat_warning}")
     if inputs.plan.merge and staged and staged.scanned:
         shards = "1 shard" if staged.scanned == 1 else f"{staged.scanned:,} shards"
-        warnings.append(f"this merge scanned {shards} that arrived or changed after the parts were planned")
+        warnings.append(f"this merge scanned {shards} that arrived or changed after the shares were planned")
     return warnings
 
 

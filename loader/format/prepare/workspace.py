@@ -150,7 +150,7 @@ def open_part_workspace(storage: Storage) -> Iterator[Storage]:
             raise StorageError(
                 "a prepare was interrupted while it committed",
                 path=storage.path(""),
-                hint="run the same command again: with --merge if parts were committed",
+                hint="run the same command again: with --merge if shares were committed",
             )
         yield storage
 

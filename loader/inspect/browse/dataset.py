@@ -405,7 +405,7 @@ def tag_samples(folder: Dataset, numbers: Sequence[int], tag: str) -> int:
         column = open_column(folder.storage, folder.index, _COLUMN)
         names = list(column.record.categories)
         if not names:
-            raise ConfigError("column 'tag' has numbers", at=folder.path, hint="remove or rename this column")
+            raise ConfigError(f"column 'tag' has {column.kind}", at=folder.path, hint="remove or rename this column")
         codes = np.where(column.is_known(), column.values, -1).astype(np.int16)
     # Add the tag, and set it.
     if tag and tag not in names:

@@ -13,8 +13,10 @@ import numpy as np
 
 from ...dataset.dataset import PartPlace
 from ...errors import EnergonError
+from ...format.columns.column import open_column
 from ...format.dataset_ref import DatasetRef
 from ...format.media.picture_traits import turn_note
+from ...storage import LocalStorage
 from ..fields import FieldView, describe_value
 from ..sample_view import PreviewRequest, SampleView
 from ..views import open_views
@@ -26,7 +28,9 @@ _MAX_NUMBERS = 1_000_000  # that a histogram counts
 _BARS = 24  # of a histogram
 _FIELD_KEYS = ("name", "type", "shape", "dtype", "range", "size_bytes", "media", "facts", "text", "fault")
 _EXTENSIONS = ("npy", "npz", "pth", "pt")
-_MAX_PARTS = 200  # and fields
+_MAX_PARTS = 200  # and fields, and columns
+_MAX_ELEMENTS = 4  # of a vector in a column
+_MAX_CHARACTERS = 1000  # of a text in a column
 _MAX_TEXT_BYTES = 200_000  # of one part
 _MAX_TEXTS_BYTES = 4_000_000  # of all parts
 _MAX_EXACT_DIGITS = 15  # of an integer in JavaScript
@@ -38,7 +42,7 @@ def sample_page(dataset: BrowsedDataset, sample: int) -> dict[str, Any]:
     """Return a JSON document of a sample: key, shard, neighbours, and each part with its kind and place.
 
     Texts are cut at 200,000 bytes, and other bytes at 512; pictures, media and arrays are named only. At most 200 parts
-    are described, and ``more`` counts the others.
+    are described, and ``more`` counts the others. Vectors of columns are cut after four elements.
     """
     row = dataset.row(sample)
     parts = dataset.parts(sample)
@@ -56,7 +60,32 @@ def sample_page(dataset: BrowsedDataset, sample: int) -> dict[str, Any]:
         ],
         "parts": list(_describe_parts(dataset, sample, parts[:_MAX_PARTS])),
         "more": max(0, len(parts) - _MAX_PARTS),
+        "columns": list(_describe_columns(dataset, sample)),
     }
+
+
+def _describe_columns(dataset: BrowsedDataset, sample: int) -> Iterator[dict[str, Any]]:
+    """Yield the value of each column as a short text; none of remote datasets, whose columns would be copied whole."""
+    folder = dataset.folder
+    for name in folder.documents.column_names()[:_MAX_PARTS] if isinstance(folder.storage, LocalStorage) else ():
+        try:
+            value = open_column(folder.storage, folder.index, name).value(sample)
+            yield {"name": name, "text": None if value is None else _short_text(value), "fault": None}
+        except EnergonError as error:
+            yield {"name": name, "text": None, "fault": error.message}
+
+
+def _short_text(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        more = " …" if len(value) > _MAX_ELEMENTS else ""
+        elements = [
+            f"{element:.4g}" if isinstance(element, float) else str(element)
+            for element in value[:_MAX_ELEMENTS].tolist()
+        ]
+        return f"{' '.join(elements)}{more} ({len(value)} {value.dtype})"
+    text = str(value)
+    # Lone surrogates cannot be sent.
+    return f"{text[:_MAX_CHARACTERS]}{'…' if len(text) > _MAX_CHARACTERS else ''}".encode("utf-8", "replace").decode()
 
 
 def _describe_parts(dataset: BrowsedDataset, sample: int, parts: Sequence[PartPlace]) -> Iterator[dict[str, Any]]:

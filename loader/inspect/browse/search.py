@@ -262,7 +262,7 @@ def statistics(ref: DatasetRef, split_part: str | None, sample: int) -> dict[str
     columns = {}
     for name in column_names(folder.storage):
         column = open_column(folder.storage, folder.index, name)
-        if not column.record.categories:
+        if column.kind == "numbers":
             values = Distribution()
             values.add(column.values[column.is_known()])
             columns[name] = {**values.document(), "term": name if name in Condition(name).columns else None}

@@ -138,6 +138,7 @@ def readers_in(
 def mean_of_column(source: DatasetSource, name: str) -> float | None:
     """Return the mean of a column's known values over the samples of a source; None without known values."""
     column = open_column(source.folder.storage, source.folder.index, name)
+    column.check_numbers("a mean", at=source.folder.path)
     rows = source.index_numbers()
     rows = rows[~np.isin(rows, source.excluded)]
     rows = rows[column.is_known(rows)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
@@ -16,11 +17,12 @@ from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...accounting.part_sets import PartSets
 from ...arrays import IntArray
 from ...dataset.dataset import Dataset
+from ...dataset.job_journal import digest_of_numbers, job_journal
 from ...dataset.opening import dataset_at
 from ...dataset.query import SampleQuery, find_samples
 from ...dataset.query.dataset_values import only_value
 from ...dataset.records import SingleFile
-from ...engine.workers import run_in_workers
+from ...engine.run import Engine, JobTasks, in_order
 from ...errors import ConfigError
 from ...format.columns.column import BY_STATS, column_of, value_of_column, write_column
 from ...format.dataset_ref import DatasetRef
@@ -28,8 +30,8 @@ from ...format.documents.messages import did_you_mean
 from ...format.documents.value_name import ValueName, parse_value_name, values_meant
 from ...version import __version__
 from .distribution import Distribution, TopValues
-from .scan import Broken, ScanResult, ScanTask, as_array, media_parts, scan_samples
-from .values import Value
+from .scan import Broken, ScanTask, media_parts
+from .summary import ColumnValues, SampleSummary, summarize_samples, unpacked, unpacked_part
 
 _MAX_CATEGORIES = 1000  # different texts of a column
 _MAX_NAMES = 1000  # of numbers, and of texts
@@ -50,7 +52,11 @@ class StatsRequest:
             none.
         write: Names of values to keep as columns: ``jpg.width``, or ``width`` if no other value is called so.
         tokenizer: A JSON file of tokenizers, or ``module:callable``.
+        workers: Number of worker processes; of another engine, ``engine`` says it.
         max_json_bytes: Larger JSON parts are not parsed; None for no limit.
+        engine: Where the tasks run; None for processes. In a share, summaries are stored in ``.nv-meta``, and
+            :class:`.ShareDone` is raised; after a merge, :meth:`.Engine.discard_merged` removes them.
+        command: Name of the command that runs the shares, for messages.
     """
 
     ref: DatasetRef
@@ -63,6 +69,13 @@ class StatsRequest:
     tokenizer: str | None = None
     workers: int = 1
     max_json_bytes: int | None = CHECKED_JSON_BYTES
+    engine: Engine | None = None
+    command: str = "stats"
+
+    @property
+    def runs_on(self) -> Engine:
+        """The engine."""
+        return self.engine or Engine(workers=self.workers)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -121,19 +134,19 @@ class StatsReport:
             "part_sets": self.part_sets.to_document(),
         }
 
-    def add(self, result: ScanResult) -> None:
+    def add(self, result: SampleSummary) -> None:
         """Add the values of further samples."""
         # Distributions take values of any number of tasks; only the first broken parts are kept.
         self.samples += result.samples
-        for name, numbers in result.numbers.items():
-            if self._has_room(name, self.numbers):
-                self.numbers.setdefault(name, Distribution()).add(numbers)
-        for name, counts in result.texts.items():
-            if self._has_room(name, self.texts):
-                self.texts.setdefault(name, TopValues()).add(counts)
-        self.broken += result.broken[: _MAX_BROKEN - len(self.broken)]
+        for packed, numbers in result.numbers.items():
+            if self._has_room(name := unpacked(packed), self.numbers):
+                self.numbers.setdefault(name, Distribution()).join(numbers)
+        for packed, counts in result.texts.items():
+            if self._has_room(name := unpacked(packed), self.texts):
+                self.texts.setdefault(name, TopValues()).add({unpacked(text): n for text, n in counts.items()})
+        self.broken += map(unpacked_part, result.broken[: _MAX_BROKEN - len(self.broken)])
         self.broken_count += result.broken_count
-        self.large += result.large[: _MAX_BROKEN - len(self.large)]
+        self.large += map(unpacked_part, result.large[: _MAX_BROKEN - len(self.large)])
         self.large_count += result.large_count
 
     def _has_room(self, name: str, known: Mapping[str, object]) -> bool:
@@ -159,7 +172,15 @@ def _named(parts: Sequence[Broken], count: int) -> dict[str, Any]:
 
 
 def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None] | None = None) -> StatsReport:
-    """Collect the statistics of a dataset; raise a ``TrustError`` if the tokenizer is code that may not run."""
+    """Collect the statistics of a dataset.
+
+    Values are added in the order of the samples, so that the result does not depend on the engine.
+
+    Raises:
+        TrustError: The tokenizer is code that may not run.
+        ShareDone: The engine runs one share, which is done.
+        ConfigError: Shares are missing that a merge needs, or had other options.
+    """
     # Choose the samples.
     path = request.ref.path
     folder = dataset_at(request.ref)
@@ -177,13 +198,14 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
         raise ConfigError("a column needs a value of every sample", at=path, hint="omit --limit and the conditions")
     # Describe the tasks, each with samples of one shard.
     report = StatsReport(path=path, population=len(every), part_sets=folder.index.part_sets())
-    kept: dict[str, tuple[list[int], list[Value]]] = {}
+    kept: defaultdict[str, ColumnValues] = defaultdict(ColumnValues)
     hashes = np.empty(len(chosen), np.uint64) if request.dedupe is not None else None
     report.hashed_parts = _hashed_parts(folder, request)
     meant = dict.fromkeys(value for name in request.write for value in _meant(folder, name, path))
     task = ScanTask(
-        ref=request.ref,
+        ref=request.ref if request.runs_on.executor is None else request.ref.resolved(),
         samples=chosen,
+        index_uuid=str(folder.index.uuid),
         parts=None if request.parts is None else _matching(folder.index.part_names, request.parts),
         hashed=None if request.dedupe is None else report.hashed_parts,
         kept=tuple(meant),
@@ -193,14 +215,12 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
     tasks = list(task.of_shards(folder))
     starts = np.cumsum([0, *(len(task.samples) for task in tasks)])
     # Read the samples, and add their values.
-    for task_index, result in run_in_workers(scan_samples, tasks, workers=request.workers):
+    for task_index, result in in_order(_results(request, task, tasks, on_progress)):
         report.add(result)
         if hashes is not None:
-            hashes[starts[task_index] : starts[task_index + 1]] = result.hashes
-        for name, (samples, values) in result.kept.items():
-            all_samples, all_values = kept.setdefault(name, ([], []))
-            all_samples += samples
-            all_values += values
+            hashes[starts[task_index] : starts[task_index + 1]] = np.frombuffer(result.hashes, "<u8")
+        for packed, values in result.kept.items():
+            kept[unpacked(packed)].add(values)
         if on_progress is not None:
             on_progress(report.samples, len(chosen))
     # Compare samples of one hash, and write columns.
@@ -210,6 +230,46 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
     for name in request.write:
         _write(folder, name, kept, report)
     return report
+
+
+def _results(
+    request: StatsRequest, whole: ScanTask, tasks: Sequence[ScanTask], on_progress: Callable[[int, int], None] | None
+) -> Iterator[tuple[int, SampleSummary]]:
+    """Yield the number of each task and its summary, in any order; results of shares are stored."""
+    engine = request.runs_on
+    if not engine.is_partial:
+        with closing(engine.run(summarize_samples, tasks)) as results:
+            yield from results
+        return
+    # The options name the journal; the samples must be the same, too.
+    options = {
+        "parts": str(whole.parts),
+        "duplicates": str(whole.hashed),
+        "values": str([str(name) for name in whole.kept]),
+        "tokenizer": str(whole.tokenizer),
+        "limit of JSON": str(whole.max_json_bytes),
+    }
+    job: JobTasks[SampleSummary] = JobTasks(
+        function=summarize_samples,
+        tasks=tasks,
+        sizes=[len(task.samples) for task in tasks],
+        journal=job_journal(request.ref, "stats", options, SampleSummary),
+        command=request.command,
+        request={
+            **options,
+            "dataset": whole.index_uuid,
+            "choice of samples": digest_of_numbers(whole.samples),
+            "version of energon-toolkit": __version__,
+        },
+    )
+    done, share = 0, engine.share
+    for number, result in job.run(engine):
+        done += result.samples
+        if share is None:
+            yield number, result
+        elif on_progress is not None:
+            on_progress(done, max(done, len(whole.samples) // share.count))
+    engine.merged.append(job.journal)
 
 
 def _random_samples(every: IntArray, count: int | None) -> IntArray:
@@ -243,15 +303,15 @@ def _meant(folder: Dataset, name: str, at: str) -> tuple[ValueName, ...]:
     return meant
 
 
-def _write(folder: Dataset, name: str, kept: dict[str, tuple[list[int], list[Value]]], report: StatsReport) -> None:
+def _write(folder: Dataset, name: str, kept: Mapping[str, ColumnValues], report: StatsReport) -> None:
     # Find the value that is meant.
-    existing = [candidate for candidate in _meant(folder, name, report.path) if kept.get(str(candidate), ((), ()))[0]]
+    existing = [each for each in _meant(folder, name, report.path) if str(each) in kept and len(kept[str(each)])]
     value = only_value(name, existing, at=report.path, known=sorted({*report.numbers, *report.texts}))
-    samples, values = np.array(kept[str(value)][0]), kept[str(value)][1]
+    values = kept[str(value)]
     column = _free_name(folder, name, value)
     # Encode texts as categories, and numbers as the smallest type that holds them.
     options: dict[str, Any] = {"description": str(value), "made_by": f"{BY_STATS} {__version__}"}
-    texts = [value for value in values if isinstance(value, str)]
+    samples, texts = values.texts()
     if texts:
         # A column has texts or numbers, and a bounded number of texts.
         categories = sorted(set(texts))
@@ -267,7 +327,7 @@ def _write(folder: Dataset, name: str, kept: dict[str, tuple[list[int], list[Val
         codes[samples] = np.searchsorted(np.array(categories), np.array(texts))
         options |= {"missing": -1, "categories": categories}
     else:
-        codes, missing = _filled(len(folder.index), samples, as_array(values))
+        codes, missing = _filled(len(folder.index), *values.numbers())
         options |= {"missing": missing, "unit": _UNITS.get(value.trait, "")}
     # Write the column, and name it in the report.
     write_column(folder.storage, folder.index, column, codes, **options)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -17,8 +18,14 @@ _MAX_DISTINCT = 20_000  # texts that are counted one by one: bounds memory
 _Z_95 = 1.959964  # of the normal distribution
 
 
-class Distribution:
+class Distribution(msgspec.Struct):
     """Numbers by magnitude: exact count, extremes and mean, and a histogram of logarithmic bins.
+
+    Attributes:
+        total: Their sum.
+        is_whole: All are integers.
+        squares: Sum of squared distances from the mean.
+        bins: Bin → count.
 
     >>> sizes = Distribution()
     >>> sizes.add(np.array([1, 10, 100]))
@@ -26,44 +33,64 @@ class Distribution:
     (3, 37.0, 1.0, 100.0)
     """
 
-    def __init__(self) -> None:
-        self.count = 0
-        self.minimum = math.inf
-        self.maximum = -math.inf
-        self._sum = 0.0
-        self._is_whole = True
-        self._squares = 0.0  # sum of squared distances from the mean
-        self._bins: Counter[int] = Counter()
+    count: int = 0
+    minimum: float = math.inf
+    maximum: float = -math.inf
+    total: float = 0.0
+    is_whole: bool = True
+    squares: float = 0.0
+    bins: dict[int, int] = {}
 
-    def add(self, values: npt.NDArray[Any]) -> None:
-        """Add numbers; NaN and infinities are skipped."""
+    @classmethod
+    def of(cls, values: npt.NDArray[Any]) -> Distribution:
+        """Return the distribution of numbers; NaN and infinities are skipped."""
         numbers = values.astype(np.float64)
         numbers = numbers[np.isfinite(numbers)]
         if not len(numbers):
-            return
-        self._is_whole = self._is_whole and bool((numbers == np.floor(numbers)).all())
+            return cls()
         with np.errstate(over="ignore", invalid="ignore"):  # numbers near the largest one: their squares are infinite
-            mean, count = float(numbers.mean()), len(numbers)
-            if self.count:
-                apart = mean - self.mean
-                self._squares += apart * apart * self.count * count / (self.count + count)
-            self._squares += float(((numbers - mean) ** 2).sum())
-            self._sum += float(numbers.sum())
-        self.count += count
-        self.minimum = min(self.minimum, float(numbers.min()))
-        self.maximum = max(self.maximum, float(numbers.max()))
+            squares = float(((numbers - numbers.mean()) ** 2).sum())
+            total = float(numbers.sum())
         bins, counts = np.unique(_bin_of(numbers), return_counts=True)
-        self._bins.update(dict(zip(bins.tolist(), counts.tolist(), strict=True)))
+        return cls(
+            count=len(numbers),
+            minimum=float(numbers.min()),
+            maximum=float(numbers.max()),
+            total=total,
+            is_whole=bool((numbers == np.floor(numbers)).all()),
+            squares=squares,
+            bins=dict(zip(bins.tolist(), counts.tolist(), strict=True)),
+        )
+
+    def add(self, values: npt.NDArray[Any]) -> None:
+        """Add numbers; NaN and infinities are skipped."""
+        self.join(self.of(values))
+
+    def join(self, other: Distribution) -> None:
+        """Add the numbers of another distribution; the order of joins may change the last digits."""
+        if not other.count:
+            return
+        if self.count:
+            apart = other.mean - self.mean
+            self.squares += apart * apart * self.count * other.count / (self.count + other.count)
+        self.squares += other.squares
+        self.total += other.total
+        self.count += other.count
+        self.is_whole = self.is_whole and other.is_whole
+        self.minimum = min(self.minimum, other.minimum)
+        self.maximum = max(self.maximum, other.maximum)
+        for bin_index, count in other.bins.items():
+            self.bins[bin_index] = self.bins.get(bin_index, 0) + count
 
     @property
     def mean(self) -> float:
         """The mean; NaN without numbers."""
-        return self._sum / self.count if self.count else math.nan
+        return self.total / self.count if self.count else math.nan
 
     @property
     def deviation(self) -> float:
         """The standard deviation of the sample; NaN for fewer than two numbers."""
-        return math.sqrt(self._squares / (self.count - 1)) if self.count > 1 else math.nan
+        return math.sqrt(self.squares / (self.count - 1)) if self.count > 1 else math.nan
 
     def mean_interval(self, population: int) -> tuple[float, float]:
         """Return the 95 % confidence interval of the mean of a population, from this random sample.
@@ -82,23 +109,23 @@ class Distribution:
             return math.nan
         # Walk through the bins to the one that holds the quantile, and return its middle.
         left = share * self.count
-        for bin_index in sorted(self._bins):
-            left -= self._bins[bin_index]
+        for bin_index in sorted(self.bins):
+            left -= self.bins[bin_index]
             if left <= 0:
                 low, high = _ends_of(bin_index)
                 middle = low / 2 + high / 2
-                return min(max(round(middle) if self._is_whole else middle, self.minimum), self.maximum)
+                return min(max(round(middle) if self.is_whole else middle, self.minimum), self.maximum)
         return self.maximum
 
     def histogram(self, bars: int = 24) -> list[tuple[float, float, int]]:
         """Return bars (low, high, count), of equal width on the axis of the bins."""
-        if not self._bins:
+        if not self.bins:
             return []
         # Join neighbouring bins to as many bars as fit.
-        first, last = min(self._bins), max(self._bins)
+        first, last = min(self.bins), max(self.bins)
         width = max(1, -(-(last - first + 1) // bars))
         counts: Counter[int] = Counter()
-        for bin_index, count in self._bins.items():
+        for bin_index, count in self.bins.items():
             counts[(bin_index - first) // width] += count
         drawn = []
         for bar in range(max(counts) + 1):
@@ -122,7 +149,7 @@ class Distribution:
             "p95": self.quantile(0.95),
             "max": self.maximum,
             "mean": self.mean,
-            "sum": self._sum,
+            "sum": self.total,
             "histogram": [{"low": low, "high": high, "count": count} for low, high, count in self.histogram()],
         }
         if population is not None:

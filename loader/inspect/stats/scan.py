@@ -54,6 +54,7 @@ class ScanTask:
 
     ref: DatasetRef  # the dataset; with `trust_code`, the function that counts tokens may be imported
     samples: IntArray  # numbers of the samples, ascending
+    index_uuid: str = ""  # a worker that lives on, such as one of a cluster, may have opened an earlier index
     parts: tuple[str, ...] | None = None  # only these parts; None for all
     # The parts by whose bytes duplicates are found; empty hashes all parts, None hashes nothing.
     hashed: tuple[str, ...] | None = None
@@ -94,7 +95,7 @@ class ScanResult:
 def scan_samples(task: ScanTask) -> ScanResult:
     """Read the values of some samples."""
     # Open the shard.
-    folder = _open_folder(task.ref)
+    folder = _open_folder(task.ref, task.index_uuid)
     tokenizer = None if task.tokenizer is None else open_tokenizer(task.tokenizer, trust_code=task.ref.trust_code)
     result = ScanResult(samples=len(task.samples))
     numbers: dict[str, list[float]] = defaultdict(list)
@@ -144,7 +145,7 @@ def as_array(numbers: Sequence[Any]) -> npt.NDArray[np.float64]:
 
 
 @lru_cache(maxsize=4)
-def _open_folder(ref: DatasetRef) -> Dataset:
+def _open_folder(ref: DatasetRef, _index_uuid: str) -> Dataset:
     return dataset_at(ref)
 
 

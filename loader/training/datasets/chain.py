@@ -282,7 +282,8 @@ class ColumnSize:
         """
         column = self._columns.get(source) or self._open(source)
         value = column.values[number].item()
-        if isnan(value) or value == column.record.missing:
+        is_masked = column.valid is not None and not column.valid[number]
+        if is_masked or isnan(value) or value == column.record.missing:
             dataset = self._sources[source].first
             raise ConfigError(
                 f"column {self.__name__!r} has no value for sample {dataset.full_key(number)!r}, and a blend counts it",
@@ -293,7 +294,9 @@ class ColumnSize:
 
     def _open(self, source: int) -> Column:
         dataset = self._sources[source].first
-        self._columns[source] = open_column(dataset.storage, dataset.index, self.__name__)
+        column = open_column(dataset.storage, dataset.index, self.__name__)
+        column.check_numbers("a blend", at=dataset.path)
+        self._columns[source] = column
         return self._columns[source]
 
 

@@ -95,8 +95,8 @@ def test_prepare_takes_the_endpoint_of_the_command_line(
 ) -> None:
     monkeypatch.setenv("ENERGON_STORAGE_OPTIONS", "")
     option = ("--storage-option", f"endpoint_url={bucket.server.url}")
-    assert energon("prepare", "s3://b/captions", "--part", "1/2", *option).code == 0
-    assert energon("prepare", "s3://b/captions", "--part", "2/2", *option).code == 0
+    assert energon("prepare", "s3://b/captions", "--share", "1/2", *option).code == 0
+    assert energon("prepare", "s3://b/captions", "--share", "2/2", *option).code == 0
     assert energon("prepare", "s3://b/captions", "--yes", "--merge", *option).code == 0
     assert (captions / ".nv-meta/.info.json").exists()
 

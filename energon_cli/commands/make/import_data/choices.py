@@ -12,7 +12,6 @@ import click
 from loader.convert.importing import ListedRows, PictureOptions
 from loader.convert.rows import FileAccess, RefusedFiles
 from loader.convert.sources import SourceOptions, found_columns
-from loader.engine import usable_cores
 from loader.errors import escape_controls
 from loader.format.documents import SampleTypeSpec, sample_type_of_name
 from loader.format.prepare import DatasetYaml, SplitRequest, parse_ratio
@@ -20,6 +19,7 @@ from loader.inspect import Choices, ShardFolder, open_choices, plural, propose_c
 from loader.storage import DownloadOptions
 
 from ....console import is_terminal
+from ....engine_options import EngineChoice
 from ..prepare.choices import show_trial
 from ..prepare.flags import type_of_flags
 from ..prompts import AnswerHistory, select_or_leave
@@ -54,7 +54,7 @@ class ImportFlags:
     yes: bool
     dry_run: bool
     compat: bool | None
-    num_workers: int | None
+    engine: EngineChoice
     as_json: bool
     strict: bool
 
@@ -80,16 +80,18 @@ class ImportFlags:
         asks = not (self.yes or self.dry_run)
         return asks and is_terminal(sys.stdin) and is_terminal(sys.stderr if self.as_json else sys.stdout)
 
-    @property
-    def workers(self) -> int:
-        return usable_cores() if self.num_workers is None else self.num_workers
-
     def ratio(self) -> Mapping[str, float] | None:
         return None if self.split_ratio is None else parse_ratio(self.split_ratio)
 
     def source_options(self, access: FileAccess) -> SourceOptions:
         """Return the settings of sources, which may name the files that ``access`` allows."""
         return replace(self.columns, access=access, keep_urls=self.keep_urls)
+
+    def check(self) -> None:
+        """Refuse flags that contradict each other."""
+        self.downloads()
+        if (self.engine.share is not None or self.engine.merge) and not self.yes:
+            raise click.UsageError("--share and --merge do not prompt, so that all shares agree: pass --yes.")
 
     def downloads(self) -> DownloadOptions | None:
         """Return what may be downloaded; None for nothing."""

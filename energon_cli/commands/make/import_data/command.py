@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from ....command import energon_command
+from ....engine_options import engine_options
 from ....options import parse_size, shared_options, shuffle_options
 
 _KINDS = (
@@ -203,7 +204,9 @@ def _range_of_floats(_ctx: click.Context, _parameter: click.Parameter, text: str
     show_default=True,
     help="Stop if more samples fail: a number, or a share such as 5%.",
 )
-@shared_options("sample_type", "field_map", "yes", "dry_run", "compat", "num_workers", "strict", "progress", "json")
+@shared_options("sample_type", "field_map", "yes", "dry_run", "compat")
+@engine_options
+@shared_options("strict", "progress", "json")
 def import_data(sources: tuple[str, ...], output: str, **flags: Any) -> None:
     """Write the samples of each SOURCE as tar shards to DEST, a new folder or URL, which is a prepared dataset then.
 
@@ -229,6 +232,10 @@ def import_data(sources: tuple[str, ...], output: str, **flags: Any) -> None:
             energon import urls.csv /data/pictures --yes --download
         Import to an object store:
             energon import ~/photos s3://bucket/photos --yes
+        Import from one bucket to another, a share in each job of a Slurm array:
+            energon import s3://raw/photos s3://bucket/photos --yes --share auto
+        Commit the shards of all shares:
+            energon import s3://raw/photos s3://bucket/photos --yes --merge
         Show what would be imported:
             energon import ~/photos /data/photos --dry-run
     """

@@ -154,7 +154,7 @@ class _Draft:
 def import_sources(flags: ImportFlags) -> None:
     """Import sources, with prompts where the flags leave choices open, and print a report."""
     console = error_console() if flags.as_json else output_console()
-    flags.downloads()  # refuses flags that contradict each other, before anything is read
+    flags.check()
     with ExitStack() as stack:
         stack.enter_context(no_echo(enabled=flags.asks_by_menus))
         # List the samples of all sources; again if files outside are allowed, or URLs are to be text.
@@ -185,19 +185,21 @@ def import_sources(flags: ImportFlags) -> None:
         if flags.dry_run:
             _show_dry_run(flags, listed, layout, draft, console)
             return
-        plan = ImportPlan(
-            sources=listed.sources,
-            output=flags.output,
-            layout=layout,
-            pictures=flags.pictures,
-            workers=flags.workers,
-            max_failures=flags.max_failures,
-            files=draft.files,
-            compat=flags.compat,
-            strict=flags.strict,
-            downloads=flags.downloads(),
-        )
-        report = _run(plan, listed)
+        with flags.engine.open() as opened:
+            plan = ImportPlan(
+                sources=listed.sources,
+                output=flags.output,
+                layout=layout,
+                pictures=flags.pictures,
+                engine=opened,
+                workers=opened.workers,
+                max_failures=flags.max_failures,
+                files=draft.files,
+                compat=flags.compat,
+                strict=flags.strict,
+                downloads=flags.downloads(),
+            )
+            report = _run(plan, listed)
     # Report.
     if flags.as_json:
         show_account(report.account)

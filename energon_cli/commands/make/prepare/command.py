@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
 
 from ....command import energon_command
 from ....dataset_options import check_ref
+from ....engine_options import cluster_options
 from ....options import shared_options
 from ..prepare_media import media_filter_of, media_options
 
@@ -21,7 +23,7 @@ _ADVANCED = (
         "compat",
         "strict",
     ),
-    *("part", "merge", "engine", "scheduler", "scan", "num_workers", "tmp_path", "progress", "meta_folder", "as_json"),
+    *("engine", "address", "share", "merge", "scan", "num_workers", "tmp_path", "progress", "meta_folder", "as_json"),
     *(
         "media_metadata_by_header",
         "media_metadata_by_glob",
@@ -77,20 +79,7 @@ _ADVANCED = (
 )
 @click.option("--fix-duplicates", is_flag=True, help="Rename keys that occur in several shards; replaces those shards.")
 @shared_options("compat")
-@click.option(
-    "--part",
-    metavar="I/N|auto",
-    help="Only scan part I of N, numbered from 1; auto takes both from the variables of SLURM, torchrun or MPI.",
-)
-@click.option("--merge", is_flag=True, help="Commit the parts that --part has scanned; names those that are missing.")
-@click.option(
-    "--engine",
-    type=click.Choice(["processes", "dask"]),
-    default="processes",
-    show_default=True,
-    help="Scan in worker processes of this machine, or on the workers of a Dask cluster.",
-)
-@click.option("--scheduler", metavar="ADDRESS|FILE", help="With --engine dask, the scheduler of the cluster.")
+@partial(cluster_options, share_flags=["--part", "share"], address_flags=["--scheduler", "address"])
 @click.option(
     "--scan",
     type=click.Choice(["auto", "hop", "stream"]),
@@ -115,7 +104,7 @@ def prepare(path: str, **flags: Any) -> None:
     command resumes. On a prepared dataset, only changed shards are scanned, and the split and dataset.yaml are kept
     unless flags replace them.
 
-    On a cluster, any number of jobs each scan one --part, and a last one commits them with --merge.
+    On a cluster, any number of jobs each scan one --share, and a last one commits them with --merge.
 
     PATH may also be a folder of .jsonl or .parquet files, a .jsonl file, to index its lines, or a metadataset .yaml, to
     prepare its joins. Token files (.bin with .idx) and single .parquet files need no prepare.
@@ -139,12 +128,12 @@ def prepare(path: str, **flags: Any) -> None:
             energon prepare /data/coco --meta-folder ~/coco-meta
         Decompress .tar.gz shards, then prepare:
             energon prepare /data/coco --yes --decompress
-        Scan part 3 of 64, as one of many jobs:
-            energon prepare /data/coco --part 3/64
-        Commit the parts when all are done:
+        Scan share 3 of 64, as one of many jobs:
+            energon prepare /data/coco --share 3/64
+        Commit the shares when all are done:
             energon prepare /data/coco --yes --merge
         Scan on the workers of a Dask cluster:
-            energon prepare /data/coco --yes --engine dask --scheduler tcp://node1:8786
+            energon prepare /data/coco --yes --engine dask --address tcp://node1:8786
         Show the result without writing it:
             energon prepare /data/coco --yes --dry-run
         Index the lines of a JSONL file:
@@ -160,7 +149,7 @@ def prepare(path: str, **flags: Any) -> None:
 
     from .flags import PrepareFlags
     from .other_paths import check_file_flags, check_record_file, offer_import, prepare_joins, prepare_jsonl
-    from .run import prepare_dataset, prepare_part
+    from .run import prepare_dataset, prepare_share
 
     # A folder of loose files is imported first, if the user agrees.
     ref = DatasetRef(
@@ -187,7 +176,11 @@ def prepare(path: str, **flags: Any) -> None:
         check_file_flags(settings)
         (prepare_jsonl if is_jsonl(path) else check_record_file)(settings)
         return
-    # Prepare a folder of shards, or scan a part of it.
+    # Prepare a folder of shards, or scan a share of it.
     if not is_url(path):
         check_finished(open_storage(path))
-    (prepare_dataset if settings.part is None else prepare_part)(settings)
+    share = settings.engine.share
+    if share is None:
+        prepare_dataset(settings)
+    else:
+        prepare_share(settings, share)

@@ -19,6 +19,7 @@ from loader.format.prepare import ScanMode, SplitRequest, parse_ratio, parse_spl
 from loader.storage import split_url
 
 from ....console import is_terminal
+from ....engine_options import EngineChoice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,17 +44,13 @@ class PrepareFlags:
     remove_originals: bool
     fix_duplicates: bool
     compat: bool | None
-    num_workers: int | None
     tmp_path: str | None
     strict: bool
     as_json: bool
     max_json_bytes: int
     media: MediaFilter | None
     scan: ScanMode
-    part: str | None
-    merge: bool
-    engine: str
-    scheduler: str | None
+    engine: EngineChoice  # where shards are scanned
 
     @property
     def path(self) -> str:
@@ -140,10 +137,8 @@ def _contradictions(flags: PrepareFlags) -> Iterator[str]:
         if writing[flag] and flags.is_at_url:
             yield f"{flag} writes shards, which is not done in an object store: run it on a copy on this machine."
     # Flags of clusters, and of prompts.
-    if flags.merge and flags.decompress:
+    if flags.engine.merge and flags.decompress:
         yield "--decompress conflicts with --merge: decompress the shards before they are scanned."
-    if (flags.engine == "dask") != (flags.scheduler is not None):
-        yield "--engine dask and --scheduler ADDRESS require each other."
     if flags.remove_originals and not flags.decompress:
         yield "--remove-originals requires --decompress."
     if flags.yes and flags.non_interactive:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ....command import LazyGroup
 
 
-_SHARED = ("split_ratio", "sample_type", "field_map", "dry_run", "compat", "num_workers", "strict")
+_SHARED = ("split_ratio", "sample_type", "field_map", "dry_run", "compat", "strict")
 """Flags that both commands have; None and False are their defaults."""
 
 _FILE_FACTS = "path samples bytes dry_run"
@@ -69,7 +69,8 @@ def offer_import(flags: PrepareFlags) -> str | None:
     program = click.get_current_context().find_root()
     command = cast("LazyGroup", program.command).get_command(program, "import") or program.command
     with command.make_context("import", [*choice[0]], parent=program) as context:
-        context.params |= {name: value for name in _SHARED if (value := getattr(flags, name)) not in (None, False)}
+        given = {name: getattr(flags, name) for name in _SHARED} | {"num_workers": flags.engine.workers}
+        context.params |= {name: value for name, value in given.items() if value not in (None, False)}
         context.params["yes"] = choice[1]
         command.invoke(context)
     if flags.dry_run:
@@ -81,9 +82,9 @@ def check_file_flags(flags: PrepareFlags) -> None:
     """Reject flags that apply only to folders of shards."""
     of_folders = {
         "--decompress": flags.decompress,
-        "--part": flags.part is not None,
-        "--merge": flags.merge,
-        "--engine dask": flags.engine == "dask",
+        "--share": flags.engine.share is not None,
+        "--merge": flags.engine.merge,
+        f"--engine {flags.engine.kind}": flags.engine.kind != "processes",
     }
     for flag, given in of_folders.items():
         if given:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loader.engine import Share, parse_share, usable_cores
-from loader.errors import ConfigError, StorageError, escape_controls
+from loader.engine import Share, usable_cores
+from loader.errors import StorageError, escape_controls
 from loader.format.documents import content_of_folder, import_hint
 from loader.format.prepare import (
     DecompressReport,
@@ -62,7 +61,7 @@ if TYPE_CHECKING:
 
 _VALID_FLAGS = {
     "path",
-    "part",
+    "share",
     "exclude",
     "force_overwrite",
     "num_workers",
@@ -78,17 +77,16 @@ _VALID_FLAGS = {
 }
 
 
-def prepare_part(flags: PrepareFlags) -> None:
-    """Scan one part of the shards and print a report."""
+def prepare_share(flags: PrepareFlags, share: Share) -> None:
+    """Scan one share of the shards and print a report."""
     given = given_flags(apart_from=_VALID_FLAGS)
     if given:
-        raise click.UsageError(f"--part only scans; pass {', '.join(given)} to the command with --merge.")
+        raise click.UsageError(f"--share only scans; pass {', '.join(given)} to the command with --merge.")
     check_flags(flags)
-    part = _part_of_flag(flags.part or "")
     with ProgressBar("Scanning headers", unit="shards") as bar:
         report = run_part(
             _plan(flags),
-            part,
+            share,
             dry_run=flags.dry_run,
             on_progress=lambda now: bar.update(now.shards_done, now.shards_total),
         )
@@ -96,31 +94,23 @@ def prepare_part(flags: PrepareFlags) -> None:
         facts = facts_of(report, "part=part.number parts=part.count shards bytes=size_bytes scanned")
         print_json({"path": flags.path, **facts, "dry_run": flags.dry_run, "seconds": report.seconds})
     else:
-        _show_part(flags, report)
+        _show_share(flags, report)
 
 
-def _part_of_flag(text: str) -> Share:
-    try:
-        return parse_share(text, os.environ)
-    except ConfigError as error:
-        hint = f"; {error.hint}" if error.hint else ""
-        raise click.BadParameter(f"{error.message}{hint}", param_hint="--part") from error
-
-
-def _show_part(flags: PrepareFlags, report: PartReport) -> None:
+def _show_share(flags: PrepareFlags, report: PartReport) -> None:
     console, path = output_console(), escape_controls(flags.path)
     size = f"{plural(report.shards, 'shard')} ({format_bytes(report.size_bytes)})"
     if flags.dry_run:
-        console.print(f"would scan part {report.part} of {path}: {size}")
+        console.print(f"would scan share {report.part} of {path}: {size}")
         return
     known = report.shards - report.scanned
     before = f", {known:,} of them before" if known else ""
     console.print(
-        f"scanned part {report.part} of {path}: {size} in {report.seconds:.1f} s{before}",
+        f"scanned share {report.part} of {path}: {size} in {report.seconds:.1f} s{before}",
         style="green",
     )
     names = [flags.path, "--merge", *flags.ref.folder_flags]
-    console.print(f"when all parts are done: energon prepare {escape_controls(shlex.join(names))}")
+    console.print(f"when all shares are done: energon prepare {escape_controls(shlex.join(names))}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +146,7 @@ def prepare_dataset(flags: PrepareFlags) -> None:
         return
     # Find the shards, and check that the dataset may be written.
     folder = inspect_folder(flags.ref, exclude=flags.exclude, scans=False)
-    if not (flags.merge or flags.dry_run):
+    if not (flags.engine.merge or flags.dry_run):
         check_not_planned(folder.storage)
     fault = _fault_of_target(flags, folder)
     if fault is not None:
@@ -175,7 +165,7 @@ def prepare_dataset(flags: PrepareFlags) -> None:
             inspects=needs_contents(flags, folder),
             is_trial=flags.dry_run,
             in_thread=flags.asks_by_menus,
-            scheduler=flags.scheduler,
+            engine=flags.engine,
         ) as scan,
     ):
         # Resolve the choices, again if the user goes back.
@@ -288,7 +278,8 @@ def _field_map_warnings(flags: PrepareFlags, folder: ShardFolder, choices: Choic
 
 
 def _workers(flags: PrepareFlags) -> int:
-    return max(1, usable_cores() if flags.num_workers is None else flags.num_workers)
+    workers = flags.engine.workers
+    return max(1, usable_cores() if workers is None else workers)
 
 
 def _plan(flags: PrepareFlags) -> PreparePlan:
@@ -301,7 +292,7 @@ def _plan(flags: PrepareFlags) -> PreparePlan:
         force=flags.force_overwrite,
         fix_duplicates=flags.fix_duplicates,
         media=flags.media,
-        merge=flags.merge,
+        merge=flags.engine.merge,
         scan=flags.scan,
         strict=flags.strict,
         max_json_bytes=flags.max_json_bytes,

@@ -5,17 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import click
 
-from loader.engine.executor import open_dask_executor
 from loader.format.prepare import PreparePlan, PrepareProgress, RunningPrepare, open_prepare
 from loader.inspect import ShardFolder, contents_of_scan
 
 from ....console import show_note
+from ....engine_options import EngineChoice
 from ....progress import ProgressBar
 from ....settings import output_settings
 
@@ -113,17 +113,17 @@ def begin_scan(
     inspects: bool,  # samples, because a sample type is proposed or checked
     is_trial: bool,  # writes nothing next to the shards
     in_thread: bool,  # while this thread prompts
-    scheduler: str | None,  # address of a Dask scheduler, whose workers scan
+    engine: EngineChoice,
 ) -> Iterator[BackgroundScan]:
     """Begin to scan the shards of a folder; leaving the context ends the scan."""
     # Open the prepare, whose workers scan.
     scan = BackgroundScan(folder, plan, inspects=inspects)
     with (
-        nullcontext() if scheduler is None else open_dask_executor(scheduler) as executor,
+        engine.open() as opened,
         open_prepare(
             plan,
             on_progress=scan.note,
-            executor=executor,
+            executor=opened.executor,
             storage=folder.storage,
             inspects=inspects,
             is_trial=is_trial,

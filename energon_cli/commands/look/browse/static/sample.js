@@ -18,7 +18,8 @@ export async function showSample(main, names, datasets, go) {
     element("h1", {}, `${page.shard}/${page.key}`),
     element("p", {}, `sample ${number.toLocaleString()} of ${page.dataset}, in ${page.path}`, page.excluded ? " · excluded" : ""),
     ...page.parts.map((part) => showPart(api, page, part)),
-    page.more ? element("p", {}, `${page.more.toLocaleString()} more parts are not shown; energon extract writes them to files`) : null, findings, mapped));
+    page.more ? element("p", {}, `${page.more.toLocaleString()} more parts are not shown; energon extract writes them to files`) : null,
+    page.columns.length ? element("section", {}, element("h2", {}, "Columns"), ...page.columns.map(showColumn)) : null, findings, mapped));
   main.scrollTop = 0; main.focus();
   fetchJson(`${api}/mapped`).then((document) => mapped.replaceChildren(...showMapped(document)),
     (error) => mapped.append(element("p", { class: "fault" }, error.message)));
@@ -34,6 +35,10 @@ function showPart(api, page, part) {
   const url = partUrl(api, page, part.name);
   const heading = element("h2", {}, part.name, element("small", {}, `${bytes(part.size_bytes)}${place} · `, element("a", { href: url, download: part.name }, "save")));
   return element("section", {}, heading, ...showContent(api, page, part, url));
+}
+
+function showColumn(column) {
+  return element("p", { class: column.fault ? "fault" : "" }, element("code", {}, column.name), ` ${column.fault ?? column.text ?? "no value"}`);
 }
 
 function showContent(api, page, part, url) {

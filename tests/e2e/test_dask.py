@@ -1,10 +1,9 @@
-"""A prepare on a Dask cluster of two worker processes."""
+"""Tasks, a prepare and a map on a Dask cluster of two worker processes."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,23 @@ import pytest
 
 from loader.engine import executor
 from loader.engine.executor import open_dask_executor
+from loader.engine.run import Engine
 from loader.errors import ConfigError, FormatError, WorkerError
 from loader.format.prepare.plan import PreparePlan
 from loader.format.prepare.run import run_prepare
+from tests.e2e.cluster_tasks import (
+    SECRET,
+    SQUARES,
+    columns_of,
+    datasets,
+    energon,
+    environment_of,
+    finish,
+    squares,
+    tasks_in,
+)
 from tests.e2e.dataset_tree import RATIO, copy_of, write_shards, written
+from tests.processes import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -36,12 +48,6 @@ def cluster(distributed: Any) -> Iterator[Any]:
         yield cluster
 
 
-def energon(*arguments: object) -> None:
-    command = [sys.executable, "-m", "energon_cli", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.mark.parametrize("by_file", [False, True])
 def test_a_dask_cluster_gives_the_files_of_one_process(tmp_path: Path, cluster: Any, by_file: bool) -> None:
     one = write_shards(tmp_path / "one", 30)
@@ -51,9 +57,50 @@ def test_a_dask_cluster_gives_the_files_of_one_process(tmp_path: Path, cluster: 
         scheduler = tmp_path / "scheduler.json"
         scheduler.write_text(json.dumps({"type": "Scheduler", "address": cluster.scheduler_address}))
     flags = ("--non-interactive", "--split-ratio", "2,1")
-    energon("prepare", one, *flags)
-    energon("prepare", other, *flags, "--engine", "dask", "--scheduler", scheduler)
+    finish(energon("prepare", one, *flags, cwd=tmp_path))
+    finish(energon("prepare", other, *flags, "--engine", "dask", "--address", scheduler, cwd=tmp_path))
     assert written(other) == written(one)
+
+
+def test_a_map_uses_the_functions_of_the_working_folder_as_they_are_now(tmp_path: Path, cluster: Any) -> None:
+    alone, mapped = datasets(tmp_path, 2)
+    line = ("map", "quality:score", "--write")
+    dask = ("--engine", "dask", "--address", cluster.scheduler_address, "--json")
+    for name in ("first", "second"):
+        finish(energon(line[0], alone, *line[1:], name, cwd=tmp_path))
+        assert finish(energon(line[0], mapped, *line[1:], name, *dask, cwd=tmp_path)).startswith("{")
+        # The workers of the cluster have the module of the first command.
+        module = tmp_path / "quality.py"
+        module.write_text(module.read_text().replace("/ 7", "/ 7 + 100"))
+    assert columns_of(mapped) == columns_of(alone)
+    assert columns_of(alone)["first.npy"] != columns_of(alone)["second.npy"]
+
+
+def test_an_interrupted_map_continues(tmp_path: Path, cluster: Any) -> None:
+    alone, mapped = datasets(tmp_path, 2)
+    (tmp_path / "hold").touch()
+    line = ("map", mapped, "quality:score", "--write", "score", "--json")
+    process = energon(*line, "--engine", "dask", "--address", cluster.scheduler_address, cwd=tmp_path)
+    try:
+        wait_until(lambda: len([*mapped.rglob("*.result")]) == 3 or process.poll() is not None, timeout_s=60)
+    finally:
+        process.send_signal(signal.SIGINT)
+    finish(process, code=130)
+    (tmp_path / "hold").unlink()
+    finish(energon(*line, cwd=tmp_path))
+    finish(energon("map", alone, "quality:score", "--write", "score", cwd=tmp_path))
+    assert columns_of(mapped) == columns_of(alone)
+
+
+def test_tasks_of_killed_and_hanging_workers_are_repeated_and_no_secret_travels(
+    tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    tasks = tasks_in(tmp_path / "runs", {2: ("killed", 1), 7: ("hangs", 1)})
+    with open_dask_executor(cluster.scheduler_address) as executor:
+        for _, environment in Engine(executor=executor).run(environment_of, range(4)):
+            assert SECRET not in environment.values()
+        assert squares(tmp_path, tasks, Engine(executor=executor, timeout_s=5)) == SQUARES
 
 
 def test_damaged_shards_are_named(tmp_path: Path, cluster: Any) -> None:

@@ -1,0 +1,88 @@
+"""A planned shard that travels with its rows, for workers that do not see the files of this process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ...errors import ConfigError
+from ...storage.durable_copy import scratch_folder
+from ..rows.row_file import PlannedShard, RowFile
+from .write_shard import WriteShard, Written
+
+
+class _PackedRows(RowFile):
+    """The rows of one shard, in memory."""
+
+    def __init__(self, data: Sequence[bytes], renamed: dict[int, str], total: int) -> None:
+        none = np.empty(0, np.int64)
+        super().__init__(path="", ends=none, sizes=none, splits=none, split_names=(), renamed=renamed)
+        self.data = data
+        self._total = total
+
+    def __len__(self) -> int:
+        return self._total  # of the import, for shares of failures
+
+    def read(self, row: int) -> bytes:
+        return self.data[row]
+
+
+@dataclass(frozen=True, slots=True)
+class PackedShard:
+    """A planned shard, which is pickled with its rows.
+
+    Attributes:
+        write: Writes the shard.
+    """
+
+    write: WriteShard
+    shard: PlannedShard
+
+    @property
+    def name(self) -> str:
+        return self.shard.name
+
+    def run(self) -> Written:
+        """Write the shard, and return its end with the counts of the whole shard."""
+        with scratch_folder() as folder:
+            # Downloads lie next to the rows.
+            if isinstance(self.write.rows, _PackedRows):
+                self.write.rows.path = os.path.join(folder, "rows")
+            steps = [*self.write(self.shard)]
+        return replace(
+            steps[-1],
+            samples=sum(step.samples for step in steps),
+            size_bytes=sum(step.size_bytes for step in steps),
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        write, shard = self.write, self.shard
+        numbers = write.order[shard.start : shard.stop].tolist()
+        data = [write.rows.read(row) for row in numbers]
+        scratch = os.fsencode(os.path.dirname(write.rows.path))
+        if any(scratch in row for row in data):
+            raise ConfigError(
+                "a source is unpacked to a temporary folder of this machine, which the workers of a cluster do not see",
+                at=write.plan.sources[0].path,
+                hint="unpack it first, or import it with --engine processes; its shares (--share) may run anywhere",
+            )
+        renamed = {at: write.rows.renamed[row] for at, row in enumerate(numbers) if row in write.rows.renamed}
+        total = len(write.rows)
+        return _unpacked, (replace(write, rows=None, order=None), shard, data, renamed, total)  # type: ignore[arg-type]
+
+
+def _unpacked(
+    write: WriteShard, shard: PlannedShard, data: Sequence[bytes], renamed: dict[int, str], total: int
+) -> PackedShard:
+    rows = _PackedRows(data, renamed, total)
+    order = np.arange(len(data), dtype=np.int64)
+    return PackedShard(replace(write, rows=rows, order=order), replace(shard, start=0, stop=len(data)))
+
+
+def run_packed(packed: PackedShard) -> Written:
+    """Write a packed shard; runs in the workers of an executor."""
+    return packed.run()

@@ -1,0 +1,59 @@
+"""Journals of a dataset's jobs while they run in shares: lint, statistics, the search for duplicates."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ..arrays import IntArray
+from ..engine.journal import Journal
+from ..errors import StorageError
+from ..format.dataset_ref import DatasetRef
+from ..format.documents.providers import is_record_file, is_tar_file
+from ..format.nv_meta import FOLDER, JOBS_FOLDER, TEMPORARY_INDEX
+from ..storage import RemoteStorage
+
+
+def job_journal(ref: DatasetRef, name: str, options: Mapping[str, str], kind: Any) -> Journal[Any]:
+    """Return the journal of a job, in ``.nv-meta`` or the folder that is used instead.
+
+    Args:
+        name: Name of the job: ``"lint-decode"``.
+        options: Options on which its results depend; jobs with others have their own journals.
+        kind: Type of a result.
+
+    Raises:
+        StorageError: The data has no ``.nv-meta``, or it cannot be written.
+    """
+    is_temporary = os.path.basename(ref.folder).startswith(TEMPORARY_INDEX)
+    if is_temporary or is_record_file(ref.path) or is_tar_file(ref.path):
+        raise no_journal(ref.path)
+    storage = ref.storage()
+    is_web_server = isinstance(storage, RemoteStorage) and not storage.can_list
+    if is_web_server or not storage.is_writable(FOLDER):
+        raise StorageError(
+            "the results of shares are kept in this folder, and it cannot be written",
+            path=storage.path(FOLDER),
+            hint="run energon prepare with --meta-folder DIR, a folder that all shares see, and name it with the same"
+            " option here",
+        )
+    digest = hashlib.sha256(msgspec.json.encode(dict(sorted(options.items())))).hexdigest()
+    return Journal(storage, f"{JOBS_FOLDER}/{name}-{digest[:16]}", kind)
+
+
+def no_journal(path: str) -> StorageError:
+    """Return the error of shares over data that has no ``.nv-meta`` for their results."""
+    return StorageError(
+        "the results of shares are kept in .nv-meta, and this data has none",
+        path=path,
+        hint="run energon prepare on the folder first; with --meta-folder DIR if the folder is read-only",
+    )
+
+
+def digest_of_numbers(numbers: IntArray) -> str:
+    """Return a digest of numbers of samples."""
+    return hashlib.sha256(numbers.astype("<i8").tobytes()).hexdigest()[:16]

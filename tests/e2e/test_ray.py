@@ -1,0 +1,153 @@
+"""Tasks and commands on Ray: a local cluster of two nodes with one worker each."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loader.engine import open_ray_executor
+from loader.engine.run import Engine
+from loader.errors import FormatError, WorkerError
+from tests.e2e.cluster_tasks import (
+    SECRET,
+    SQUARES,
+    columns_of,
+    datasets,
+    energon,
+    environment_of,
+    finish,
+    squares,
+    tasks_in,
+)
+from tests.e2e.dataset_tree import copy_of, write_shards, written
+from tests.processes import wait_until
+
+pytestmark = [
+    pytest.mark.slow,
+    # Ray leaves files and sockets to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+NODE = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Two nodes on this machine, which know nothing of the folders and secrets of a command."""
+    pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args=NODE)
+    cluster.add_node(**NODE)
+    cluster.wait_for_nodes()
+    yield cluster
+    cluster.shutdown()
+
+
+def test_tasks_of_killed_and_hanging_workers_are_repeated(cluster: Any, tmp_path: Path) -> None:
+    tasks = tasks_in(tmp_path / "runs", {2: ("killed", 2), 7: ("killed", 1), 5: ("hangs", 1)})
+    with open_ray_executor(cluster.address, workers=None) as executor:
+        assert squares(tmp_path, tasks, Engine(executor=executor, timeout_s=5)) == SQUARES
+    assert (tmp_path / "runs/2").stat().st_size == 3
+    assert (tmp_path / "runs/5").stat().st_size == 2
+
+
+def test_the_third_death_of_a_task_is_an_error_that_names_it(cluster: Any, tmp_path: Path) -> None:
+    tasks = tasks_in(tmp_path / "runs", {6: ("killed", 3)})
+    with open_ray_executor(cluster.address, workers=2) as executor:
+        with pytest.raises(WorkerError, match=r"a task failed while it worked on \(6, .*: Actor\w+Error"):
+            squares(tmp_path, tasks, Engine(executor=executor))
+        assert squares(tmp_path, tasks, Engine(executor=executor)) == SQUARES  # it continues
+
+
+def test_an_error_of_the_function_comes_with_its_fields_and_no_secret_travels(cluster: Any) -> None:
+    with open_ray_executor(cluster.address, workers=5) as executor:  # more than the cluster has room for
+        with pytest.raises(FormatError) as caught:
+            list(Engine(executor=executor).run(_damaged, range(4)))
+        assert caught.value.shard == "a.tar"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+            for _, environment in Engine(executor=executor).run(environment_of, range(4)):
+                assert SECRET not in environment.values()
+
+
+def _damaged(number: int) -> int:
+    raise FormatError("it is damaged", shard="a.tar", offset=number)
+
+
+def test_a_prepare_and_a_map_write_the_files_of_one_process(cluster: Any, tmp_path: Path) -> None:
+    # A prepare.
+    one = write_shards(tmp_path / "one", 30)
+    other = copy_of(one, tmp_path / "other")
+    flags = ("--non-interactive", "--split-ratio", "2,1")
+    ray = ("--engine", "ray", "--address", cluster.address)
+    finish(energon("prepare", one, *flags, cwd=tmp_path))
+    finish(energon("prepare", other, *flags, *ray, cwd=tmp_path))
+    assert written(other) == written(one)
+    # A map, whose function is in the working folder of the command.
+    alone, mapped = datasets(tmp_path, 2)
+    finish(energon("map", alone, "quality:score", "--write", "score", cwd=tmp_path))
+    output = finish(energon("map", mapped, "quality:score", "--write", "score", *ray, "--json", cwd=tmp_path))
+    assert output.startswith("{")
+    assert columns_of(mapped) == columns_of(alone)
+
+
+def test_an_interrupted_map_continues_and_no_secret_is_logged(cluster: Any, tmp_path: Path) -> None:
+    alone, mapped = datasets(tmp_path, 2)
+    (tmp_path / "hold").touch()
+    line = ("map", mapped, "quality:score", "--write", "score", "--json")
+    ray = ("--engine", "ray", "--address", cluster.address)
+    process = energon(*line, *ray, cwd=tmp_path, AWS_SECRET_ACCESS_KEY=SECRET)
+    try:
+        wait_until(lambda: len([*mapped.rglob("*.result")]) == 3 or process.poll() is not None, timeout_s=60)
+    finally:
+        process.send_signal(signal.SIGINT)
+    finish(process, code=130)
+    (tmp_path / "hold").unlink()
+    output = finish(energon(*line, cwd=tmp_path))
+    assert '"resumed": 3' in output
+    finish(energon("map", alone, "quality:score", "--write", "score", cwd=tmp_path))
+    assert columns_of(mapped) == columns_of(alone)
+    logs = Path(cluster.head_node.get_session_dir_path()) / "logs"
+    texts = [path.read_bytes() for path in logs.rglob("*") if path.is_file()]
+    assert texts
+    assert not any(SECRET.encode() in text for text in texts)
+
+
+def test_a_cluster_that_is_not_there_or_has_no_room_is_named(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from loader.engine import ray_executor
+
+    monkeypatch.setattr(ray_executor, "_WORKERS_S", 1)
+    with (
+        pytest.raises(WorkerError, match="the Ray cluster has started no worker after 1 s"),
+        open_ray_executor(cluster.address, workers=1, gpus=1),
+    ):
+        pass
+    with (
+        pytest.raises(WorkerError, match="cannot connect to the Ray cluster") as caught,
+        open_ray_executor("here", workers=1),
+    ):
+        pass
+    assert "at: here" in str(caught.value)
+
+
+def test_the_tasks_of_a_node_that_vanishes_are_repeated(cluster: Any, tmp_path: Path) -> None:
+    # In their first runs, two tasks hold both nodes, until one node is removed and the other one's worker ends itself.
+    tasks = tasks_in(tmp_path / "runs", {0: ("hangs", 1), 1: ("hangs", 1)})
+    with open_ray_executor(cluster.address, workers=2) as executor:
+
+        def remove_node() -> None:
+            wait_until(lambda: (tmp_path / "runs/0").exists() and (tmp_path / "runs/1").exists())
+            cluster.remove_node(cluster.list_all_nodes()[-1], allow_graceful=False)
+
+        thread = threading.Thread(target=remove_node)
+        thread.start()
+        assert squares(tmp_path, tasks, Engine(executor=executor, timeout_s=10)) == SQUARES
+        thread.join()
+    assert [(tmp_path / "runs" / name).stat().st_size for name in "01"] == [2, 2]

@@ -64,6 +64,7 @@ _WORDS = {
     "completion": "complete completions",
     "diff": "cmp compare",
     "doctor": "diagnose env machine system",
+    "embed": "embedding embeddings encode phash vectors",
     "exclude": "del delete drop ignore remove rm",
     "explain": "plan simulate",
     "export": "save to write",

@@ -191,7 +191,7 @@ class _ModelFunction:
         lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
         if not np.isfinite(lengths).all():
             raise ValueError("the model returned numbers that are not finite")
-        return (vectors / np.maximum(lengths, 1e-12)).astype(self.dtype)
+        return np.asarray(vectors / np.maximum(lengths, 1e-12), self.dtype)
 
 
 def _text(content: Any) -> str:

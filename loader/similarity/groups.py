@@ -16,11 +16,14 @@ from ..engine.workers import usable_cores
 from ..format.columns.column import Column
 from ..format.dataset_ref import DatasetRef
 from ..lazy_torch import torch
-from .candidates import Components, OnProgress, Pairs, pairs_of_bands, pairs_of_blocks, pairs_of_index
+from .candidates import Components, Heads, OnProgress, Pairs, pairs_of_bands, pairs_of_blocks, pairs_of_index
 from .vectors import Vectors, vector_column, vectors_of
 
 EXACT_SAMPLES = 300_000
-"""With more samples, all pairs take too long on a CPU, and an index finds the candidates."""
+"""With more samples, all pairs may take too long on a CPU, and an index finds the candidates."""
+
+_FAST_S = 1200.0  # of one core: an index of a million vectors takes longer
+_MAX_THREADS = 16  # whose blocks take 16 MiB each
 
 _COMPARED_AT_ONCE = 16_384
 _EQUAL = 1e-9  # similarities are fractions: a threshold of 0.8 is reached by 4 of 5
@@ -67,7 +70,8 @@ def near_duplicate_groups(
             0.8 of MinHashes.
         chosen: Numbers of the samples to compare; None for all. Samples without a vector are in no group.
         exact: Compare all pairs, or take candidates of an index, which needs the package usearch; None compares all
-            pairs of up to 300,000 samples, of MinHashes, and where there is a GPU or no usearch.
+            pairs of up to 300,000 samples, or more if that is fast, of MinHashes, and where there is a GPU or no
+            usearch.
         on_progress: Called while samples are compared.
 
     Raises:
@@ -78,14 +82,15 @@ def near_duplicate_groups(
     device = "cuda" if len(rows) > _COMPARED_AT_ONCE and torch.cuda.is_available() else None
     if exact is None:
         is_small = len(rows) <= EXACT_SAMPLES or vectors.metric == "jaccard" or device is not None
-        exact = is_small or find_spec("usearch") is None
+        exact = is_small or find_spec("usearch") is None or _is_fast(vectors, rows, least)
     # Find candidates, compare them exactly, and join those that are similar.
     components = Components(len(rows))
     candidates: Iterator[Pairs]
     if vectors.metric == "jaccard":
         candidates = pairs_of_bands(vectors, rows, least, components, on_progress=on_progress)
     elif exact:
-        candidates = pairs_of_blocks(vectors, rows, least, device=device, on_progress=on_progress)
+        threads = 1 if device is not None else min(_MAX_THREADS, usable_cores())
+        candidates = pairs_of_blocks(vectors, rows, least, threads=threads, device=device, on_progress=on_progress)
     else:
         candidates = pairs_of_index(vectors, rows, least, threads=usable_cores(), on_progress=on_progress)
     for pairs in candidates:
@@ -97,6 +102,11 @@ def near_duplicate_groups(
         threshold=least,
         is_exact=exact,
     )
+
+
+def _is_fast(vectors: Vectors, rows: IntArray, least: float) -> bool:
+    """Return True if all pairs take less time than an index: a million vectors whose first elements tell them apart."""
+    return Heads.chosen(vectors, rows, vectors.least_product(least)).seconds(len(rows)) < _FAST_S
 
 
 def _join_similar(vectors: Vectors, rows: IntArray, pairs: Pairs, least: float, components: Components) -> None:

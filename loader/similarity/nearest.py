@@ -87,10 +87,15 @@ def _rough_cosines(vectors: Vectors, query: npt.NDArray[Any]) -> npt.NDArray[np.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch: the column is read-only, and nothing writes to it
         stored, results = torch.from_numpy(values), torch.from_numpy(cosines)
-    for start in range(0, len(values), block):
-        part = floats[: min(block, len(values) - start)].copy_(stored[start : start + block])
-        lengths = torch.linalg.vector_norm(part, dim=1).clamp_(min=1e-6)
-        torch.div(torch.mv(part, direction), lengths, out=results[start : start + block])
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # blocks are too small for several: they would wait for each other
+    try:
+        for start in range(0, len(values), block):
+            part = floats[: min(block, len(values) - start)].copy_(stored[start : start + block])
+            lengths = torch.linalg.vector_norm(part, dim=1).clamp_(min=1e-6)
+            torch.div(torch.mv(part, direction), lengths, out=results[start : start + block])
+    finally:
+        torch.set_num_threads(threads)
     return np.clip(np.nan_to_num(cosines, copy=False), 0, 1, out=cosines)
 
 

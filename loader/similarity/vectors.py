@@ -73,13 +73,13 @@ class Vectors:
         if self.metric == "cosine":
             return _cosines(left.astype(np.float64), right.astype(np.float64))
         if self.metric == "jaccard":
-            return (left == right).mean(axis=1, dtype=np.float64)
+            return np.asarray((left == right).mean(axis=1), np.float64)
         distances = [
             _BIT_COUNTS[first ^ second].sum(axis=1, dtype=np.int64)
             for first in np.split(left, self.hashes, axis=1)
             for second in np.split(right, self.hashes, axis=1)
         ]
-        return 1 - np.minimum.reduce(distances) / self.bits
+        return np.asarray(1 - np.minimum.reduce(distances) / self.bits, np.float64)
 
     def directions(self, rows: IntArray) -> npt.NDArray[np.float32]:
         """Return vectors of length 1 whose products order samples as similarities do, shape (n · hashes, elements).

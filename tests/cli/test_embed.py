@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from PIL import Image
 
 from tests.cli.make_dataset import write_shard
 from tests.cli.run_energon import RunEnergon
+from tests.source_tree import ROOT
 
 SAMPLES = 12
 COPIES = {5: 0, 9: 1}  # sample → the one that it is a smaller copy of
@@ -128,3 +130,15 @@ def test_usage_that_is_wrong_is_refused(pictures: Path, energon: RunEnergon) -> 
     done = energon("get", pictures, "--like", "000011", "--column", "phash")
     assert done.code == 1
     assert "has no vector" in done.err
+
+
+def test_the_code_of_the_how_to_runs(pictures: Path, energon: RunEnergon) -> None:
+    energon("embed", pictures, "--model", "phash")
+    page = (ROOT / "docs" / "how-to" / "find-near-duplicates.md").read_text("utf-8")
+    code = page.partition("```python\n")[2].partition("```")[0]
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        exec(code.replace("my_dataset", str(pictures)).replace("sample=17", "sample=0"), {})
+    lines = printed.getvalue().splitlines()
+    assert lines[0].startswith(key(5))
+    assert lines[3:] == [str([key(0), key(5)]), str([key(1), key(9)])]

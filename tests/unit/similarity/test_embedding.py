@@ -6,6 +6,7 @@ import io
 import pickle
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def tiny_network() -> torch.nn.Module:
     return torch.nn.Linear(48, 8)
 
 
-def fake_open_clip(calls: list[Any]) -> types.ModuleType:
+def fake_open_clip(calls: list[Any]) -> Any:
     """A package with the functions of open_clip that are used, around a tiny network."""
     module: Any = types.ModuleType("open_clip")
 
@@ -60,7 +61,7 @@ def fake_open_clip(calls: list[Any]) -> types.ModuleType:
     return module
 
 
-def fake_timm(calls: list[Any]) -> types.ModuleType:
+def fake_timm(calls: list[Any]) -> Any:
     module: Any = types.ModuleType("timm")
 
     def create(name: str, **options: Any) -> torch.nn.Module:
@@ -75,7 +76,7 @@ def fake_timm(calls: list[Any]) -> types.ModuleType:
     return module
 
 
-def fake_sentence_transformers(calls: list[Any]) -> types.ModuleType:
+def fake_sentence_transformers(calls: list[Any]) -> Any:
     module: Any = types.ModuleType("sentence_transformers")
 
     class SentenceTransformer:
@@ -162,9 +163,10 @@ def test_the_users_class_gets_pictures_or_texts(tmp_path: Path) -> None:
         "def wrong(texts):\n"
         "    return [[1.0, float('nan')] for text in texts]\n"
     )
-    make = lambda name, **options: embedding_of(  # noqa: E731 - short
-        f"models.py:{name}", PARTS, at="data", folder=str(tmp_path), **options
-    ).function.load()
+
+    def make(name: str, **options: Any) -> Callable[[Any], Any]:
+        return embedding_of(f"models.py:{name}", PARTS, at="data", folder=str(tmp_path), **options).function.load()
+
     means = make("Means", dtype="float32")([{"jpg": picture(1)}, {"txt": b"no picture"}, {"jpg": picture(2)}])
     assert means[1] is None
     assert means[0].dtype == np.float32

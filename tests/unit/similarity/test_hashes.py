@@ -111,7 +111,7 @@ def test_formats_and_modes_of_one_picture_have_near_hashes() -> None:
     with Image.open(PHOTOGRAPHS / "astronaut.png") as opened:
         picture = opened.convert("RGB")
     expected = hash_picture(encoded(picture))
-    assert (expected.dtype, expected.shape) == (np.uint8, (36,))
+    assert expected.dtype.str + str(expected.shape) == "|u1(36,)"
     for form, mode in (("PNG", "RGB"), ("PNG", "RGBA"), ("PNG", "L"), ("GIF", "P"), ("JPEG", "CMYK"), ("TIFF", "RGB")):
         bits = np.unpackbits(hash_picture(encoded(picture.convert(mode), form)) ^ expected)
         assert bits.sum() < 2 * 12, (form, mode)
@@ -128,7 +128,7 @@ def test_similar_texts_share_hashes_and_others_none() -> None:
     changed = " ".join([*words[:100], "another", *words[101:]])
     half = " ".join([*words[:100], *(f"new{number}" for number in range(100))])
     base = hash_text(text)
-    assert (base.dtype, base.shape) == (np.uint32, (128,))
+    assert base.dtype.str + str(base.shape) == "<u4(128,)"
     assert (base == hash_text(text.upper().replace(" ", ", "))).all()
     assert (base == hash_text(changed)).mean() > 0.9  # 195 of 201 runs are equal
     assert (base == hash_text(half)).mean() == pytest.approx(98 / 298, abs=0.15)

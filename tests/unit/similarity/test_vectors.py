@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from loader.similarity import (
     neighbours,
 )
 from loader.similarity.candidates import Components
+from loader.similarity.vectors import vectors_of
 
 
 def column(values: npt.NDArray[Any], *, metric: str = "", model: str = "", valid: Any = None) -> Column:
@@ -32,7 +34,7 @@ def unit_vectors(samples: int, length: int, *, seed: int = 0, copies: float = 0.
     vectors[random.permutation(samples)[: len(copied)]] = vectors[copied] + 0.5 * random.standard_normal(
         (len(copied), length)
     )
-    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float16)
 
 
 def picture_hashes(samples: int) -> npt.NDArray[np.uint8]:
@@ -77,7 +79,7 @@ def groups_by_hand(column_: Column, kind: str, threshold: float, chosen: list[in
     return sorted((some for some in members.values() if len(some) > 1), key=lambda some: (-len(some), some[0]))
 
 
-CASES = {
+CASES: dict[str, tuple[Callable[[], Column], tuple[float, ...]]] = {
     "cosine": (lambda: column(unit_vectors(150, 24)), (0.8, 0.9, 0.97)),
     "hamming": (lambda: column(picture_hashes(150), metric="hamming", model="phash"), (0.75, 0.78, 0.85)),
     "jaccard": (lambda: column(min_hashes(150), metric="jaccard"), (0.5, 0.8, 1.0)),
@@ -131,11 +133,12 @@ def test_neighbours_are_the_most_similar_samples_in_order(kind: str, monkeypatch
 def test_blocks_choose_short_heads_and_miss_no_pair(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 256 dimensions, a few suffice to exclude most pairs; the groups stay as those of whole vectors."""
     vectors = column(unit_vectors(3000, 256))
-    heads = candidates_module.Heads.chosen(groups_module.vectors_of(vectors), np.arange(3000), 0.9)
+    heads = candidates_module.Heads.chosen(vectors_of(vectors), np.arange(3000), 0.9)
     assert heads.rotation is not None
     assert heads.rotation.shape[1] < 256
     short = near_duplicate_groups(vectors, 0.9)
-    whole = candidates_module.Heads(groups_module.vectors_of(vectors), None)
+    assert heads.seconds(1_000_000) > 100 * heads.seconds(10_000) > 0
+    whole = candidates_module.Heads(vectors_of(vectors), None)
     monkeypatch.setattr(candidates_module.Heads, "chosen", lambda *_: whole)
     assert [group.tolist() for group in near_duplicate_groups(vectors, 0.9).groups] == [
         group.tolist() for group in short.groups
@@ -158,7 +161,7 @@ def test_an_index_finds_nearly_all_pairs_and_always_the_same(kind: str, monkeypa
 
 
 def test_products_of_torch_find_the_same_pairs_as_of_numpy() -> None:
-    vectors = groups_module.vectors_of(column(unit_vectors(300, 16)))
+    vectors = vectors_of(column(unit_vectors(300, 16)))
     rows = np.arange(300)
     in_numpy = [*candidates_module.pairs_of_blocks(vectors, rows, 0.9)]
     in_torch = [*candidates_module.pairs_of_blocks(vectors, rows, 0.9, device="cpu")]
@@ -170,7 +173,7 @@ def test_products_of_torch_find_the_same_pairs_as_of_numpy() -> None:
 def test_large_groups_of_equal_hashes_are_joined_without_all_their_pairs() -> None:
     hashes = np.repeat(min_hashes(3)[:1], 20_000, axis=0)
     components = Components(len(hashes))
-    vectors = groups_module.vectors_of(column(hashes, metric="jaccard"))
+    vectors = vectors_of(column(hashes, metric="jaccard"))
     pairs = 0
     for left, right in candidates_module.pairs_of_bands(vectors, np.arange(len(hashes)), 0.8, components):
         components.join(left, right)
@@ -196,3 +199,14 @@ def test_no_samples_have_no_groups() -> None:
         vectors = CASES[kind][0]()
         assert not near_duplicate_groups(vectors, chosen=np.empty(0, np.int64)).groups
         assert neighbours(vectors, vectors.values[0], chosen=np.empty(0, np.int64)) == []
+
+
+def test_many_samples_take_an_index_unless_all_pairs_are_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("usearch")
+    vectors = column(unit_vectors(300, 16))
+    monkeypatch.setattr(groups_module, "EXACT_SAMPLES", 100)
+    assert near_duplicate_groups(vectors).is_exact
+    monkeypatch.setattr(groups_module, "_FAST_S", 0.0)
+    assert not near_duplicate_groups(vectors).is_exact
+    monkeypatch.setattr(groups_module, "find_spec", lambda name: None)
+    assert near_duplicate_groups(vectors).is_exact

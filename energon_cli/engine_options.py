@@ -22,7 +22,7 @@ ENGINE_PARAMETERS = ("engine", "address", "share", "merge", "restart", "keep_res
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineChoice:
-    """Where the tasks of a command run, as its options say.
+    """The engine of a command, as its options name it.
 
     Attributes:
         kind: ``"processes"``, ``"ray"`` or ``"dask"``.
@@ -36,6 +36,11 @@ class EngineChoice:
     merge: bool
     restart: bool
     keep_results: bool
+
+    @property
+    def is_default(self) -> bool:
+        """True if no option was given, so that a command that needs no workers takes none."""
+        return self.kind == "processes" and self.workers is None and self.share is None and not self.merge
 
     @contextmanager
     def open(self, *, gpus: float = 0.0, timeout_s: float | None = None) -> Iterator[Engine]:
@@ -66,13 +71,18 @@ class EngineChoice:
             )
 
 
-def engine_options(function: Callable[..., None], *, flags: Sequence[str] = ()) -> Callable[..., None]:
+def engine_options(
+    function: Callable[..., None], *, flags: Sequence[str] = (), default_workers: str = "one per core"
+) -> Callable[..., None]:
     """Add the options of engines; the function gets them, with ``--num-workers``, as ``engine: EngineChoice``.
 
     Args:
         flags: More spellings of ``--num-workers``.
+        default_workers: The number of workers without ``--num-workers``, for the help.
     """
-    function = shared_options("num_workers", flags=flags)(function)
+    function = shared_options(
+        "num_workers", flags=flags, help=f"Number of worker processes.  [default: {default_workers}]"
+    )(function)
     function = click.option(
         "--keep-results", is_flag=True, help="Keep the results of an unfinished run with other options."
     )(function)
@@ -117,6 +127,7 @@ def cluster_options(
         from loader.engine import parse_share
         from loader.errors import ConfigError
 
+        # Check the options, and pass them as one.
         kind, address, text = options.pop("engine"), options.pop("address"), options.pop("share")
         if kind == "dask" and not address:
             raise click.UsageError("--engine dask requires --address ADDRESS of the scheduler, or its file.")
@@ -130,6 +141,7 @@ def cluster_options(
         except ConfigError as error:
             hint = f" Hint: {error.hint}" if error.hint else ""
             raise click.BadParameter(f"{error.message}{hint}", param_hint="--share") from error
+        # Pass all as one choice.
         choice = EngineChoice(
             kind=kind,
             address=address,

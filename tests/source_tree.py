@@ -43,6 +43,7 @@ LAYERS = (
     "loader.pipeline",
     "loader.training",
     "loader.mapping",
+    "loader.similarity",
     "loader.inspect",
     "loader.notebook",
     "loader.testing",

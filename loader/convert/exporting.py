@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 import numpy as np
 
 from ..accounting import Account
+from ..arrays import IntArray
 from ..dataset.dataset import Dataset
 from ..dataset.query import SampleQuery
-from ..dataset.records import as_bytes
 from ..dataset.tar import tar_index
+from ..engine.run import Engine
 from ..errors import ConfigError
 from ..format.dataset_ref import DatasetRef
 from ..format.tar.names import decode_name, is_outside_name, printable, split_member_name
 from ..format.tar.scan import TarScan, read_members
 from ..metadataset.datasets import ChosenSamples, choose_samples, named_datasets, open_datasets
 from ..storage import LocalStorage
-from .sources.dataset import kept_parts, splits_of_samples
-from .writing.new_output import NewOutput, ShardSource, place_shard
+from .export_pieces import Piece, Pieces, ReadRequest, ReadSample, digest_of_samples
+from .sources.dataset import kept_parts
+from .writing.new_output import NewOutput, ShardSource, check_new_output, place_shard
 from .writing.sample_writers import (
     ExportedSample,
     FilesWriter,
@@ -58,6 +58,7 @@ class ExportRequest:
         link: With ``"webdataset"``, hard links instead of copies.
         raw: In tables, all parts as bytes.
         strict: Write nothing if a chosen sample would be left out.
+        engine: Where samples are read, and which share of them; None reads them in this process.
     """
 
     refs: Sequence[DatasetRef]
@@ -72,6 +73,7 @@ class ExportRequest:
     link: bool = False
     raw: bool = False
     strict: bool = False
+    engine: Engine | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +97,9 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
 
     Samples of several datasets follow one another. The names of their shards then begin with the dataset's name.
 
+    With an engine of several workers, an executor or a share, tasks read the samples into pieces next to the output,
+    and this process, or the merge of all shares, writes them as one process would.
+
     Args:
         on_progress: Called with the number of samples that are done, and of all.
 
@@ -104,7 +109,11 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
         FormatError: A shard has changed, or is damaged.
         SampleError: A value does not fit into the column of its part.
         StorageError: A dataset is missing; or the output exists, or cannot be written.
+        ShareDone: The engine reads one share, and its samples are read.
     """
+    engine = request.engine or Engine()
+    if engine.is_partial:
+        check_new_output(request.output, is_file=request.format in _FILES)
     named = named_datasets(request.refs, split_parts=request.query.split_parts)
     at = ", ".join(ref.path for ref in request.refs)
     with open_datasets(named) as opened:
@@ -125,32 +134,136 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
         # Whole shards are copied if nothing in them is left out.
         is_whole = len(opened) == 1 and total == len(folder.index) and names is None
         is_whole = is_whole and request.format == "webdataset" and not folder.traits.are_records
-        if is_whole and not outside_members(folder, account):
-            size_bytes = copy_shards(folder, request.output, link=request.link, on_progress=on_progress)
+        is_whole = is_whole and not outside_members(folder, account)
+        pieces = _pieces(request, engine, chosen, is_whole=is_whole)
+
+        def advance(done: int) -> None:
+            if on_progress is not None:
+                on_progress(min(done, total), total)
+
+        if is_whole:
+            if pieces is None:
+                size_bytes = copy_shards(folder, request.output, link=request.link, on_progress=on_progress)
+            else:
+                with pieces.locked():
+                    copies = pieces.of_shards(folder, opened[0].dataset.ref, on_progress=advance)
+                    size_bytes = _place_shards(pieces, copies, request.output)
             account.use("samples", total)
             account.take("bytes", size_bytes)
             return ExportReport(samples=total, size_bytes=size_bytes, output=request.output, account=account)
-        # Copy them one by one.
-        size_bytes = 0
-        with _writer(request, names, every, at) as writer:
-            for done, sample in enumerate(islice(_read(chosen, names, request, account), total)):
-                if on_progress is not None and done % 100 == 0:
-                    on_progress(done, total)
-                # A sample that the format cannot represent is counted with its reason.
-                reason = _reason_to_leave(sample, request.format)
-                if reason:
-                    account.leave("samples", reason, printable(sample.full_key))
-                    total -= 1
-                    continue
-                size_bytes += sum(map(len, sample.parts.values()))
-                writer.write(sample)
-                account.take("parts", len(sample.parts))
-                account.use("samples")
-            account.take("bytes", size_bytes)
-            account.check()
-            if request.strict:
-                account.check_complete(at=request.output)
-    return ExportReport(samples=total, size_bytes=size_bytes, output=request.output, notes=notes, account=account)
+        # Read samples one by one, or in pieces.
+        read = ReadRequest(
+            refs=tuple(each.dataset.ref for each in opened),
+            prefixes=tuple(each.name for each in opened) if len(opened) > 1 else (),
+            are_files=tuple(each.dataset.is_file for each in opened),
+            names=names,
+            has_splits=request.format in ("parquet", "hf"),  # only tables have a column of splits
+        )
+        columns = names or every
+        if pieces is None:
+            samples = _read(read, chosen, total)
+            written, size_bytes = _write(request, samples, columns, account, on_progress=advance, at=at)
+        else:
+            with pieces.locked():
+                samples = pieces.of_samples(read, _limited(chosen, total), on_progress=advance)
+                written, size_bytes = _write(request, samples, columns, account, on_progress=None, at=at)
+    return ExportReport(samples=written, size_bytes=size_bytes, output=request.output, notes=notes, account=account)
+
+
+_FILES = ("jsonl", "parquet")
+
+
+def _pieces(
+    request: ExportRequest, engine: Engine, chosen: Sequence[ChosenSamples], *, is_whole: bool
+) -> Pieces | None:
+    """Return where workers and shares leave what they read; None if this process reads the samples."""
+    if not (engine.is_partial or engine.executor is not None or engine.workers > 1) or (is_whole and request.link):
+        if engine.is_partial:
+            raise ConfigError(
+                "hard links are made at once, and not in shares", at=request.output, hint="drop --share or --link"
+            )
+        return None
+    unprepared = next((each.opened.dataset.path for each in chosen if each.opened.is_temporary), None)
+    if unprepared is not None:
+        raise ConfigError(
+            "workers and shares read datasets with an index, and this one has none",
+            at=unprepared,
+            hint="energon prepare it, or export it in one process: --num-workers 1",
+        )
+    datasets = [(each.opened.dataset.path, str(getattr(each.opened.folder.index, "uuid", ""))) for each in chosen]
+    settings = (request.format, request.keep_parts, request.drop_parts, request.by_shard, request.shard_bytes)
+    return Pieces(
+        request.output,
+        engine,
+        {
+            "datasets": str(datasets),
+            "samples": digest_of_samples([each.numbers for each in chosen]),
+            "options": str((settings, request.raw, request.limit)),
+        },
+    )
+
+
+def _read(read: ReadRequest, chosen: Sequence[ChosenSamples], total: int) -> Iterator[ReadSample]:
+    """Yield the first chosen samples."""
+    for dataset, numbers in enumerate(_limited(chosen, total)):
+        folder = chosen[dataset].opened.folder
+        yield from read.read(folder, dataset, numbers)
+        folder.close()
+
+
+def _limited(chosen: Sequence[ChosenSamples], total: int) -> list[IntArray]:
+    """Return the numbers of the first chosen samples of each dataset."""
+    limited = []
+    for choice in chosen:
+        limited.append(choice.numbers[:total])
+        total -= len(limited[-1])
+    return limited
+
+
+def _write(
+    request: ExportRequest,
+    samples: Iterable[ReadSample],
+    columns: Sequence[str],
+    account: Account,
+    *,
+    on_progress: Callable[[int], None] | None,
+    at: str,
+) -> tuple[int, int]:
+    """Write samples; return their number and the bytes of their parts."""
+    written = size_bytes = 0
+    with _writer(request, columns, at) as writer:
+        for done, (sample, repeated) in enumerate(samples):
+            if on_progress is not None and done % 100 == 0:
+                on_progress(done)
+            for name, count in repeated:
+                account.see("parts", count - 1)
+                account.leave("parts", "L106", f"{sample.full_key}.{name}", count=count - 1)
+            # A sample that the format cannot represent is counted with its reason.
+            reason = _reason_to_leave(sample, request.format)
+            if reason:
+                account.leave("samples", reason, printable(sample.full_key))
+                continue
+            size_bytes += sum(map(len, sample.parts.values()))
+            writer.write(sample)
+            account.take("parts", len(sample.parts))
+            account.use("samples")
+            written += 1
+        account.take("bytes", size_bytes)
+        account.check()
+        if request.strict:
+            account.check_complete(at=request.output)
+    return written, size_bytes
+
+
+def _place_shards(pieces: Pieces, copies: Iterable[Piece], output: str) -> int:
+    """Link copies of shards into a new folder; return their bytes."""
+    copied = [*copies]
+    with NewOutput(output) as target:
+        for piece in copied:
+            path = os.path.join(target.folder, piece.name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            os.link(pieces.path_of_shard(piece.name), path)  # a killed merge can begin again
+    return sum(piece.size_bytes for piece in copied)
 
 
 def _reason_to_leave(sample: ExportedSample, format: str) -> str:  # noqa: A002 - the name of the attribute
@@ -169,32 +282,7 @@ def _account_of(chosen: Sequence[ChosenSamples]) -> Account:
     return account
 
 
-def _read(
-    chosen: Sequence[ChosenSamples], names: tuple[str, ...] | None, request: ExportRequest, account: Account
-) -> Iterator[ExportedSample]:
-    for choice in chosen:
-        folder = choice.opened.folder
-        # Only tables have a column of splits.
-        splits = splits_of_samples(folder) if request.format in ("parquet", "hf") else None
-        for sample in choice.numbers.tolist():
-            shard = folder.index.shard_of(sample).name
-            # Shards of several datasets may have one name.
-            if len(chosen) > 1:
-                shard = choice.opened.name if choice.opened.dataset.is_file else f"{choice.opened.name}/{shard}"
-            parts = {name: as_bytes(value) for name, value in folder.read_parts(sample, names).items()}
-            if names is None and not folder.traits.are_records:
-                # Of several parts of one name, only one was read.
-                repeated = Counter(part.name for part in tar_index(folder).parts(sample))
-                for name in (name for name, count in repeated.items() if count > 1):
-                    account.see("parts", repeated[name] - 1)
-                    key = folder.index.full_key(sample)
-                    account.leave("parts", "L106", f"{key}.{name}", count=repeated[name] - 1)
-            split = "" if splits is None else splits.name(sample)
-            yield ExportedSample(shard, folder.index.key(sample), split, parts)
-        folder.close()
-
-
-def _writer(request: ExportRequest, names: Sequence[str] | None, all_names: Sequence[str], at: str) -> SampleWriter:
+def _writer(request: ExportRequest, columns: Sequence[str], at: str) -> SampleWriter:
     if request.link:
         raise ConfigError(
             "links are made of whole shards, and this export writes others",
@@ -209,9 +297,9 @@ def _writer(request: ExportRequest, names: Sequence[str] | None, all_names: Sequ
         case "jsonl":
             return JsonlWriter(request.output)
         case "parquet":
-            return ParquetWriter(request.output, cell_kinds(names or all_names, raw=request.raw))
+            return ParquetWriter(request.output, cell_kinds(columns, raw=request.raw))
         case "hf":
-            return HuggingFaceWriter(request.output, cell_kinds(names or all_names, raw=request.raw))
+            return HuggingFaceWriter(request.output, cell_kinds(columns, raw=request.raw))
     raise ConfigError(f"expected one of {', '.join(FORMATS)}, found {request.format!r}", hint="check --format")
 
 

@@ -266,19 +266,26 @@ def find_leaks(
     """
     # Group the samples, and compare the groups with the split parts.
     folder = folder_at(DatasetRef(path, split_config=split_config))
-    split = folder.documents.required_split()
+    folder.documents.required_split()
     if group_by is not None:
         groups = find_groups(folder, group_by, compute=compute, on_progress=on_progress)
     else:
         groups = group_contents(folder, part, on_progress=on_progress)
-    members = {name: _members(folder, name) for name in split.split_parts}
-    return leaks_of(groups, members, len(folder.index))
+    return leaks_of(groups, samples_of_parts(folder), len(folder.index))
 
 
-def _members(folder: Dataset, part: str) -> IntArray:
-    runs = runs_of_part(folder, part)
-    numbers = np.concatenate([np.empty(0, np.int64), *(np.arange(run.start, run.stop) for run in runs)])
-    return np.setdiff1d(numbers, excluded_samples(folder), assume_unique=True)
+def samples_of_parts(folder: Dataset) -> dict[str, IntArray]:
+    """Return each part of the split with the numbers of its samples that are not excluded.
+
+    Raises:
+        ConfigError: The dataset has no split.
+    """
+    excluded, members = excluded_samples(folder), {}
+    for part in folder.documents.required_split().split_parts:
+        runs = runs_of_part(folder, part)
+        numbers = np.concatenate([np.empty(0, np.int64), *(np.arange(run.start, run.stop) for run in runs)])
+        members[part] = np.setdiff1d(numbers, excluded, assume_unique=True)
+    return members
 
 
 def leaks_of(groups: Groups, members: dict[str, IntArray], samples: int) -> LeakReport:

@@ -1,4 +1,4 @@
-"""Where the results of a dataset's jobs are stored while they run in shares: lint, statistics, duplicates."""
+"""Journals of a dataset's jobs while they run in shares: lint, statistics, the search for duplicates."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from ..arrays import IntArray
-from ..engine.journal import Journal, digest_of
+from ..engine.journal import Journal
 from ..errors import StorageError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import is_record_file, is_tar_file
@@ -39,7 +41,8 @@ def job_journal(ref: DatasetRef, name: str, options: Mapping[str, str], kind: An
             hint="run energon prepare with --meta-folder DIR, a folder that all shares see, and name it with the same"
             " option here",
         )
-    return Journal(storage, f"{JOBS_FOLDER}/{name}-{digest_of(options)}", kind)
+    digest = hashlib.sha256(msgspec.json.encode(dict(sorted(options.items())))).hexdigest()
+    return Journal(storage, f"{JOBS_FOLDER}/{name}-{digest[:16]}", kind)
 
 
 def no_journal(path: str) -> StorageError:

@@ -1,4 +1,4 @@
-"""The results of finished tasks on disk, one file each, so that an interrupted job resumes and shares meet."""
+"""The results of finished tasks on disk, one file each, so that an interrupted job resumes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Result = TypeVar("_Result")
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What a journal is about: two jobs with one description compute the same results.
+    """The description of a job: two jobs with the same description compute the same results.
 
     Attributes:
         command: Name of the command, for messages.
@@ -50,7 +50,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 class Journal(Generic[_Result]):
     """The results of the tasks of one job.
 
-    Workers write results, and this process reads them; a file appears whole or not at all. The results of a job lie in
+    Workers write results, and this process reads them; a file appears whole or not at all. The results of a job are in
     a folder of its own, so that a process of an earlier job that is still running writes nothing into a later one.
 
     Args:

@@ -24,7 +24,7 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """Where the tasks of a job run.
+    """The place in which the tasks of a job run: processes, an executor, or a share of a scheduler.
 
     Attributes:
         workers: Number of processes of this machine; with one, tasks run in this process.
@@ -183,7 +183,7 @@ class JobTasks(Generic[_Result]):
     resumed: int = field(default=0, init=False)
 
     def run(self, engine: Engine) -> Iterator[tuple[int, _Result]]:
-        """Yield the number of a task and its result: first of those that are in the journal, then as they arrive.
+        """Yield the number of a task and its result: first the stored results, then new ones as they arrive.
 
         Raises:
             ShareDone: The engine runs one share, and its tasks are done.

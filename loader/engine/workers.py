@@ -388,7 +388,7 @@ def usable_cores() -> int:
 
 
 def gpu_environments(gpus: float) -> list[dict[str, str]]:
-    """Return the variables of worker processes, each of which sees its own GPUs of this machine.
+    """Return the variables of worker processes, so that each process sees other GPUs of this machine.
 
     Args:
         gpus: GPUs of each worker; several workers share a GPU if it is a fraction.

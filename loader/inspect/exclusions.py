@@ -29,6 +29,7 @@ from ..errors import ConfigError, StorageError
 from ..format.dataset_ref import DatasetRef
 from ..format.nv_meta import FOLDER
 from ..metadataset.datasets import ChosenSamples, OpenDataset, choose_samples, named_datasets
+from ..similarity import near_duplicates_of
 from ..storage import RemoteStorage
 from .lint import LintRequest, run_lint
 from .stats import StatsRequest, collect_stats
@@ -46,6 +47,9 @@ class ExcludeRequest:
         lint: Exclude the samples that a lint finds broken or incomplete, within the query.
         duplicates: Exclude all but the first of the samples with the same part of this name, within the query;
             ``""`` compares all pictures, audio and video, or else all parts. Excluded samples are in no group.
+        near_duplicates: Exclude all but the first of the samples whose vectors in this column are similar, within the
+            query. Excluded samples are in no group.
+        threshold: Least similarity of near-duplicates; None for the one of the column's metric.
         filter: Change this named filter instead of the split file.
         workers: Processes of the lint, or of the search for duplicates; of another engine, ``engine`` says it.
         engine: Where the lint or the search runs; None for processes. Only one of them runs in shares.
@@ -55,6 +59,8 @@ class ExcludeRequest:
     query: SampleQuery = field(default_factory=SampleQuery)
     lint: bool = False
     duplicates: str | None = None
+    near_duplicates: str | None = None
+    threshold: float | None = None
     filter: str | None = None
     reason: str = ""
     dry_run: bool = False
@@ -108,7 +114,7 @@ def exclude(request: ExcludeRequest, on_progress: Callable[[int, int], None] | N
     ends = ShareEnds(request.runs_on)
     narrowed = [_narrowed(selection, request, on_progress, ends) for selection in chosen]
     ends.finish()
-    searches = request.lint or request.duplicates is not None
+    searches = request.lint or request.duplicates is not None or request.near_duplicates is not None
     if not searches and not any(len(numbers) for numbers in narrowed):
         raise ConfigError("no sample is chosen", at=path, hint="check the conditions and keys")
     # Plan every exclusion, and check that it can be written, before the first one is carried out.
@@ -169,6 +175,12 @@ def _narrowed(
         numbers = np.intersect1d(numbers, _broken(selection.opened, request, on_progress, ends))
     if request.duplicates is not None and len(numbers):
         numbers = _copies(selection.opened, request, numbers, on_progress, ends)
+    if request.near_duplicates is not None and len(numbers):
+        folder = selection.opened.folder
+        compared = np.intersect1d(numbers, included_samples(folder, request.filter))
+        numbers = near_duplicates_of(
+            folder, request.near_duplicates, request.threshold, chosen=compared, on_progress=on_progress
+        ).copies
     return numbers
 
 
@@ -197,7 +209,8 @@ def _with_progress(error: StorageError, reports: Sequence[ExcludeReport]) -> Sto
 
 
 def _whole_shards(selection: ChosenSamples, request: ExcludeRequest) -> list[str]:
-    if request.lint or request.duplicates is not None or replace(request.query, keys=None, origins={}) != SampleQuery():
+    searches = request.lint or request.duplicates is not None or request.near_duplicates is not None
+    if searches or replace(request.query, keys=None, origins={}) != SampleQuery():
         return []
     # A whole shard is excluded by its name, if only keys choose samples: conditions may leave some of it.
     names = {shard.name for shard in selection.opened.folder.index.shards}

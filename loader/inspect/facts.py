@@ -172,7 +172,7 @@ def _filter_facts(dataset: Dataset, name: str) -> dict[str, Any]:
 
 def _column_facts(dataset: Dataset, name: str) -> dict[str, Any]:
     try:
-        column = open_column(dataset.storage, dataset.index, name)
+        column = open_column(dataset.storage, dataset.index, name, reads_vectors=False)
         return _described(
             name, column.record, kind=column.kind, dtype=column.values.dtype.name, missing=column.count_missing()
         )

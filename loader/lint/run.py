@@ -197,19 +197,22 @@ class _DatasetLint(RunningLint):
         self, dataset: Dataset, shards: Sequence[ShardEntry], check: Callable[[Any], CheckedShard]
     ) -> list[CheckedShard]:
         """Run a share of the shards, or return what all shares have found in them."""
+        # The options name the journal.
         plan, storage = self._plan, dataset.storage
         decodes = plan.level == "decode" and not dataset.traits.are_records
         options = {
             "level": plan.level,
             "split file": plan.ref.split_file,
             "dataset file": plan.ref.dataset_file,
-            "split parts": "all" if plan.split_parts is None else ",".join(plan.split_parts),
+            "split parts": str(plan.split_parts),
             "limit of JSON": str(plan.max_json_bytes),
             "trust in code": str(plan.ref.trust_code),
         }
+        # Other documents are another lint, too.
         names = (plan.ref.split_file, SPLIT_JSON, plan.ref.dataset_file)
         documents = (f"{FOLDER}/{name}" for name in names)
         contents = b"\0".join(storage.read(file) for file in documents if storage.exists(file))
+        # Run the checks, or read their results.
         return self.stored_results(
             check,
             shards,

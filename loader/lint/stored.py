@@ -28,7 +28,7 @@ class StoredFinding(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CheckedSamples(msgspec.Struct, frozen=True, array_like=True):
-    """What the check of some samples, or of a file, has found.
+    """The result of the check of some samples, or of a file.
 
     Attributes:
         pictures: Part name, trait and number of pictures.
@@ -52,7 +52,7 @@ class CheckedSamples(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CheckedShard(msgspec.Struct, frozen=True, array_like=True):
-    """What the checks of a shard, or of several files, have found.
+    """The result of the checks of a shard, or of several files.
 
     Attributes:
         findings: About the headers of a shard, or about a file of records.

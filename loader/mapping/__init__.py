@@ -5,7 +5,7 @@
 ``function.py``      the function or class, by module and name, as workers import it
 ``tasks.py``         which samples a task has, and the work on one task
 ``reading.py``       samples by their numbers in the index; one that cannot be read is a failure
-``values.py``        returned values of one task, and the type that holds those of all tasks
+``values.py``        returned values of one task, and the type that holds all values
 ``outputs.py``       what becomes of the results: columns, a filter, parts, a dataset
 ===================  =========================================================================
 """

@@ -11,4 +11,4 @@ from .run import (
     run_map as run_map,
     show_values as show_values,
 )
-from .tasks import MapOutput as MapOutput
+from .tasks import SAMPLES_OF_TASK as SAMPLES_OF_TASK, MapOutput as MapOutput

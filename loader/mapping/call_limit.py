@@ -84,7 +84,7 @@ class TaskCalls:
         self._call = mmap.mmap(self._note.fileno(), _CALL.size)
 
     @contextmanager
-    def limited(self, number: int, count: int = 1) -> Iterator[None]:
+    def limited(self, sample_index: int, count: int = 1) -> Iterator[None]:
         """Limit the time of the block, which calls the function.
 
         Args:
@@ -94,14 +94,14 @@ class TaskCalls:
         Raises:
             CallTimeoutError: The time is over, or the call has ended an earlier process.
         """
-        if (number, count) in self.hung:
+        if (sample_index, count) in self.hung:
             raise CallTimeoutError(self._message("its process was ended"))
         if not self._is_main:
             yield
             return
         seconds = self._limit.seconds
         if self._call is not None:
-            self._call[:] = _CALL.pack(number, count)
+            self._call[:] = _CALL.pack(sample_index, count)
             faulthandler.dump_traceback_later(2 * seconds + _GRACE_S, exit=True, file=self._note)
         earlier = signal.signal(signal.SIGALRM, self._interrupt)
         signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -75,7 +75,7 @@ class UserFunction:
         return function
 
     def sent(self) -> UserFunction:
-        """Return the function for workers, which may be those of earlier commands, with an earlier source."""
+        """Return the function for workers, which may have run earlier commands with another source."""
         return self if self.token else replace(self, token=self.source_digest())
 
     def _forget_earlier(self) -> None:
@@ -129,6 +129,7 @@ class UserFunction:
         try:
             if not self.module.endswith(".py"):
                 return importlib.import_module(self.module)
+            # A file gets the name of a module of its own, which pickle and dataclasses look up.
             path = os.path.join(self.folder, self.module)
             name = f"_energon_map_{hashlib.sha256(path.encode()).hexdigest()[:12]}"
             if name in sys.modules:
@@ -137,7 +138,7 @@ class UserFunction:
             if spec is None or spec.loader is None:
                 raise ImportError("this file is no module")  # noqa: TRY301 - as one that does not import
             module = importlib.util.module_from_spec(spec)
-            sys.modules[name] = module  # dataclasses and pickle look their module up
+            sys.modules[name] = module
             try:
                 spec.loader.exec_module(module)
             except BaseException:

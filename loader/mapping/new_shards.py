@@ -82,22 +82,22 @@ class ToDataset(MapOutput):
         # Samples of one split part are in shards of their own.
         writers: dict[str, _TaskShards] = {}
         with ExitStack() as stack:
-            for number, value in values:
+            for sample_index, value in values:
                 if value is None:
                     continue
                 # A sample is written with all that the function returned, or fails.
                 try:
-                    outputs = [*self._outputs(value, index.key(number))]
+                    outputs = [*self._outputs(value, index.key(sample_index))]
                     _add_keys(keys, [key for key, _, _ in outputs])
                 except Exception as error:  # noqa: BLE001 - of a generator or an encoder, too
-                    failures.add(number, error)
+                    failures.add(sample_index, error)
                     continue
-                split = self._split_of(number)
+                split = self._split_of(sample_index)
                 if split not in writers:
                     writer = _TaskShards(storage, f"shard_{task.start:09d}", split)
                     writers[split] = stack.enter_context(writer)
                 for key, parts, kind in outputs:
-                    writers[split].write(key, parts, number)
+                    writers[split].write(key, parts, sample_index)
                     part_names.update(parts)
                     kinds.add(kind)
         shards = tuple(shard for writer in writers.values() for shard in writer.shards)
@@ -114,11 +114,11 @@ class ToDataset(MapOutput):
         runs = sorted(_runs_of_splits(folder_at(self.ref)))
         return [start for start, _, _ in runs], [(stop, name) for _, stop, name in runs]
 
-    def _split_of(self, number: int) -> str:
+    def _split_of(self, sample_index: int) -> str:
         """Return the split part of a sample; an empty text if it is in none."""
         starts, runs = self._splits
-        run = bisect_right(starts, number) - 1
-        return runs[run][1] if run >= 0 and number < runs[run][0] else ""
+        run = bisect_right(starts, sample_index) - 1
+        return runs[run][1] if run >= 0 and sample_index < runs[run][0] else ""
 
     def _outputs(self, value: Any, key: str) -> Iterator[tuple[str, dict[str, Any], str]]:
         """Yield the key, the encoded parts and the type of each sample that the function returned for a sample."""
@@ -248,7 +248,7 @@ class ToParts(ToDataset):
                 hint="give samples unique keys: energon prepare --fix-duplicates",
             )
 
-    def _split_of(self, number: int) -> str:  # noqa: ARG002 - all are in one part
+    def _split_of(self, sample_index: int) -> str:  # noqa: ARG002 - all are in one part
         return ALL_PART
 
     def _outputs(self, value: Any, key: str) -> Iterator[tuple[str, dict[str, Any], str]]:
@@ -338,7 +338,7 @@ class _TaskShards:
             else:
                 self._open[1].__exit__(kind, error, trace)
 
-    def write(self, key: str, parts: dict[str, Any], number: int) -> None:
+    def write(self, key: str, parts: dict[str, Any], sample_index: int) -> None:
         if self._open is not None and self._open[0].size_bytes > _SHARD_BYTES:
             self._finish()
         if self._open is None:
@@ -351,7 +351,7 @@ class _TaskShards:
             for contents in parts.values():
                 if isinstance(contents, FileContents):
                     contents.file.close()
-        self._numbers.append(number)
+        self._numbers.append(sample_index)
 
     def _finish(self) -> None:
         shard, context, name = self._open

@@ -1,4 +1,4 @@
-"""What becomes of the values of a map: columns of the dataset, or a filter."""
+"""Targets of the values of a map: columns of the dataset, or a filter."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ class ToColumns(MapOutput):
 
     def collect(self, task: MapTask, values: Values, failures: TaskFailures) -> TaskResult:
         columns: dict[str, list[Any]] = {name: [None] * (task.stop - task.start) for name in self.names}
-        for number, value in values:
+        for sample_index, value in values:
             if isinstance(value, Mapping) or (len(self.names) > 1 and value is not None):
                 if isinstance(value, Mapping) and {*value} == {*self.names}:
                     for name, column in columns.items():
-                        column[number - task.start] = value[name]
+                        column[sample_index - task.start] = value[name]
                 else:
-                    failures.add(number, self._unnamed(value))
+                    failures.add(sample_index, self._unnamed(value))
             else:
-                columns[self.names[0]][number - task.start] = value
+                columns[self.names[0]][sample_index - task.start] = value
         # A sample whose value does not fit into one of the columns has none in the others.
         unfit = {row: error for column in columns.values() for row, error in plain_values(column)}
         for row, error in unfit.items():
@@ -185,14 +185,14 @@ class ToFilter(MapOutput):
 
     def collect(self, task: MapTask, values: Values, failures: TaskFailures) -> TaskResult:
         kept = np.zeros(task.stop - task.start, np.bool_)
-        for number, value in values:
+        for sample_index, value in values:
             if isinstance(value, bool | np.bool_):
-                kept[number - task.start] = value
+                kept[sample_index - task.start] = value
             elif getattr(value, "shape", None) == () and str(value.dtype) in ("bool", "torch.bool"):
-                kept[number - task.start] = bool(value)
+                kept[sample_index - task.start] = bool(value)
             elif value is not None:
                 fault = f"expected True or False for a filter, found {type(value).__name__}"
-                failures.add(number, SampleError(fault))
+                failures.add(sample_index, SampleError(fault))
         return TaskResult(kept=kept.tobytes())
 
     def commit(

@@ -71,15 +71,15 @@ class SampleReader:
             raise
         except EnergonError:
             pass  # bytes that cannot be read: find out of which samples
-        for number in numbers[done:].tolist():
+        for sample_index in numbers[done:].tolist():
             try:
-                raw = self._picking.read_one(number)
+                raw = self._picking.read_one(sample_index)
             except StorageError:
                 raise
             except EnergonError as error:
-                yield number, error
+                yield sample_index, error
             else:
-                yield number, self._built(raw)
+                yield sample_index, self._built(raw)
 
     def _built(self, raw: Any) -> Any:
         try:

@@ -322,5 +322,5 @@ def show_values(
     """
     reader, index = SampleReader(source, raw=raw), source.folder.index
     work = MapWork(reader=reader, function=function, batch_size=batch_size)
-    for number, value in work.results(samples):
-        show(index.full_key(number), value)
+    for sample_index, value in work.results(samples):
+        show(index.full_key(sample_index), value)

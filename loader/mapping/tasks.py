@@ -60,12 +60,12 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """A sample that could not be read, or for which the function raised an error.
 
     Attributes:
-        number: Its number in the index.
+        sample: Its number in the index.
         key: ``<shard>/<key>``.
         error: Type and message of the error.
     """
 
-    number: int
+    sample: int
     key: str
     error: str
 
@@ -104,7 +104,7 @@ class WrittenShard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What the work on a task leaves.
+    """The result of a task.
 
     Attributes:
         samples: Number of samples that the function was called with.
@@ -149,13 +149,13 @@ class TaskFailures:
     folder: Dataset
     failures: list[Failure] = field(default_factory=list)
 
-    def key(self, number: int) -> str:
+    def key(self, sample_index: int) -> str:
         """Return ``<shard>/<key>`` of a sample."""
-        return self.folder.index.full_key(number)
+        return self.folder.index.full_key(sample_index)
 
-    def add(self, number: int, error: BaseException) -> None:
+    def add(self, sample_index: int, error: BaseException) -> None:
         """Note that a sample has no value, because of an error."""
-        self.failures.append(Failure(number=number, key=self.key(number), error=_reason(error)))
+        self.failures.append(Failure(sample=sample_index, key=self.key(sample_index), error=_reason(error)))
 
 
 Values = Iterable[tuple[int, Any]]
@@ -163,7 +163,7 @@ Values = Iterable[tuple[int, Any]]
 
 
 class MapOutput(ABC):
-    """What becomes of the values: the part that runs in workers, and the end of the job."""
+    """The target of the values: the part that runs in workers, and the end of the job."""
 
     @abstractmethod
     def check(self, folder: Dataset) -> None:
@@ -247,23 +247,23 @@ class MapWork:
         with nullcontext() if self.limit is None else self.limit.of_task(task.start) as calls:
             values = self._values(task.numbers(), failures, counts, calls)
             result = self.output.collect(task, values, failures)
-        failed = sorted(failures.failures, key=lambda failure: failure.number)
+        failed = sorted(failures.failures, key=lambda failure: failure.sample)
         return msgspec.structs.replace(result, samples=counts.samples, failures=tuple(failed), skipped=counts.skipped)
 
     def _values(
         self, numbers: IntArray, failures: TaskFailures, counts: _Counts, calls: TaskCalls | None
     ) -> Iterator[tuple[int, Any]]:
         """Yield the number of each sample with its value; None for an error, which is a failure."""
-        for number, value in self.results(numbers, calls):
+        for sample_index, value in self.results(numbers, calls):
             counts.samples += 1
             if not isinstance(value, BaseException):
-                yield number, value
+                yield sample_index, value
                 continue
             if isinstance(value, SkipSample):
                 counts.skipped += 1
             else:
-                failures.add(number, value)
-            yield number, None
+                failures.add(sample_index, value)
+            yield sample_index, None
 
     def results(self, numbers: IntArray, calls: TaskCalls | None = None) -> Iterator[tuple[int, Any]]:
         """Yield the number of each sample with what the function returned for it, or with an error."""
@@ -277,15 +277,15 @@ class MapWork:
     ) -> Iterator[tuple[int, Any]]:
         """Yield the values of batches; a batch whose call fails is tried sample by sample, to name the one at fault."""
         while batch := list(islice(samples, self.batch_size)):
-            good = [(number, sample) for number, sample in batch if not isinstance(sample, Exception)]
+            good = [(sample_index, sample) for sample_index, sample in batch if not isinstance(sample, Exception)]
             values: list[Any] = []
             try:
                 values = _values_of_batch(function, good, calls) if good else []
             except (Exception, CallTimeoutError) as error:  # noqa: BLE001 - of the user's function
                 values = [error] if len(good) == 1 else [_value_alone(function, each, calls) for each in good]
             results = iter(values)
-            for number, sample in batch:
-                yield number, sample if isinstance(sample, Exception) else next(results)
+            for sample_index, sample in batch:
+                yield sample_index, sample if isinstance(sample, Exception) else next(results)
 
 
 @dataclass(slots=True)
@@ -297,28 +297,28 @@ class _Counts:
 
 
 def _one_by_one(function: Callable[[Any], Any], samples: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-    for number, sample in samples:
+    for sample_index, sample in samples:
         value = sample
         if not isinstance(sample, Exception):
             try:
                 value = function(sample)
             except Exception as error:  # noqa: BLE001 - of the user's function
                 value = error
-        yield number, value
+        yield sample_index, value
 
 
 def _limited_one_by_one(
     function: Callable[[Any], Any], samples: Iterator[tuple[int, Any]], calls: TaskCalls
 ) -> Iterator[tuple[int, Any]]:
-    for number, sample in samples:
+    for sample_index, sample in samples:
         value = sample
         if not isinstance(sample, Exception):
             try:
-                with calls.limited(number):
+                with calls.limited(sample_index):
                     value = function(sample)
             except (Exception, CallTimeoutError) as error:  # noqa: BLE001 - of the user's function
                 value = error
-        yield number, value
+        yield sample_index, value
 
 
 def _values_of_batch(

@@ -1,4 +1,4 @@
-"""Values that a user's function returns: those of one task as bytes, and the type that holds those of all tasks."""
+"""Values that a user's function returns: the bytes of one task's values, and the type that holds all values."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def piece_of(values: Sequence[Any], first: int, *, column: str, at: str, key: Ca
     """Return plain values of consecutive samples as the piece of a column.
 
     Args:
-        values: Their values; None stands for a sample without one.
+        values: Their values; None for a sample without one.
         first: Number of the first sample.
         column: Name of the column.
         at: Path of the dataset.

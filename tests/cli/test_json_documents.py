@@ -35,6 +35,7 @@ CASES = {
     "checkpoint-migrate": "checkpoint migrate TMP/state.json DATA TMP/migrated --json",
     "checkpoint-redist": "checkpoint redist TMP/state.json TMP/converted --new-world-size 2 --json",
     "diff": "diff DATA TMP/another --json",
+    "embed": "embed DATA --model minhash --json",
     "exclude": "exclude DATA 000001 --json",
     "exclude-list": "exclude DATA --list --json",
     "exclude-undo": "exclude DATA --undo --json",
@@ -47,6 +48,7 @@ CASES = {
     "info": "info DATA --json",
     "lint": "lint TMP/damaged --json",
     "lint-sarif": "lint TMP/damaged --format sarif",
+    "map": "map DATA TMP/quality.py:length --write length --max-failures 1 --json",
     "merge": "merge DATA TMP/another TMP/both --copy --rename-keys --json",
     "prepare": "prepare DATA --yes --json",
     "prepare-decompress": "prepare TMP/compressed --decompress --dry-run --json",
@@ -138,6 +140,7 @@ def make_inputs(prepared: Path) -> None:
     (folder / "another" / ".nv-meta" / "split.yaml").write_text('split_parts: {train: ["shard_{000..003}.tar"]}\n')
     rows = [{"id": f"{number:06}", "caption": f"a {number}"} for number in range(10)]
     (folder / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (folder / "quality.py").write_text("def length(sample):\n    return 1 // (int(sample.__key__[-1]) - 3)\n")
     data = JoinedData(folder / "joined")
     data.add_dataset("p", {"p0": ["a", "b", "c"], "p1": ["d"]})
     data.add_dataset("q", {"q0": ["d", "x"], "q1": ["b", "a"]})

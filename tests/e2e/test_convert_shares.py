@@ -214,13 +214,13 @@ def test_an_executor_writes_the_same_shards(kind: type[Executor], tmp_path: Path
 
 
 def test_a_worker_that_is_killed_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from loader.convert.importing import write_shard
+    from loader.convert.importing import sample_contents, write_shard
 
     photos, killed = write_photos(tmp_path / "photos", 20), tmp_path / "killed"
     layout = ShardLayout(samples_per_shard=3)
     source = FilesSource(path=str(photos))
     run_import(ImportPlan(sources=(source,), output=str(tmp_path / "whole"), layout=layout))
-    read = write_shard.read_sample
+    read = sample_contents.read_sample
 
     def read_or_die(*arguments: object) -> object:
         if arguments[1].key == "010" and not killed.exists():  # type: ignore[attr-defined]

@@ -6,14 +6,18 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from loader.dataset.opening import folder_at
+from loader.dataset.query import SampleQuery, find_samples
 from loader.errors import FormatError
 from loader.format.columns.column import Column, open_column, write_map_column
 from loader.format.dataset_ref import DatasetRef
+from loader.inspect.facts import dataset_facts
 from loader.lint.report import LintPlan
 from loader.lint.run import lint_dataset
 from tests.e2e.dataset_tree import RATIO, prepare, shard_path, write_shards
@@ -63,7 +67,7 @@ def empty(path: Path) -> None:
     path.write_bytes(b"")
 
 
-def save_as(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Path], None]:  # type: ignore[type-arg]
+def save_as(change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Callable[[Path], None]:
     def damage(path: Path) -> None:
         np.save(path, change(np.load(path)))
 
@@ -109,11 +113,13 @@ DAMAGE: list[tuple[str, Callable[[Path], None], str]] = [
     ("caption.npy", save_as(lambda ends: ends.astype("f8")), "ends of texts as int64, found float64"),
     ("caption.npy", save_as(lambda ends: ends.astype("u4")), "ends of texts as int64, found uint32"),
     ("caption.json", set_record(categories=["a"]), "ends of texts"),
+    ("caption.json", set_record(length=2), "vectors of 2 numbers"),
+    ("clip.json", set_record(categories=["a"]), "positions in the list of texts, found float16"),
 ]
 """Files, how they are damaged, and what the error says when the column is opened."""
 
 
-def reorder(ends: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+def reorder(ends: npt.NDArray[Any]) -> npt.NDArray[Any]:
     changed = ends.copy()
     changed[3:6] = [1 << 40, 0, -(1 << 40)]
     return changed
@@ -158,6 +164,10 @@ def test_damage_is_one_error_and_one_finding(
     assert f"column {column!r} is damaged or stale" in str(caught.value)
     [(code, text)] = lint_codes(folder)
     assert (code, f"column {column!r}" in text) == ("E011", True)
+    faults = {entry["name"]: entry["fault"] for entry in dataset_facts(folder_at(folder))["sample_columns"]}
+    assert [name for name, fault in faults.items() if fault] == [column]
+    with pytest.raises(FormatError, match=f"column {column!r} is damaged or stale"):
+        find_samples(folder_at(folder), SampleQuery(where=f"known({column})"))
 
 
 @pytest.mark.parametrize(("name", "damage", "message"), DEEP)

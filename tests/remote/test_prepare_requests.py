@@ -16,7 +16,7 @@ from loader import build_filter_index
 from loader.dataset.opening import folder_at
 from loader.dataset.split_parts import open_filter
 from loader.engine.share import Share
-from loader.format.columns.column import open_column, write_column
+from loader.format.columns.column import open_column, write_column, write_map_column
 from loader.format.prepare.part import run_part
 from loader.format.prepare.plan import PreparePlan, PrepareProgress
 from loader.format.prepare.run import run_prepare
@@ -99,6 +99,32 @@ def test_filters_and_columns_move_with_their_shards_without_a_listing_or_a_statu
     some = folder / ".nv-meta/filter_some.idx"
     assert np.fromfile(some, "<u8").tolist() == [1, 14]
     assert len(open_filter(now, "some")) == 2
+
+
+def test_vectors_texts_and_masks_move_in_a_store(server: ObjectServer, folder: Path) -> None:
+    run_prepare(PreparePlan(path=URL, split=RATIO))
+    before = folder_at(URL)
+    count = 3 * SHARDS
+    known = np.arange(count) > 1  # the first shard has all samples without a value
+    every = np.ones(count, np.bool_)
+    vectors = np.arange(count * 4, dtype=np.uint32).reshape(count, 4)
+    write_map_column(before.storage, before.index, "hash", np.dtype("u4"), [(vectors, known)], length=4)
+    write_map_column(before.storage, before.index, "caption", None, [([f"é{i}" for i in range(count)], known)])
+    write_map_column(before.storage, before.index, "empty", None, [([""] * count, every)])
+    shard_path(folder, 0).unlink()
+    run_prepare(PreparePlan(path=URL, split=RATIO))
+    now = folder_at(URL)
+    rows = np.arange(count - 3)
+    hashes, captions, empty = (open_column(now.storage, now.index, name) for name in ("hash", "caption", "empty"))
+    assert hashes.values.tolist() == vectors[3:].tolist()
+    assert captions.texts(rows).tolist() == [f"é{i}" for i in range(3, count)]
+    assert empty.texts(rows).tolist() == [""] * (count - 3)
+    # The masks are gone with the shard.
+    assert sorted(path.name for path in (folder / ".nv-meta/columns").iterdir()) == [
+        *("caption.json", "caption.npy", "caption.utf8"),
+        *("empty.json", "empty.npy", "empty.utf8"),
+        *("hash.json", "hash.npy"),
+    ]
 
 
 def test_new_code_is_stored_before_the_commit_and_replaced_code_after_it(server: ObjectServer, folder: Path) -> None:

@@ -15,6 +15,7 @@ from ...dataset_options import check_ref, dataset_options, query_options
 from ...engine_options import EngineChoice, engine_options
 from ...options import shared_options
 from ...progress import ProgressBar
+from ..look.near_output import near_options
 
 if TYPE_CHECKING:
     from loader.dataset.query import SampleQuery
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("--lint", is_flag=True, help="Exclude the samples that energon lint finds broken.")
 @shared_options("duplicates", help="Exclude copies: all but the first sample of each same content.")
 @shared_options("duplicates_of")
+@near_options("Exclude all but the first of samples with similar vectors in this column.")
 @click.option("--to-filter", metavar="NAME", help="Build this filter without the samples; leave the split file.")
 @click.option("--reason", metavar="TEXT", default="", help="Reason that --list shows.")
 @shared_options("dry_run", help="Change nothing; show what would be excluded.")
@@ -45,6 +47,8 @@ def exclude(
     lint: bool,
     duplicates: bool,
     duplicates_of: str | None,
+    near_duplicates: str | None,
+    threshold: float | None,
     to_filter: str | None,
     reason: str,
     dry_run: bool,
@@ -75,6 +79,8 @@ def exclude(
             energon exclude /data/coco --lint
         Exclude copies of pictures, but for the first:
             energon exclude /data/coco --duplicates
+        Exclude near-duplicates by the hashes of energon embed:
+            energon exclude /data/coco --near-duplicates phash
         Exclude small pictures by a filter:
             energon exclude /data/coco --where 'jpg.width < 256' --to-filter large
         Show what would be excluded:
@@ -95,11 +101,13 @@ def exclude(
     # Exactly one thing is to be done.
     ref = check_ref(ref, takes_tar=False)
     copies_of = duplicates_of or ("" if duplicates else None)
-    chooses = query != SampleQuery() or lint or copies_of is not None
+    chooses = query != SampleQuery() or lint or copies_of is not None or near_duplicates is not None
     if is_undo + is_list + chooses != 1:
         raise click.UsageError("Expected one of these: samples to exclude, --list, or --undo.")
     if (engine.share is not None or engine.merge) and lint == (copies_of is not None):
         raise click.UsageError("--share and --merge are valid with --lint or --duplicates, and not with both.")
+    if threshold is not None and near_duplicates is None:
+        raise click.UsageError("--threshold belongs to --near-duplicates.")
     # List or undo earlier exclusions.
     is_mix = is_metadataset(ref.path)
     if is_list:
@@ -109,15 +117,16 @@ def exclude(
         _undo(ref, is_mix=is_mix, as_json=as_json)
         return
     # Choose samples, and exclude them.
-    because = query.where or ("energon lint" if lint else "copies" if copies_of is not None else "")
     with engine.open() as opened:
         request = library.ExcludeRequest(
             ref=ref,
             query=query,
             lint=lint,
             duplicates=copies_of,
+            near_duplicates=near_duplicates,
+            threshold=threshold,
             filter=to_filter,
-            reason=reason or because,
+            reason=reason or query.where or _reason(lint=lint, copies_of=copies_of, near_duplicates=near_duplicates),
             dry_run=dry_run,
             engine=opened,
         )
@@ -131,6 +140,12 @@ def exclude(
         print_reports([facts_of(report, names, lacks=report.lacks or None) for report in reports], is_list=is_mix)
     else:
         _show_reports(request, reports, is_mix=is_mix)
+
+
+def _reason(*, lint: bool, copies_of: str | None, near_duplicates: str | None) -> str:
+    if near_duplicates is not None:
+        return f"near-duplicates by {near_duplicates}"
+    return "energon lint" if lint else "copies" if copies_of is not None else ""
 
 
 def _list(ref: DatasetRef, *, is_mix: bool, as_json: bool) -> None:

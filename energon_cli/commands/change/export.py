@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +16,7 @@ from loader.inspect import format_bytes, plural
 from ...command import energon_command
 from ...console import print_json, show_account, show_note
 from ...dataset_options import check_ref, copy_options, dataset_options
+from ...engine_options import EngineChoice, engine_options
 from ...options import parse_size_or_megabytes, shared_options
 from ...progress import ProgressBar
 
@@ -62,6 +65,7 @@ def _export_options(forms: Sequence[str], default: str, *added: Decorator, **sha
     "by the ending of DEST",
     click.option("--link", is_flag=True, help="With webdataset, hard links to whole shards instead of copies."),
     click.option("--raw", is_flag=True, help="With parquet and hf, all parts as bytes."),
+    partial(engine_options, default_workers="1; of a share, one per core"),
     help="With webdataset, most bytes of a shard.",
 )
 def export(ref: DatasetRef, dest: str, *, file_format: str | None, link: bool, **options: Any) -> None:
@@ -84,6 +88,8 @@ def export(ref: DatasetRef, dest: str, *, file_format: str | None, link: bool, *
             energon export /data/coco plain --format webdataset --link
         Export the validation part:
             energon export s3://bucket/coco val --split-parts val
+        Read a share in each job of a Slurm array, then write the file with --merge:
+            energon export s3://bucket/coco coco.parquet --share auto
     """
     ending = os.path.splitext(dest)[1].lower()
     if file_format is None and ending in _OTHER_FILES:
@@ -157,6 +163,7 @@ def _copy_samples(
     parts: tuple[str, ...],
     shard_size: int,
     as_json: bool,
+    engine: EngineChoice | None = None,
     **options: Any,
 ) -> None:
     """Copy samples, and print a report.
@@ -169,15 +176,17 @@ def _copy_samples(
 
     endings = (form for form in forms_of_files if output.endswith(f".{form}"))
     # Choose the form, and copy.
-    request = ExportRequest(
-        refs=[check_ref(ref) for ref in refs],
-        output=output,
-        format=file_format or next(endings, "files"),
-        keep_parts=parts,
-        shard_bytes=shard_size,
-        **options,
-    )
-    with ProgressBar("Copying samples", unit="samples") as bar:
+    with ExitStack() as stack:
+        request = ExportRequest(
+            refs=[check_ref(ref) for ref in refs],
+            output=output,
+            format=file_format or next(endings, "files"),
+            keep_parts=parts,
+            shard_bytes=shard_size,
+            engine=None if engine is None or engine.is_default else stack.enter_context(engine.open()),
+            **options,
+        )
+        bar = stack.enter_context(ProgressBar("Copying samples", unit="samples"))
         report = export_samples(request, bar.update)
     # Notes and what was left out come first: on a terminal, the last line is the result.
     show_note(*report.notes)

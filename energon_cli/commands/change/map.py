@@ -26,6 +26,8 @@ _MAX_SHOWN = 1000  # characters of a value
 
 _MAX_FAILURES = 10  # that are printed
 
+_SAMPLES_WITH_GPUS = 256  # of a task, which takes longer by a model
+
 
 @energon_command("map", advanced=(*ENGINE_PARAMETERS, "task_samples", "version", "storage_option", "key_column"))
 @click.argument("path", metavar="DATASET", type=click.UNPROCESSED)
@@ -51,7 +53,10 @@ _MAX_FAILURES = 10  # that are printed
 @click.option("--gpus-per-worker", metavar="G", type=click.FloatRange(min=0), default=0.0, help="GPUs of each worker.")
 @click.option("--version", metavar="TEXT", default="", help="Change it when results change, and the file does not.")
 @click.option(
-    "--task-samples", metavar="N", type=click.IntRange(min=1), help="Most samples of a task.  [default: 4096]"
+    "--task-samples",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Most samples of a task.  [default: 4096, 256 with GPUs]",
 )
 @copy_options
 @engine_options
@@ -111,7 +116,15 @@ def map_dataset(
             energon map /data/coco quality:score --write score --merge
     """
     from loader.dataset.query import find_samples
-    from loader.mapping import MapRequest, named_function, output_of, run_map, show_values, whole_dataset
+    from loader.mapping import (
+        SAMPLES_OF_TASK,
+        MapRequest,
+        named_function,
+        output_of,
+        run_map,
+        show_values,
+        whole_dataset,
+    )
 
     # Check the options.
     targets = [write or None, to_filter, to_parts, to_dataset]
@@ -146,11 +159,11 @@ def map_dataset(
             timeout_s=timeout,
             retry_failed=retry_failed,
             engine=opened,
-            **({} if task_samples is None else {"task_samples": task_samples}),
+            task_samples=task_samples or (_SAMPLES_WITH_GPUS if gpus_per_worker else SAMPLES_OF_TASK),
         )
         report = run_map(request, on_progress=lambda done: bar.update(done.samples, done.total))
     if as_json:
-        failures = [facts_of(failure, "number key error") for failure in report.failures]
+        failures = [facts_of(failure, "sample key error") for failure in report.failures]
         names = "target written samples failed skipped failures resumed tasks seconds"
         print_json(facts_of(report, names, failures=failures))
     else:
@@ -164,7 +177,7 @@ def _print_value(key: str, value: object) -> None:
 
 
 def _show(report: MapReport) -> None:
-    from loader.inspect.text import plural
+    from loader.inspect import plural
 
     console = output_console()
     what = ", ".join(map(escape_controls, report.written))

@@ -15,6 +15,7 @@ from ...console import output_console, print_json, show_note, show_warning
 from ...dataset_options import check_path, compute_with_consent, yes_option
 from ...options import checked, shared_options
 from ...progress import ProgressBar
+from ..look.near_output import threshold_option
 
 if TYPE_CHECKING:
     from loader.convert import LeakReport, SplitReport
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 @shared_options("seed")
 @click.option("--check", is_flag=True, help="Report groups, or else equal contents, in several parts; change nothing.")
 @shared_options("duplicates_of", help="Let --check compare the contents of this part of samples alone.")
+@click.option("--near", metavar="COLUMN", help="Let --check find samples with similar vectors in this column.")
+@threshold_option
 @shared_options("undo", help="Bring back the split before the last one.")
 @shared_options("dry_run", "json", "progress")
 def split(
@@ -52,6 +55,8 @@ def split(
     computes: bool,
     check: bool,
     duplicates_of: str | None,
+    near: str | None,
+    threshold: float | None,
     is_undo: bool,
     as_json: bool,
     **options: Any,
@@ -62,7 +67,7 @@ def split(
     stores a filter for each part, which split.yaml names under sample_filters: split_part= of all loaders here reads
     it, and megatron-energon refuses it. With --group-by, no group is in two parts.
 
-    --check exits with 1 if parts share groups, or samples of the same contents.
+    --check exits with 1 if parts share groups, samples of the same contents, or near-duplicates.
 
     Examples:
         Split whole shards or samples, as the ratio needs:
@@ -75,11 +80,14 @@ def split(
             energon split /data/coco --check --group-by json[site]
         Find equal pictures in several parts:
             energon split /data/coco --check --duplicates-of jpg
+        Find similar pictures in several parts:
+            energon split /data/coco --check --near phash
         Bring back the split before:
             energon split /data/coco --undo
     """
     from loader.convert import SplitPlan, find_leaks, run_split, undo_split
     from loader.format.prepare import parse_ratio
+    from loader.similarity import find_near_leaks
 
     # Exactly one thing is to be done.
     path = check_path(path)
@@ -87,6 +95,10 @@ def split(
         raise click.UsageError("Pass --split-ratio for a new split, --check, or --undo.")
     if duplicates_of is not None and (not check or group_by is not None):
         raise click.UsageError("--duplicates-of belongs to --check without --group-by.")
+    if near is not None and (not check or group_by is not None or duplicates_of is not None):
+        raise click.UsageError("--near belongs to --check without --group-by and --duplicates-of.")
+    if threshold is not None and near is None:
+        raise click.UsageError("--threshold belongs to --near.")
     # Undo the last split.
     if is_undo:
         undone = undo_split(path)
@@ -100,8 +112,12 @@ def split(
     # Check the present split.
     if split_ratio is None:
         with bar:
-            leaks = find_leaks(path, group_by=group_by, part=duplicates_of, compute=compute, on_progress=bar.update)
-        print_json(leaks) if as_json else _show_leaks(leaks, group_by)
+            if near is not None:
+                leaks = find_near_leaks(path, near, threshold, on_progress=bar.update)
+            else:
+                leaks = find_leaks(path, group_by=group_by, part=duplicates_of, compute=compute, on_progress=bar.update)
+        what = "groups" if group_by is not None else "contents" if near is None else "groups of near-duplicates"
+        print_json(leaks) if as_json else _show_leaks(leaks, what)
         click.get_current_context().exit(0 if leaks.is_clean else 1)
     # Write the new one.
     plan = SplitPlan(
@@ -131,9 +147,8 @@ def _show(report: SplitReport, path: str) -> None:
         show_note(f"split by {report.by}; undo it: energon split {path} --undo")
 
 
-def _show_leaks(report: LeakReport, group_by: str | None) -> None:
+def _show_leaks(report: LeakReport, what: str) -> None:
     console = output_console()
-    what = "groups" if group_by is not None else "contents"
     for leak in report.leaks:
         parts = ", ".join(f"{part} {samples:,}" for part, samples in leak.samples.items())
         console.print(escape_controls(f"{leak.group}: {parts}"))

@@ -15,6 +15,7 @@ from ...command import energon_command
 from ...console import is_terminal, output_console, print_json, show_note
 from ...dataset_options import check_ref, dataset_options
 from ...options import shared_options
+from .near_output import show_neighbours
 
 if TYPE_CHECKING:
     from loader.format import DatasetRef
@@ -24,9 +25,21 @@ _MAX_PARTS = 100  # of a sample, in a list to read
 _MAX_CHECKED = 4096  # bytes that tell a text from other data
 
 
+def _check_words(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    """Require keys, but with ``--like``."""
+    if not given and ctx.params.get("like") is None and not ctx.resilient_parsing:
+        raise click.MissingParameter(ctx=ctx, param=parameter)
+    return given
+
+
 @energon_command("get")
 @click.argument("path")
-@click.argument("words", nargs=-1, required=True, metavar="KEY… [PART]")
+@click.argument("words", nargs=-1, metavar="KEY… [PART]", callback=_check_words)
+@click.option("--like", metavar="KEY", is_eager=True, help="Show the samples that are most similar to this one.")
+@click.option("--column", metavar="NAME", help="Column of vectors by which --like compares.")
+@click.option(
+    "-k", "--count", metavar="N", type=click.IntRange(min=1), default=10, show_default=True, help="Samples of --like."
+)
 @click.option(
     "-o", "--output", metavar="DEST", help="Write a part of one sample to this file, all else to this folder."
 )
@@ -36,6 +49,9 @@ def get(
     ref: DatasetRef,
     *,
     words: tuple[str, ...],
+    like: str | None,
+    column: str | None,
+    count: int,
     output: str | None,
     as_json: bool,
 ) -> None:
@@ -46,6 +62,9 @@ def get(
 
     PATH may also be a .jsonl, .bin or .parquet file, whose keys are numbers from 0, tar shards that are not prepared, a
     metadataset .yaml, whose datasets are all searched, or a URL.
+
+    --like KEY prints the keys of the samples whose vectors in a column of energon embed are nearest, with similarities
+    from 0 to 1.
 
     Bytes that are no text are not printed on a terminal: redirect them, or name a file with -o.
 
@@ -62,10 +81,19 @@ def get(
             energon get s3://bucket/coco 000017 jpg -o cat.jpg
         Write all parts of two samples to a folder:
             energon get /data/mix.yaml 000017 000018 -o cats/
+        Find the ten samples that look most like one:
+            energon get /data/coco --like 000017 --column phash
     """
     from loader.inspect import find_samples_of
 
     ref = check_ref(ref)
+    if (like is None) != (column is None):
+        raise click.UsageError("--like KEY and --column NAME belong together.")
+    if like is not None and column is not None:
+        if words or output is not None:
+            raise click.UsageError("--like takes no other keys, and no -o.")
+        show_neighbours(ref, like, column, count, as_json=as_json)
+        return
     with find_samples_of(ref, words) as finder:
         # The last word is a part if samples have such a part.
         keys, part = finder.split_words(words)

@@ -18,6 +18,7 @@ from ...dataset_options import check_ref, dataset_options, query_options
 from ...engine_options import EngineChoice, engine_options
 from ...options import shared_options
 from ...progress import ProgressBar
+from .near_output import near_options, show_near_duplicates
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 @shared_options("limit", type=click.IntRange(min=2), help="Read only N samples of each dataset, drawn at random.")
 @shared_options("duplicates", help="List samples with the same picture, audio or video, or else all parts.")
 @shared_options("duplicates_of")
+@near_options("List samples with similar vectors in this column of energon embed; read no samples.")
 @click.option("--write", metavar="A,B", help="Keep these values as columns: width, jpg.width, txt.chars, json[score] …")
 @click.option("--tokenizer", metavar="NAME", help="Count tokens: a .json file of tokenizers, or module:callable.")
 @click.option("--html", metavar="FILE", help="Write a report with histograms and pictures; of one dataset.")
@@ -50,6 +52,8 @@ def stats(
     limit: int | None,
     duplicates: bool,
     duplicates_of: str | None,
+    near_duplicates: str | None,
+    threshold: float | None,
     write: str | None,
     tokenizer: str | None,
     html: str | None,
@@ -66,7 +70,7 @@ def stats(
     'jpg.width >= 512'.
 
     The datasets of a metadataset .yaml are shown one after another; --split-parts reads only the datasets of the named
-    splits. The exit code is 1 if parts are broken or, with --duplicates, samples are duplicates.
+    splits. The exit code is 1 if parts are broken or, with --duplicates or --near-duplicates, samples are duplicates.
 
     Examples:
         Show sizes, lengths and JSON fields:
@@ -75,6 +79,8 @@ def stats(
             energon stats /data/coco -n 5000
         Find samples with the same picture:
             energon stats /data/coco --duplicates
+        Find similar pictures by their vectors:
+            energon stats /data/coco --near-duplicates phash
         Keep the width of each picture as a column:
             energon stats /data/coco --write jpg.width
         Count tokens, and keep them:
@@ -98,6 +104,11 @@ def stats(
     if tokenizer is not None and not (tokenizer.endswith(".json") or ":" in tokenizer):
         expected = f"expected a .json file of tokenizers, or module:callable, found {tokenizer!r}"
         raise click.BadParameter(expected, param_hint="--tokenizer")
+    if threshold is not None and near_duplicates is None:
+        raise click.UsageError("--threshold belongs to --near-duplicates.")
+    if near_duplicates is not None:
+        has_groups = show_near_duplicates(datasets, near_duplicates, threshold, query, as_json=as_json)
+        click.get_current_context().exit(1 if has_groups else 0)
     if html is not None and len(datasets) > 1:
         raise click.UsageError(f"--html reports one dataset, and these are {len(datasets)}.")
     try:

@@ -128,11 +128,15 @@ class FileTree(ABC):
             with self.open(name) as source, open(target, "wb") as file:
                 shutil.copyfileobj(source, file)
             # Copies in other runs have the same times, so that a resumed import notices no change.
-            changed = os.stat(self.path).st_mtime_ns
+            changed = self.changed_ns(name)
             os.utime(target, ns=(changed, changed))
         except OSError as error:
             raise_storage_error(f"copy {name} from {self.path} to this file", target, error)
         return target
+
+    def changed_ns(self, name: str) -> int:  # noqa: ARG002 - an archive has one time
+        """Return the time at which a file has changed, in nanoseconds."""
+        return os.stat(self.path).st_mtime_ns
 
     def example(self, name: str) -> str:
         """Return the name of a file for messages."""
@@ -276,8 +280,8 @@ class FolderTree(FileTree):
 _REASON_OF_ENTRY = {"file": "", "link": "L104", "other": "L105"}
 
 
-class _ArchiveTree(FileTree):
-    """The members of an archive; of members of one name, the last counts.
+class ListedTree(FileTree):
+    """The members of an archive, or files that are listed at once; of members of one name, the last counts.
 
     Attributes:
         members: Name → number or offset of the member, and its size.
@@ -300,7 +304,7 @@ class _ArchiveTree(FileTree):
             if reason == HIDDEN:
                 account.hidden += 1
                 continue
-            account.see("members")
+            account.see(self.unit)
             if reason:
                 self.leave(account, name, reason)
             else:
@@ -316,7 +320,7 @@ class _ArchiveTree(FileTree):
         return self.members[name][1]
 
 
-class ZipTree(_ArchiveTree):
+class ZipTree(ListedTree):
     """The files in a zip file."""
 
     def __init__(self, path: str) -> None:
@@ -351,7 +355,7 @@ class ZipTree(_ArchiveTree):
             raise FormatError(f"cannot unpack {name}: {error}", shard=self.path) from error
 
 
-class TarTree(_ArchiveTree):
+class TarTree(ListedTree):
     """The files in a tar file.
 
     Args:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...accounting.kinds import HEADER_BYTES, MEDIA_KINDS, kind_of_bytes, kind_of_name
 from ...dataset.open_files import OpenFiles
 from ...errors import SampleError, StorageError
-from ...storage import FileStream, PendingRead, ReadableFile, is_url, open_parent, raise_storage_error
+from ...storage import FileInfo, FileStream, PendingRead, ReadableFile, is_url, open_parent, raise_storage_error
 from ...storage.remote import hide_query
 from ..rows.row import CellReader, CellRef, FaultRef, FileRef, PartRef, RangeRef, UrlRef, ValueRef
 from ..sources.source import Source
@@ -53,6 +53,11 @@ class ContentReader:
         # Ranges that are near each other are fetched by one read.
         ranges = (part for part in parts if isinstance(part, RangeRef) and part.size_bytes <= _LARGE_BYTES)
         window: dict[bytes, list[tuple[int, int, PendingRead]]] = {}
+        # Whole files of object stores are fetched at the same time, if they have the listed version.
+        for part in parts:
+            pending = self._fetch_file(part) if isinstance(part, FileRef) else None
+            if pending is not None and isinstance(part, FileRef):
+                window[part.path] = [(0, part.size_bytes, pending)]
         for path, start, stop in _joined(ranges):
             pending = self._open(path).fetch(start, stop - start)  # a local disk gets advice only
             if pending is not None:
@@ -100,7 +105,8 @@ class ContentReader:
     def _file(self, part: FileRef) -> bytes | FileContents:
         path = os.fsdecode(part.path)
         if is_url(path):
-            return self._url(path)
+            fetched = next((window[part.path] for window in self._windows if part.path in window), None)
+            return self._url(path) if fetched is None else fetched[0][2].result()
         # Open the file without waiting for a pipe.
         try:
             file = open(path, "rb", buffering=0, opener=_open_at_once)  # noqa: SIM115 - closed by release() if large
@@ -135,6 +141,17 @@ class ContentReader:
         path = self._downloads.take(url)
         self._downloaded.append(url)
         return self._file(FileRef(os.fsencode(path)))
+
+    @staticmethod
+    def _fetch_file(part: FileRef) -> PendingRead | None:
+        """Begin to read a whole file of an object store; None for other files, which are read when they are needed."""
+        url = os.fsdecode(part.path)
+        has_version = part.changed and not part.changed.isdecimal()  # else it is a time
+        if not (has_version and 0 < part.size_bytes <= _LARGE_BYTES and is_url(url)):
+            return None
+        storage, name = open_parent(url)
+        info = FileInfo(name=name, size_bytes=part.size_bytes, mtime_ns=0, etag=part.changed)
+        return storage.open(name, info).fetch(0, part.size_bytes)
 
     def _url(self, url: str) -> bytes | FileContents:
         storage, name = open_parent(url)

@@ -14,7 +14,6 @@ import msgspec
 
 from ...arrays import IntArray
 from ...engine.run import Engine, ShareDone, missing_tasks
-from ...engine.share import Share
 from ...engine.workers import stream_from_workers
 from ...errors import ConfigError, SampleError, WorkerError
 from ...format.nv_meta import FOLDER
@@ -106,18 +105,16 @@ def run_import(
         run = _Run(plan, engine, storage, listed, on_progress)
         leftovers.begin(run.own_shards())
         run.write(leftovers)
-        if engine.share is not None:
-            done = run.share_done(engine.share)
-        else:
-            done = None
+        result: ShareDone | ImportReport | None = run.share_done()
+        if result is None:
             if before_commit is not None:
                 before_commit(storage, *run.written_rows())
             prepared = run.commit()
-            report = run.report(prepared, time.perf_counter() - started)
-    if done is not None:
-        raise done
+            result = run.report(prepared, time.perf_counter() - started)
+    if isinstance(result, ShareDone):
+        raise result
     remove_work_folder(storage, IMPORT_FOLDER)
-    return report
+    return result
 
 
 @contextmanager
@@ -324,10 +321,13 @@ class _Run:
             self._finish(index, written.done)
         self._report()
 
-    def share_done(self, share: Share) -> ShareDone:
-        """Return what ends the run of a share."""
+    def share_done(self) -> ShareDone | None:
+        """Return what ends the run of a share; None for a run that commits."""
+        if self._engine.share is None:
+            return None
         ran = len(self._own) - self._progress.resumed
-        return ShareDone(share, tasks=len(self._own), ran=ran, at=self._storage.path(IMPORT_FOLDER))
+        at = self._storage.path(IMPORT_FOLDER)
+        return ShareDone(self._engine.share, tasks=len(self._own), ran=ran, at=at)
 
     def _finish(self, index: int, done: DoneShard) -> None:
         self._done[index] = done

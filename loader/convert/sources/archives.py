@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import os
 import shutil
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal
 
@@ -18,10 +19,11 @@ from ...errors import ConfigError, EnergonError, FormatError, StorageError
 from ...format.index.shard_index import index_shard
 from ...format.prepare.shards import compression_of, is_compressed_tar
 from ...format.tar.names import reason_without_sample, split_member_name
-from ...storage import open_parent, raise_storage_error
+from ...storage import FileStream, is_url, open_parent, open_storage, raise_storage_error
 from ...storage.unpacked import UnpackedFile
 from ..file_trees.file_names import TAR_ENDINGS, reason_of_name
 from ..file_trees.tree import FolderTree, read_tar_members
+from ..file_trees.url_tree import UrlTree
 from ..rows.file_access import file_version
 from ..rows.row import PartRef, RangeRef, Row, key_of_path
 from .source import Listing, Source
@@ -30,7 +32,12 @@ _COPY_BYTES = 1 << 20
 
 
 def tar_files(path: str) -> list[str]:
-    """Return the tar files below a folder, compressed ones included, sorted; a file is returned as it is."""
+    """Return the tar files below a folder or URL, compressed ones included, sorted; a file is returned as it is."""
+    if is_url(path) and not path.endswith(TAR_ENDINGS):
+        storage = open_storage(path)
+        names = (file.name for file in storage.list() if file.size_bytes)
+        tars = (name for name in names if name.endswith(TAR_ENDINGS) and not reason_of_name(name))
+        return [storage.path(name) for name in sorted(tars, key=_place)]
     if not os.path.isdir(path):
         return [path]
     paths = []
@@ -39,6 +46,12 @@ def tar_files(path: str) -> list[str]:
         names = (name for name in sorted(files) if name.endswith(TAR_ENDINGS) and not reason_of_name(name))
         paths += [os.path.join(folder, name) for name in names]
     return paths
+
+
+def _place(name: str) -> list[tuple[bool, str]]:
+    """Return the place of a name in the order of :func:`os.walk`: the files of a folder, then its folders."""
+    *folders, last = name.split("/")
+    return [*((True, folder) for folder in folders), (False, last)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +71,12 @@ class TarSource(Source):
             raise ConfigError("there are no tar files in this folder", at=self.path)
         for path in paths:
             yield from webdataset_rows(path, plain_tar(path, listing.scratch), listing.account)
-        if os.path.isdir(self.path):
+        if is_url(self.path) and paths != [self.path]:
+            storage = open_storage(self.path)
+            UrlTree(self.path).leave_others(
+                listing.account, {path[len(storage.path("").rstrip("/")) + 1 :] for path in paths}
+            )
+        elif os.path.isdir(self.path):
             used = {os.path.relpath(path, self.path) for path in paths}
             FolderTree(self.path).leave_others(listing.account, used)
 
@@ -137,7 +155,7 @@ def _part_name(name: str) -> str:
 
 def _decompress(path: str, target: str) -> None:
     try:
-        with open(path, "rb") as packed, _opened(path, packed) as source, open(target, "wb") as file:
+        with _packed(path) as packed, _opened(path, packed) as source, open(target, "wb") as file:
             shutil.copyfileobj(UnpackedFile(source, packed, path), file, _COPY_BYTES)
     # A file that unpacks to too much is removed at once.
     except EnergonError:
@@ -150,6 +168,17 @@ def _decompress(path: str, target: str) -> None:
         raise_storage_error(f"decompress {path} to this file", target, error)
     except (EOFError, MemoryError, ValueError, RuntimeError, lzma.LZMAError, zlib.error) as error:
         raise FormatError(f"cannot be decompressed: {error}", shard=path) from error
+
+
+@contextmanager
+def _packed(path: str) -> Iterator[BinaryIO]:
+    if is_url(path):
+        storage, name = open_parent(path)
+        with storage.open(name) as file, closing(io.BufferedReader(FileStream(file), _COPY_BYTES)) as stream:
+            yield stream
+    else:
+        with open(path, "rb") as local:
+            yield local
 
 
 def _opened(path: str, packed: BinaryIO) -> Any:

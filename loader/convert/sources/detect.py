@@ -15,7 +15,7 @@ from ...errors import ConfigError, EnergonError, FormatError, SampleError, Stora
 from ...format.dataset_ref import DatasetRef
 from ...format.documents import ImportWay, import_way
 from ...format.documents.messages import did_you_mean
-from ...storage import is_url
+from ...storage import is_url, open_storage
 from ..annotations.kinds import annotation_kind
 from ..file_trees.file_names import BINARY_TABLES, TAR_ENDINGS
 from ..file_trees.survey import UnclearDataError
@@ -59,12 +59,14 @@ class SourceKind(NamedTuple):
 
     Attributes:
         endings: Endings of files of this kind; those with others are recognised by their contents, or by ``--from``.
-        is_table: The files may be compressed by gzip, and read from a URL.
+        is_table: The files may be compressed by gzip.
+        reads_urls: The source may be at a URL.
     """
 
     open: Callable[[str, SourceOptions], Source]
     endings: tuple[str, ...] = ()
     is_table: bool = False
+    reads_urls: bool = False
 
     def has(self, path: str) -> bool:
         """Return True if a file is of this kind by its name."""
@@ -73,12 +75,14 @@ class SourceKind(NamedTuple):
 
 
 def _text(kind: Any, *endings: str) -> SourceKind:
-    return SourceKind(lambda path, options: TextTableSource(path=path, kind=kind, columns=options), endings, True)
+    return SourceKind(lambda path, options: TextTableSource(path=path, kind=kind, columns=options), endings, True, True)
 
 
 def _arrow(kind: Any) -> SourceKind:
     endings = tuple(f".{extension}" for extension in EXTENSIONS[kind])
-    return SourceKind(lambda path, options: ArrowTableSource(path=path, kind=kind, columns=options), endings, True)
+    return SourceKind(
+        lambda path, options: ArrowTableSource(path=path, kind=kind, columns=options), endings, True, True
+    )
 
 
 def _annotations(source: type[CocoSource | ConversationsSource | VqaSource]) -> SourceKind:
@@ -90,21 +94,21 @@ def _chunks(kind: Any) -> SourceKind:
 
 
 KINDS: Mapping[str, SourceKind] = {
-    "folder": SourceKind(lambda path, options: _files(path, "folder", options)),
+    "folder": SourceKind(lambda path, options: _files(path, "folder", options), reads_urls=True),
     "csv": _text("csv", ".csv"),
     "tsv": _text("tsv", ".tsv"),
     "jsonl": _text("jsonl", ".jsonl", ".ndjson", ".json"),  # .json: a list of objects
     "parquet": _arrow("parquet"),
     "arrow": _arrow("arrow"),
-    "hf": SourceKind(lambda path, options: HuggingFaceSource(path=path, columns=options)),
+    "hf": SourceKind(lambda path, options: HuggingFaceSource(path=path, columns=options), reads_urls=True),
     "coco": _annotations(CocoSource),
     "conversations": _annotations(ConversationsSource),
     "vqa": _annotations(VqaSource),
     "interleaved": SourceKind(_documents),
-    "webdataset": SourceKind(lambda path, _: TarSource(path=path), TAR_ENDINGS),
-    "tar": SourceKind(lambda path, options: _files(path, "tar", options)),
+    "webdataset": SourceKind(lambda path, _: TarSource(path=path), TAR_ENDINGS, reads_urls=True),
+    "tar": SourceKind(lambda path, options: _files(path, "tar", options), reads_urls=True),
     "zip": SourceKind(lambda path, options: _files(path, "zip", options), (".zip",)),
-    "tokens": SourceKind(lambda path, _: TokenSource(path=path), (".bin", ".idx")),
+    "tokens": SourceKind(lambda path, _: TokenSource(path=path), (".bin", ".idx"), reads_urls=True),
     "mds": _chunks("mds"),
     "litdata": _chunks("litdata"),
 }
@@ -135,17 +139,30 @@ def open_source(path: str, *, kind: str | None, options: SourceOptions) -> Sourc
         kind = _detect(path, files)
         if kind == "folder":
             return files
+        _check_place(path, kind)
         if kind == "zip" and _files(path, kind, options, takes_all=False).survey().kind == "documents":
             kind = "interleaved"
         # What is detected takes the files of an archive by their layout; a kind that is named takes all.
-        if kind == "zip" or (kind == "webdataset" and not os.path.isdir(path)):
+        is_folder = not path.endswith(TAR_ENDINGS) if is_url(path) else os.path.isdir(path)
+        if kind == "zip" or (kind == "webdataset" and not is_folder):
             return _files(path, kind, options, takes_all=False)
     if kind not in KINDS:
         raise ConfigError(
             f"there is no kind of source {kind!r}{did_you_mean(kind, [*KINDS])}",
             hint=f"name one of {', '.join(KINDS)}",
         )
+    _check_place(path, kind)
     return KINDS[kind].open(path, options)
+
+
+def _check_place(path: str, kind: str) -> None:
+    if is_url(path) and not KINDS[kind].reads_urls:
+        kinds = ", ".join(name for name, source_kind in KINDS.items() if source_kind.reads_urls)
+        raise ConfigError(
+            f"a source of the kind {kind!r} is read from a disk; at URLs, these are read: {kinds}",
+            at=path,
+            hint="copy it to a folder of this machine first",
+        )
 
 
 def ways_to_import(path: str) -> Sequence[ImportWay]:
@@ -170,12 +187,21 @@ def found_columns(sources: Sequence[Source]) -> list[tuple[str, tuple[FoundColum
     return [(table.path, table.describe()) for table in tables]
 
 
+def check_has_files(url: str) -> None:
+    """Raise a ``StorageError`` unless there are files below a URL."""
+    if next(iter(open_storage(url).list()), None) is None:
+        raise StorageError("there is no file or folder of this name", path=url, hint="check the URL")
+
+
 def _detect(path: str, files: FilesSource) -> str:
     # The ending shows the kind of most files.
     kind = next((name for name, source_kind in KINDS.items() if source_kind.has(path)), None)
-    # Tables at URLs are not looked into.
-    if is_url(path) and kind is not None and KINDS[kind].is_table:
+    # Files at URLs are not looked into.
+    if is_url(path) and kind is not None:
         return kind
+    if is_url(path):
+        check_has_files(path)
+        return _KINDS_OF_SURVEYS[files.survey().kind]
     if not os.path.lexists(path):
         raise StorageError("there is no file or folder of this name", path=path, hint="check the path")
     if os.path.isdir(path):
@@ -195,9 +221,11 @@ def _detect_folder(path: str, files: FilesSource) -> str:
         return chunks
     if is_saved_dataset(path):
         return "hf"
-    # Files of tables may be named after splits, as those of the Hub.
-    kinds = {"tars": "webdataset", "tables": "hf", "documents": "interleaved", "files": "folder"}
-    return kinds[files.survey().kind]
+    return _KINDS_OF_SURVEYS[files.survey().kind]
+
+
+_KINDS_OF_SURVEYS = {"tars": "webdataset", "tables": "hf", "documents": "interleaved", "files": "folder"}
+"""Kind of the samples of a folder → kind of the source. Tables may be named after splits, as those of the Hub."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

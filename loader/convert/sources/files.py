@@ -14,6 +14,7 @@ import msgspec
 from ...accounting import Account, meanings
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
 from ...errors import ConfigError, EnergonError, FormatError, SampleError
+from ...storage import is_url
 from ...storage.durable_copy import scratch_folder
 from ...storage.unpacked import check_ratio
 from ..annotations.json_elements import LINE_ENDINGS
@@ -29,6 +30,7 @@ from ..file_trees.file_names import (
 )
 from ..file_trees.survey import TreeSurvey, survey_tree
 from ..file_trees.tree import UNREADABLE, FileTree, FolderTree, TarTree, ZipTree, open_zip
+from ..file_trees.url_tree import UrlTree
 from ..rows.file_access import FileAccess
 from ..rows.row import CellReader, CellRef, FaultRef, PartRef, Row, key_of_path, unique_part
 from ..tables.columns import SourceOptions
@@ -51,7 +53,8 @@ class TableFiles(NamedFiles):
     """
 
     def __init__(self, tree: FileTree, table: str, access: FileAccess | None = None, root: str | None = None) -> None:
-        super().__init__(tree.path, access, [tree.path] if root is None else [tree.path, os.path.abspath(root)])
+        roots = [tree.path] if root is None else [tree.path, root if is_url(root) else os.path.abspath(root)]
+        super().__init__(tree.path, access, roots)
         self._tree = tree
         self._table = table
         self._folders = [posixpath.dirname(table)]
@@ -234,14 +237,16 @@ class FilesSource(Source):
 
 
 def open_trees(path: str, kind: str, scratch: str, options: SourceOptions) -> Iterator[FileTree]:
-    """Yield the folder or archive at a path, or each tar of a folder; see :class:`FilesSource`.
+    """Yield the folder or archive at a path or URL, or each tar of a folder; see :class:`FilesSource`.
 
     Args:
         kind: ``"folder"``, ``"zip"``, or a kind of tars.
         scratch: A folder for tars that have to be decompressed.
         options: Which files links and tables may lead to.
     """
-    if kind == "folder":
+    if kind == "folder" and is_url(path):
+        yield UrlTree(path)
+    elif kind == "folder":
         yield FolderTree(path, options.access, root=options.root)
     elif kind == "zip":
         yield ZipTree(path)
@@ -387,7 +392,8 @@ class _TreeRows:
         names = survey.tables or survey.tars
         # Copy tables and tars out of an archive, to a folder of their own.
         scratch = os.path.join(listing.scratch, str(len(os.listdir(listing.scratch))))  # no other source has it
-        paths = [tree.local_path(name, scratch) for name in names]
+        is_remote = is_url(tree.path)
+        paths = [join_names(tree.path, name) if is_remote else tree.local_path(name, scratch) for name in names]
         # Tars are sources of their own; tables are read together.
         if survey.kind == "tars":
             for name, path in zip(names, paths, strict=True):

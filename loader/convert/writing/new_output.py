@@ -35,23 +35,7 @@ class NewOutput:
     is_file = False
 
     def __init__(self, path: str, sources: Iterable[str] = ()) -> None:
-        if is_url(path):
-            raise ConfigError(
-                "this is written to a folder of this machine", at=path, hint="write it here, then copy it there"
-            )
-        self.path = os.path.abspath(path)
-        # Nothing that exists is overwritten.
-        is_folder = os.path.isdir(self.path) and not self.is_file
-        first = min(os.listdir(self.path), default=None) if is_folder else None
-        if first is not None or (os.path.lexists(self.path) and not is_folder):
-            expected = "a new file" if self.is_file else "a new or empty folder"
-            existing = "a folder" if os.path.isdir(self.path) else "a file"
-            raise StorageError(
-                f"expected {expected}, found {existing if first is None else f'{first} in it'}: nothing is overwritten",
-                path=self.path,
-                hint="name another one",
-            )
-        check_outside(path, sources)
+        self.path = check_new_output(path, sources, is_file=self.is_file)
         # Write under another name until the end.
         self.folder = temporary_name(self.path)
         self._open = ExitStack()
@@ -100,21 +84,52 @@ class NewOutput:
             raise_storage_error("write", error.filename or self.path, error)
 
 
+def check_new_output(path: str, sources: Iterable[str] = (), *, is_file: bool) -> str:
+    """Return the absolute path of a new file or folder; raise an error if it exists, or is inside of a source."""
+    if is_url(path):
+        raise ConfigError(
+            "this is written to a folder of this machine", at=path, hint="write it here, then copy it there"
+        )
+    target = os.path.abspath(path)
+    # Nothing that exists is overwritten.
+    is_folder = os.path.isdir(target) and not is_file
+    first = min(os.listdir(target), default=None) if is_folder else None
+    if first is not None or (os.path.lexists(target) and not is_folder):
+        expected = "a new file" if is_file else "a new or empty folder"
+        existing = "a folder" if os.path.isdir(target) else "a file"
+        raise StorageError(
+            f"expected {expected}, found {existing if first is None else f'{first} in it'}: nothing is overwritten",
+            path=target,
+            hint="name another one",
+        )
+    check_outside(path, sources)
+    return target
+
+
 def check_outside(output: str, sources: Iterable[str]) -> None:
     """Raise a ``ConfigError`` if an output is one of some folders, or inside of one.
 
     The next run, and each later one on that folder, would take the new shards for samples.
     """
-    if is_url(output) or os.path.isfile(output):  # a file is refused anyway
+    if is_url(output):
+        folder = next((path for path in sources if is_url(path) and is_below_url(output, path)), None)
+        if folder is not None:
+            raise ConfigError(_INSIDE, at=output, hint=f"name a URL outside of {folder}")
+        return
+    if os.path.isfile(output):  # is refused anyway
         return
     target = os.path.join(os.path.realpath(output), "")
     for path in sources:
         if not is_url(path) and os.path.isdir(path) and target.startswith(os.path.join(os.path.realpath(path), "")):
-            raise ConfigError(
-                "the new dataset would be inside of the folder that it is made of",
-                at=output,
-                hint=f"name a folder outside of {path}",
-            )
+            raise ConfigError(_INSIDE, at=output, hint=f"name a folder outside of {path}")
+
+
+_INSIDE = "the new dataset would be inside of the folder that it is made of"
+
+
+def is_below_url(url: str, folder: str) -> bool:
+    """Return True for a URL that is the one of a folder, or below it."""
+    return f"{url.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/")
 
 
 def check_new_folder(storage: Storage, work_folder: str, *, hint: str, may_have_files: bool = False) -> None:

@@ -246,7 +246,8 @@ class Condition:
             case ast.Name(id=name):
                 named = source(self._name(name), False)
                 if named.values.ndim > 1:
-                    raise self._invalid(f"{self._shown(node)!r} is a column of vectors, of which only known(…) is true")
+                    shown = self._shown(node)
+                    raise self._invalid(f"{shown!r} is a column of vectors, which have no order; use known({shown})")
                 return named
             case ast.Call(func=ast.Name(id="size"), args=[ast.Constant(value=str(part))]):
                 return source(part, True)

@@ -161,7 +161,7 @@ class DatasetValues:
         for name in names:
             column, meant = column_or_values(folder, name, columns)
             if column in columns:
-                self._columns[name] = open_column(folder.storage, folder.index, column)
+                self._columns[name] = open_column(folder.storage, folder.index, column, reads_vectors=False)
             elif (part := _sized_part(meant)) is not None:
                 self._sizes[name] = part
             elif column is None:

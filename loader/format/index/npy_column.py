@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -84,23 +83,29 @@ def create_column(
 class ColumnReader(ClosesOnExit):
     """Reads a column piece by piece: a memory map of all of it would count as used memory."""
 
-    def __init__(self, storage: Storage, name: str, *, accepted: re.Pattern[bytes] = INTEGERS) -> None:
+    def __init__(self, storage: Storage, name: str, *, accepted: re.Pattern[bytes] = INTEGERS, length: int = 0) -> None:
         self._file = storage.open(name)
         try:
             start = self._file.read_at(0, _HEADER_BYTES)
-            self._dtype, shape, self._offset = _parse_header(storage, name, start, self._file.size_bytes, accepted)
-            [self._rows] = shape
+            self._dtype, self._shape, self._offset = _parse_header(
+                storage, name, start, self._file.size_bytes, accepted, length=length
+            )
         except BaseException:
             self._file.close()
             raise
 
     def __len__(self) -> int:
-        return self._rows
+        return self._shape[0]
+
+    def without_values(self) -> npt.NDArray[Any]:
+        """Return an array of the column's type and shape whose rows are one row of zeros in memory."""
+        return np.broadcast_to(np.zeros((), self._dtype), self._shape)
 
     def __getitem__(self, rows: slice) -> npt.NDArray[Any]:
-        start, stop, _ = rows.indices(self._rows)
-        width = self._dtype.itemsize
-        return np.frombuffer(self._file.read_at(self._offset + start * width, (stop - start) * width), self._dtype)
+        start, stop, _ = rows.indices(len(self))
+        width = self._dtype.itemsize * (self._shape[1] if self._shape[1:] else 1)
+        data = self._file.read_at(self._offset + start * width, (stop - start) * width)
+        return np.frombuffer(data, self._dtype).reshape(-1, *self._shape[1:])
 
     def close(self) -> None:
         self._file.close()
@@ -133,8 +138,8 @@ def map_column(
 def map_bytes(storage: Storage, name: str) -> memoryview:
     """Map a file next to a column into memory, read-only; an empty one is not mapped."""
     with _mapping(storage, name):
-        path = str(storage.local_path(name))
-        return memoryview(map_file(path) if os.path.getsize(path) else b"").cast("B")
+        info = storage.stat(name)
+        return memoryview(map_file(storage.local_path(name, info)) if info.size_bytes else b"").cast("B")
 
 
 @contextmanager

@@ -219,8 +219,8 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
         report.add(result)
         if hashes is not None:
             hashes[starts[task_index] : starts[task_index + 1]] = np.frombuffer(result.hashes, "<u8")
-        for name, values in result.kept.items():
-            kept[unpacked(name)].add(values)
+        for packed, values in result.kept.items():
+            kept[unpacked(packed)].add(values)
         if on_progress is not None:
             on_progress(report.samples, len(chosen))
     # Compare samples of one hash, and write columns.
@@ -245,7 +245,7 @@ def _results(
     options = {
         "parts": str(whole.parts),
         "duplicates": str(whole.hashed),
-        "values": ", ".join(map(str, whole.kept)),
+        "values": str([str(name) for name in whole.kept]),
         "tokenizer": str(whole.tokenizer),
         "limit of JSON": str(whole.max_json_bytes),
     }

@@ -1,4 +1,4 @@
-"""What the statistics need of some samples: numbers as distributions, names and texts as bytes; small, and stored."""
+"""Summaries of the values of some samples: numbers as distributions, names and texts as bytes; small, and stored."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,15 @@ from loader.errors import ConfigError
 from loader.format import carry
 from loader.format.columns.column import Column, column_names, open_column, write_column, write_map_column
 from loader.format.dataset_ref import DatasetRef
+from loader.format.index import publish
+from loader.format.index.npy_column import NUMBERS as NUMBERS_OF_SAMPLES, ColumnReader
 from loader.inspect.browse.dataset import BrowsedDataset
 from loader.inspect.browse.page_document import sample_page
 from loader.inspect.browse.search import statistics
 from loader.inspect.facts import dataset_facts
 from loader.inspect.report import show_facts
 from loader.mapping import MapRequest, ToDataset, given_function, run_map, whole_dataset
+from loader.storage import LocalStorage
 from tests.e2e.dataset_tree import RATIO, caption_samples, prepare, shard_path, write_shard
 
 SHARDS, SAMPLES, LENGTH = 4, 5, 6
@@ -139,17 +143,44 @@ NUMBERS = [10 * shard + sample for shard in range(SHARDS) for sample in range(SA
 def test_values_are_read_as_they_were_written(pristine: Path) -> None:
     assert check_values(pristine) == COUNT
     clip, full = column_of(pristine, "clip"), column_of(pristine, "full")
-    assert (clip.values.shape, clip.values.dtype, clip.record.metric, clip.record.model) == (
-        (COUNT, LENGTH),
-        np.float16,
-        "cosine",
-        "tiny",
-    )
+    assert (clip.values.shape, clip.values.dtype.name) == ((COUNT, LENGTH), "float16")
+    assert (clip.record.metric, clip.record.model) == ("cosine", "tiny")
     assert clip.count_missing() == sum(not has_value(number) for number in NUMBERS)
     assert (full.count_missing(), full.record.has_mask) == (0, False)
     assert not (pristine / ".nv-meta/columns/full.valid.npy").exists()
     loaded = np.load(pristine / ".nv-meta/columns/clip.npy")
     assert np.array_equal(loaded, clip.values, equal_nan=True)
+
+
+def test_the_bytes_are_those_of_the_page_of_the_format(pristine: Path) -> None:
+    columns = pristine / ".nv-meta/columns"
+    data = (columns / "full.npy").read_bytes()
+    assert (data[:8], int.from_bytes(data[8:10], "little")) == (b"\x93NUMPY\x01\x00", 118)
+    assert data[10:128].rstrip() == b"{'descr': '<f4', 'fortran_order': False, 'shape': (20, 6), }"
+    assert len(data) == 128 + COUNT * LENGTH * 4
+    for row, number in enumerate(NUMBERS):
+        start = 128 + row * LENGTH * 4
+        assert data[start : start + LENGTH * 4] == vector_of(number, "<f4").tobytes()
+    mask = (columns / "clip.valid.npy").read_bytes()
+    assert [byte == 1 for byte in mask[128:]] == [has_value(number) for number in NUMBERS]
+    ends = [0, *np.frombuffer((columns / "caption.npy").read_bytes()[128:], "<i8").tolist()]
+    texts = (columns / "caption.utf8").read_bytes()
+    assert [texts[start:end].decode("utf-8", "surrogatepass") for start, end in pairwise(ends)] == [
+        text_of(number) if has_value(number) else "" for number in NUMBERS
+    ]
+
+
+def test_vectors_need_not_be_read(pristine: Path) -> None:
+    opened = folder_at(pristine)
+    whole, header = (open_column(opened.storage, opened.index, "clip", reads_vectors=each) for each in (True, False))
+    assert (header.values.shape, header.values.dtype) == (whole.values.shape, whole.values.dtype)
+    assert header.values.strides == (0, 0)
+    assert header.is_known().tolist() == whole.is_known().tolist()
+    with ColumnReader(
+        opened.storage, ".nv-meta/columns/clip.npy", accepted=NUMBERS_OF_SAMPLES, length=LENGTH
+    ) as reader:
+        assert np.array_equal(reader[3:9], whole.values[3:9], equal_nan=True)
+        assert len(reader) == COUNT
 
 
 def test_replacing_a_column_removes_the_files_of_the_old_one(folder: Path) -> None:
@@ -217,7 +248,7 @@ def test_vectors_are_no_groups_and_texts_are(pristine: Path) -> None:
 def test_whole_columns_are_memory_mapped(pristine: Path) -> None:
     columns = open_dataset(pristine).columns
     clip, full = columns["clip"], columns["full"]
-    assert (clip.shape, clip.dtype) == ((COUNT, LENGTH), np.float16)
+    assert (clip.shape, clip.dtype.name) == ((COUNT, LENGTH), "float16")
     assert not isinstance(clip, np.ma.MaskedArray)
     assert np.isnan(clip).all(axis=1).tolist() == [not has_value(number) for number in NUMBERS]
     for mapped in (clip, full):
@@ -338,6 +369,30 @@ def test_a_mask_goes_with_the_last_sample_that_it_marks(folder: Path) -> None:
     assert (folder / ".nv-meta/columns/clip.valid.npy").exists()
 
 
+@pytest.mark.parametrize("step", [1, 2, 5, 9, 14, 20])
+def test_an_interrupted_commit_is_finished_by_the_next_prepare(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    shard_path(folder, 1).unlink()
+    steps = 0
+    with monkeypatch.context() as patch:
+        for name in ("rename", "remove"):
+            real = getattr(LocalStorage, name)
+
+            def stop(self: LocalStorage, *names: str, real: Any = real) -> None:
+                nonlocal steps
+                steps += publish.is_commit_pending(self)
+                if steps == step and publish.is_commit_pending(self):
+                    raise KeyboardInterrupt
+                real(self, *names)
+
+            patch.setattr(LocalStorage, name, stop)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(folder)
+    prepare(folder)
+    assert check_values(folder) == COUNT - SAMPLES
+
+
 def test_a_changed_shard_drops_all_files_of_columns(folder: Path) -> None:
     write_shard(shard_path(folder, 2), caption_samples(90, 3))
     warnings = [warning for warning in prepare(folder).warnings if "column" in warning]
@@ -398,6 +453,30 @@ def test_merge_joins_vectors_texts_and_masks(folder: Path, tmp_path: Path) -> No
     report = merge(tmp_path, folder)
     assert len(report.columns) == 8
     assert check_values(tmp_path / "all") == COUNT + 2 * SAMPLES
+
+
+def test_one_dataset_without_a_mask_has_all_values(folder: Path, tmp_path: Path) -> None:
+    opened = folder_at(folder)
+    known = np.array([number % 2 == 0 for number in NUMBERS])
+    write_map_column(opened.storage, opened.index, "lang", None, [(["it"] * COUNT, known)])
+    merge(tmp_path, folder)
+    merged = folder_at(tmp_path / "all")
+    langs = column_of(tmp_path / "all", "lang")
+    for sample in range(len(merged.index)):
+        number = number_of(merged, sample)
+        expected = ["de", "en", "fr"][number % 3] if number >= 100 else "it" if number % 2 == 0 else None
+        assert langs.value(sample) == expected
+    assert np.load(tmp_path / "all/.nv-meta/columns/lang.valid.npy").sum() == COUNT // 2 + 2 + 2 * SAMPLES
+
+
+def test_a_dropped_column_names_the_program_that_made_it(folder: Path) -> None:
+    opened = folder_at(folder)
+    write_map_column(
+        opened.storage, opened.index, "lang", None, [(["it"] * COUNT, np.ones(COUNT, np.bool_))], made_by="a program"
+    )
+    write_shard(shard_path(folder, 2), caption_samples(90, 3))
+    [warning] = [warning for warning in prepare(folder).warnings if "column 'lang'" in warning]
+    assert warning.endswith("1 of 4 shards are new or changed; write it again; it was made by a program")
 
 
 @pytest.mark.parametrize(

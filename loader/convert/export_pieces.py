@@ -1,0 +1,253 @@
+"""Pieces of an export: samples that workers or shares read, in files next to the output until they are joined."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from ..arrays import IntArray
+from ..dataset.dataset import Dataset
+from ..dataset.opening import dataset_at
+from ..dataset.records import as_bytes
+from ..dataset.tar import tar_index
+from ..engine.journal import Journal
+from ..engine.run import Engine, JobTasks, in_order
+from ..format.dataset_ref import DatasetRef
+from ..storage import Storage, open_storage
+from .sources.dataset import splits_of_samples
+from .writing.new_output import place_shard
+from .writing.sample_writers import ExportedSample
+
+_TASK_SAMPLES = 1024
+_LENGTH_BYTES = 8  # before each sample of a piece
+_READ_BYTES = 1 << 20
+
+
+class ReadSample(NamedTuple):
+    """A sample, and the names of its parts that occur several times, with the numbers of them."""
+
+    sample: ExportedSample
+    repeated: list[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """Reads the samples of datasets.
+
+    Attributes:
+        refs: The datasets.
+        prefixes: For each dataset the name that begins the names of its shards, which several datasets may share; a
+            file has no shards, and this name alone. Empty if there is one dataset.
+        are_files: For each dataset, True for a file of samples.
+        names: Names of the parts; None for all.
+        has_splits: Samples get the names of their split parts.
+    """
+
+    refs: tuple[DatasetRef, ...]
+    prefixes: tuple[str, ...]
+    are_files: tuple[bool, ...]
+    names: tuple[str, ...] | None
+    has_splits: bool
+
+    def read(self, folder: Dataset, dataset: int, numbers: IntArray) -> Iterator[ReadSample]:
+        """Yield samples of an open dataset."""
+        splits = splits_of_samples(folder) if self.has_splits else None
+        for sample in numbers.tolist():
+            shard = folder.index.shard_of(sample).name
+            # Shards of several datasets may have one name.
+            if self.prefixes:
+                prefix = self.prefixes[dataset]
+                shard = prefix if self.are_files[dataset] else f"{prefix}/{shard}"
+            parts = {name: as_bytes(value) for name, value in folder.read_parts(sample, self.names).items()}
+            repeated: list[tuple[str, int]] = []
+            if self.names is None and not folder.traits.are_records:
+                # Of several parts of one name, only one was read.
+                every = [part.name for part in tar_index(folder).parts(sample)]
+                repeated = [(name, every.count(name)) for name in dict.fromkeys(every) if every.count(name) > 1]
+            split = "" if splits is None else splits.name(sample)
+            yield ReadSample(ExportedSample(shard, folder.index.key(sample), split, parts), repeated)
+
+
+class Piece(msgspec.Struct, frozen=True, array_like=True):
+    """A file of samples, or a copied shard.
+
+    Attributes:
+        size_bytes: Size of the file.
+    """
+
+    name: str
+    samples: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PieceTask:
+    """Samples of one dataset to read into a piece."""
+
+    name: str
+    dataset: int
+    numbers: IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class WritePiece:
+    """Read the samples of a task into a file; runs in workers."""
+
+    request: ReadRequest
+    storage: Storage
+    folder: str
+
+    def __call__(self, task: PieceTask) -> Piece:
+        name, size_bytes = f"{self.folder}/{task.name}", 0
+        opened = dataset_at(self.request.refs[task.dataset])
+        try:
+            with self.storage.create(name) as file:
+                for read in self.request.read(opened, task.dataset, task.numbers):
+                    data = _packed(read)
+                    file.write(len(data).to_bytes(_LENGTH_BYTES, "little") + data)
+                    size_bytes += _LENGTH_BYTES + len(data)
+        finally:
+            opened.close()
+        return Piece(task.name, len(task.numbers), size_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyShard:
+    """Copy a whole shard; runs in workers."""
+
+    ref: DatasetRef
+    storage: Storage
+    folder: str
+
+    def __call__(self, shard_index: int) -> Piece:
+        opened = dataset_at(self.ref)
+        try:
+            shard = tar_index(opened).shards[shard_index]
+            target = self.storage.path(f"{self.folder}/{shard.name}")
+            if os.path.lexists(target):  # of a run that was killed
+                os.unlink(target)
+            place_shard(opened, shard, target, "copy", final=self.storage.path(self.folder))
+        finally:
+            opened.close()
+        return Piece(shard.name, shard.samples, shard.size_bytes)
+
+
+class Pieces:
+    """The pieces of an export, in a hidden folder next to its output, which all shares see.
+
+    Args:
+        output: The new file or folder.
+        request: All that the pieces depend on.
+    """
+
+    def __init__(self, output: str, engine: Engine, request: dict[str, str]) -> None:
+        parent, base = os.path.split(os.path.abspath(output))
+        self.storage = open_storage(parent)
+        self.folder = f".{base}.export"
+        self._engine = engine
+        self._request = request
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder alone, or with other shares; remove it if the block ends without an error."""
+        share = self._engine.share
+        with ExitStack() as stack:
+            stack.enter_context(self.storage.lock(f"{self.folder}/lock", shared=share is not None))
+            if share is not None:
+                stack.enter_context(self.storage.lock(f"{self.folder}/{share.number}.lock"))
+            yield
+        self.storage.remove(self.folder)
+
+    def of_samples(
+        self, request: ReadRequest, chosen: Sequence[IntArray], *, on_progress: Callable[[int], None]
+    ) -> Iterator[ReadSample]:
+        """Yield the samples in order, as pieces of them arrive."""
+        tasks: list[PieceTask] = []
+        for dataset, numbers in enumerate(chosen):
+            for start in range(0, len(numbers), _TASK_SAMPLES):
+                tasks.append(PieceTask(f"{len(tasks):08}.piece", dataset, numbers[start : start + _TASK_SAMPLES]))
+        sizes = [len(task.numbers) for task in tasks]
+        write = WritePiece(request, self.storage, self.folder)
+        for piece in self._run(JobTasks(
+            function=write, tasks=tasks, sizes=sizes, journal=self._journal(), command="export",
+            request=self._request, again=self._is_lost,
+        ), on_progress):  # fmt: skip
+            yield from self._samples(piece)
+
+    def of_shards(self, folder: Dataset, ref: DatasetRef, *, on_progress: Callable[[int], None]) -> Iterator[Piece]:
+        """Yield the copies of all shards in order."""
+        shards = tar_index(folder).shards
+        copy = CopyShard(ref, self.storage, f"{self.folder}/shards")
+        sizes = [shard.size_bytes for shard in shards]
+        yield from self._run(JobTasks(
+            function=copy, tasks=range(len(shards)), sizes=sizes, journal=self._journal(), command="export",
+            request=self._request, again=lambda piece: self._is_lost(piece, "shards/"),
+        ), on_progress)  # fmt: skip
+
+    def path_of_shard(self, name: str) -> str:
+        """Return the path of a copied shard."""
+        return self.storage.path(f"{self.folder}/shards/{name}")
+
+    def _run(self, tasks: JobTasks[Piece], on_progress: Callable[[int], None]) -> Iterator[Piece]:
+        done = 0
+
+        def counted() -> Iterator[tuple[int, Piece]]:
+            nonlocal done
+            for task_index, piece in tasks.run(self._engine):
+                done += piece.samples
+                on_progress(done)
+                yield task_index, piece
+
+        if self._engine.share is not None:
+            for _ in counted():  # ends with ShareDone
+                pass
+        yield from (piece for _, piece in in_order(counted()))
+
+    def _journal(self) -> Journal[Piece]:
+        return Journal(self.storage, self.folder, Piece)
+
+    def _is_lost(self, piece: Piece, inside: str = "") -> bool:
+        name = f"{self.folder}/{inside}{piece.name}"
+        return not self.storage.exists(name) or self.storage.stat(name).size_bytes != piece.size_bytes
+
+    def _samples(self, piece: Piece) -> Iterator[ReadSample]:
+        with open(self.storage.path(f"{self.folder}/{piece.name}"), "rb", buffering=_READ_BYTES) as file:
+            while head := file.read(_LENGTH_BYTES):
+                yield _unpacked(file.read(int.from_bytes(head, "little")))
+
+
+_Packed = tuple[bytes, bytes, str, list[tuple[bytes, bytes]], list[tuple[bytes, int]]]
+_encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(_Packed)
+
+
+def _packed(read: ReadSample) -> bytes:
+    # Names in a tar may be no UTF-8.
+    sample = read.sample
+    return _encoder.encode((
+        os.fsencode(sample.shard), os.fsencode(sample.key), sample.split,
+        [(os.fsencode(name), data) for name, data in sample.parts.items()],
+        [(os.fsencode(name), count) for name, count in read.repeated],
+    ))  # fmt: skip
+
+
+def _unpacked(data: bytes) -> ReadSample:
+    shard, key, split, parts, repeated = _decoder.decode(data)
+    sample = ExportedSample(
+        os.fsdecode(shard), os.fsdecode(key), split, {os.fsdecode(name): contents for name, contents in parts}
+    )
+    return ReadSample(sample, [(os.fsdecode(name), count) for name, count in repeated])
+
+
+def digest_of_samples(chosen: Sequence[IntArray]) -> str:
+    """Return a digest of the numbers of the chosen samples of each dataset."""
+    digest = hashlib.sha256()
+    for numbers in chosen:
+        digest.update(len(numbers).to_bytes(8, "little") + np.ascontiguousarray(numbers, np.int64).tobytes())
+    return digest.hexdigest()

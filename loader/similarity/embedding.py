@@ -1,0 +1,293 @@
+"""Models that make vectors of pictures and texts, as functions of a map: hashes, ready classes, and the user's own.
+
+Packages of models are imported where they run, and none of the ready classes loads anything from the network: weights
+are a file, or in the package's cache.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..accounting.kinds import is_compressed, kind_of_name
+from ..dataset.records import as_bytes
+from ..errors import ConfigError, SkipSample
+from ..format.dataset_ref import DatasetRef
+from ..lazy_torch import torch
+from ..mapping.function import UserFunction, named_function
+from ..mapping.reading import whole_dataset
+from ..pipeline.reading.dataset_source import WholeDataset
+from ..samples.building.described_dataset import DescribedDataset
+from ..samples.decoding.image_decode import ImageForm, convert_image, open_image
+from ..samples.types import CrudeSample
+from .picture_hash import hash_picture
+from .text_hash import hash_text
+from .vectors import PICTURE_HASH
+
+_RGB = ImageForm(container="pil", floating=False, mode="RGB", background=(255, 255, 255))
+_OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")  # of Hugging Face's packages, which read them when imported
+
+Embed = Callable[[list[Any]], Any]
+"""A function of a batch of pictures or texts, which returns a vector for each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedding:
+    """Vectors of a part of samples, made by a model.
+
+    Attributes:
+        model: ``"phash"``, ``"minhash"``, or the name of a ready or another class.
+        part: Name of the part.
+        function: Called with samples whose parts are bytes.
+        metric: How its vectors are compared.
+        batch_size: Samples of a call; None for single samples, which hashes take.
+        column: Name of the column, if the user gives none.
+    """
+
+    model: str
+    part: str
+    function: UserFunction
+    metric: str
+    batch_size: int | None
+    column: str
+
+
+def embedding_of(
+    model: str,
+    part_names: Sequence[str],
+    *,
+    at: str,
+    part: str | None = None,
+    batch_size: int = 64,
+    dtype: str = "float16",
+    folder: str = "",
+    version: str = "",
+) -> Embedding:
+    """Return what ``energon embed`` runs for a model.
+
+    Args:
+        model: ``phash`` of pictures, ``minhash`` of texts; ``open_clip:NAME``, ``sentence-transformers:NAME``,
+            ``timm:NAME`` or ``torchvision:NAME``, where ``NAME@FILE`` names the file of the weights; or
+            ``module:Class`` of the user.
+        part_names: The parts of the dataset.
+        at: Path of the dataset, for messages.
+        part: The part to embed; None for the first picture or text, whatever the model takes.
+        dtype: Type of vectors of floats, which are stored with length 1.
+        folder: Folder from which modules of the user are imported.
+        version: Text that the user changes when results change and the module's file does not.
+
+    Raises:
+        ConfigError: There is no such model, or no part for it.
+    """
+    # Choose the part, then the function.
+    family, _, name = model.partition(":")
+    part = _part(part, part_names, _KINDS.get(family, ("image", "text")), at=at)
+    is_text = kind_of_name(part) != "image"
+    if model in _HASHES:
+        function: Any = _HashFunction(model=model, part=part)
+        metric = "hamming" if model == PICTURE_HASH else "jaccard"
+        return Embedding(
+            model=model,
+            part=part,
+            function=UserFunction(model, part, version=version, target=function),
+            metric=metric,
+            batch_size=None,
+            column=model,
+        )
+    if family in _READY:
+        user, source = None, version
+    else:
+        user = named_function(model, folder=folder, version=version)
+        source = f"{version} {user.source_digest()}".strip()
+    function = _ModelFunction(family=family, name=name, user=user, part=part, is_text=is_text, dtype=dtype)
+    return Embedding(
+        model=model,
+        part=part,
+        function=UserFunction(model, f"{part}:{dtype}", version=source, target=function),
+        metric="cosine",
+        batch_size=batch_size,
+        column="embedding",
+    )
+
+
+def part_source(ref: DatasetRef, part: str | None = None) -> WholeDataset:
+    """Return a prepared dataset whose samples are read with one part alone, or with all; also excluded samples."""
+    source = whole_dataset(ref)
+    return (
+        source
+        if part is None
+        else replace(source, described=DescribedDataset(ref.path, part_filter=[part], sample_type=CrudeSample))
+    )
+
+
+def _part(given: str | None, names: Sequence[str], kinds: tuple[str, ...], *, at: str) -> str:
+    """Return the part to embed, which is not compressed."""
+    names = [name for name in names if not is_compressed(name)]
+    if given is not None:
+        if given not in names:
+            raise ConfigError(f"there is no part {given!r}", at=at, hint=f"parts: {', '.join(names[:20])}")
+        return given
+    for kind in kinds:
+        for name in names:
+            if kind_of_name(name) == kind:
+                return name
+    what = " or ".join({"image": "picture", "text": "text"}[kind] for kind in kinds)
+    raise ConfigError(f"there is no part that is a {what}", at=at, hint=f"name a part: {', '.join(names[:20])}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _HashFunction:
+    """The hash of a part of one sample."""
+
+    model: str
+    part: str
+
+    def __call__(self, sample: Mapping[str, Any]) -> npt.NDArray[Any]:
+        content = sample.get(self.part)
+        if content is None:
+            raise SkipSample(f"the sample has no part {self.part}")
+        return hash_picture(as_bytes(content)) if self.model == PICTURE_HASH else hash_text(_text(content))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ModelFunction:
+    """The vectors of a part of the samples of a batch; the model is loaded at the first call in each process."""
+
+    family: str
+    name: str
+    user: UserFunction | None
+    part: str
+    is_text: bool
+    dtype: str
+    _loaded: list[Embed] = field(default_factory=list, init=False, compare=False)
+
+    def __call__(self, samples: Sequence[Mapping[str, Any]]) -> list[npt.NDArray[Any] | None]:
+        rows = [row for row, sample in enumerate(samples) if sample.get(self.part) is not None]
+        contents = [samples[row][self.part] for row in rows]
+        vectors: list[npt.NDArray[Any] | None] = [None] * len(samples)
+        if rows:
+            made = self._vectors(
+                [_text(content) if self.is_text else _picture(as_bytes(content)) for content in contents]
+            )
+            for row, vector in zip(rows, made, strict=True):
+                vectors[row] = vector
+        return vectors
+
+    def _vectors(self, contents: list[Any]) -> npt.NDArray[Any]:
+        if not self._loaded:
+            self._loaded.append(self.user.load() if self.user else _READY[self.family](self.name, self.is_text))
+        with torch.inference_mode():
+            made = self._loaded[0](contents)
+            made = made.detach().float().cpu().numpy() if isinstance(made, torch.Tensor) else made
+            made = np.stack([row.detach().float().cpu().numpy() if hasattr(row, "detach") else row for row in made])
+        vectors = np.asarray(made, np.float32)
+        if vectors.shape[:1] != (len(contents),) or vectors.ndim != 2:
+            raise ValueError(f"expected {len(contents)} vectors, found shape {vectors.shape}")
+        lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
+        if not np.isfinite(lengths).all():
+            raise ValueError("the model returned numbers that are not finite")
+        return (vectors / np.maximum(lengths, 1e-12)).astype(self.dtype)
+
+
+def _text(content: Any) -> str:
+    return as_bytes(content).decode("utf-8", "replace")
+
+
+def _picture(data: bytes) -> Any:
+    return convert_image(open_image(data), "RGB", _RGB)
+
+
+# Ready classes: the model of a package in evaluation mode, on the GPU if there is one.
+
+
+def _open_clip(name: str, is_text: bool) -> Embed:
+    open_clip = _imported("open_clip", "open_clip_torch")
+    name, _, weights = name.partition("@")
+    architecture, _, tag = name.partition("/")
+    model, _, prepare = open_clip.create_model_and_transforms(architecture, pretrained=weights or tag or None)
+    device, model = _on_device(model)
+    if is_text:
+        tokenizer = open_clip.get_tokenizer(architecture)
+        return lambda texts: model.encode_text(tokenizer(texts).to(device))
+    return lambda pictures: model.encode_image(torch.stack([prepare(picture) for picture in pictures]).to(device))
+
+
+def _sentence_transformers(name: str, is_text: bool) -> Embed:  # noqa: ARG001 - such models take pictures, too
+    package = _imported("sentence_transformers", "sentence-transformers")
+    name, _, weights = name.partition("@")
+    model = package.SentenceTransformer(weights or name, local_files_only=True)
+    return lambda contents: model.encode(contents, batch_size=len(contents), show_progress_bar=False)
+
+
+def _timm(name: str, is_text: bool) -> Embed:
+    timm = _imported("timm", "timm")
+    _refuse_texts("timm", is_text)
+    name, _, weights = name.partition("@")
+    overlay = {"pretrained_cfg_overlay": {"file": weights}} if weights else {}
+    device, model = _on_device(timm.create_model(name, pretrained=True, num_classes=0, **overlay))
+    prepare = timm.data.create_transform(**timm.data.resolve_model_data_config(model), is_training=False)
+    return lambda pictures: model(torch.stack([prepare(picture) for picture in pictures]).to(device))
+
+
+def _torchvision(name: str, is_text: bool) -> Embed:
+    models = _imported("torchvision.models", "torchvision")
+    _refuse_texts("torchvision", is_text)
+    name, _, weights = name.partition("@")
+    if not weights:
+        raise ConfigError(
+            "torchvision would download the weights", at=f"torchvision:{name}", hint="name their file: NAME@FILE"
+        )
+    model = models.get_model(name, weights=None)
+    model.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
+    # Vectors are what the last layer gets.
+    last = [key for key in ("fc", "classifier", "heads", "head") if hasattr(model, key)][0]  # noqa: RUF015
+    setattr(model, last, torch.nn.Identity())
+    device, model = _on_device(model)
+    prepare = models.get_model_weights(name).DEFAULT.transforms()
+    return lambda pictures: model(torch.stack([prepare(picture) for picture in pictures]).to(device))
+
+
+def _on_device(model: Any) -> tuple[str, Any]:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return device, model.eval().to(device)
+
+
+def _refuse_texts(family: str, is_text: bool) -> None:
+    if is_text:
+        raise ConfigError(f"models of {family} take pictures", at=family, hint="name a part that is a picture: --part")
+
+
+def _imported(module: str, package: str) -> Any:
+    from importlib import import_module
+
+    for variable in _OFFLINE:
+        os.environ.setdefault(variable, "1")
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ConfigError(
+            f"cannot import {module}: {error}", at=module, hint=f"install it: pip install {package}"
+        ) from error
+
+
+_HASHES = (PICTURE_HASH, "minhash")
+_READY: dict[str, Callable[[str, bool], Embed]] = {
+    "open_clip": _open_clip,
+    "sentence-transformers": _sentence_transformers,
+    "timm": _timm,
+    "torchvision": _torchvision,
+}
+_KINDS: dict[str, tuple[str, ...]] = {
+    PICTURE_HASH: ("image",),
+    "minhash": ("text",),
+    "open_clip": ("image",),
+    "sentence-transformers": ("text", "image"),
+    "timm": ("image",),
+    "torchvision": ("image",),
+}
+"""Kinds of parts that a model takes, the usual one first; all others take pictures, or else texts."""

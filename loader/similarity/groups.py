@@ -1,0 +1,145 @@
+"""Groups of near-duplicates: the samples that pairs of similar vectors connect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+import numpy as np
+
+from ..arrays import IntArray
+from ..convert.split_groups import Groups, LeakReport, leaks_of, samples_of_parts
+from ..dataset.dataset import Dataset
+from ..dataset.opening import folder_at
+from ..engine.workers import usable_cores
+from ..format.columns.column import Column
+from ..format.dataset_ref import DatasetRef
+from ..lazy_torch import torch
+from .candidates import Components, OnProgress, Pairs, pairs_of_bands, pairs_of_blocks, pairs_of_index
+from .vectors import Vectors, vector_column, vectors_of
+
+EXACT_SAMPLES = 300_000
+"""With more samples, all pairs take too long on a CPU, and an index finds the candidates."""
+
+_COMPARED_AT_ONCE = 16_384
+_EQUAL = 1e-9  # similarities are fractions: a threshold of 0.8 is reached by 4 of 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class NearDuplicates:
+    """Groups of near-duplicates.
+
+    Attributes:
+        groups: Numbers of the samples of each group, ascending; the largest group first, then by the first sample.
+        samples: Number of the samples that were compared.
+        metric: How vectors were compared.
+        threshold: Similarity of near-duplicates.
+        is_exact: All pairs were compared; False if an index chose them, which misses a few.
+    """
+
+    groups: list[IntArray]
+    samples: int
+    metric: str
+    threshold: float
+    is_exact: bool
+
+    @property
+    def copies(self) -> IntArray:
+        """The samples of all groups but the first of each, ascending."""
+        return np.sort(np.concatenate([np.empty(0, np.int64), *(group[1:] for group in self.groups)]))
+
+
+def near_duplicate_groups(
+    column: Column,
+    threshold: float | None = None,
+    *,
+    chosen: IntArray | None = None,
+    exact: bool | None = None,
+    on_progress: OnProgress | None = None,
+) -> NearDuplicates:
+    """Group the samples of a column whose vectors are similar.
+
+    Two samples are in one group if a chain of similar ones connects them. The result is the same every time.
+
+    Args:
+        threshold: Least similarity, above 0 and at most 1; None for the metric's own: 0.95 of cosines, 0.78 of bits,
+            0.8 of MinHashes.
+        chosen: Numbers of the samples to compare; None for all. Samples without a vector are in no group.
+        exact: Compare all pairs, or take candidates of an index, which needs the package usearch; None compares all
+            pairs of up to 300,000 samples, of MinHashes, and where there is a GPU or no usearch.
+        on_progress: Called while samples are compared.
+
+    Raises:
+        ConfigError: The column has no vectors, or the threshold is no similarity.
+    """
+    vectors = vectors_of(column)
+    least, rows = vectors.threshold(threshold), vectors.known_rows(chosen)
+    device = "cuda" if len(rows) > _COMPARED_AT_ONCE and torch.cuda.is_available() else None
+    if exact is None:
+        is_small = len(rows) <= EXACT_SAMPLES or vectors.metric == "jaccard" or device is not None
+        exact = is_small or find_spec("usearch") is None
+    # Find candidates, compare them exactly, and join those that are similar.
+    components = Components(len(rows))
+    candidates: Iterator[Pairs]
+    if vectors.metric == "jaccard":
+        candidates = pairs_of_bands(vectors, rows, least, components, on_progress=on_progress)
+    elif exact:
+        candidates = pairs_of_blocks(vectors, rows, least, device=device, on_progress=on_progress)
+    else:
+        candidates = pairs_of_index(vectors, rows, least, threads=usable_cores(), on_progress=on_progress)
+    for pairs in candidates:
+        _join_similar(vectors, rows, pairs, least, components)
+    return NearDuplicates(
+        groups=[rows[group] for group in components.groups()],
+        samples=len(rows),
+        metric=vectors.metric,
+        threshold=least,
+        is_exact=exact,
+    )
+
+
+def _join_similar(vectors: Vectors, rows: IntArray, pairs: Pairs, least: float, components: Components) -> None:
+    # Samples of one group need no comparison.
+    left, right = components.apart(*pairs)
+    for start in range(0, len(left), _COMPARED_AT_ONCE):
+        stop, values = start + _COMPARED_AT_ONCE, vectors.values
+        first, second = components.apart(left[start:stop], right[start:stop])
+        similar = vectors.similarities(values[rows[first]], values[rows[second]]) >= least - _EQUAL
+        components.join(first[similar], second[similar])
+
+
+def near_duplicates_of(
+    folder: Dataset,
+    column: str,
+    threshold: float | None = None,
+    *,
+    chosen: IntArray | None = None,
+    on_progress: OnProgress | None = None,
+) -> NearDuplicates:
+    """Group the samples of a dataset by a column of vectors; see :func:`near_duplicate_groups`."""
+    opened = vector_column(folder, column)
+    return near_duplicate_groups(opened, threshold, chosen=chosen, on_progress=on_progress)
+
+
+def find_near_leaks(
+    path: str, column: str, threshold: float | None = None, *, on_progress: OnProgress | None = None
+) -> LeakReport:
+    """Find the groups of near-duplicates whose samples are in several parts of the split; excluded ones do not count.
+
+    Raises:
+        ConfigError: The dataset has no split, or no column of vectors of this name.
+    """
+    folder = folder_at(DatasetRef(path))
+    members = samples_of_parts(folder)
+    chosen = np.unique(np.concatenate([np.empty(0, np.int64), *members.values()]))
+    duplicates = near_duplicates_of(folder, column, threshold, chosen=chosen, on_progress=on_progress)
+    # A sample without near-duplicates is a group of its own, which no report names.
+    firsts = np.arange(len(folder.index))
+    for group in duplicates.groups:
+        firsts[group] = group[0]
+    heads, numbers = np.unique(firsts, return_inverse=True)
+    names = [""] * len(heads)
+    for group in duplicates.groups:
+        names[int(np.searchsorted(heads, group[0]))] = folder.index.full_key(int(group[0]))
+    return leaks_of(Groups(numbers, names), members, len(folder.index))

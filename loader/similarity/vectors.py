@@ -1,0 +1,146 @@
+"""The vectors of a column, and how similar two of them are, from 0 to 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..arrays import IntArray
+from ..dataset.dataset import Dataset
+from ..errors import ConfigError
+from ..format.columns.column import Column, open_column
+from .picture_hash import HASH_BITS, HASHES
+
+PICTURE_HASH = "phash"
+"""Model of columns whose vectors are several hashes of a picture."""
+
+THRESHOLDS = {"cosine": 0.95, "hamming": 0.78, "jaccard": 0.8}
+"""Metric → similarity from which samples are near-duplicates; of hashes of pictures, up to 31 of 143 bits differ."""
+
+_METRICS = {"f": "cosine", "|u1": "hamming", "<u4": "jaccard"}
+_PARALLEL = 1e-12  # squared length: a vector of zeros has no direction, and is similar to none
+_BIT_COUNTS = np.array([byte.bit_count() for byte in range(256)], np.uint8)
+
+SimilarityArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vectors:
+    """The vectors of a column and their metric.
+
+    The similarity of floats is the cosine, or 0 if it is negative; of bits, the share of equal ones; of MinHashes, the
+    share of equal ones, which estimates the share of equal content.
+
+    Attributes:
+        column: The column.
+        metric: ``"cosine"``, ``"hamming"`` or ``"jaccard"``.
+        hashes: Hashes that a vector of bits consists of: the most similar two of two vectors count.
+        bits: Bits of each hash.
+    """
+
+    column: Column
+    metric: str
+    hashes: int = 1
+    bits: int = 0
+
+    @property
+    def values(self) -> npt.NDArray[Any]:
+        """The vectors of all samples, shape (n, length)."""
+        return self.column.values
+
+    def threshold(self, given: float | None) -> float:
+        """Return a threshold, or the metric's own.
+
+        Raises:
+            ConfigError: It is not above 0 and at most 1.
+        """
+        if given is None:
+            return THRESHOLDS[self.metric]
+        if not 0 < given <= 1:
+            raise ConfigError(f"expected a similarity above 0 and at most 1, found {given:g}", at=self.column.name)
+        return given
+
+    def known_rows(self, chosen: IntArray | None = None) -> IntArray:
+        """Return the numbers of the samples that have a vector, ascending; of the chosen ones, or of all."""
+        known = np.flatnonzero(self.column.is_known())
+        return known if chosen is None else np.intersect1d(known, chosen)
+
+    def similarities(self, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> SimilarityArray:
+        """Return the similarities of vectors, shape (n, length); of one side, the only vector may be meant for all."""
+        if self.metric == "cosine":
+            return _cosines(left.astype(np.float64), right.astype(np.float64))
+        if self.metric == "jaccard":
+            return (left == right).mean(axis=1, dtype=np.float64)
+        distances = [
+            _BIT_COUNTS[first ^ second].sum(axis=1, dtype=np.int64)
+            for first in np.split(left, self.hashes, axis=1)
+            for second in np.split(right, self.hashes, axis=1)
+        ]
+        return 1 - np.minimum.reduce(distances) / self.bits
+
+    def directions(self, rows: IntArray) -> npt.NDArray[np.float32]:
+        """Return vectors of length 1 whose products order samples as similarities do, shape (n · hashes, elements).
+
+        The vectors of a sample follow each other. A bit is ±1, so that the product of two hashes of ``b`` bits, of
+        which ``d`` differ, is ``1 − 2 d / b``.
+
+        Args:
+            rows: Numbers of samples.
+        """
+        values = np.asarray(self.values[rows])
+        if self.metric == "hamming":
+            bits = np.unpackbits(values.reshape(-1, values.shape[1] // self.hashes), axis=1, count=self.bits)
+            return (bits.astype(np.float32) * 2 - 1) / np.float32(np.sqrt(self.bits))
+        directions = np.nan_to_num(values.astype(np.float32), copy=False, posinf=0.0, neginf=0.0)
+        directions /= np.sqrt(np.maximum(np.einsum("ij,ij->i", directions, directions), _PARALLEL))[:, None]
+        return directions
+
+    def least_product(self, threshold: float) -> float:
+        """Return the least product of directions of samples that are so similar."""
+        return threshold if self.metric == "cosine" else 2 * threshold - 1
+
+
+def _cosines(left: SimilarityArray, right: SimilarityArray) -> SimilarityArray:
+    products = np.einsum("ij,ij->i", *np.broadcast_arrays(left, right))
+    lengths = np.einsum("ij,ij->i", left, left) * np.einsum("ij,ij->i", right, right)
+    cosines: SimilarityArray = np.clip(products / np.sqrt(np.maximum(lengths, _PARALLEL**2)), 0, 1)
+    return cosines
+
+
+def vector_column(folder: Dataset, name: str) -> Column:
+    """Open a column of vectors of a dataset.
+
+    Raises:
+        ConfigError: There is no such column.
+    """
+    if name not in folder.documents.column_names():
+        hint = f"make it: energon embed {folder.path} --model phash --write {name}"
+        raise ConfigError(f"there is no column {name!r}", at=folder.path, hint=hint)
+    return open_column(folder.storage, folder.index, name)
+
+
+def vectors_of(column: Column) -> Vectors:
+    """Return the vectors of a column.
+
+    Raises:
+        ConfigError: The column has no vectors, or its metric does not suit their type.
+    """
+    record, dtype = column.record, column.values.dtype
+    if not record.length:
+        raise ConfigError(
+            f"column {column.name!r} has no vectors",
+            at=column.name,
+            hint="make vectors: energon embed DATASET --model phash",
+        )
+    usual = _METRICS[dtype.kind if dtype.kind == "f" else dtype.newbyteorder("<").str]
+    if record.metric not in ("", usual):
+        raise ConfigError(
+            f"expected vectors of another type for the metric {record.metric}, found {dtype.name}", at=column.name
+        )
+    if usual != "hamming":
+        return Vectors(column, usual)
+    is_picture_hash = record.model == PICTURE_HASH
+    return Vectors(column, usual, *((HASHES, HASH_BITS) if is_picture_hash else (1, 8 * record.length)))

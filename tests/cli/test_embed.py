@@ -1,0 +1,130 @@
+"""``energon embed``, and the commands that compare samples by its columns."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.cli.make_dataset import write_shard
+from tests.cli.run_energon import RunEnergon
+
+SAMPLES = 12
+COPIES = {5: 0, 9: 1}  # sample → the one that it is a smaller copy of
+
+
+def scene(number: int) -> Image.Image:
+    """Soft shapes, different for each number."""
+    random = np.random.default_rng(number)
+    small = random.integers(256, size=(12, 12, 3), dtype=np.uint8)
+    return Image.fromarray(small).resize((240, 180), Image.Resampling.BICUBIC)
+
+
+def jpeg(picture: Image.Image) -> bytes:
+    file = io.BytesIO()
+    picture.save(file, "JPEG", quality=85)
+    return file.getvalue()
+
+
+@pytest.fixture
+def pictures(tmp_path: Path, energon: RunEnergon) -> Path:
+    """Twelve samples in three shards, a split part each; two pictures are smaller copies, and one sample has none."""
+    folder = tmp_path / "pictures"
+    for shard in range(3):
+        samples = {}
+        for number in range(4 * shard, 4 * shard + 4):
+            picture = scene(COPIES.get(number, number))
+            data = jpeg(picture.resize((120, 90)) if number in COPIES else picture)
+            text = f"a caption of some length about scene {COPIES.get(number, number)}"
+            samples[f"{number:06d}"] = {"txt": text.encode()} | ({} if number == 11 else {"jpg": data})
+        write_shard(folder / f"shard_{shard:03d}.tar", samples)
+    done = energon("prepare", folder, "--non-interactive", "--split-ratio", "1,1,1")
+    assert done.code == 0, done.err
+    return folder
+
+
+def key(number: int) -> str:
+    return f"shard_{number // 4:03d}.tar/{number:06d}"
+
+
+def test_hashes_find_copies_in_all_commands(pictures: Path, energon: RunEnergon) -> None:
+    done = energon("embed", pictures, "--model", "phash")
+    assert done.code == 0, done.err
+    assert "wrote column phash: 11 vectors of jpg" in done.out
+    assert "1 samples have no jpg" in done.err
+    # Groups.
+    done = energon("stats", pictures, "--near-duplicates", "phash")
+    assert done.code == 1
+    assert "4 samples in 2 groups of near-duplicates (similarity 0.78)" in done.out
+    assert f"{key(0)}, {key(5)}" in done.out
+    document = energon("stats", pictures, "--near-duplicates", "phash", "--threshold", "0.7", "--json").json
+    assert document["groups"] == [[key(0), key(5)], [key(1), key(9)]]
+    assert (document["samples"], document["threshold"], document["metric"]) == (11, 0.7, "hamming")
+    assert energon("stats", pictures, "--near-duplicates", "phash", "--where", "shard == 'shard_000.tar'").code == 0
+    # Leaks of the split.
+    done = energon("split", pictures, "--check", "--near", "phash")
+    assert done.code == 1
+    assert "2 of 10 groups of near-duplicates are in several parts, with 4 samples" in done.out
+    # Neighbours.
+    lines = energon("get", pictures, "--like", key(9), "--column", "phash", "-k", "3", "--json").out.splitlines()
+    assert len(lines) == 3
+    assert json.loads(lines[0])["key"] == key(1)
+    assert json.loads(lines[0])["similarity"] > 0.9
+    assert "sample" in energon("get", pictures, "--like", "000009", "--column", "phash").out
+    # Exclusion.
+    done = energon("exclude", pictures, "--near-duplicates", "phash", "--json")
+    assert done.json["examples"] == [key(5), key(9)]
+    assert "near-duplicates by phash" in energon("exclude", pictures, "--list").out
+    assert energon("exclude", pictures, "--near-duplicates", "phash", "--json").json["samples"] == 0
+    assert energon("split", pictures, "--check", "--near", "phash").code == 0
+
+
+def test_minhash_compares_texts(pictures: Path, energon: RunEnergon) -> None:
+    done = energon("embed", pictures, "--model", "minhash", "--write", "words", "--json")
+    facts = done.json
+    assert (facts["column"], facts["part"], facts["metric"], facts["samples"]) == ("words", "txt", "jaccard", 12)
+    groups = energon("stats", pictures, "--near-duplicates", "words", "--threshold", "1", "--json").json["groups"]
+    assert groups == [[key(0), key(5)], [key(1), key(9)]]
+
+
+def test_a_model_of_the_working_folder_embeds_pictures(
+    pictures: Path, tmp_path: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tiny_model.py").write_text(
+        "import numpy as np, torch\n"
+        "class Tiny:\n"
+        "    def __init__(self):\n"
+        "        torch.manual_seed(0)\n"
+        "        self.network = torch.nn.Linear(64 * 3, 16, bias=False)\n"
+        "    def __call__(self, pictures):\n"
+        "        small = [np.asarray(picture.resize((8, 8)), np.float32).ravel() - 128 for picture in pictures]\n"
+        "        return self.network(torch.from_numpy(np.stack(small)))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    done = energon("embed", pictures, "--model", "tiny_model:Tiny", "--write", "tiny", "--batch-size", "5")
+    assert done.code == 0, done.err
+    record = json.loads((pictures / ".nv-meta" / "columns" / "tiny.json").read_text())
+    assert (record["metric"], record["model"], record["length"]) == ("cosine", "tiny_model:Tiny", 16)
+    groups = energon("stats", pictures, "--near-duplicates", "tiny", "--threshold", "0.98", "--json").json["groups"]
+    assert groups == [[key(0), key(5)], [key(1), key(9)]]
+
+
+def test_usage_that_is_wrong_is_refused(pictures: Path, energon: RunEnergon) -> None:
+    assert energon("stats", pictures, "--threshold", "0.5").code == 2
+    assert energon("stats", pictures, "--near-duplicates", "phash", "--threshold", "0").code == 2
+    assert energon("exclude", pictures, "000001", "--threshold", "0.5").code == 2
+    assert energon("split", pictures, "--near", "phash", "--split-ratio", "1,1").code == 2
+    assert energon("get", pictures, "--like", "000001").code == 2
+    assert energon("get", pictures, "000001", "--like", "000001", "--column", "phash").code == 2
+    assert "Missing PATH" in energon("get", pictures).err
+    done = energon("stats", pictures, "--near-duplicates", "phash")
+    assert done.code == 1
+    assert "energon embed" in done.err
+    energon("embed", pictures, "--model", "phash")
+    done = energon("get", pictures, "--like", "000011", "--column", "phash")
+    assert done.code == 1
+    assert "has no vector" in done.err

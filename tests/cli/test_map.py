@@ -1,0 +1,210 @@
+"""``energon map``: what it prints, and the ways to choose samples and targets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from loader import open_dataset
+from tests.cli.run_energon import RunEnergon
+from tests.small_disks import read_only
+
+FUNCTIONS = """
+from loader import SkipSample
+
+def identifier(sample):
+    key = sample["__key__"] if isinstance(sample, dict) else sample.__key__
+    return int(key[-6:])
+
+def text_or_number(sample):
+    return "text" if identifier(sample) == 4 else 1
+
+def picky(sample):
+    if identifier(sample) == 2:
+        raise SkipSample
+    if identifier(sample) in (3, 7):
+        raise ValueError("a bad [sample]")
+    return identifier(sample) / 2
+
+def texts(samples):
+    return {"a": 1} if identifier(samples[0]) == 5 else [sample.caption for sample in samples]
+
+def size(sample):
+    return len(sample["jpg"])
+
+class Model:
+    def __init__(self):
+        self.factor = 3
+
+    def __call__(self, sample):
+        return {"triple": self.factor * identifier(sample), "vector": [1.0, identifier(sample)]}
+
+def no_parts(sample):
+    return {"jpg": b"1"}
+
+def same_key(sample):
+    return {"__key__": "same", "txt": "a"}
+"""
+
+
+@pytest.fixture
+def functions(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Write a module of functions next to the dataset, which is the working folder; return its name."""
+    (prepared.parent / "my_functions.py").write_text(FUNCTIONS)
+    monkeypatch.chdir(prepared.parent)
+    return "my_functions.py"
+
+
+def values_of(folder: Path, column: str) -> list[object]:
+    dataset = open_dataset(folder)
+    return np.asarray(dataset.columns[column]).tolist()
+
+
+def test_a_trial_prints_and_writes_nothing(prepared: Path, functions: str, energon: RunEnergon) -> None:
+    done = energon("map", prepared, f"{functions}:picky", "--limit", 4, "--show")
+    assert done.out.splitlines() == [
+        "shard_000.tar/000000: 0.0",
+        "shard_000.tar/000001: 0.5",
+        "shard_000.tar/000002: SkipSample: ",
+        "shard_001.tar/000003: ValueError: a bad [sample]",
+    ]
+    assert not (prepared / ".nv-meta/.jobs").exists()
+
+
+def test_columns_have_the_values_of_the_chosen_samples(prepared: Path, functions: str, energon: RunEnergon) -> None:
+    done = energon("map", prepared, f"{functions}:identifier", "--write", "number", "--split-parts", "train")
+    assert "wrote number: 6 samples in " in done.out
+    assert len(open_dataset(prepared).select(where="number >= 0")) == 6
+    done = energon("map", prepared, f"{functions}:Model", "--write", "triple,vector", "--where", "number > 2")
+    assert "wrote triple, vector: 3 samples" in done.out
+    assert values_of(prepared, "triple")[3:6] == [9, 12, 15]
+
+
+def test_excluded_samples_have_no_value(prepared: Path, functions: str, energon: RunEnergon) -> None:
+    assert energon("exclude", prepared, "000001").code == 0
+    assert "11 samples" in energon("map", prepared, f"{functions}:identifier", "--write", "number").out
+    assert len(open_dataset(prepared).select(where="number >= 0")) == 11
+    done = energon("map", prepared, f"{functions}:identifier", "--write", "number", "--include-excluded")
+    assert "12 samples" in done.out
+
+
+def test_failures_are_named_and_the_next_run_decides(prepared: Path, functions: str, energon: RunEnergon) -> None:
+    command = ("map", prepared, f"{functions}:picky", "--write", "half")
+    done = energon(*command)
+    assert done.code == 1
+    assert "1 sample failed, and 0 may; the first: shard_001.tar/000003: ValueError: a bad [sample]" in done.err
+    assert "--retry-failed" in done.err
+    # The same again is the same; a changed function is refused, or takes what is there.
+    assert energon(*command).err == done.err
+    (prepared.parent / functions).write_text(FUNCTIONS.replace("in (3, 7)", "in (3,)"))
+    refused = energon(*command)
+    assert "an unfinished map with another source of the function has results here" in refused.err
+    done = energon(*command, "--keep-results", "--max-failures", 2)
+    assert done.code == 0
+    assert "shard_001.tar/000003 failed: ValueError: a bad [sample]" in done.err
+    assert "1 sample skipped, without a value" in done.err
+
+
+def test_failed_samples_are_listed_in_a_file(prepared: Path, functions: str, energon: RunEnergon) -> None:
+    energon("map", prepared, f"{functions}:picky", "--write", "half")
+    lines = (prepared / ".nv-meta/.jobs/map-write-half/failures.jsonl").read_text().splitlines()
+    expected = {"sample": 3, "key": "shard_001.tar/000003", "error": "ValueError: a bad [sample]"}
+    assert [json.loads(line) for line in lines] == [expected]
+
+
+def test_values_of_two_kinds_end_the_command(prepared: Path, functions: str, energon: RunEnergon) -> None:
+    done = energon("map", prepared, f"{functions}:text_or_number", "--write", "mixed")
+    assert done.code == 1
+    assert "column 'mixed' would mix integers and texts" in done.err
+    assert "samples shard_001.tar/000003 and shard_001.tar/000004" in done.err
+
+
+def test_batches_with_wrong_results_name_the_sample(prepared: Path, functions: str, energon: RunEnergon) -> None:
+    done = energon("map", prepared, f"{functions}:texts", "--write", "text", "--batch-size", 2)
+    assert "1 sample failed" in done.err
+    assert "000005: TypeError: expected a list with a result for each sample, found dict" in done.err
+
+
+def test_raw_samples_are_bytes(prepared: Path, functions: str, energon: RunEnergon) -> None:
+    assert energon("map", prepared, f"{functions}:size", "--raw", "--write", "jpg_bytes").code == 0
+    sizes = [len(open_dataset(prepared).parts(sample)["jpg"]) for sample in range(12)]
+    assert values_of(prepared, "jpg_bytes") == sizes
+
+
+def test_shares_are_merged_by_the_command_that_is_printed(prepared: Path, functions: str, energon: RunEnergon) -> None:
+    command = ("map", prepared, f"{functions}:identifier", "--write", "number")
+    done = energon(*command, "--share", "1/2")
+    assert "share 1/2 is done: 2 tasks" in done.out
+    assert "--merge" in done.out
+    assert "share 2 of 2 is not complete" in energon(*command, "--merge").err
+    energon(*command, "--share", "2/2")
+    assert energon(*command, "--merge").code == 0
+    assert values_of(prepared, "number") == list(range(12))
+
+
+def test_targets_that_cannot_be_written_are_refused_first(prepared: Path, functions: str, energon: RunEnergon) -> None:
+    inner = energon("map", prepared, f"{functions}:no_parts", "--to-dataset", prepared / "inner")
+    assert "would be inside of the folder" in inner.err
+    assert not (prepared / "inner").exists()
+    taken = energon("map", prepared, f"{functions}:no_parts", "--to-parts", prepared.parent / "new")
+    assert "the dataset has a part 'jpg' already" in taken.err
+    (prepared.parent / "other.yaml").write_text("text: 1\n")
+    yaml = energon("map", prepared, f"{functions}:no_parts", "--to-parts", prepared.parent / "other")
+    assert "this metadataset exists, with other contents" in yaml.err
+    (prepared / ".nv-meta/split.yaml").unlink()
+    split = energon("map", prepared, f"{functions}:no_parts", "--to-parts", prepared.parent / "more")
+    assert "this dataset has no split file" in split.err
+    assert not (prepared.parent / "more").exists()
+    assert energon("map", prepared, f"{functions}:identifier", "--to-filter", "../x").code == 1
+    assert energon("map", prepared, f"{functions}:identifier", "--write", "a-b").code == 1
+
+
+def test_keys_that_come_twice_are_refused(prepared: Path, functions: str, energon: RunEnergon) -> None:
+    done = energon("map", prepared, f"{functions}:same_key", "--to-dataset", prepared.parent / "new")
+    assert "2 samples failed" in done.err
+    done = energon(
+        "map", prepared, f"{functions}:same_key", "--to-dataset", prepared.parent / "new", "--max-failures", 99
+    )
+    assert "the function returned keys twice" in done.err
+    assert "shard_000000000_train_00.tar/same" in done.err
+
+
+def test_a_function_that_does_not_exist_is_named(prepared: Path, functions: str, energon: RunEnergon) -> None:
+    assert "expected MODULE:FUNCTION" in energon("map", prepared, "nothing", "--show").err
+    assert "cannot import no_module" in energon("map", prepared, "no_module:f", "--show").err
+    done = energon("map", prepared, f"{functions}:idntifier", "--write", "a")
+    assert "there is no 'idntifier' in my_functions.py" in done.err
+    assert "it has: " in done.err
+
+
+def test_a_read_only_dataset_takes_another_folder(prepared: Path, functions: str, energon: RunEnergon) -> None:
+    with read_only(prepared):
+        done = energon("map", prepared, f"{functions}:identifier", "--write", "number")
+        assert "no results can be written here" in done.err
+        assert "--meta-folder" in done.err
+    other = prepared.parent / "meta"
+    (prepared / ".nv-meta").rename(other)
+    with read_only(prepared):
+        done = energon("map", prepared, f"{functions}:identifier", "--write", "number", "--meta-folder", other)
+        assert done.code == 0, done.err
+    assert (other / "columns/number.npy").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "Pass one of --write"),
+        (("--write", "a", "--to-filter", "b"), "Pass one of --write"),
+        (("--write", "a", "--limit", "3"), "--limit is for a trial"),
+        (("--write", "a", "--timeout", "1", "--engine", "dask", "--address", "a:1"), "--timeout is valid only with"),
+    ],
+)
+def test_usage_that_is_wrong_is_refused(
+    options: tuple[str, ...], message: str, prepared: Path, functions: str, energon: RunEnergon
+) -> None:
+    done = energon("map", prepared, f"{functions}:identifier", *options)
+    assert done.code == 2
+    assert message in done.err

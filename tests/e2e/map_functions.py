@@ -1,0 +1,61 @@
+"""Functions that the tests of maps run over samples with a number and a text."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import Any
+
+from loader.errors import SkipSample
+
+
+def number(sample: dict[str, Any]) -> int:
+    return int(sample["json"]["number"])
+
+
+def score(sample: dict[str, Any]) -> float | None:
+    """Return a number for most samples; slowly, so that a kill comes in between."""
+    time.sleep(0.001)
+    return None if number(sample) % 7 == 0 else number(sample) / 3
+
+
+def is_odd(sample: dict[str, Any]) -> bool:
+    time.sleep(0.001)
+    return number(sample) % 2 == 1
+
+
+def new_text(sample: dict[str, Any]) -> dict[str, str] | None:
+    time.sleep(0.001)
+    return None if number(sample) % 5 == 0 else {"upper.txt": sample["txt"].upper()}
+
+
+def copies(sample: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return none, one or two samples."""
+    time.sleep(0.001)
+    return [{"txt": sample["txt"], "json": {"copy": copy}} for copy in range(number(sample) % 3)]
+
+
+def fails_sometimes(sample: dict[str, Any]) -> Any:
+    """Fail for sample 4, skip sample 5, and return for sample 6 what no column can hold."""
+    if number(sample) == 5:
+        raise SkipSample
+    if number(sample) == 4:
+        raise ValueError("four")
+    return object() if number(sample) == 6 else number(sample)
+
+
+def hangs(sample: dict[str, Any]) -> int:
+    """Sleep for sample 3, and hang for sample 8 so that no signal interrupts it."""
+    if number(sample) == 8:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+    if number(sample) in (3, 8):
+        time.sleep(100)
+    return number(sample)
+
+
+def batch_hangs(samples: list[dict[str, Any]]) -> list[int]:
+    return [hangs(sample) for sample in samples]
+
+
+def large(sample: dict[str, Any]) -> dict[str, Any]:
+    return {"bin": bytes(50_000), "txt": sample["txt"]}

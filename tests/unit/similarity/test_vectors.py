@@ -1,0 +1,198 @@
+"""Similarities, neighbours and groups of near-duplicates, against all pairs compared one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from loader.errors import ConfigError
+from loader.format.columns.column import Column, ColumnRecord
+from loader.similarity import (
+    candidates as candidates_module,
+    groups as groups_module,
+    near_duplicate_groups,
+    neighbours,
+)
+from loader.similarity.candidates import Components
+
+
+def column(values: npt.NDArray[Any], *, metric: str = "", model: str = "", valid: Any = None) -> Column:
+    record = ColumnRecord(samples=len(values), shards="", length=values.shape[1], metric=metric, model=model)
+    return Column("vectors", record, values, valid)
+
+
+def unit_vectors(samples: int, length: int, *, seed: int = 0, copies: float = 0.3) -> npt.NDArray[np.float16]:
+    """Vectors around a common direction, some of which are others with noise."""
+    random = np.random.default_rng(seed)
+    vectors = random.standard_normal((samples, length)) + 1.5 * random.standard_normal(length)
+    copied = random.integers(samples, size=int(samples * copies))
+    vectors[random.permutation(samples)[: len(copied)]] = vectors[copied] + 0.5 * random.standard_normal(
+        (len(copied), length)
+    )
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
+
+
+def picture_hashes(samples: int) -> npt.NDArray[np.uint8]:
+    """Two hashes of 143 bits for each sample; one hash of some samples is another's with a few other bits."""
+    random = np.random.default_rng(1)
+    bits = random.integers(2, size=(samples, 2, 143), dtype=np.uint8)
+    for sample in range(1, samples, 3):
+        bits[sample, sample % 2] = bits[random.integers(sample), random.integers(2)]
+        bits[sample, sample % 2, random.permutation(143)[: random.integers(20, 45)]] ^= 1
+    return np.packbits(bits, axis=2).reshape(samples, 36)
+
+
+def min_hashes(samples: int) -> npt.NDArray[np.uint32]:
+    random = np.random.default_rng(2)
+    hashes = random.integers(1 << 32, size=(samples, 128), dtype=np.uint32)
+    for sample in range(1, samples, 2):
+        kept = random.permutation(128)[: random.integers(60, 128)]
+        hashes[sample, kept] = hashes[random.integers(sample), kept]
+    return hashes
+
+
+def similarity(one: npt.NDArray[Any], other: npt.NDArray[Any], kind: str) -> float:
+    if kind == "cosine":
+        a, b = one.astype(np.float64), other.astype(np.float64)
+        return max(0.0, float(a @ b / np.linalg.norm(a) / np.linalg.norm(b)))
+    if kind == "jaccard":
+        return float((one == other).mean())
+    bits = [np.unpackbits(half)[:143] for whole in (one, other) for half in np.split(whole, 2)]
+    return 1 - min(int((a != b).sum()) for a in bits[:2] for b in bits[2:]) / 143
+
+
+def groups_by_hand(column_: Column, kind: str, threshold: float, chosen: list[int]) -> list[list[int]]:
+    group = {sample: sample for sample in chosen}
+    for place, one in enumerate(chosen):
+        for other in chosen[place + 1 :]:
+            if similarity(column_.values[one], column_.values[other], kind) >= threshold - 1e-9:
+                low, high = sorted((group[one], group[other]))
+                group = {sample: low if first == high else first for sample, first in group.items()}
+    members: dict[int, list[int]] = {}
+    for sample, first in group.items():
+        members.setdefault(first, []).append(sample)
+    return sorted((some for some in members.values() if len(some) > 1), key=lambda some: (-len(some), some[0]))
+
+
+CASES = {
+    "cosine": (lambda: column(unit_vectors(150, 24)), (0.8, 0.9, 0.97)),
+    "hamming": (lambda: column(picture_hashes(150), metric="hamming", model="phash"), (0.75, 0.78, 0.85)),
+    "jaccard": (lambda: column(min_hashes(150), metric="jaccard"), (0.5, 0.8, 1.0)),
+}
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_groups_are_those_of_all_pairs(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(candidates_module, "_BLOCK", 64)
+    build, thresholds = CASES[kind]
+    vectors = build()
+    for threshold in thresholds:
+        groups = near_duplicate_groups(vectors, threshold)
+        expected = groups_by_hand(vectors, kind, threshold, list(range(150)))
+        assert expected or threshold == 1
+        assert [group.tolist() for group in groups.groups] == expected
+        assert groups.is_exact
+        assert groups.copies.tolist() == sorted(sample for group in expected for sample in group[1:])
+
+
+def test_samples_without_a_vector_and_others_than_the_chosen_take_no_part() -> None:
+    values = unit_vectors(200, 16)
+    valid = np.random.default_rng(3).random(200) < 0.7
+    values[~valid] = np.nan
+    vectors = column(values, valid=valid)
+    chosen = np.arange(0, 200, 2)
+    known = [sample for sample in chosen.tolist() if valid[sample]]
+    groups = near_duplicate_groups(vectors, 0.85, chosen=chosen)
+    assert [group.tolist() for group in groups.groups] == groups_by_hand(vectors, "cosine", 0.85, known)
+    assert groups.samples == len(known)
+    first = known[0]
+    nearest = neighbours(vectors, values[first], 500, chosen=chosen)
+    assert sorted(each.sample for each in nearest) == known
+    assert nearest[0].sample == first
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_neighbours_are_the_most_similar_samples_in_order(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("loader.similarity.nearest._BLOCK_BYTES", 2000)
+    monkeypatch.setattr("loader.similarity.nearest._HASHES_AT_ONCE", 50)
+    vectors = CASES[kind][0]()
+    for query in (0, 17, 149):
+        scores = [similarity(vectors.values[query], other, kind) for other in vectors.values]
+        expected = sorted(range(150), key=lambda sample: (-round(scores[sample], 12), sample))[:20]
+        nearest = neighbours(vectors, vectors.values[query], 20)
+        assert [each.similarity for each in nearest] == pytest.approx([scores[sample] for sample in expected])
+        assert {each.sample for each in nearest if each.similarity > nearest[-1].similarity + 1e-9} <= {*expected}
+        assert nearest[0].sample == query
+
+
+def test_blocks_choose_short_heads_and_miss_no_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 256 dimensions, a few suffice to exclude most pairs; the groups stay as those of whole vectors."""
+    vectors = column(unit_vectors(3000, 256))
+    heads = candidates_module.Heads.chosen(groups_module.vectors_of(vectors), np.arange(3000), 0.9)
+    assert heads.rotation is not None
+    assert heads.rotation.shape[1] < 256
+    short = near_duplicate_groups(vectors, 0.9)
+    whole = candidates_module.Heads(groups_module.vectors_of(vectors), None)
+    monkeypatch.setattr(candidates_module.Heads, "chosen", lambda *_: whole)
+    assert [group.tolist() for group in near_duplicate_groups(vectors, 0.9).groups] == [
+        group.tolist() for group in short.groups
+    ]
+
+
+@pytest.mark.parametrize("kind", ["cosine", "hamming"])
+def test_an_index_finds_nearly_all_pairs_and_always_the_same(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("usearch")
+    monkeypatch.setattr(candidates_module, "_INDEX_PART", 1000)
+    values = unit_vectors(2000, 32, copies=0.1) if kind == "cosine" else picture_hashes(2000)
+    vectors = column(values, model="phash")
+    exact = near_duplicate_groups(vectors, exact=True)
+    by_index = near_duplicate_groups(vectors, exact=False)
+    again = near_duplicate_groups(vectors, exact=False)
+    assert [group.tolist() for group in by_index.groups] == [group.tolist() for group in again.groups]
+    assert not by_index.is_exact
+    assert len(by_index.copies) >= 0.98 * len(exact.copies) > 0
+    assert {*by_index.copies.tolist()} <= {*exact.copies.tolist()}  # candidates are compared exactly
+
+
+def test_products_of_torch_find_the_same_pairs_as_of_numpy() -> None:
+    vectors = groups_module.vectors_of(column(unit_vectors(300, 16)))
+    rows = np.arange(300)
+    in_numpy = [*candidates_module.pairs_of_blocks(vectors, rows, 0.9)]
+    in_torch = [*candidates_module.pairs_of_blocks(vectors, rows, 0.9, device="cpu")]
+    assert sorted(zip(*map(np.ndarray.tolist, in_numpy[0]), strict=True)) == sorted(
+        zip(*map(np.ndarray.tolist, in_torch[0]), strict=True)
+    )
+
+
+def test_large_groups_of_equal_hashes_are_joined_without_all_their_pairs() -> None:
+    hashes = np.repeat(min_hashes(3)[:1], 20_000, axis=0)
+    components = Components(len(hashes))
+    vectors = groups_module.vectors_of(column(hashes, metric="jaccard"))
+    pairs = 0
+    for left, right in candidates_module.pairs_of_bands(vectors, np.arange(len(hashes)), 0.8, components):
+        components.join(left, right)
+        pairs += len(left)
+    assert pairs < 40 * len(hashes)
+    assert [len(group) for group in components.groups()] == [20_000]
+
+
+def test_unsuitable_columns_and_thresholds_are_refused() -> None:
+    numbers = Column("width", ColumnRecord(samples=3, shards=""), np.arange(3))
+    with pytest.raises(ConfigError, match="has no vectors"):
+        near_duplicate_groups(numbers)
+    with pytest.raises(ConfigError, match="another type for the metric"):
+        near_duplicate_groups(column(unit_vectors(3, 4), metric="hamming"))
+    with pytest.raises(ConfigError, match="expected a similarity"):
+        near_duplicate_groups(column(unit_vectors(3, 4)), 0)
+    with pytest.raises(ConfigError, match="expected a vector of 4 elements"):
+        neighbours(column(unit_vectors(3, 4)), np.zeros(5))
+
+
+def test_no_samples_have_no_groups() -> None:
+    for kind in CASES:
+        vectors = CASES[kind][0]()
+        assert not near_duplicate_groups(vectors, chosen=np.empty(0, np.int64)).groups
+        assert neighbours(vectors, vectors.values[0], chosen=np.empty(0, np.int64)) == []

@@ -40,7 +40,8 @@ for number in numbers or [None]:
     if number is not None:
         array = {{"ID": number, "COUNT": len(numbers), "MIN": min(numbers), "MAX": max(numbers)}}
         variables |= {{f"SLURM_ARRAY_TASK_{{name}}": str(value) for name, value in array.items()}}
-    subprocess.run(["timeout", "120", "bash", script, *arguments], check=True, env={{**os.environ, **variables}}, stdout=sys.stderr)
+    command = ["timeout", "120", "bash", script, *arguments]
+    subprocess.run(command, check=True, env={{**os.environ, **variables}}, stdout=sys.stderr)
 print(4711)
 """
 

@@ -190,10 +190,13 @@ class PartSetCounter:
         ids = np.concatenate(self._ids).astype(np.int64)
         # Group the samples, and compare the names of one sample of each group.
         groups: dict[tuple[int, ...], list[npt.NDArray[np.intp]]] = {}
+        room = self._max_sets - len(self._sets)  # for sets that no earlier block has
         for group in self._groups(ids, ends):
             first = int(group[0])
             parts = tuple(sorted(set(ids[int(ends[first - 1]) if first else 0 : int(ends[first])].tolist())))
-            if parts in groups or parts in self._sets or len(self._sets) + len(groups) < self._max_sets:
+            is_new = parts not in groups and parts not in self._sets
+            if not is_new or room:
+                room -= is_new
                 groups.setdefault(parts, []).append(group)
         for parts, of_set in groups.items():
             self._add(parts, np.sort(np.concatenate(of_set)) if len(of_set) > 1 else of_set[0], shard_ends)

@@ -440,6 +440,8 @@ def _check(plan: AddPartsPlan, folder: Dataset, counted: MatchCount, lacking: In
 def _metadataset(plan: AddPartsPlan, file: str, parts: list[str]) -> str:
     import yaml
 
+    from ..format.documents.yaml_document import PlainDumper
+
     module, _, name = plan.joiner.partition(":")
     if not module or not name:
         raise ConfigError(f"expected MODULE:FUNCTION or MODULE:Class as the joiner, found {plan.joiner!r}")
@@ -457,12 +459,7 @@ def _metadataset(plan: AddPartsPlan, file: str, parts: list[str]) -> str:
         for part in parts
     }
     document = {"__module__": "megatron.energon", "__class__": "MetadatasetV2", "splits": splits}
-
-    class _Plain(yaml.SafeDumper):
-        def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - each split is written out
-            return True
-
-    return yaml.dump(document, Dumper=_Plain, sort_keys=False, allow_unicode=True)
+    return yaml.dump(document, Dumper=PlainDumper, sort_keys=False, allow_unicode=True)
 
 
 def check_join(folder: Dataset, output: str) -> None:

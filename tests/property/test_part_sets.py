@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from loader.accounting.part_sets import PartSetCounter, PartSets, missing_in_rows
 
@@ -54,6 +54,7 @@ def test_missing_parts_are_counted_with_the_first_example(shards: list[list[list
 
 
 @given(shards=SHARDS, rows_at_once=st.integers(1, 40))
+@example(shards=[[[0, 1]], [[0, 1], [0]]], rows_at_once=1)  # a block has a known set and a new one
 @settings(deadline=None)
 def test_a_full_table_counts_its_sets_on_and_all_other_samples(
     shards: list[list[list[int]]], rows_at_once: int

@@ -107,6 +107,8 @@ def stats(
     if threshold is not None and near_duplicates is None:
         raise click.UsageError("--threshold belongs to --near-duplicates.")
     if near_duplicates is not None:
+        if engine.share is not None or engine.merge:
+            raise click.UsageError("--near-duplicates reads one column, in no shares: omit --share and --merge.")
         has_groups = show_near_duplicates(datasets, near_duplicates, threshold, query, as_json=as_json)
         click.get_current_context().exit(1 if has_groups else 0)
     if html is not None and len(datasets) > 1:

@@ -21,7 +21,7 @@ from .field_map import FieldMap, parse_field_map
 from .messages import did_you_mean, short_key, short_keys, short_repr
 from .providers import KeyFormat, checked_key_format
 from .sample_types import CRUDE, SAMPLE_TYPES, SampleTypeSpec
-from .yaml_document import parse_yaml
+from .yaml_document import PlainDumper, parse_yaml
 
 OWN_MODULE = "megatron.energon"
 """Module of our own classes in the files that we write, so that megatron-energon reads them too."""
@@ -157,16 +157,9 @@ def format_dataset_config(config: DatasetConfig) -> str:
     document |= config.extra
     # A wide line keeps each expression on its line.
     text: str = yaml.dump(
-        document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False, width=1000
+        document, Dumper=PlainDumper, sort_keys=False, allow_unicode=True, default_flow_style=False, width=1000
     )
     return text.replace(f"{_MODULE_LINE}\n", f"{_MODULE_LINE}  # {_MODULE_REMARK}\n", 1)
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes repeated values in full, because references (``&id001``) are hard to read."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the signature is PyYAML's
-        return True
 
 
 class _Parser:

@@ -192,3 +192,23 @@ def _check_shape(text: str, file: str) -> None:
 def _refusal(message: str, event: yaml.Event) -> yaml.MarkedYAMLError:
     mark: Any = event.start_mark  # The C parser has its own class of marks, which types-PyYAML does not accept.
     return yaml.MarkedYAMLError(problem=message, problem_mark=mark)
+
+
+_LINE_BREAKS = frozenset("\x85\u2028\u2029")  # of YAML 1.1, which PyYAML writes as they are and reads as spaces
+
+
+class PlainDumper(yaml.SafeDumper):
+    """Writes documents for people, and so that they are read back as they were.
+
+    Repeated values are written in full, because references (``&id001``) are hard to read.
+    """
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the signature is PyYAML's
+        return True
+
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        style = None if _LINE_BREAKS.isdisjoint(data) else '"'
+        return self.represent_scalar(_STRING, data, style=style)
+
+
+PlainDumper.add_representer(str, PlainDumper.represent_str)

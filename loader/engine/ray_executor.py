@@ -132,7 +132,8 @@ class RayExecutor(Executor):
             self._queue.clear()
             self._free.clear()
         for future in waiting:
-            future.cancel()
+            if future.cancel():
+                future.set_running_or_notify_cancel()
         for actor in self._actors:
             self._ray.kill(actor)
 

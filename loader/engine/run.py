@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
@@ -268,14 +268,14 @@ def _starts(sizes: Sequence[int], shares: int) -> Iterator[int]:
     """Yield the number of the first task of each share: runs of neighbours of about the same size.
 
     >>> list(_starts([1, 1, 4, 1, 1], 2))
-    [0, 3]
+    [0, 2]
     """
     ends = list(accumulate(sizes))
     total = ends[-1] if ends else 0
+    doubled_middles = [2 * end - size for end, size in zip(ends, sizes, strict=True)]
     for share in range(shares):
         # A task belongs to the share that has its middle.
-        limit = 2 * total * share
-        yield next((n for n, end in enumerate(ends) if (2 * end - sizes[n]) * shares >= limit), len(sizes))
+        yield bisect_left(doubled_middles, -(-2 * total * share // shares))
 
 
 def in_order(results: Iterable[tuple[int, _Result]]) -> Iterator[tuple[int, _Result]]:

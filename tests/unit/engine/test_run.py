@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pickle
 import signal
 import time
 from collections.abc import Iterator
@@ -17,12 +19,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from loader.engine.executor import run_in_executor
-from loader.engine.journal import Journal
-from loader.engine.run import Engine, JobTasks, ShareDone, in_order
+from loader.engine.journal import Journal, Journaled, NumberedTask
+from loader.engine.run import Engine, JobTasks, ShareDone, _starts, in_order
 from loader.engine.share import Share
 from loader.engine.workers import gpu_environments
 from loader.errors import ConfigError, FormatError, WorkerError
-from loader.storage import LocalStorage
+from loader.storage import LocalStorage, open_storage
 
 
 class Square(msgspec.Struct, frozen=True):
@@ -230,8 +232,6 @@ def test_a_share_that_restarts_computes_its_tasks_again_and_no_others(tmp_path: 
 
 @given(st.lists(st.integers(0, 1000), max_size=40), st.integers(1, 50))
 def test_each_task_is_in_one_share_and_shares_are_about_equal(sizes: list[int], count: int) -> None:
-    from loader.engine.run import _starts
-
     starts = [*_starts(sizes, count), len(sizes)]
     assert starts == sorted(starts)
     assert len(starts) == count + 1
@@ -251,16 +251,18 @@ def test_results_are_put_in_order() -> None:
 class PicklingExecutor(Executor):
     """An executor of another process, as far as pickling goes."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, runs: bool = True) -> None:
         self.sent: list[bytes] = []
+        self._runs = runs
 
     def submit(self, fn: Any, /, *args: Any, **_: Any) -> Future[Any]:
-        import pickle
-
         self.sent.append(pickle.dumps((fn, args)))
         function, arguments = pickle.loads(self.sent[-1])
         future: Future[Any] = Future()
-        future.set_result(function(*arguments))
+        if self._runs:
+            future.set_result(function(*arguments))
+        else:
+            future.set_exception(RuntimeError("not run"))
         return future
 
 
@@ -295,3 +297,20 @@ def test_any_executor_runs_the_tasks_of_a_job(tmp_path: Path) -> None:
     job = job_at(tmp_path, tasks)
     assert values(job.run(Engine(executor=executor))) == SQUARES
     assert job.resumed == 8
+
+
+def test_a_task_for_a_url_holds_options_and_no_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("obstore")
+    secrets = {"AWS_ACCESS_KEY_ID": "AKIA-hush-1", "AWS_SECRET_ACCESS_KEY": "hush-2", "AWS_SESSION_TOKEN": "hush-3"}
+    for name, value in secrets.items():
+        monkeypatch.setenv(name, value)
+    options = {"s3://bucket": {"endpoint_url": "https://minio.local"}}
+    monkeypatch.setenv("ENERGON_STORAGE_OPTIONS", json.dumps(options))
+    journal: Journal[Square] = Journal(open_storage("s3://bucket/my_dataset"), ".jobs/squares", Square)
+    executor = PicklingExecutor(runs=False)
+    work = Journaled(run_task, journal)
+    with pytest.raises(WorkerError, match="not run"):
+        list(run_in_executor(work, [NumberedTask(0, Task(0, tmp_path))], executor))
+    (sent,) = executor.sent
+    assert b"https://minio.local" in sent
+    assert not any(secret.encode() in sent for secret in secrets.values())

@@ -248,8 +248,8 @@ def show_share(done: Any, arguments: Sequence[str]) -> None:
     from .console import output_console
 
     merge = list(arguments)
-    place = next(number for number, word in enumerate(merge) if word == "--share" or word.startswith("--share="))
-    merge[place : place + (2 if merge[place] == "--share" else 1)] = ["--merge"]
+    flag = next(index for index, word in enumerate(merge) if word == "--share" or word.startswith("--share="))
+    merge[flag : flag + (2 if merge[flag] == "--share" else 1)] = ["--merge"]
     before = f"; {done.tasks - done.ran:,} of them had been done" if done.ran < done.tasks else ""
     console = output_console()
     console.print(f"share {done.share} is done: {done.tasks:,} tasks{before}")

@@ -146,15 +146,15 @@ class Journal(Generic[_Result]):
         names = (file.name.rpartition("/")[2] for file in self.storage.list(folder))
         return {int(match[1]) for match in map(_RESULT.fullmatch, names) if match}
 
-    def write(self, number: int, result: _Result) -> None:
+    def write(self, task_index: int, result: _Result) -> None:
         """Store the result of a task; a later one replaces it."""
         data = msgspec.msgpack.encode(result)
-        with self.storage.create(self._file(number)) as file:
+        with self.storage.create(self._file(task_index)) as file:
             file.write(zlib.crc32(data).to_bytes(_CHECKSUM_BYTES, "little") + data)
 
-    def read(self, number: int) -> _Result | None:
+    def read(self, task_index: int) -> _Result | None:
         """Return the result of a task; None if it is damaged, as after a power cut."""
-        stored = self.storage.read(self._file(number))
+        stored = self.storage.read(self._file(task_index))
         data = memoryview(stored)[_CHECKSUM_BYTES:]
         if zlib.crc32(data).to_bytes(_CHECKSUM_BYTES, "little") != stored[:_CHECKSUM_BYTES]:
             return None
@@ -164,16 +164,16 @@ class Journal(Generic[_Result]):
             return None
         return result
 
-    def remove(self, number: int) -> None:
+    def remove(self, task_index: int) -> None:
         """Remove the result of a task, which runs again."""
-        self.storage.remove(self._file(number))
+        self.storage.remove(self._file(task_index))
 
     def discard(self) -> None:
         """Remove the journal."""
         self.storage.remove(self.folder)
 
-    def _file(self, number: int) -> str:
-        return f"{self.folder}/{self.results}/{number:08}.result"
+    def _file(self, task_index: int) -> str:
+        return f"{self.folder}/{self.results}/{task_index:08}.result"
 
 
 def _name_of_results(job: Job) -> str:
@@ -185,7 +185,7 @@ def _name_of_results(job: Job) -> str:
 class NumberedTask(NamedTuple):
     """A task with its number in the journal."""
 
-    number: int
+    task_index: int
     task: Any
 
     @property
@@ -203,7 +203,7 @@ class Journaled(Generic[_Result]):
     receipt: Callable[[_Result], _Result] | None = None
 
     def __call__(self, numbered: NumberedTask) -> _Result:
-        number, task = numbered
+        task_index, task = numbered
         result = self.function(task)
-        self.journal.write(number, result)
+        self.journal.write(task_index, result)
         return result if self.receipt is None else self.receipt(result)

@@ -79,7 +79,7 @@ class Engine:
         while remaining:
             done = set()
             try:
-                left = items if len(remaining) == len(items) else [items[number] for number in remaining]
+                left = items if len(remaining) == len(items) else [items[task_index] for task_index in remaining]
                 with closing(self._in_processes(function, left)) as results:
                     for index, result in results:
                         done.add(remaining[index])
@@ -90,7 +90,7 @@ class Engine:
                 deaths[remaining[error.item]] += 1
                 if deaths[remaining[error.item]] == _MAX_DEATHS:
                     raise
-            remaining = [number for number in remaining if number not in done]
+            remaining = [task_index for task_index in remaining if task_index not in done]
 
     def _in_processes(
         self, function: Callable[[Any], _Result], items: Sequence[Any]
@@ -198,29 +198,31 @@ class JobTasks(Generic[_Result]):
             job = self._merged_job(job)
         else:
             job = self.journal.begin(job, restart=engine.restart, keeps_results=engine.keeps_results)
-        own = range(total)
+        wanted = range(total)
         if share is not None:
-            own = range(job.starts[share.number - 1], [*job.starts, total][share.number])
+            wanted = range(job.starts[share.number - 1], [*job.starts, total][share.number])
         # Yield what earlier runs have stored.
         restarts = engine.restart and share is not None  # without shares, the journal has removed the results
         finished = set() if restarts else self.journal.finished()
         missing = []
-        for number in own:
-            result = self.journal.read(number) if number in finished else None
+        for task_index in wanted:
+            result = self.journal.read(task_index) if task_index in finished else None
             if result is None or (self.again is not None and self.again(result)):
-                missing.append(number)
+                missing.append(task_index)
                 continue
             self.resumed += 1
             if share is None:
-                yield number, result if self.receipt is None else self.receipt(result)
+                yield task_index, result if self.receipt is None else self.receipt(result)
         if engine.merge and missing:
             raise missing_tasks(missing, job, at=self.journal.storage.path(self.journal.folder))
         # Compute the rest.
-        numbered = [NumberedTask(number, self.tasks[number]) for number in missing]
+        numbered = [NumberedTask(task_index, self.tasks[task_index]) for task_index in missing]
         for index, result in engine.run(Journaled(self.function, self.journal, self.receipt), numbered):
             yield missing[index], result
         if share is not None:
-            raise ShareDone(share, tasks=len(own), ran=len(missing), at=self.journal.storage.path(self.journal.folder))
+            raise ShareDone(
+                share, tasks=len(wanted), ran=len(missing), at=self.journal.storage.path(self.journal.folder)
+            )
 
     def _merged_job(self, job: Job) -> Job:
         """Return the job of the shares."""
@@ -253,7 +255,7 @@ def missing_tasks(missing: Sequence[int], job: Job, *, at: str) -> ConfigError:
     if not job.starts:
         return ConfigError(what, at=at, hint="run the same command without --merge")
     count = len(job.starts)
-    shares = sorted({bisect_right(job.starts, number) for number in missing})
+    shares = sorted({bisect_right(job.starts, task_index) for task_index in missing})
     names = format_numbers(shares)
     which = f"share {names} of {count} is" if len(shares) == 1 else f"shares {names} of {count} are"
     return ConfigError(
@@ -282,8 +284,8 @@ def in_order(results: Iterable[tuple[int, _Result]]) -> Iterator[tuple[int, _Res
     """Yield numbered results by their numbers, from 0; results that arrive early wait."""
     early: dict[int, _Result] = {}
     following = 0
-    for number, result in results:
-        early[number] = result
+    for task_index, result in results:
+        early[task_index] = result
         while following in early:
             yield following, early.pop(following)
             following += 1

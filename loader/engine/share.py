@@ -115,10 +115,10 @@ class SharePlan(msgspec.Struct, frozen=True, kw_only=True):
         """Number of shares."""
         return len(self.starts)
 
-    def shards_of(self, number: int) -> tuple[str, ...]:
+    def shards_of(self, share: int) -> tuple[str, ...]:
         """Return the shards of a share; shares are numbered from 1."""
-        stop = self.starts[number] if number < self.count else len(self.shards)
-        return self.shards[self.starts[number - 1] : stop]
+        stop = self.starts[share] if share < self.count else len(self.shards)
+        return self.shards[self.starts[share - 1] : stop]
 
 
 def divide_shards(shards: Sequence[FileInfo], shares: int) -> SharePlan:

@@ -174,8 +174,8 @@ class _Pool:
         if not forks:
             resource_tracker.ensure_running()  # else the first spawn does, and unblocks interrupts
         with _interrupts_deferred(), forking() if forks else _main_module_hidden():
-            for number in range(workers):
-                variables = self._environments[number % len(self._environments)] if self._environments else {}
+            for position in range(workers):
+                variables = self._environments[position % len(self._environments)] if self._environments else {}
                 ours, theirs = context.Pipe()
                 # A forked worker inherits our ends of the pipes; it must close them to notice that this process died.
                 inherited = [*self._processes, ours] if forks else None
@@ -221,11 +221,11 @@ class _Pool:
                     yield position, result
 
     def _send(self, connection: Connection, remaining: Iterator[tuple[int, Any]]) -> None:
-        for number, item in remaining:
+        for position, item in remaining:
             pending = self._pending.setdefault(connection, deque())
             if not pending:
                 self._answered[connection] = time.monotonic()
-            pending.append((number, item))
+            pending.append((position, item))
             try:
                 connection.send(item)
             except OSError:
@@ -239,7 +239,7 @@ class _Pool:
             raise self._death(connection, f"did not answer for {self._timeout_s:g} s and was killed")
 
     def _death(self, connection: Connection, how: str = "") -> WorkerError:
-        number, item = self._pending[connection][0]
+        position, item = self._pending[connection][0]
         process = self._processes[connection]
         process.join(timeout=5)
         code = process.exitcode
@@ -248,7 +248,7 @@ class _Pool:
             f"a worker process {how} while it worked on {getattr(item, 'name', item)}",
             hint="signal 9 often means out of memory: try fewer workers; the same command continues where it stopped",
         )
-        error.item = number
+        error.item = position
         return error
 
     def close(self) -> None:
@@ -399,7 +399,7 @@ def gpu_environments(gpus: float) -> list[dict[str, str]]:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         devices = [name for name in sorted(os.listdir("/dev")) if re.fullmatch(r"nvidia\d+", name)]
-        names = [str(number) for number in range(len(devices))]
+        names = [str(position) for position in range(len(devices))]
     else:
         names = [name for name in visible.split(",") if name.strip()]
     if gpus >= 1:

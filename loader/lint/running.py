@@ -135,11 +135,11 @@ class RunningLint:
                 command=command,
                 request={**request, "version of energon-toolkit": __version__},
             )
-            for number, result in job.run(self._engine):
+            for task_index, result in job.run(self._engine):
                 if share is None:
                     results.append(result)
                 else:
-                    done += amounts[number]
+                    done += amounts[task_index]
                     self.progress(done, max(done, sum(amounts) // share.count), unit)
         except EnergonError as error:
             raise JobError(error) from error

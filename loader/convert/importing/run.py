@@ -138,10 +138,10 @@ class _Leftovers:
         self._is_shared = is_shared
         self._own: frozenset[str] = frozenset()
 
-    def begin(self, own: Sequence[str]) -> None:
+    def begin(self, shards: Sequence[str]) -> None:
         """Name the shards of this share, and remove what an earlier run of it has left."""
         if self._is_shared:
-            self._own = frozenset(name.removesuffix(".tar") for name in own)
+            self._own = frozenset(name.removesuffix(".tar") for name in shards)
             self.remove()
 
     def remove(self) -> None:

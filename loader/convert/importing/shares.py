@@ -24,9 +24,9 @@ _FILE = f"{_FOLDER}/job.json"
 _LISTING = ("samples", "listing")
 
 
-def share_lock(number: int) -> str:
+def share_lock(share_index: int) -> str:
     """Return the name of the lock that a share holds, so that it does not run twice at a time."""
-    return f"{_FOLDER}/{number}.lock"
+    return f"{_FOLDER}/{share_index}.lock"
 
 
 def agree_on_shares(

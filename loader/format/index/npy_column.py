@@ -125,12 +125,12 @@ def map_column(
         file = map_file(path)
         accepted = NUMBERS if dtype is None else INTEGERS
         start = bytes(memoryview(file)[:_HEADER_BYTES])
-        found, shape, offset = _parse_header(storage, name, start, len(file), accepted, length=length)
-        if dtype is not None and found != np.dtype(dtype):
-            raise _unusable(storage, name, f"expected a column of {np.dtype(dtype).str!r}, found {found.str!r}")
+        stored, shape, offset = _parse_header(storage, name, start, len(file), accepted, length=length)
+        if dtype is not None and stored != np.dtype(dtype):
+            raise _unusable(storage, name, f"expected a column of {np.dtype(dtype).str!r}, found {stored.str!r}")
         # A plain array over a map: creating and indexing an np.memmap takes ten times as long.
         count = int(np.prod(shape))
-        column = (np.frombuffer(file, found, count, offset) if count else np.empty(0, found)).reshape(shape)
+        column = (np.frombuffer(file, stored, count, offset) if count else np.empty(0, stored)).reshape(shape)
         column.flags.writeable = False
         return column
 

@@ -87,7 +87,7 @@ def _part_plan(storage: Storage, plan: PreparePlan, part: Share, *, write: bool)
         check_destination(storage, plan.ref, shards=search.names, force=plan.force)
         # Only shards that need a scan are divided.
         reused = {} if plan.force else unchanged_shards(plan, search.shards, PreviousIndex(storage))
-        to_scan = [shard for number, shard in enumerate(search.shards) if number not in reused]
+        to_scan = [shard for position, shard in enumerate(search.shards) if position not in reused]
         written = divide_shards(to_scan, part.count)
         if write and to_scan:
             written = write_plan(storage, PART_PLAN, written)
@@ -139,10 +139,10 @@ def _scan(
     return len(to_scan)
 
 
-def scan_folders(plan: SharePlan, number: int) -> ScanFolders:
+def scan_folders(plan: SharePlan, position: int) -> ScanFolders:
     """Return the folders of the scans of a part."""
     division = json.dumps([plan.starts, plan.shards]).encode("ascii")
-    return ScanFolders(hashlib.sha256(division).hexdigest()[:16], str(number))
+    return ScanFolders(hashlib.sha256(division).hexdigest()[:16], str(position))
 
 
 def check_not_planned(storage: Storage, *, is_known: bool = True) -> None:
@@ -181,14 +181,15 @@ def check_complete(storage: Storage, unscanned: Sequence[str]) -> None:
         )
     # Find the shares with shards that are not scanned.
     missing = frozenset(unscanned)
-    found = {
-        number: [name for name in plan.shards_of(number) if name in missing] for number in range(1, plan.count + 1)
+    unscanned_of = {
+        position: [name for name in plan.shards_of(position) if name in missing]
+        for position in range(1, plan.count + 1)
     }
-    names = [name for shards in found.values() for name in shards]
+    names = [name for shards in unscanned_of.values() for name in shards]
     if not names:
         return
     # Name them, and the command that runs the first one.
-    numbers = [number for number, shards in found.items() if shards]
+    numbers = [position for position, shards in unscanned_of.items() if shards]
     which = (
         f"share {numbers[0]} of {plan.count} is"
         if len(numbers) == 1

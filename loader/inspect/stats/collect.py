@@ -263,10 +263,10 @@ def _results(
         },
     )
     done, share = 0, engine.share
-    for number, result in job.run(engine):
+    for task_index, result in job.run(engine):
         done += result.samples
         if share is None:
-            yield number, result
+            yield task_index, result
         elif on_progress is not None:
             on_progress(done, max(done, len(whole.samples) // share.count))
     engine.merged.append(job.journal)

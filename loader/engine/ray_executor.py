@@ -174,7 +174,7 @@ def open_ray_executor(address: str | None, *, workers: int | None, gpus: float =
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster of this command reports nothing
         try:
             ray.init(
-                address=address or "local",  # else Ray joins a cluster that somebody else has started here
+                address=address or "local",  # else Ray joins any cluster that runs on this machine
                 include_dashboard=False,
                 log_to_driver=False,
                 logging_level="error",

@@ -91,8 +91,8 @@ def prepare_share(flags: PrepareFlags, share: Share) -> None:
             on_progress=lambda now: bar.update(now.shards_done, now.shards_total),
         )
     if flags.as_json:
-        facts = facts_of(report, "part=part.number parts=part.count shards bytes=size_bytes scanned")
-        print_json({"path": flags.path, **facts, "dry_run": flags.dry_run, "seconds": report.seconds})
+        names = "path part=part.number parts=part.count shards bytes=size_bytes scanned dry_run seconds"
+        print_json(facts_of(report, names, path=flags.path, dry_run=flags.dry_run))
     else:
         _show_share(flags, report)
 

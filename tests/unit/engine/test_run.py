@@ -164,6 +164,9 @@ class OddError(Exception):
     def __init__(self, one: str, two: str) -> None:
         super().__init__(f"{one} {two}")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OddError, ("out",)  # also where a cluster's package pickles errors by their attributes
+
 
 def raise_odd_error(number: int) -> int:
     raise OddError("out", f"of {number}")

@@ -206,5 +206,6 @@ def test_the_description_of_a_job_changes_with_the_users_file(tmp_path: Path) ->
         file.write_text(text)
         function = embedding_of("model_that_changes.py:embed", PARTS, at="data", folder=str(tmp_path)).function
         versions.add((str(function), function.version))
-        sys.modules = {name: module for name, module in sys.modules.items() if not name.startswith("_energon_map_")}
+        for name in [name for name in sys.modules if name.startswith("_energon_map_")]:
+            del sys.modules[name]
     assert len(versions) == 2

@@ -245,14 +245,19 @@ class ExampleCommand(_NamesVariables):
 
 def show_share(done: Any, arguments: Sequence[str]) -> None:
     """Print that a share of a command is done, and the command that joins all shares."""
+    from loader.inspect import plural
+
     from .console import output_console
 
-    merge = list(arguments)
-    flag = next(index for index, word in enumerate(merge) if word == "--share" or word.startswith("--share="))
-    merge[flag : flag + (2 if merge[flag] == "--share" else 1)] = ["--merge"]
+    # The share may be set by a variable of the environment instead of the flag.
+    merge = [*arguments]
+    for index, word in enumerate(arguments):
+        if word == "--share" or word.startswith("--share="):
+            del merge[index : index + (2 if word == "--share" else 1)]
+    merge.append("--merge")
     before = f"; {done.tasks - done.ran:,} of them had been done" if done.ran < done.tasks else ""
     console = output_console()
-    console.print(f"share {done.share} is done: {done.tasks:,} tasks{before}")
+    console.print(f"share {done.share} is done: {plural(done.tasks, 'task')}{before}")
     console.print(f"when all shares are done: {_command_line(merge)}")
 
 

@@ -154,3 +154,37 @@ def cluster_options(
         function(*arguments, engine=choice, **options)
 
     return with_engine
+
+
+def function_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of commands that run a function or model over samples."""
+    for option in reversed(
+        (
+            click.option(
+                "--max-failures",
+                metavar="N",
+                type=click.IntRange(min=0),
+                default=0,
+                show_default=True,
+                help="Write the results even if up to N samples failed; they have no value.",
+            ),
+            click.option(
+                "--retry-failed", is_flag=True, help="Continue an unfinished run, and try its failed samples again."
+            ),
+            click.option(
+                "--gpus-per-worker",
+                metavar="G",
+                type=click.FloatRange(min=0),
+                default=0.0,
+                help="GPUs of each worker.",
+            ),
+            click.option(
+                "--version",
+                metavar="TEXT",
+                default="",
+                help="Change it when results change, and the file does not.",
+            ),
+        )
+    ):
+        function = option(function)
+    return function

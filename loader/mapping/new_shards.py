@@ -35,7 +35,7 @@ from ..format.prepare.run import open_prepare
 from ..format.unfinished import remove_left_files
 from ..storage import FileInfo, Storage, open_storage, read_document
 from .outputs import ToColumns, ToFilter, results_of
-from .tasks import MapOutput, MapTask, TaskFailures, TaskResult, Values, WrittenShard
+from .tasks import MapOutput, MapTask, TaskFailures, TaskResult, Values, Written, WrittenShard
 
 _SHARD_BYTES = 1 << 30  # a task of large results has several shards
 _OWN_SHARD = re.compile(r"shard_\d{9,}(_.+)?_\d{2,}\.tar")
@@ -149,7 +149,7 @@ class ToDataset(MapOutput):
         tasks: Sequence[MapTask],
         journal: Journal[TaskResult],
         made_by: str,  # noqa: ARG002 - as of other outputs
-    ) -> list[str]:
+    ) -> Written:
         """Prepare the shards of all tasks as a dataset, with the columns and filters of the old one."""
         storage = self.storage()
         # Keep the shards of the results alone: a killed run, maybe with other options, may have left others.
@@ -172,7 +172,7 @@ class ToDataset(MapOutput):
             hint="move it away, and run the same command again",
         )
         storage.flush(names)
-        self._carry(folder, storage, shards)
+        warnings = self._carry(folder, storage, shards)
         # Prepare them, by the indexes that the workers have stored.
         split: dict[str, tuple[str, ...]] = {}
         has_split = folder.documents.split is not None
@@ -195,13 +195,14 @@ class ToDataset(MapOutput):
                     hint="return other keys, and pass --restart",
                 )
             prepare.commit(plan.split, plan.files)
-        return [self.output]
+        return Written((self.output,), warnings)
 
     def is_lost(self, storage: Storage, result: TaskResult) -> bool:
         """Return True if a shard of a finished task is missing or has changed."""
         return not all(shard.record().is_current(storage) for shard in result.shards)
 
-    def _carry(self, folder: Dataset, storage: Storage, shards: Sequence[WrittenShard]) -> None:
+    def _carry(self, folder: Dataset, storage: Storage, shards: Sequence[WrittenShard]) -> tuple[str, ...]:
+        """Write the columns and filters of the old dataset; return a warning for each that cannot be carried."""
         numbers = np.concatenate([shard.numbers for shard in shards])
         entries, first = [], 0
         for shard in shards:
@@ -209,7 +210,9 @@ class ToDataset(MapOutput):
             entries.append(ShardEntry.of_file(info, samples=shard.count, first_sample=first))
             first += shard.count
         old = OldDataset(folder.path, folder.storage, folder.index.shards)
-        Carried().write(NewOrder([old], [(0, numbers)], entries), storage)
+        carried = Carried()
+        carried.write(NewOrder([old], [(0, numbers)], entries), storage)
+        return tuple(carried.warnings)
 
     def _documents(self, folder: Dataset, part_names: set[str], kinds: set[str]) -> dict[str, str]:
         """Return ``dataset.yaml``: of typed samples, by their type; else the old one, if the parts are there."""
@@ -263,15 +266,13 @@ class ToParts(ToDataset):
         """Return a function that raises an error as soon as a sample has a part that no join can have."""
         return lambda result: _check_part_names(folder, result.part_names)
 
-    def commit(
-        self, folder: Dataset, tasks: Sequence[MapTask], journal: Journal[TaskResult], made_by: str
-    ) -> list[str]:
+    def commit(self, folder: Dataset, tasks: Sequence[MapTask], journal: Journal[TaskResult], made_by: str) -> Written:
         """Prepare the shards of the parts, and write the metadataset that joins them with the dataset."""
         super().commit(folder, tasks, journal, made_by)
-        return [self.output, write_join(folder, self.output)]
+        return Written((self.output, write_join(folder, self.output)))
 
-    def _carry(self, folder: Dataset, storage: Storage, shards: Sequence[WrittenShard]) -> None:
-        """Do nothing: a join has the columns of its first dataset."""
+    def _carry(self, folder: Dataset, storage: Storage, shards: Sequence[WrittenShard]) -> tuple[str, ...]:  # noqa: ARG002
+        return ()  # a join has the columns of its first dataset
 
     def _documents(self, folder: Dataset, part_names: set[str], kinds: set[str]) -> dict[str, str]:  # noqa: ARG002
         return {DATASET_YAML: str(description(CRUDE.name, None))}

@@ -14,7 +14,7 @@ from ..engine.journal import Journal
 from ..errors import ConfigError, SampleError
 from ..format.columns.column import check_column_name, write_map_column
 from ..format.filters.build import build_filter_index, check_filter_name
-from .tasks import MapOutput, MapTask, TaskFailures, TaskResult, Values
+from .tasks import MapOutput, MapTask, TaskFailures, TaskResult, Values, Written
 from .values import ValueKind, number_type, piece_of, plain_values
 
 
@@ -78,9 +78,7 @@ class ToColumns(MapOutput):
 
         return follow
 
-    def commit(
-        self, folder: Dataset, tasks: Sequence[MapTask], journal: Journal[TaskResult], made_by: str
-    ) -> list[str]:
+    def commit(self, folder: Dataset, tasks: Sequence[MapTask], journal: Journal[TaskResult], made_by: str) -> Written:
         """Write the columns from the results in the journal, one task in memory at a time.
 
         Raises:
@@ -112,7 +110,7 @@ class ToColumns(MapOutput):
                 metric=self.metric,
                 model=self.model,
             )
-        return list(self.names)
+        return Written(self.names)
 
 
 def results_of(journal: Journal[TaskResult], tasks: Sequence[MapTask]) -> Iterator[TaskResult]:
@@ -201,11 +199,11 @@ class ToFilter(MapOutput):
         tasks: Sequence[MapTask],
         journal: Journal[TaskResult],
         made_by: str,  # noqa: ARG002 - as of other outputs
-    ) -> list[str]:
+    ) -> Written:
         """Write the filter."""
         numbers = [np.empty(0, np.int64)]
         for task, result in zip(tasks, results_of(journal, tasks), strict=True):
             numbers.append(task.start + np.flatnonzero(np.frombuffer(result.kept, np.bool_)))
         meta = folder.ref.meta_folder
         build_filter_index(folder.ref.path, self.name, np.concatenate(numbers), meta_folder=meta)
-        return [self.name]
+        return Written((self.name,))

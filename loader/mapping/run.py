@@ -120,10 +120,12 @@ class MapReport:
         failures: The first failures.
         resumed: Number of tasks that an earlier run had finished.
         tasks: Number of tasks.
+        warnings: Columns and filters that a new dataset could not take over, one sentence each.
     """
 
     target: str
     written: tuple[str, ...]
+    warnings: tuple[str, ...]
     samples: int
     failed: int
     skipped: int
@@ -287,7 +289,8 @@ class _Map:
         shown = [failure for _, some in sorted(failures.items()) for failure in some]
         return MapReport(
             target=self._request.target,
-            written=tuple(written),
+            written=written.names,
+            warnings=written.warnings,
             samples=samples,
             failed=failed,
             skipped=skipped,

@@ -18,6 +18,7 @@ from ..dataset.dataset import Dataset
 from ..engine.journal import Journal
 from ..errors import EnergonError, SkipSample
 from ..format.index.layout import ShardEntry
+from ..format.tar.names import printable
 from ..storage import Storage
 from .call_limit import CallLimit, CallTimeoutError, TaskCalls
 from .function import UserFunction
@@ -152,11 +153,18 @@ class TaskFailures:
 
     def key(self, sample_index: int) -> str:
         """Return ``<shard>/<key>`` of a sample."""
-        return self.folder.index.full_key(sample_index)
+        return printable(self.folder.index.full_key(sample_index))
 
     def add(self, sample_index: int, error: BaseException) -> None:
         """Note that a sample has no value, because of an error."""
         self.failures.append(Failure(sample=sample_index, key=self.key(sample_index), error=_reason(error)))
+
+
+class Written(NamedTuple):
+    """The outcome of an output."""
+
+    names: tuple[str, ...]  # of the columns or the filter, or the paths of the dataset and metadataset
+    warnings: tuple[str, ...] = ()  # what could not be taken over, one sentence each
 
 
 Values = Iterable[tuple[int, Any]]
@@ -196,10 +204,8 @@ class MapOutput(ABC):
         return False
 
     @abstractmethod
-    def commit(
-        self, folder: Dataset, tasks: Sequence[MapTask], journal: Journal[TaskResult], made_by: str
-    ) -> list[str]:
-        """Write the target from the results of all tasks; return the names of what was written."""
+    def commit(self, folder: Dataset, tasks: Sequence[MapTask], journal: Journal[TaskResult], made_by: str) -> Written:
+        """Write the target from the results of all tasks."""
 
 
 def tasks_of(folder: Dataset, samples: IntArray | None, *, most: int = SAMPLES_OF_TASK) -> Iterator[MapTask]:
@@ -345,4 +351,4 @@ def _value_alone(function: Callable[[Any], Any], sample: tuple[int, Any], calls:
 
 def _reason(error: BaseException) -> str:
     text = error.message if isinstance(error, EnergonError) else str(error)
-    return f"{type(error).__name__}: {text}"[:_MAX_REASON]
+    return printable(f"{type(error).__name__}: {text}"[:_MAX_REASON])

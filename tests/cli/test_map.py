@@ -10,6 +10,7 @@ import pytest
 
 from loader import open_dataset
 from tests.cli.run_energon import RunEnergon
+from tests.e2e.dataset_tree import write_tar
 from tests.small_disks import read_only
 
 FUNCTIONS = """
@@ -47,6 +48,9 @@ def no_parts(sample):
 
 def same_key(sample):
     return {"__key__": "same", "txt": "a"}
+
+def fails(sample):
+    raise ValueError("no")
 """
 
 
@@ -208,3 +212,28 @@ def test_usage_that_is_wrong_is_refused(
     done = energon("map", prepared, f"{functions}:identifier", *options)
     assert done.code == 2
     assert message in done.err
+
+
+def test_columns_that_a_new_dataset_cannot_take_over_are_named(
+    prepared: Path, functions: str, energon: RunEnergon
+) -> None:
+    assert energon("map", prepared, f"{functions}:size", "--write", "size", "--raw").code == 0
+    (prepared / ".nv-meta/columns/size.npy").write_bytes(b"damaged")
+    done = energon("map", prepared, f"{functions}:no_parts", "--to-dataset", "new", "--json")
+    assert (done.code, "column 'size' was dropped" in done.err) == (0, True), done.err
+    assert "column 'size' was dropped" in done.json["warnings"][0]
+
+
+def test_a_failed_sample_may_have_a_key_that_is_no_text(tmp_path: Path, functions: str, energon: RunEnergon) -> None:
+    write_tar(tmp_path / "odd" / "0.tar", [(b"caf\xe9.txt".decode("utf-8", "surrogateescape"), b"a")])
+    assert energon("prepare", tmp_path / "odd", "--yes").code == 0
+    done = energon("map", tmp_path / "odd", f"{functions}:fails", "--write", "a", "--raw")
+    assert (done.code, "caf\\udce9: ValueError" in done.err) == (1, True), done.err
+
+
+def test_a_share_of_the_environment_prints_the_merge(
+    prepared: Path, functions: str, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENERGON_MAP_SHARE", "1/2")
+    done = energon("map", prepared, f"{functions}:size", "--write", "size", "--raw")
+    assert (done.code, "--merge" in done.out) == (0, True), done.err

@@ -12,7 +12,7 @@ from loader.errors import escape_controls
 from ...command import energon_command
 from ...console import facts_of, output_console, print_json, show_note
 from ...dataset_options import check_ref, copy_options, dataset_options
-from ...engine_options import ENGINE_PARAMETERS, EngineChoice, engine_options
+from ...engine_options import ENGINE_PARAMETERS, EngineChoice, engine_options, function_options
 from ...options import shared_options
 from ...progress import ProgressBar
 
@@ -44,17 +44,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Type of the vectors of models.",
 )
-@click.option(
-    "--max-failures",
-    metavar="N",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Write the vectors even if up to N samples failed; they have none.",
-)
-@click.option("--retry-failed", is_flag=True, help="Continue an unfinished run, and try its failed samples again.")
-@click.option("--gpus-per-worker", metavar="G", type=click.FloatRange(min=0), default=0.0, help="GPUs of each worker.")
-@click.option("--version", metavar="TEXT", default="", help="Change it when vectors change, and the file does not.")
+@function_options
 @copy_options
 @engine_options
 @dataset_options()

@@ -10,9 +10,9 @@ import click
 from loader.errors import escape_controls
 
 from ...command import energon_command
-from ...console import facts_of, output_console, print_json, show_note
+from ...console import facts_of, output_console, print_json, show_note, show_warning
 from ...dataset_options import check_ref, copy_options, dataset_options
-from ...engine_options import ENGINE_PARAMETERS, EngineChoice, engine_options
+from ...engine_options import ENGINE_PARAMETERS, EngineChoice, engine_options, function_options
 from ...options import parse_names, shared_options
 from ...progress import ProgressBar
 
@@ -40,18 +40,8 @@ _SAMPLES_WITH_GPUS = 256  # of a task, which takes longer by a model
 @click.option("--raw", is_flag=True, help="Call it with the bytes of parts, and decode nothing.")
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the first N samples; requires --show.")
 @click.option("--show", is_flag=True, help="Print the results, and write nothing.")
-@click.option(
-    "--max-failures",
-    metavar="N",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Write the results even if up to N samples failed; they have no value.",
-)
-@click.option("--retry-failed", is_flag=True, help="Continue an unfinished run, and try its failed samples again.")
+@function_options
 @click.option("--timeout", metavar="S", type=click.FloatRange(min=0.001), help="A call that takes longer is a failure.")
-@click.option("--gpus-per-worker", metavar="G", type=click.FloatRange(min=0), default=0.0, help="GPUs of each worker.")
-@click.option("--version", metavar="TEXT", default="", help="Change it when results change, and the file does not.")
 @click.option(
     "--task-samples",
     metavar="N",
@@ -162,9 +152,10 @@ def map_dataset(
             task_samples=task_samples or (_SAMPLES_WITH_GPUS if gpus_per_worker else SAMPLES_OF_TASK),
         )
         report = run_map(request, on_progress=lambda done: bar.update(done.samples, done.total))
+    show_warning(*report.warnings)
     if as_json:
         failures = [facts_of(failure, "sample key error") for failure in report.failures]
-        names = "target written samples failed skipped failures resumed tasks seconds"
+        names = "target written warnings samples failed skipped failures resumed tasks seconds"
         print_json(facts_of(report, names, failures=failures))
     else:
         _show(report)

@@ -158,6 +158,7 @@ def cluster_options(
 
 def function_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options of commands that run a function or model over samples."""
+    # Click lists the option that was added last first.
     for option in reversed(
         (
             click.option(

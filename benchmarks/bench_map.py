@@ -4,6 +4,7 @@ usage: python benchmarks/bench_map.py [--texts N] [--pictures N] [--workers N] [
 
 - A function that does nothing over JSON samples, next to iterating them by a loader.
 - The mean of the pixels of JPEGs as a column, next to a plain script: webdataset in a pool of processes, one `.npy`.
+- The same column by workers of a local Ray and of a local Dask cluster that are up, next to processes.
 
 Each measurement is a process of its own, and counts from the moment when its modules are imported. The rounds of both
 sides alternate, and the fastest one counts.
@@ -12,6 +13,7 @@ sides alternate, and the fastest one counts.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -22,8 +24,6 @@ from typing import Any
 
 from bench_stats import pictures, texts, write_dataset
 from report import machine_facts, print_table
-
-GOALS = {"nothing": 1.3, "mean of pixels": 1.0}
 
 
 def main() -> None:
@@ -40,20 +40,21 @@ def main() -> None:
     # Measure both sides in turns.
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for name, sides, samples, part in (
-            ("nothing", (map_nothing, iterate), options.texts, texts()),
-            ("mean of pixels", (map_means, plain_means), options.pictures, pictures()),
+        for name, sides, goal, samples, part in (
+            ("nothing", (map_nothing, iterate), 1.3, options.texts, texts()),
+            ("mean of pixels", (map_means, plain_means), 1.0, options.pictures, pictures()),
+            ("mean, on Ray", (map_on_ray, map_means), 1.25, options.pictures, pictures()),
+            ("mean, on Dask", (map_on_dask, map_means), 1.25, options.pictures, pictures()),
         ):
-            path = Path(folder) / name
-            write_dataset(path, samples, 10, part)
+            path = Path(folder) / name.partition(",")[0]
+            if not path.exists():
+                write_dataset(path, samples, 10, part)
             seconds: dict[Any, list[float]] = {side: [] for side in sides}
             for _ in range(options.rounds):
                 for side in sides:
                     seconds[side].append(run(side.__name__, path, options.workers))
             ours, other = (min(seconds[side]) for side in sides)
-            rows.append(
-                [name, f"{samples:,}", f"{ours:.2f} s", f"{other:.2f} s", f"{ours / other:.2f}", str(GOALS[name])]
-            )
+            rows.append([name, f"{samples:,}", f"{ours:.2f} s", f"{other:.2f} s", f"{ours / other:.2f}", str(goal)])
     print(machine_facts())
     print_table([["what", "samples", "map", "the other", "ratio", "to reach"], *rows])
 
@@ -97,6 +98,29 @@ def map_means(folder: str, workers: int) -> float:
     started = time.perf_counter()
     open_dataset(folder).map("bench_map:mean", write="mean", workers=workers)
     return time.perf_counter() - started
+
+
+def map_on_ray(folder: str, workers: int) -> float:
+    from loader import open_dataset
+    from loader.engine import open_ray_executor
+
+    with open_ray_executor(None, workers=workers) as executor:
+        started = time.perf_counter()
+        open_dataset(folder).map("bench_map:mean", write="mean", engine=executor)
+        return time.perf_counter() - started
+
+
+def map_on_dask(folder: str, workers: int) -> float:
+    # As docs/how-to/on-a-cluster.md starts workers.
+    os.environ.update(MALLOC_TRIM_THRESHOLD_=str(1 << 27), MALLOC_MMAP_THRESHOLD_=str(1 << 27))
+    from distributed import Client, LocalCluster
+
+    from loader import open_dataset
+
+    with LocalCluster(workers, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+        started = time.perf_counter()
+        open_dataset(folder).map("bench_map:mean", write="mean", engine=client.get_executor())
+        return time.perf_counter() - started
 
 
 def mean(sample: Any) -> float:

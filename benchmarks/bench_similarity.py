@@ -1,8 +1,8 @@
 """Speed and recall of hashes of pictures, and the time of near-duplicates and neighbours among many vectors.
 
-    python benchmarks/bench_similarity.py [--pictures 20000] [--vectors 300000] [--indexed 1000000] [--queried 1000000]
+    python benchmarks/bench_similarity.py [--pictures 20000] [--vectors 300000] [--cells 1000000] [--queried 1000000]
 
-Needs the photographs of `make demo`, and usearch for `--indexed`. The floor of hashing is the decoding alone. Times are
+Needs the photographs of `make demo`. The floor of hashing is the decoding alone. Times are
 of this process; it prints the CPU time, too, which other programs on the machine change less.
 """
 
@@ -26,14 +26,16 @@ from PIL import Image
 from loader.errors import SkipSample
 from loader.format.columns.column import Column, ColumnRecord
 from loader.similarity import hash_picture, near_duplicate_groups, neighbours
+from loader.similarity.picture_hash import HASH_BITS, HASHES
 from loader.similarity.vectors import vectors_of
 
 TILE = 128  # pixels of a scene in a photograph
+GENERATED = 2_500  # pictures of shapes: with the scenes, four million pairs
 SIZE = (500, 375)  # of a picture, as in COCO and ImageNet
 LENGTH = 512  # elements of a vector
 COPIES = 0.02  # share of vectors that are another one with noise
 THRESHOLD = 0.95
-CHECKED = 100_000  # vectors for which the index is compared with all pairs
+CHECKED = 100_000  # vectors for which the cells are compared with all pairs
 
 
 @contextmanager
@@ -96,7 +98,7 @@ def column_of(values: Any, model: str = "") -> Column:
 
 def bench_pictures(count: int) -> None:
     # Recall of each edit.
-    pictures = [*scenes(), *generated(500)]
+    pictures = [*scenes(), *generated(GENERATED)]
     hashes = [hash_or_none(jpeg(picture)) for picture in pictures]
     kept = [row for row, value in enumerate(hashes) if value is not None]
     column = column_of(np.stack([hashes[row] for row in kept]), "phash")
@@ -145,24 +147,39 @@ def vectors(count: int) -> Any:
         block += 0.1 * random.standard_normal((rows, 64), dtype=np.float32) @ axes
         values[start : start + rows] = block / np.linalg.norm(block, axis=1, keepdims=True)
     copies = random.choice(count // 2, int(count * COPIES), replace=False)
-    noise = 0.005 * random.standard_normal((len(copies), LENGTH), dtype=np.float32)
+    # Similarities are from 0.95, which is the threshold, to nearly 1.
+    scales = random.uniform(0.002, 0.0143, (len(copies), 1)).astype(np.float32)
+    noise = scales * random.standard_normal((len(copies), LENGTH), dtype=np.float32)
     values[count - len(copies) :] = values[copies].astype(np.float32) + noise
     return values
 
 
 def bench_groups(count: int, *, exact: bool) -> None:
     column = column_of(vectors(count))
-    how = "exact" if exact else "by index"
+    how = "exact" if exact else "in cells"
     with timed(f"groups of {count:,}, {how}"):
         result = near_duplicate_groups(column, THRESHOLD, exact=exact)
     print(f"{len(result.groups):,} groups")
     if not exact:
-        chosen = np.arange(count)[:: max(1, count // CHECKED)]
-        whole = near_duplicate_groups(column, THRESHOLD, chosen=chosen, exact=True).copies
-        some = near_duplicate_groups(column, THRESHOLD, chosen=chosen, exact=False).copies
-        print(
-            f"of {len(chosen):,}, the index has {len(np.intersect1d(whole, some)) / max(1, len(whole)):.4f} of copies"
-        )
+        check_cells(column_of(vectors(CHECKED)))
+
+
+def check_cells(column: Column) -> None:
+    whole = near_duplicate_groups(column, exact=True).copies
+    some = near_duplicate_groups(column, exact=False).copies
+    share = len(np.intersect1d(whole, some)) / max(1, len(whole))
+    print(f"of {len(column.values):,}, cells have {share:.4f} of {len(whole):,} copies", flush=True)
+
+
+def picture_hashes(count: int) -> Any:
+    """Return random hashes of pictures, some with a copy of which up to 31 of 143 bits differ."""
+    random = np.random.default_rng(0)
+    bits = random.integers(2, size=(count, HASHES, HASH_BITS), dtype=np.uint8)
+    copies = int(count * COPIES)
+    for row in range(copies):
+        bits[count - 1 - row] = bits[row]
+        bits[count - 1 - row][:, random.choice(HASH_BITS, row % 32, replace=False)] ^= 1
+    return np.packbits(bits, axis=2).reshape(count, -1)
 
 
 def bench_query(count: int) -> None:
@@ -174,15 +191,16 @@ def bench_query(count: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("pictures", 20_000), ("vectors", 300_000), ("indexed", 1_000_000), ("queried", 1_000_000)):
+    for name, default in (("pictures", 20_000), ("vectors", 300_000), ("cells", 1_000_000), ("queried", 1_000_000)):
         parser.add_argument(f"--{name}", type=int, default=default, help=f"number; 0 omits it (default {default:,})")
     options = parser.parse_args()
     if options.pictures:
         bench_pictures(options.pictures)
     if options.vectors:
         bench_groups(options.vectors, exact=True)
-    if options.indexed:
-        bench_groups(options.indexed, exact=False)
+    if options.cells:
+        bench_groups(options.cells, exact=False)
+        check_cells(column_of(picture_hashes(CHECKED // 5), "phash"))
     if options.queried:
         bench_query(options.queried)
 

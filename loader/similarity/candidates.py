@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +23,9 @@ OnProgress = Callable[[int, int], None]
 _SLACK = 1e-4  # of products in float32 of vectors of length 1
 _BLOCK = 2048  # directions of a block; products of two blocks take 16 MiB
 _SAMPLED = 2048  # directions from which the rotation and the size of heads follow
-_INDEX_PART = 250_000  # samples of an index, which one thread builds, so that it is the same every time
-_INDEX_NEIGHBOURS = 32  # candidates of each sample in each part
-_EXPANSION = 64  # candidates of a step in the graph: half of the usual, since near-duplicates are very near
+_CELLS_OF_A_VECTOR = {"cosine": 3, "hamming": 12}  # bits that just reach their threshold are far apart
+_TRAINING_VECTORS = 40  # of each cell, from which its centre follows
+_TRAINING_STEPS = 5  # more move centres too little to matter
 _LARGE_RUN = 64  # equal bands of more samples are checked for pairs that are joined already
 
 
@@ -49,6 +48,11 @@ class Components:
         """Return the pairs whose samples are in different groups."""
         differ = self.roots(left) != self.roots(right)
         return left[differ], right[differ]
+
+    def are_joined(self, left: IntArray, right: IntArray) -> bool:
+        """Return True if all these samples are in one group."""
+        roots = self.roots(left)
+        return bool((roots == roots[0]).all() and (self.roots(right) == roots[0]).all())
 
     def join(self, left: IntArray, right: IntArray) -> None:
         """Join the groups of the samples of each pair."""
@@ -77,12 +81,10 @@ class Heads:
     Attributes:
         vectors: The vectors.
         rotation: Shape (elements, head); None if heads are the directions.
-        cost_ns: Time of a pair on one core, in nanoseconds, as judged by some samples.
     """
 
     vectors: Vectors
     rotation: npt.NDArray[np.float32] | None
-    cost_ns: float = 0.0
 
     @classmethod
     def chosen(cls, vectors: Vectors, rows: IntArray, least: float) -> Heads:
@@ -97,14 +99,10 @@ class Heads:
         for size in (size for size in (16, 32, 64, 128, 256, elements) if size <= elements):
             head = _with_rest(rotated[:, :size])
             passing = np.count_nonzero(head @ head.T >= least - _SLACK) - len(head)
-            # Time of a pair: the product, the comparison, and where it passes, the exact similarity.
+            # Nanoseconds of a pair: the product, the comparison, and where it passes, the exact similarity.
             costs[size] = 0.025 * size + 0.5 + 2 * elements * passing / max(1, len(head)) ** 2
         best = min(costs, key=costs.__getitem__)
-        return cls(vectors, None if best == elements else rotation[:, :best], costs[best])
-
-    def seconds(self, samples: int) -> float:
-        """Return about how long one core compares all pairs of some samples."""
-        return self.cost_ns * (samples * self.vectors.hashes) ** 2 / 2e9
+        return cls(vectors, None if best == elements else rotation[:, :best])
 
     def of(self, rows: IntArray) -> npt.NDArray[np.float32]:
         """Return the heads of samples, shape (n · hashes, head + 1)."""
@@ -121,6 +119,7 @@ def pairs_of_blocks(
     vectors: Vectors,
     rows: IntArray,
     threshold: float,
+    components: Components,
     *,
     threads: int = 1,
     device: str | None = None,
@@ -133,22 +132,52 @@ def pairs_of_blocks(
         threads: Number of blocks that are searched at the same time.
         device: Device on which torch computes the products; None for numpy.
     """
-    least = vectors.least_product(threshold) - _SLACK
-    heads = Heads.chosen(vectors, rows, vectors.least_product(threshold))
-    step = _BLOCK // vectors.hashes
-    parts = [heads.of(rows[at : at + step]) for at in range(0, len(rows), step)]
+    least = vectors.least_product(threshold)
+    heads = Heads.chosen(vectors, rows, least)
+    yield from _pairs_among(
+        heads,
+        rows,
+        np.arange(len(rows)),
+        least=least - _SLACK,
+        components=components,
+        threads=threads,
+        device=device,
+        on_progress=on_progress,
+    )
+
+
+def _pairs_among(
+    heads: Heads,
+    rows: IntArray,
+    among: IntArray,
+    *,
+    least: float,
+    components: Components,
+    threads: int,
+    device: str | None = None,
+    on_progress: OnProgress | None = None,
+) -> Iterator[Pairs]:
+    """Yield the pairs among the samples at some positions of rows, unless all samples of two blocks are joined."""
+    hashes = heads.vectors.hashes
+    step = _BLOCK // hashes
+    blocks = [among[at : at + step] for at in range(0, len(among), step)]
+    parts = [heads.of(rows[block]) for block in blocks]
     search = _search_on(device, parts, least, threads)
     with ThreadPoolExecutor(threads) as pool:
-        for first in range(len(parts)):
-            for start in range(first, len(parts), threads):
-                seconds = range(start, min(start + threads, len(parts)))
+        for first, block in enumerate(blocks):
+            for start in range(first, len(blocks), threads):
+                seconds = [
+                    second
+                    for second in range(start, min(start + threads, len(blocks)))
+                    if not components.are_joined(block, blocks[second])
+                ]
                 for second, (left, right) in zip(
                     seconds, pool.map(search, repeat(first), seconds, range(threads)), strict=True
                 ):
-                    left_samples, right_samples = left // vectors.hashes, right // vectors.hashes
+                    left_samples, right_samples = block[left // hashes], blocks[second][right // hashes]
                     ordered = (left_samples < right_samples) | (first < second)
                     if ordered.any():
-                        yield left_samples[ordered] + first * step, right_samples[ordered] + second * step
+                        yield left_samples[ordered], right_samples[ordered]
             if on_progress is not None:
                 on_progress(min(len(rows), (first + 1) * step), len(rows))
 
@@ -219,48 +248,54 @@ def _unfinished(order: IntArray, run: IntArray, components: Components) -> Pairs
     return order[kept], run[kept]
 
 
-def pairs_of_index(
-    vectors: Vectors, rows: IntArray, threshold: float, *, threads: int, on_progress: OnProgress | None = None
+def pairs_of_cells(
+    vectors: Vectors,
+    rows: IntArray,
+    threshold: float,
+    components: Components,
+    *,
+    threads: int = 1,
+    on_progress: OnProgress | None = None,
 ) -> Iterator[Pairs]:
-    """Yield most pairs of samples whose similarity may reach a threshold, found by indexes of usearch.
+    """Yield most pairs of samples whose similarity may reach a threshold: those that are in one cell.
 
-    One thread builds each index of a part of the samples, so that the pairs are the same every time.
+    The cells are around centres that spherical k-means finds. A vector is in the cells of the few centres nearest to
+    it, so that two similar vectors rarely have no cell in common.
     """
-    from usearch.index import Index
-
-    # Build an index of each part.
-    bits = vectors.metric == "hamming"
-    least = vectors.least_product(threshold) - _SLACK
-    parts = [rows[at : at + _INDEX_PART] for at in range(0, len(rows), _INDEX_PART)]
-    form: dict[str, Any] = {"metric": "hamming", "dtype": "b1"} if bits else {"metric": "cos", "dtype": "bf16"}
-    elements = -(-vectors.bits // 8) * 8 if bits else vectors.values.shape[1]
-
-    def entries(some: IntArray) -> npt.NDArray[Any]:
-        values = np.asarray(vectors.values[some])
-        return values.reshape(len(some) * vectors.hashes, -1)
-
-    def build(some: IntArray) -> Any:
-        index = Index(ndim=elements, **form, expansion_add=_EXPANSION, expansion_search=_EXPANSION)
-        for start in range(0, len(some), _BLOCK):
-            block = entries(some[start : start + _BLOCK])
-            index.add(np.arange(len(block)) + start * vectors.hashes, block, threads=1)
-        return index
-
-    with ThreadPoolExecutor(threads) as pool:
-        indexes = list(pool.map(build, parts))
-    # Look each sample up in all of them.
-    for start in range(0, len(rows), _BLOCK):
-        block = entries(rows[start : start + _BLOCK])
-        left = np.arange(len(block))[:, None] // vectors.hashes + start
-        for part, index in enumerate(indexes):
-            matches = index.search(block, min(_INDEX_NEIGHBOURS, len(index)), threads=threads)
-            keys = matches.keys.reshape(len(block), -1).astype(np.int64)
-            distances = matches.distances.reshape(keys.shape)
-            near = distances <= ((1 - least) / 2 * vectors.bits if bits else 1 - least + 1e-3)  # of bfloat16
-            right = keys // vectors.hashes + part * _INDEX_PART
-            near &= right != left
-            low, high = np.minimum(left, right)[near], np.maximum(left, right)[near]
-            if len(low):
-                yield low, high
+    # As many cells as make the search for the nearest centres and the search in cells equally long.
+    least = vectors.least_product(threshold)
+    heads = Heads.chosen(vectors, rows, least)
+    cells_of_vector = _CELLS_OF_A_VECTOR[vectors.metric]
+    count = max(cells_of_vector, round(cells_of_vector * (len(rows) * vectors.hashes / 2) ** 0.5))
+    centres = _centres(vectors, rows, min(count, len(rows)))
+    # Find the cells of each vector.
+    cells = np.empty((len(rows) * vectors.hashes, min(cells_of_vector, len(centres))), np.int32)
+    step = _BLOCK // vectors.hashes
+    for start in range(0, len(rows), step):
+        products = vectors.directions(rows[start : start + step]) @ centres.T
+        nearest = np.argpartition(products, -cells.shape[1], axis=1)[:, -cells.shape[1] :]
+        cells[start * vectors.hashes : start * vectors.hashes + len(nearest)] = nearest
+    # Compare the samples of each cell.
+    order = np.argsort(cells, axis=None, kind="stable")
+    ends = np.cumsum(np.bincount(cells.ravel(), minlength=len(centres)))
+    for cell, members in enumerate(np.split(order, ends[:-1])):
+        among = np.unique(members // (cells.shape[1] * vectors.hashes))
+        yield from _pairs_among(heads, rows, among, least=least - _SLACK, components=components, threads=threads)
         if on_progress is not None:
-            on_progress(min(len(rows), start + _BLOCK), len(rows))
+            on_progress(len(rows) * (cell + 1) // len(centres), len(rows))
+
+
+def _centres(vectors: Vectors, rows: IntArray, count: int) -> npt.NDArray[np.float32]:
+    """Return the centres of cells, shape (count, elements), by spherical k-means of some samples."""
+    sampled = vectors.directions(rows[:: max(1, len(rows) // (count * _TRAINING_VECTORS))])
+    centres = sampled[np.linspace(0, len(sampled) - 1, count).astype(np.int64)]
+    for _ in range(_TRAINING_STEPS):
+        blocks = (sampled[start : start + _BLOCK] for start in range(0, len(sampled), _BLOCK))
+        nearest = np.concatenate([(block @ centres.T).argmax(axis=1) for block in blocks])
+        # Move each centre to the mean of its vectors; one without vectors stays.
+        sizes = np.bincount(nearest, minlength=count)
+        starts = np.cumsum(sizes) - sizes
+        means = np.add.reduceat(sampled[np.argsort(nearest, kind="stable")], starts[sizes > 0])
+        lengths = np.sqrt(np.maximum(np.einsum("ij,ij->i", means, means), 1e-12))  # sums may cancel out
+        centres[sizes > 0] = means / lengths[:, None]
+    return centres

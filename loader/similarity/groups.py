@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 import numpy as np
 
@@ -16,13 +15,12 @@ from ..engine.workers import usable_cores
 from ..format.columns.column import Column
 from ..format.dataset_ref import DatasetRef
 from ..lazy_torch import torch
-from .candidates import Components, Heads, OnProgress, Pairs, pairs_of_bands, pairs_of_blocks, pairs_of_index
+from .candidates import Components, OnProgress, Pairs, pairs_of_bands, pairs_of_blocks, pairs_of_cells
 from .vectors import Vectors, vector_column, vectors_of
 
 EXACT_SAMPLES = 300_000
-"""With more samples, all pairs may take too long on a CPU, and an index finds the candidates."""
+"""With more samples, all pairs take too long on a CPU, and only samples of the same cells are compared."""
 
-_FAST_S = 1200.0  # of one core: an index of a million vectors takes longer
 _MAX_THREADS = 16  # whose blocks take 16 MiB each
 
 _COMPARED_AT_ONCE = 16_384
@@ -38,7 +36,7 @@ class NearDuplicates:
         samples: Number of the samples that were compared.
         metric: How vectors were compared.
         threshold: Similarity of near-duplicates.
-        is_exact: All pairs were compared; False if an index chose them, which misses a few.
+        is_exact: All pairs were compared; False if only samples of the same cells were, which misses a few.
     """
 
     groups: list[IntArray]
@@ -69,9 +67,8 @@ def near_duplicate_groups(
         threshold: Least similarity, above 0 and at most 1; None for the metric's own: 0.95 of cosines, 0.78 of bits,
             0.8 of MinHashes.
         chosen: Numbers of the samples to compare; None for all. Samples without a vector are in no group.
-        exact: Compare all pairs, or take candidates of an index, which needs the package usearch; None compares all
-            pairs of up to 300,000 samples, or more if that is fast, of MinHashes, and where there is a GPU or no
-            usearch.
+        exact: Compare all pairs, or only those in the same cells of nearby vectors; None compares all pairs of up to
+            300,000 samples, of MinHashes, and where there is a GPU.
         on_progress: Called while samples are compared.
 
     Raises:
@@ -81,18 +78,19 @@ def near_duplicate_groups(
     least, rows = vectors.threshold(threshold), vectors.known_rows(chosen)
     device = "cuda" if len(rows) > _COMPARED_AT_ONCE and torch.cuda.is_available() else None
     if exact is None:
-        is_small = len(rows) <= EXACT_SAMPLES or vectors.metric == "jaccard" or device is not None
-        exact = is_small or find_spec("usearch") is None or _is_fast(vectors, rows, least)
+        exact = len(rows) <= EXACT_SAMPLES or vectors.metric == "jaccard" or device is not None
     # Find candidates, compare them exactly, and join those that are similar.
     components = Components(len(rows))
+    threads = 1 if device is not None else min(_MAX_THREADS, usable_cores())
     candidates: Iterator[Pairs]
     if vectors.metric == "jaccard":
         candidates = pairs_of_bands(vectors, rows, least, components, on_progress=on_progress)
     elif exact:
-        threads = 1 if device is not None else min(_MAX_THREADS, usable_cores())
-        candidates = pairs_of_blocks(vectors, rows, least, threads=threads, device=device, on_progress=on_progress)
+        candidates = pairs_of_blocks(
+            vectors, rows, least, components, threads=threads, device=device, on_progress=on_progress
+        )
     else:
-        candidates = pairs_of_index(vectors, rows, least, threads=usable_cores(), on_progress=on_progress)
+        candidates = pairs_of_cells(vectors, rows, least, components, threads=threads, on_progress=on_progress)
     for pairs in candidates:
         _join_similar(vectors, rows, pairs, least, components)
     return NearDuplicates(
@@ -102,11 +100,6 @@ def near_duplicate_groups(
         threshold=least,
         is_exact=exact,
     )
-
-
-def _is_fast(vectors: Vectors, rows: IntArray, least: float) -> bool:
-    """Return True if all pairs take less time than an index: a million vectors whose first elements tell them apart."""
-    return Heads.chosen(vectors, rows, vectors.least_product(least)).seconds(len(rows)) < _FAST_S
 
 
 def _join_similar(vectors: Vectors, rows: IntArray, pairs: Pairs, least: float, components: Components) -> None:

@@ -137,7 +137,6 @@ def test_blocks_choose_short_heads_and_miss_no_pair(monkeypatch: pytest.MonkeyPa
     assert heads.rotation is not None
     assert heads.rotation.shape[1] < 256
     short = near_duplicate_groups(vectors, 0.9)
-    assert heads.seconds(1_000_000) > 100 * heads.seconds(10_000) > 0
     whole = candidates_module.Heads(vectors_of(vectors), None)
     monkeypatch.setattr(candidates_module.Heads, "chosen", lambda *_: whole)
     assert [group.tolist() for group in near_duplicate_groups(vectors, 0.9).groups] == [
@@ -146,25 +145,61 @@ def test_blocks_choose_short_heads_and_miss_no_pair(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("kind", ["cosine", "hamming"])
-def test_an_index_finds_nearly_all_pairs_and_always_the_same(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("usearch")
-    monkeypatch.setattr(candidates_module, "_INDEX_PART", 1000)
+def test_cells_have_nearly_all_pairs_and_always_the_same(kind: str) -> None:
     values = unit_vectors(2000, 32, copies=0.1) if kind == "cosine" else picture_hashes(2000)
     vectors = column(values, model="phash")
     exact = near_duplicate_groups(vectors, exact=True)
-    by_index = near_duplicate_groups(vectors, exact=False)
+    of_cells = near_duplicate_groups(vectors, exact=False)
     again = near_duplicate_groups(vectors, exact=False)
-    assert [group.tolist() for group in by_index.groups] == [group.tolist() for group in again.groups]
-    assert not by_index.is_exact
-    assert len(by_index.copies) >= 0.98 * len(exact.copies) > 0
-    assert {*by_index.copies.tolist()} <= {*exact.copies.tolist()}  # candidates are compared exactly
+    assert [group.tolist() for group in of_cells.groups] == [group.tolist() for group in again.groups]
+    assert not of_cells.is_exact
+    assert len(of_cells.copies) >= 0.98 * len(exact.copies) > 0
+    assert {*of_cells.copies.tolist()} <= {*exact.copies.tolist()}  # candidates are compared exactly
+
+
+def test_cells_hold_a_small_part_of_the_pairs() -> None:
+    vectors = vectors_of(column(unit_vectors(4000, 32)))
+    rows = np.arange(4000)
+    compared = 0
+
+    def search(left: Any, right: Any) -> Any:
+        nonlocal compared
+        compared += len(left) * len(right)
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(candidates_module, "_search_on", lambda _, parts, *__: lambda i, j, _: search(parts[i], parts[j]))
+        assert not [*candidates_module.pairs_of_cells(vectors, rows, 0.95, Components(4000))]
+    assert 0 < compared < 4000**2 / 10
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_many_equal_vectors_are_joined_without_all_their_pairs(exact: bool) -> None:
+    values = np.concatenate([np.repeat(unit_vectors(1, 32), 9000, axis=0), unit_vectors(500, 32)])
+    vectors = vectors_of(column(values))
+    components = Components(len(values))
+    search = candidates_module.pairs_of_blocks if exact else candidates_module.pairs_of_cells
+    pairs = 0
+    for left, right in search(vectors, np.arange(len(values)), 0.95, components):
+        components.join(left, right)
+        pairs += len(left)
+    assert next(len(group) for group in components.groups()) >= 9000
+    assert pairs < 9000**2 / 3
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_few_vectors_and_vectors_of_zeros_have_cells(count: int) -> None:
+    values = np.zeros((count, 4), np.float32)
+    values[count // 2 :, 0] = 1
+    groups = near_duplicate_groups(column(values), exact=False).groups
+    assert [group.tolist() for group in groups] == ([[*range(count // 2, count)]] if count > 2 else [])
 
 
 def test_products_of_torch_find_the_same_pairs_as_of_numpy() -> None:
     vectors = vectors_of(column(unit_vectors(300, 16)))
-    rows = np.arange(300)
-    in_numpy = [*candidates_module.pairs_of_blocks(vectors, rows, 0.9)]
-    in_torch = [*candidates_module.pairs_of_blocks(vectors, rows, 0.9, device="cpu")]
+    rows, apart = np.arange(300), Components(300)
+    in_numpy = [*candidates_module.pairs_of_blocks(vectors, rows, 0.9, apart)]
+    in_torch = [*candidates_module.pairs_of_blocks(vectors, rows, 0.9, apart, device="cpu")]
     assert sorted(zip(*map(np.ndarray.tolist, in_numpy[0]), strict=True)) == sorted(
         zip(*map(np.ndarray.tolist, in_torch[0]), strict=True)
     )
@@ -201,12 +236,8 @@ def test_no_samples_have_no_groups() -> None:
         assert neighbours(vectors, vectors.values[0], chosen=np.empty(0, np.int64)) == []
 
 
-def test_many_samples_take_an_index_unless_all_pairs_are_fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("usearch")
+def test_more_samples_are_compared_in_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = column(unit_vectors(300, 16))
+    assert near_duplicate_groups(vectors).is_exact
     monkeypatch.setattr(groups_module, "EXACT_SAMPLES", 100)
-    assert near_duplicate_groups(vectors).is_exact
-    monkeypatch.setattr(groups_module, "_FAST_S", 0.0)
     assert not near_duplicate_groups(vectors).is_exact
-    monkeypatch.setattr(groups_module, "find_spec", lambda name: None)
-    assert near_duplicate_groups(vectors).is_exact

@@ -23,7 +23,7 @@ from ...dataset.opening import dataset_at
 from ...dataset.query.condition import Values
 from ...dataset.tar import tar_index
 from ...engine.workers import run_in_workers
-from ...errors import ConfigError, EnergonError, SampleError, TrustError
+from ...errors import ConfigError, EnergonError, SampleError, TrustError, required_package
 from ...escaped_log import get_logger
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.value_name import ValueName
@@ -284,14 +284,12 @@ def open_tokenizer(name: str, *, trust_code: bool) -> Tokenizer:
 
 
 def _of_file(path: str) -> Tokenizer:
-    try:
+    with required_package(
+        "reading a tokenizer's file needs the package tokenizers, which is not installed",
+        at=path,
+        hint="run: pip install 'energon-toolkit[tokens]'",
+    ):
         from tokenizers import Tokenizer as FastTokenizer
-    except ImportError as error:
-        raise ConfigError(
-            "reading a tokenizer's file needs the package tokenizers, which is not installed",
-            at=path,
-            hint="run: pip install 'energon-toolkit[tokens]'",
-        ) from error
     try:
         tokenizer = FastTokenizer.from_file(path)
     except Exception as error:  # its bindings raise the base class

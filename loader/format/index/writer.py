@@ -162,8 +162,7 @@ class IndexWriter:
         )
         table = self._part_sets.finish([*self._part_ids], self._full_key)
         for name, data in ((PART_SETS_FILE, table), ("layout.json", layout)):
-            with self._storage.create(f"{self._folder}/{name}", durable=self._durable) as file:
-                file.write(encode_struct(data))
+            self._storage.write(f"{self._folder}/{name}", encode_struct(data), durable=self._durable)
         return layout, duplicates
 
     def _full_key(self, sample: int) -> str:

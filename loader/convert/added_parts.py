@@ -18,7 +18,7 @@ from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
 from ..dataset.split_parts import excluded_samples, runs_of_part
 from ..dataset.tar import tar_index
-from ..engine.run import Engine
+from ..engine.run import RunsOnEngine
 from ..errors import ConfigError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_files import read_shard_info
@@ -252,7 +252,7 @@ _JOINER = "loader:join_parts"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddPartsPlan:
+class AddPartsPlan(RunsOnEngine):
     """Parts to add to the samples of a dataset.
 
     Attributes:
@@ -263,7 +263,6 @@ class AddPartsPlan:
         nonmatch: What happens to samples without parts: it is an error, they are skipped, or have no parts.
         rename: Part name of the source → name of the part.
         replace: The parts may have names that parts of the dataset have, and replace these.
-        engine: Where the shards of the parts are written, and which share of them; None for ``workers`` processes.
         joiner: Joiner that the metadataset names, ``module:function`` or ``module:Class``.
         strict: Write nothing if a row belongs to no sample, or fails.
     """
@@ -278,8 +277,6 @@ class AddPartsPlan:
     key_column: str | None = None
     joiner: str = _JOINER
     layout: ShardLayout = field(default_factory=ShardLayout)
-    workers: int = 1
-    engine: Engine | None = None
     strict: bool = False
 
 
@@ -349,8 +346,7 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
                 sources=(source,),
                 output=plan.output,
                 layout=plan.layout,
-                workers=plan.workers,
-                engine=plan.engine,
+                engine=plan.runs_on,
                 command="add-parts",
                 max_failures=0,
                 strict=plan.strict,
@@ -359,8 +355,7 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
         )
         failed, account = imported.failed, imported.account
         storage, name = open_parent(metadataset)
-        with storage.create(name) as file:
-            file.write(text.encode())
+        storage.write(name, text.encode())
     # Prepare the join.
     reports = prepare_metadataset(metadataset)
     return AddPartsReport(
@@ -485,8 +480,7 @@ def write_join(folder: Dataset, output: str) -> str:
     metadataset, text = _join(folder, output)
     if not _is_same(metadataset, text):
         storage, name = open_parent(metadataset)
-        with storage.create(name) as file:
-            file.write(text.encode())
+        storage.write(name, text.encode())
     prepare_metadataset(metadataset)
     return metadataset
 

@@ -9,7 +9,7 @@ import re
 import signal
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
@@ -82,6 +82,11 @@ class TaskCalls:
         self._note = open(path, "w+b", buffering=0)  # noqa: SIM115 - closed by close()
         self._note.write(bytes(_CALL.size))
         self._call = mmap.mmap(self._note.fileno(), _CALL.size)
+
+    def call(self, function: Callable[[Any], Any], argument: Any, sample_index: int) -> Any:
+        """Call the function for a sample; see :meth:`limited`."""
+        with self.limited(sample_index):
+            return function(argument)
 
     @contextmanager
     def limited(self, sample_index: int, count: int = 1) -> Iterator[None]:

@@ -192,7 +192,6 @@ def import_sources(flags: ImportFlags) -> None:
                 layout=layout,
                 pictures=flags.pictures,
                 engine=opened,
-                workers=opened.workers,
                 max_failures=flags.max_failures,
                 files=draft.files,
                 compat=flags.compat,

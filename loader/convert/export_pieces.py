@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -91,40 +92,26 @@ class PieceTask:
     numbers: IntArray
 
 
-@dataclass(frozen=True, slots=True)
-class WritePiece:
+def _write_piece(request: ReadRequest, storage: Storage, folder: str, task: PieceTask) -> Piece:
     """Read the samples of a task into a file; runs in workers."""
-
-    request: ReadRequest
-    storage: Storage
-    folder: str
-
-    def __call__(self, task: PieceTask) -> Piece:
-        name, size_bytes = f"{self.folder}/{task.name}", 0
-        with closing(dataset_at(self.request.refs[task.dataset])) as opened, self.storage.create(name) as file:
-            for read in self.request.read(opened, task.dataset, task.numbers):
-                data = _packed(read)
-                file.write(len(data).to_bytes(_LENGTH_BYTES, "little") + data)
-                size_bytes += _LENGTH_BYTES + len(data)
-        return Piece(task.name, len(task.numbers), size_bytes)
+    name, size_bytes = f"{folder}/{task.name}", 0
+    with closing(dataset_at(request.refs[task.dataset])) as opened, storage.create(name) as file:
+        for read in request.read(opened, task.dataset, task.numbers):
+            data = _packed(read)
+            file.write(len(data).to_bytes(_LENGTH_BYTES, "little") + data)
+            size_bytes += _LENGTH_BYTES + len(data)
+    return Piece(task.name, len(task.numbers), size_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class CopyShard:
-    """Copy a whole shard; runs in workers."""
-
-    ref: DatasetRef
-    storage: Storage
-    folder: str
-
-    def __call__(self, shard_index: int) -> Piece:
-        with closing(dataset_at(self.ref)) as opened:
-            shard = tar_index(opened).shards[shard_index]
-            target = self.storage.path(f"{self.folder}/{shard.name}")
-            if os.path.lexists(target):  # of a run that was killed
-                os.unlink(target)
-            place_shard(opened, shard, target, "copy", final=self.storage.path(self.folder))
-        return Piece(shard.name, shard.samples, shard.size_bytes)
+def _copy_shard(ref: DatasetRef, folder: str, shard_index: int) -> Piece:
+    """Copy a whole shard to a folder; runs in workers."""
+    with closing(dataset_at(ref)) as opened:
+        shard = tar_index(opened).shards[shard_index]
+        target = os.path.join(folder, shard.name)
+        if os.path.lexists(target):  # of a run that was killed
+            os.unlink(target)
+        place_shard(opened, shard, target, "copy", final=folder)
+    return Piece(shard.name, shard.samples, shard.size_bytes)
 
 
 class Pieces:
@@ -162,14 +149,15 @@ class Pieces:
             for start in range(0, len(numbers), _TASK_SAMPLES):
                 tasks.append(PieceTask(f"{len(tasks):08}.piece", dataset, numbers[start : start + _TASK_SAMPLES]))
         sizes = [len(task.numbers) for task in tasks]
-        for piece in self._run(WritePiece(request, self.storage, self.folder), tasks, sizes, on_progress):
+        write = partial(_write_piece, request, self.storage, self.folder)
+        for piece in self._run(write, tasks, sizes, on_progress):
             yield from self._samples(piece)
 
     def of_shards(self, folder: Dataset, ref: DatasetRef, *, on_progress: Callable[[int], None]) -> Iterator[Piece]:
         """Yield the copies of all shards in order."""
         shards = tar_index(folder).shards
         sizes = [shard.size_bytes for shard in shards]
-        copy = CopyShard(ref, self.storage, f"{self.folder}/shards")
+        copy = partial(_copy_shard, ref, self.storage.path(f"{self.folder}/shards"))
         yield from self._run(copy, range(len(shards)), sizes, on_progress, inside="shards/")
 
     def path_of_shard(self, name: str) -> str:

@@ -39,22 +39,12 @@ class CallLimit:
     seconds: float
     folder: str | None
 
-    @contextmanager
-    def of_task(self, first: int) -> Iterator[TaskCalls]:
-        """Limit the calls of the task that begins with a sample.
-
-        Args:
-            first: Number of its first sample.
-        """
-        calls = TaskCalls(self, first)
-        try:
-            yield calls
-        finally:
-            calls.close()
-
 
 class TaskCalls:
     """The calls of one task.
+
+    Args:
+        first: Number of its first sample.
 
     Attributes:
         hung: The calls that have ended a process: number of the first sample, and how many samples.

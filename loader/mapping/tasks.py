@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
@@ -236,7 +236,7 @@ class MapWork:
         if self.output is None:
             raise TypeError("expected an output")
         failures = TaskFailures(self.reader.folder)
-        with nullcontext() if self.limit is None else self.limit.of_task(task.start) as calls:
+        with nullcontext() if self.limit is None else closing(TaskCalls(self.limit, task.start)) as calls:
             result = self.output.collect(task, self._values(task.numbers(), failures, calls), failures)
         failed = sorted(failures.failures, key=lambda failure: failure.sample)
         counts = {"samples": failures.samples, "skipped": failures.skipped}

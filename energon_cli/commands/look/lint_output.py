@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from loader.inspect import ExcludedSamples, LintRequest
     from loader.inspect.browse import PageLinks
     from loader.lint import Finding, FindingGroup, LintReport
 

@@ -23,7 +23,7 @@ from .walk import Walk
 
 if TYPE_CHECKING:
     from loader.format import DatasetRef
-    from loader.inspect import PreviewRequest, SampleView, SampleViews
+    from loader.inspect import PreviewRequest, SampleViews
 
 
 @energon_command("preview")

@@ -49,7 +49,6 @@ from .choices import ImportFlags, resolve_choices, settle_outside_files, settle_
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from loader.convert.importing import ImportReport, ListedRows
     from loader.convert.sources import Source
     from loader.convert.tables import FoundColumn
     from loader.inspect import SampledContents

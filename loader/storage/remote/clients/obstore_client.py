@@ -138,9 +138,6 @@ def _profile_credentials(profile: str | None) -> tuple[Any, str | None]:
         ) from error
 
 
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
-
 _T = TypeVar("_T")
 _STATUS = re.compile(r"status code: (\d{3})([^:]*)(?::.*?<Code>(\w+)</Code>)?", re.DOTALL)
 _CONNECT_CAUSES = {

@@ -264,12 +264,8 @@ class Terminal:
 @cache
 def _ask_once() -> Terminal:
     descriptor = sys.stdin.fileno()
-    keyboard = Keyboard(descriptor)
-    try:
-        with RawMode(descriptor):
-            return ask_terminal(keyboard)
-    finally:
-        keyboard.close()
+    with contextlib.closing(Keyboard(descriptor)) as keyboard, RawMode(descriptor):
+        return ask_terminal(keyboard)
 
 
 def ask_terminal(keyboard: Keyboard | None = None) -> Terminal:

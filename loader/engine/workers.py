@@ -127,14 +127,11 @@ def _run_in_pool(
     function: Callable[[Any], Any], items: Sequence[Any], options: WorkerOptions
 ) -> Generator[Any, None, None]:
     """Yield once when the workers have started, then the results."""
-    pool = _Pool(options)
-    try:
+    with closing(_Pool(options)) as pool:
         pool.start_workers(function, min(max(1, options["workers"]), len(items)))
         remaining = pool.start(items)
         yield None
         yield from pool.results(remaining, options.get("is_stopped"))
-    finally:
-        pool.close()
 
 
 def _has_one_thread() -> bool:

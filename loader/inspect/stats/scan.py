@@ -8,6 +8,7 @@ import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -102,9 +103,8 @@ def scan_samples(task: ScanTask) -> ScanResult:
     texts: dict[str, Counter[str]] = defaultdict(Counter)
     kept: dict[str, tuple[list[int], list[Value]]] = {str(name): ([], []) for name in task.kept}
     hashes: list[int] = []
-    reader = _Reader(folder, task, tokenizer)
     # Read the values of each sample.
-    try:
+    with closing(_Reader(folder, task, tokenizer)) as reader:
         for sample in task.samples.tolist():
             shown, named = reader.values(sample, result)
             for name, value in shown if not task.kept_only else ():
@@ -118,8 +118,6 @@ def scan_samples(task: ScanTask) -> ScanResult:
                     kept[name][1].append(value)
             if task.hashed is not None:
                 hashes.append(reader.hash(sample))
-    finally:
-        reader.close()
     # Count NaN and infinities as texts.
     for name, some in numbers.items():
         floats = as_array(some)

@@ -348,11 +348,14 @@ def print_report(
     fixed: ExcludedSamples | None,
     *,
     pages: PageLinks | None,
-    list_all: bool,
-    with_advice: bool,
     is_titled: bool,
+    **options: Any,
 ) -> dict[str, Any] | None:
-    """Print a report as text or annotations of GitHub; return the document of another format, for print_documents."""
+    """Print a report as text or annotations of GitHub; return the document of another format, for print_documents.
+
+    Args:
+        **options: As for :func:`show_lint`.
+    """
     path, level = request.ref.path, request.level
     if output_format == "json":
         return lint_document(path, level, report, None if fixed is None else fixed.samples, pages)
@@ -364,7 +367,7 @@ def print_report(
         return None
     if is_titled:
         click.echo(f"{escape_controls(path)}:")
-    show_lint(output_console(), request, report, fixed, list_all=list_all, with_advice=with_advice, pages=pages)
+    show_lint(output_console(), request, report, fixed, pages=pages, **options)
     return None
 
 

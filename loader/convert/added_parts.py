@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -416,19 +416,26 @@ def _check(plan: AddPartsPlan, folder: Dataset, counted: MatchCount, lacking: In
             at=folder.path,
             hint=f"rename the new one: --rename {clashing[0]}=new.{clashing[0]}; or replace it: --replace",
         )
-    # Check that the joined sample has a field for each part; the type of other joiners is unknown.
+    # The type of other joiners is unknown.
+    if plan.joiner == _JOINER:
+        joiner_hint = "or name a joiner of your own: --joiner MODULE:FUNCTION"
+        check_fields(folder, counted.parts, hint=f"--rename {{part}}={{better}}; {joiner_hint}")
+
+
+def check_fields(folder: Dataset, parts: Iterable[str], *, hint: str = "{better}") -> None:
+    """Raise a ``ConfigError`` for a part without a field in joined samples; ``hint`` names it ``{better}``."""
     config = folder.documents.config
     spec = SAMPLE_TYPES.get(config.sample_type or "") if config is not None else None
-    if plan.joiner != _JOINER or spec is None or spec.crude:
+    if spec is None or spec.crude:
         return
     fields = [field_spec.name for field_spec in spec.fields]
-    unknown = [name for name in counted.parts if name.partition(".")[0] not in fields]
-    if unknown:
+    unknown = next((name for name in parts if name.partition(".")[0] not in fields), None)
+    if unknown is not None:
+        better = hint.format(part=unknown, better=f"{fields[-1]}.{unknown}")
         raise ConfigError(
-            f"samples of the dataset are {spec.name}s, which have no field for the part {unknown[0]!r}",
+            f"samples of the dataset are {spec.name}s, which have no field for the part {unknown!r}",
             at=folder.path,
-            hint=f"name it after one of {', '.join(fields)}: --rename {unknown[0]}={fields[-1]}.{unknown[0]};"
-            " or name a joiner of your own: --joiner MODULE:FUNCTION",
+            hint=f"name it after one of {', '.join(fields)}: {better}",
         )
 
 

@@ -272,15 +272,7 @@ def format_numbers(numbers: Iterable[int]) -> str:
 
 
 def incomplete_shares(shares: Sequence[int], count: int, *, what: str, command: str, at: str) -> ConfigError:
-    """Return the error of a merge that names the shares to run.
-
-    Args:
-        shares: Numbers of the shares that are not complete, ascending.
-        count: Number of all shares.
-        what: Their fault.
-        command: The command without ``energon`` and ``--share``.
-        at: Where results are expected.
-    """
+    """Return the error of a merge about shares to run, by ascending numbers, with a command without its ``--share``."""
     names, is_single = format_numbers(shares), len(shares) == 1
     return ConfigError(
         f"{f'share {names} of {count} is' if is_single else f'shares {names} of {count} are'} not complete: {what}",

@@ -76,8 +76,6 @@ def run_in_workers(
 
     Args:
         function: Picklable function; the workers call it in the order of the items, which are pickled, too.
-        items: The items.
-        **options: See :class:`WorkerOptions`.
 
     Raises:
         Exception: The function raised this error.
@@ -99,9 +97,7 @@ def stream_from_workers(
     Args:
         function: Picklable function, which yields the results of an item. A local function does not pickle: then the
             workers are forked, whatever threads this process has.
-        items: Picklable items.
         apart: Run the function in the workers, and not in this process.
-        **options: See :class:`WorkerOptions`.
     """
     if not items or not apart:
         return _run_serially(function, items)

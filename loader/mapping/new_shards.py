@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from ..cached_property import cached_property
-from ..convert.added_parts import ALL_PART, check_join, write_join
+from ..convert.added_parts import ALL_PART, check_fields, check_join, write_join
 from ..convert.resharding import carried_documents
 from ..convert.writing.new_output import check_new_folder, check_outside, remove_other_shards
 from ..convert.writing.sample_parts import SampleParts, checked_key, description, encode_part, type_of_sample
@@ -26,7 +26,7 @@ from ..engine.journal import Journal
 from ..errors import ConfigError, SampleError
 from ..format.carry import Carried, NewOrder, OldDataset
 from ..format.dataset_ref import DatasetRef
-from ..format.documents.sample_types import CRUDE, SAMPLE_TYPES
+from ..format.documents.sample_types import CRUDE
 from ..format.nv_meta import DATASET_YAML, FOLDER, JOBS_FOLDER
 from ..format.prepare.plan import PreparePlan, SplitRequest
 from ..format.prepare.run import open_prepare
@@ -277,20 +277,12 @@ class ToParts(ToDataset):
 
 def _check_part_names(folder: Dataset, names: Sequence[str]) -> None:
     """Raise a ``ConfigError`` for a part that the dataset has, or for which its joined samples have no field."""
-    config = folder.documents.config
-    spec = SAMPLE_TYPES.get(config.sample_type or "") if config is not None else None
-    fields = None if spec is None or spec.crude else [each.name for each in spec.fields]
     for name in names:
         if name in folder.index.part_names:
             raise ConfigError(
                 f"the dataset has a part {name!r} already", at=folder.path, hint="return parts with other names"
             )
-        if fields is not None and name.partition(".")[0] not in fields:
-            raise ConfigError(
-                f"samples of the dataset have no field for the part {name!r}",
-                at=folder.path,
-                hint=f"name it after one of {', '.join(fields)}: {fields[-1]}.{name}",
-            )
+    check_fields(folder, names)
 
 
 def _add_keys(keys: set[str], added: list[str]) -> None:

@@ -351,11 +351,7 @@ def print_report(
     is_titled: bool,
     **options: Any,
 ) -> dict[str, Any] | None:
-    """Print a report as text or annotations of GitHub; return the document of another format, for print_documents.
-
-    Args:
-        **options: As for :func:`show_lint`.
-    """
+    """Print a report as text or annotations of GitHub; return the document of another format, for print_documents."""
     path, level = request.ref.path, request.level
     if output_format == "json":
         return lint_document(path, level, report, None if fixed is None else fixed.samples, pages)

@@ -1,7 +1,5 @@
 """Run ``energon`` as ``python -m energon_cli``."""
 
-from __future__ import annotations
-
 import sys
 
 from .main import main

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import click
 
-from loader.errors import escape_controls
+from loader.errors import StorageError, escape_controls
 
 from .settings import AsciiStream, break_between_words, is_ascii_only, name_program, output_settings
 
@@ -233,8 +233,6 @@ def write_file(path: str, content: bytes, *, hint: str) -> None:
         with open(path, "wb") as file:
             file.write(content)
     except OSError as error:
-        from loader.errors import StorageError
-
         raise StorageError(f"cannot write: {error.strerror}", path=path, hint=hint) from error
 
 

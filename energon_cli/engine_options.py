@@ -80,15 +80,9 @@ def engine_options(
         flags: More spellings of ``--num-workers``.
         default_workers: The number of workers without ``--num-workers``, for the help.
     """
-    function = shared_options(
-        "num_workers", flags=flags, help=f"Number of worker processes.  [default: {default_workers}]"
-    )(function)
-    function = click.option(
-        "--keep-results", is_flag=True, help="Keep the results of an unfinished run with other options."
-    )(function)
-    function = click.option(
-        "--restart", is_flag=True, help="Give up the results of an unfinished run with other options."
-    )(function)
+    workers_help = f"Number of worker processes.  [default: {default_workers}]"
+    function = shared_options("num_workers", flags=flags, help=workers_help)(function)
+    function = shared_options("restart", "keep_results")(function)
     return cluster_options(function)
 
 
@@ -154,38 +148,3 @@ def cluster_options(
         function(*arguments, engine=choice, **options)
 
     return with_engine
-
-
-def function_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of commands that run a function or model over samples."""
-    # Click lists the option that was added last first.
-    for option in reversed(
-        (
-            click.option(
-                "--max-failures",
-                metavar="N",
-                type=click.IntRange(min=0),
-                default=0,
-                show_default=True,
-                help="Write the results even if up to N samples failed; they have no value.",
-            ),
-            click.option(
-                "--retry-failed", is_flag=True, help="Continue an unfinished run, and try its failed samples again."
-            ),
-            click.option(
-                "--gpus-per-worker",
-                metavar="G",
-                type=click.FloatRange(min=0),
-                default=0.0,
-                help="GPUs of each worker.",
-            ),
-            click.option(
-                "--version",
-                metavar="TEXT",
-                default="",
-                help="Change it when results change, and the file does not.",
-            ),
-        )
-    ):
-        function = option(function)
-    return function

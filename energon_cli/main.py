@@ -14,7 +14,7 @@ from typing import Any, Literal
 import click
 
 from .command import CONTEXT_SETTINGS, LazyCommand, LazyGroup, add_common_options
-from .environment import PREFIX
+from .environment import PREFIX, explain_source
 from .installation import installation_faults, shadowed_loader
 from .settings import OutputSettings, break_between_words, name_program, output_settings, program_name, scoped_settings
 
@@ -193,8 +193,6 @@ def _run(arguments: list[str], settings: OutputSettings) -> int:
         from loader.errors import escape_controls
 
         if isinstance(error, click.UsageError):
-            from .environment import explain_source
-
             explain_source(error)
             _name_option(error, arguments)
         text = break_between_words(

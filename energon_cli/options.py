@@ -125,9 +125,21 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "field_map": _shared("--field-map", metavar="JSON", help='Part of each field: {"image": "jpg", "caption": "txt"}.'),
     "filter": _shared("--filter", "filter_name", metavar="NAME", help="Only samples that this named filter keeps."),
     "force_overwrite": _flag("--force-overwrite", help="Replace existing files in DEST."),
+    "gpus_per_worker": _shared(
+        "--gpus-per-worker", metavar="G", type=click.FloatRange(min=0), default=0.0, help="GPUs of each worker."
+    ),
     "json": _flag("--json", "as_json", help="Print the result as JSON."),
+    "keep_results": _flag("--keep-results", help="Keep the results of an unfinished run with other options."),
     "key_column": _shared("--key-column", metavar="COLUMN", help="Column of a table with the keys of the samples."),
     "limit": _shared("-n", "--limit", **_NUMBER, help="Only the first N samples."),
+    "max_failures": _shared(
+        "--max-failures",
+        metavar="N",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help="Write the results even if up to N samples failed; they have no value.",
+    ),
     "max_json_bytes": _shared(
         "--max-json-bytes",
         metavar="SIZE",
@@ -147,6 +159,8 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         callback=_choose_progress,
         help="Show a progress bar on a terminal; in a log, a line every 30 s, or every 5 s with --progress.",
     ),
+    "restart": _flag("--restart", help="Give up the results of an unfinished run with other options."),
+    "retry_failed": _flag("--retry-failed", help="Continue an unfinished run, and try its failed samples again."),
     "sample_type": _shared(
         "--sample-type", metavar="NAME", help="Type of the samples: CaptioningSample, CrudeWebdataset, …"
     ),
@@ -179,6 +193,9 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         "--trust-code", is_flag=True, envvar="ENERGON_TRUST_CODE", help="Run Python files of the dataset."
     ),
     "undo": _flag("--undo", "is_undo", help="Undo the last change."),
+    "version": _shared(
+        "--version", metavar="TEXT", default="", help="Change it when results change, and the file does not."
+    ),
     "where": _shared(
         "--where",
         metavar="CONDITION",

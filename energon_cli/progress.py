@@ -13,7 +13,7 @@ import click
 
 from loader.inspect import format_bytes
 
-from .console import is_terminal
+from .console import error_console, is_terminal
 from .settings import output_settings
 
 if TYPE_CHECKING:
@@ -124,8 +124,6 @@ def _make_progress(unit: str, clock: Callable[[], float]) -> Progress:
         TransferSpeedColumn,
     )
     from rich.text import Text
-
-    from .console import error_console
 
     # Bytes have columns of rich; other units have a rate of their own.
     class RateColumn(ProgressColumn):

@@ -23,7 +23,8 @@ part of these lines, so characters that a terminal would interpret are escaped; 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -115,6 +116,15 @@ class EnergonError(Exception):
 
 def _rebuild(cls: type[EnergonError], message: str, fields: dict[str, Any]) -> EnergonError:
     return cls(message, **fields)
+
+
+@contextmanager
+def required_package(message: str, *, at: str | None = None, hint: str) -> Iterator[None]:
+    """Import an optional package in the block; raise a :class:`ConfigError` with this message if it is missing."""
+    try:
+        yield
+    except ImportError as error:
+        raise ConfigError(message, at=at, hint=hint) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -264,12 +264,8 @@ class Terminal:
 @cache
 def _ask_once() -> Terminal:
     descriptor = sys.stdin.fileno()
-    keyboard = Keyboard(descriptor)
-    try:
-        with RawMode(descriptor):
-            return ask_terminal(keyboard)
-    finally:
-        keyboard.close()
+    with contextlib.closing(Keyboard(descriptor)) as keyboard, RawMode(descriptor):
+        return ask_terminal(keyboard)
 
 
 def ask_terminal(keyboard: Keyboard | None = None) -> Terminal:
@@ -334,7 +330,6 @@ def read_answers(answers: list[str]) -> Terminal:
 def _window_cell() -> tuple[int, int]:
     """Return the size of a cell by the size of the window in pixels, which some terminals set."""
     import fcntl
-    import termios
 
     try:
         packed = fcntl.ioctl(sys.stdout.fileno(), termios.TIOCGWINSZ, bytes(8))
@@ -346,7 +341,5 @@ def _window_cell() -> tuple[int, int]:
 
 def discard_input() -> None:
     """Discard pending input of the terminal, such as keys pressed before a question appears."""
-    import termios
-
     with contextlib.suppress(OSError, ValueError, termios.error):
         termios.tcflush(sys.stdin, termios.TCIFLUSH)

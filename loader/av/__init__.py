@@ -3,8 +3,6 @@
 Decoding needs PyAV (``pip install 'energon-toolkit[av]'``); importing this package does not.
 """
 
-from __future__ import annotations
-
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

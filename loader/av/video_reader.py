@@ -186,10 +186,6 @@ def read_frame_times(container: InputContainer, stream: VideoStream) -> list[int
     return sorted(times)
 
 
-if TYPE_CHECKING:
-    from av import VideoFrame
-    from av.container import InputContainer
-
 _STEPS_BACK_S = (0, 1, 5, 25)  # earlier seek targets, tried if a container's index leads past the requested time
 _MIN_SEEK_S = 2  # in containers without an index of keyframes, decoding is faster over shorter distances
 _FULL_FRAMES = 8  # before a requested time, decoded without skipping any

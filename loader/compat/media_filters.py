@@ -7,16 +7,13 @@ from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, BinaryIO, Self, cast
+from typing import BinaryIO, Self, cast
 
 from ..errors import ConfigError
 from ..format.media.extraction import BrokenMedia, FileRegion, extract_media, may_be_media
 from ..format.media.metadata import MediaFilter, MediaMetadata, parse_patterns
 from ..format.prepare.media_folder import prepare_media_folder
-from ..storage import open_parent, open_storage
-
-if TYPE_CHECKING:
-    from ..storage import ReadableFile
+from ..storage import ReadableFile, open_parent, open_storage
 
 
 def _region_of(data: bytes) -> FileRegion:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -18,7 +18,7 @@ from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
 from ..dataset.split_parts import excluded_samples, runs_of_part
 from ..dataset.tar import tar_index
-from ..engine.run import Engine
+from ..engine.run import RunsOnEngine
 from ..errors import ConfigError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_files import read_shard_info
@@ -252,7 +252,7 @@ _JOINER = "loader:join_parts"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddPartsPlan:
+class AddPartsPlan(RunsOnEngine):
     """Parts to add to the samples of a dataset.
 
     Attributes:
@@ -263,7 +263,6 @@ class AddPartsPlan:
         nonmatch: What happens to samples without parts: it is an error, they are skipped, or have no parts.
         rename: Part name of the source → name of the part.
         replace: The parts may have names that parts of the dataset have, and replace these.
-        engine: Where the shards of the parts are written, and which share of them; None for ``workers`` processes.
         joiner: Joiner that the metadataset names, ``module:function`` or ``module:Class``.
         strict: Write nothing if a row belongs to no sample, or fails.
     """
@@ -278,8 +277,6 @@ class AddPartsPlan:
     key_column: str | None = None
     joiner: str = _JOINER
     layout: ShardLayout = field(default_factory=ShardLayout)
-    workers: int = 1
-    engine: Engine | None = None
     strict: bool = False
 
 
@@ -349,8 +346,7 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
                 sources=(source,),
                 output=plan.output,
                 layout=plan.layout,
-                workers=plan.workers,
-                engine=plan.engine,
+                engine=plan.runs_on,
                 command="add-parts",
                 max_failures=0,
                 strict=plan.strict,
@@ -359,8 +355,7 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
         )
         failed, account = imported.failed, imported.account
         storage, name = open_parent(metadataset)
-        with storage.create(name) as file:
-            file.write(text.encode())
+        storage.write(name, text.encode())
     # Prepare the join.
     reports = prepare_metadataset(metadataset)
     return AddPartsReport(
@@ -421,19 +416,26 @@ def _check(plan: AddPartsPlan, folder: Dataset, counted: MatchCount, lacking: In
             at=folder.path,
             hint=f"rename the new one: --rename {clashing[0]}=new.{clashing[0]}; or replace it: --replace",
         )
-    # Check that the joined sample has a field for each part; the type of other joiners is unknown.
+    # The type of other joiners is unknown.
+    if plan.joiner == _JOINER:
+        joiner_hint = "or name a joiner of your own: --joiner MODULE:FUNCTION"
+        check_fields(folder, counted.parts, hint=f"--rename {{part}}={{better}}; {joiner_hint}")
+
+
+def check_fields(folder: Dataset, parts: Iterable[str], *, hint: str = "{better}") -> None:
+    """Raise a ``ConfigError`` for a part without a field in joined samples; ``hint`` names it ``{better}``."""
     config = folder.documents.config
     spec = SAMPLE_TYPES.get(config.sample_type or "") if config is not None else None
-    if plan.joiner != _JOINER or spec is None or spec.crude:
+    if spec is None or spec.crude:
         return
     fields = [field_spec.name for field_spec in spec.fields]
-    unknown = [name for name in counted.parts if name.partition(".")[0] not in fields]
-    if unknown:
+    unknown = next((name for name in parts if name.partition(".")[0] not in fields), None)
+    if unknown is not None:
+        better = hint.format(part=unknown, better=f"{fields[-1]}.{unknown}")
         raise ConfigError(
-            f"samples of the dataset are {spec.name}s, which have no field for the part {unknown[0]!r}",
+            f"samples of the dataset are {spec.name}s, which have no field for the part {unknown!r}",
             at=folder.path,
-            hint=f"name it after one of {', '.join(fields)}: --rename {unknown[0]}={fields[-1]}.{unknown[0]};"
-            " or name a joiner of your own: --joiner MODULE:FUNCTION",
+            hint=f"name it after one of {', '.join(fields)}: {better}",
         )
 
 
@@ -485,8 +487,7 @@ def write_join(folder: Dataset, output: str) -> str:
     metadataset, text = _join(folder, output)
     if not _is_same(metadataset, text):
         storage, name = open_parent(metadataset)
-        with storage.create(name) as file:
-            file.write(text.encode())
+        storage.write(name, text.encode())
     prepare_metadataset(metadataset)
     return metadataset
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -43,16 +44,14 @@ class ReadRequest:
 
     Attributes:
         refs: The datasets.
-        prefixes: For each dataset the name that begins the names of its shards, which several datasets may share; a
-            file has no shards, and this name alone. Empty if there is one dataset.
-        are_files: For each dataset, True for a file of samples.
+        prefixes: For each dataset the name that begins the names of its shards, which several datasets may share, with
+            a slash; a file has no shards, and this name alone. Empty if there is one dataset.
         names: Names of the parts; None for all.
         has_splits: Samples get the names of their split parts.
     """
 
     refs: tuple[DatasetRef, ...]
     prefixes: tuple[str, ...]
-    are_files: tuple[bool, ...]
     names: tuple[str, ...] | None
     has_splits: bool
 
@@ -60,11 +59,8 @@ class ReadRequest:
         """Yield samples of an open dataset."""
         splits = splits_of_samples(folder) if self.has_splits else None
         for sample in numbers.tolist():
-            shard = folder.index.shard_of(sample).name
-            # Shards of several datasets may have one name.
-            if self.prefixes:
-                prefix = self.prefixes[dataset]
-                shard = prefix if self.are_files[dataset] else f"{prefix}/{shard}"
+            shard, prefix = folder.index.shard_of(sample).name, self.prefixes[dataset] if self.prefixes else ""
+            shard = f"{prefix}{shard}" if not prefix or prefix.endswith("/") else prefix
             parts = {name: as_bytes(value) for name, value in folder.read_parts(sample, self.names).items()}
             repeated: list[tuple[str, int]] = []
             if self.names is None and not folder.traits.are_records:
@@ -96,47 +92,26 @@ class PieceTask:
     numbers: IntArray
 
 
-@dataclass(frozen=True, slots=True)
-class WritePiece:
+def _write_piece(request: ReadRequest, storage: Storage, folder: str, task: PieceTask) -> Piece:
     """Read the samples of a task into a file; runs in workers."""
-
-    request: ReadRequest
-    storage: Storage
-    folder: str
-
-    def __call__(self, task: PieceTask) -> Piece:
-        name, size_bytes = f"{self.folder}/{task.name}", 0
-        opened = dataset_at(self.request.refs[task.dataset])
-        try:
-            with self.storage.create(name) as file:
-                for read in self.request.read(opened, task.dataset, task.numbers):
-                    data = _packed(read)
-                    file.write(len(data).to_bytes(_LENGTH_BYTES, "little") + data)
-                    size_bytes += _LENGTH_BYTES + len(data)
-        finally:
-            opened.close()
-        return Piece(task.name, len(task.numbers), size_bytes)
+    name, size_bytes = f"{folder}/{task.name}", 0
+    with closing(dataset_at(request.refs[task.dataset])) as opened, storage.create(name) as file:
+        for read in request.read(opened, task.dataset, task.numbers):
+            data = _packed(read)
+            file.write(len(data).to_bytes(_LENGTH_BYTES, "little") + data)
+            size_bytes += _LENGTH_BYTES + len(data)
+    return Piece(task.name, len(task.numbers), size_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class CopyShard:
-    """Copy a whole shard; runs in workers."""
-
-    ref: DatasetRef
-    storage: Storage
-    folder: str
-
-    def __call__(self, shard_index: int) -> Piece:
-        opened = dataset_at(self.ref)
-        try:
-            shard = tar_index(opened).shards[shard_index]
-            target = self.storage.path(f"{self.folder}/{shard.name}")
-            if os.path.lexists(target):  # of a run that was killed
-                os.unlink(target)
-            place_shard(opened, shard, target, "copy", final=self.storage.path(self.folder))
-        finally:
-            opened.close()
-        return Piece(shard.name, shard.samples, shard.size_bytes)
+def _copy_shard(ref: DatasetRef, folder: str, shard_index: int) -> Piece:
+    """Copy a whole shard to a folder; runs in workers."""
+    with closing(dataset_at(ref)) as opened:
+        shard = tar_index(opened).shards[shard_index]
+        target = os.path.join(folder, shard.name)
+        if os.path.lexists(target):  # of a run that was killed
+            os.unlink(target)
+        place_shard(opened, shard, target, "copy", final=folder)
+    return Piece(shard.name, shard.samples, shard.size_bytes)
 
 
 class Pieces:
@@ -174,33 +149,43 @@ class Pieces:
             for start in range(0, len(numbers), _TASK_SAMPLES):
                 tasks.append(PieceTask(f"{len(tasks):08}.piece", dataset, numbers[start : start + _TASK_SAMPLES]))
         sizes = [len(task.numbers) for task in tasks]
-        write = WritePiece(request, self.storage, self.folder)
-        for piece in self._run(JobTasks(
-            function=write, tasks=tasks, sizes=sizes, journal=self._journal(), command="export",
-            request=self._request, again=self._is_lost,
-        ), on_progress):  # fmt: skip
+        write = partial(_write_piece, request, self.storage, self.folder)
+        for piece in self._run(write, tasks, sizes, on_progress):
             yield from self._samples(piece)
 
     def of_shards(self, folder: Dataset, ref: DatasetRef, *, on_progress: Callable[[int], None]) -> Iterator[Piece]:
         """Yield the copies of all shards in order."""
         shards = tar_index(folder).shards
-        copy = CopyShard(ref, self.storage, f"{self.folder}/shards")
         sizes = [shard.size_bytes for shard in shards]
-        yield from self._run(JobTasks(
-            function=copy, tasks=range(len(shards)), sizes=sizes, journal=self._journal(), command="export",
-            request=self._request, again=lambda piece: self._is_lost(piece, "shards/"),
-        ), on_progress)  # fmt: skip
+        copy = partial(_copy_shard, ref, self.storage.path(f"{self.folder}/shards"))
+        yield from self._run(copy, range(len(shards)), sizes, on_progress, inside="shards/")
 
     def path_of_shard(self, name: str) -> str:
         """Return the path of a copied shard."""
         return self.storage.path(f"{self.folder}/shards/{name}")
 
-    def _run(self, tasks: JobTasks[Piece], on_progress: Callable[[int], None]) -> Iterator[Piece]:
-        done = 0
+    def _run(
+        self,
+        function: Callable[[Any], Piece],
+        tasks: Sequence[Any],
+        sizes: Sequence[int],
+        on_progress: Callable[[int], None],
+        *,
+        inside: str = "",
+    ) -> Iterator[Piece]:
+        job = JobTasks(
+            function=function,
+            tasks=tasks,
+            sizes=sizes,
+            journal=Journal(self.storage, self.folder, Piece),
+            command="export",
+            request=self._request,
+            again=lambda piece: self._is_lost(piece, inside),
+        )
 
         def counted() -> Iterator[tuple[int, Piece]]:
-            nonlocal done
-            for task_index, piece in tasks.run(self._engine):
+            done = 0
+            for task_index, piece in job.run(self._engine):
                 done += piece.samples
                 on_progress(done)
                 yield task_index, piece
@@ -210,10 +195,7 @@ class Pieces:
                 pass
         yield from (piece for _, piece in in_order(counted()))
 
-    def _journal(self) -> Journal[Piece]:
-        return Journal(self.storage, self.folder, Piece)
-
-    def _is_lost(self, piece: Piece, inside: str = "") -> bool:
+    def _is_lost(self, piece: Piece, inside: str) -> bool:
         name = f"{self.folder}/{inside}{piece.name}"
         return not self.storage.exists(name) or self.storage.stat(name).size_bytes != piece.size_bytes
 

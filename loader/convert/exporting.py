@@ -154,8 +154,9 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
         # Read samples one by one, or in pieces.
         read = ReadRequest(
             refs=tuple(each.dataset.ref for each in opened),
-            prefixes=tuple(each.name for each in opened) if len(opened) > 1 else (),
-            are_files=tuple(each.dataset.is_file for each in opened),
+            prefixes=tuple(each.name if each.dataset.is_file else f"{each.name}/" for each in opened)
+            if len(opened) > 1
+            else (),
             names=names,
             has_splits=request.format in ("parquet", "hf"),  # only tables have a column of splits
         )

@@ -304,8 +304,7 @@ def run_merge(plan: MergePlan, *, on_progress: ProgressCallback | None = None) -
         placed = _save_scans(inputs, storage)
         files[SPLIT_YAML] = format_split_config(split).encode()
         for name, data in files.items():
-            with storage.create(f"{FOLDER}/{name}") as file:
-                file.write(data)
+            storage.write(f"{FOLDER}/{name}", data)
         staged = storage.path("")
         prepare = PreparePlan(path=staged, workers=plan.workers, compat=False, fix_duplicates=plan.rename_keys)
         prepared = run_prepare(prepare)
@@ -395,8 +394,7 @@ def _write_tar_idx(inputs: Sequence[MergeInput], folder: Dataset, placed: Mappin
         if not len(offsets) and shard.info == placed[shard.name]:
             offsets = shard_index_with_offsets(source.folder.storage, source.index, entry).sample_offsets
         if len(offsets):
-            with folder.storage.create(shard.name + TAR_IDX_SUFFIX, durable=False) as file:
-                file.write(tar_idx_bytes(offsets))
+            folder.storage.write(shard.name + TAR_IDX_SUFFIX, tar_idx_bytes(offsets), durable=False)
 
 
 def _new_order(inputs: Sequence[MergeInput], shards: Sequence[ShardEntry]) -> NewOrder:

@@ -14,16 +14,15 @@ from ..dataset.opening import folder_at
 from ..dataset.query import Compute, DatasetValues, SampleQuery, find_samples
 from ..dataset.split_parts import excluded_samples
 from ..dataset.tar import tar_index
-from ..engine.run import Engine
+from ..engine.run import RunsOnEngine
 from ..errors import ConfigError
 from ..format.carry import Carried, NewOrder, OldDataset
 from ..format.dataset_ref import DatasetRef
 from ..format.documents import command_for_folder
 from ..format.documents.providers import data_path, is_metadataset, is_record_file
-from ..format.index.layout import ShardEntry
 from ..format.nv_meta import DATASET_YAML, FOLDER
 from ..format.tar.names import printable
-from ..storage import FileInfo, Storage, is_url, read_document
+from ..storage import Storage, is_url, read_document
 from .importing.plan import ImportPlan, ImportReport, ProgressCallback
 from .importing.run import run_import
 from .rows.row_file import ShardLayout
@@ -35,7 +34,7 @@ from .sources.dataset import (
     samples_with_parts,
     splits_of_samples,
 )
-from .writing.written_shards import FileVersion
+from .writing.written_shards import FileVersion, shard_entries
 
 _CODE_SUFFIX = ".py"
 
@@ -106,7 +105,8 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
 
     def carry(storage: Storage, rows: IntArray, files: list[tuple[FileVersion, int]]) -> None:
         old = OldDataset(folder.path, folder.storage, folder.index.shards)
-        order = NewOrder([old], [(0, samples[rows])], _shards(files))
+        entries = shard_entries((name, size_bytes, count) for (name, size_bytes, _), count in files)
+        order = NewOrder([old], [(0, samples[rows])], entries)
         carried.write(order, storage, without_filters=of_parts)
 
     written = run_import(
@@ -146,8 +146,7 @@ def _import_plan(plan: ReshardPlan, source: DatasetSource, layout: ShardLayout, 
         sources=(source,),
         output=plan.output,
         layout=layout,
-        workers=plan.workers,
-        engine=plan.engine,
+        engine=plan.runs_on,
         command="reshard",
         max_failures=0,
         files=files,
@@ -202,7 +201,7 @@ def sorted_rows(folder: Dataset, samples: IntArray, by: str, compute: Compute | 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReshardPlan:
+class ReshardPlan(RunsOnEngine):
     """New shards for the samples of a dataset.
 
     Attributes:
@@ -212,8 +211,6 @@ class ReshardPlan:
         sort_by: ``"key"``, or the name of a column or value: samples are sorted by it, those without a value last.
         keep_parts: Only parts that match one of these patterns, as in shells; empty for all.
         drop_parts: No parts that match one of these.
-        workers: Number of worker processes; at least 1.
-        engine: Where the shards are written, and which share of them; None for ``workers`` processes.
         strict: Write nothing if a chosen sample or part would be left out.
     """
 
@@ -224,8 +221,6 @@ class ReshardPlan:
     query: SampleQuery = field(default_factory=lambda: SampleQuery(excluded=False))
     keep_parts: tuple[str, ...] = ()
     drop_parts: tuple[str, ...] = ()
-    workers: int = 1
-    engine: Engine | None = None
     compat: bool | None = None
     strict: bool = False
 
@@ -247,12 +242,3 @@ class ReshardReport:
     columns: tuple[str, ...]
     filters: tuple[str, ...]
     warnings: tuple[str, ...]
-
-
-def _shards(files: list[tuple[FileVersion, int]]) -> list[ShardEntry]:
-    shards, first = [], 0
-    for (name, size_bytes, _), samples in files:
-        file = FileInfo(name=name, size_bytes=size_bytes, mtime_ns=0)
-        shards.append(ShardEntry.of_file(file, samples=samples, first_sample=first))
-        first += samples
-    return shards

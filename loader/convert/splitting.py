@@ -176,8 +176,7 @@ def _write(folder: Dataset, file: str, parts: Mapping[str, tuple[str, ...]], mem
     obsolete = _filters_of(storage, f"{file}{_BEFORE}") - _filters_of(storage, file) - set(filters.values())
     before = read_document(storage, file) if storage.exists(file) else b""
     for name, data in ((f"{file}{_BEFORE}", before), (file, format_split_config(config, file=file).encode())):
-        with storage.create(name) as opened:
-            opened.write(data)
+        storage.write(name, data)
     _remove_filters(storage, obsolete)
 
 

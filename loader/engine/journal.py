@@ -116,8 +116,7 @@ class Journal(Generic[_Result]):
             self._remove(job.results)
 
     def _write(self, file: str, job: Job) -> None:
-        with self.storage.create(file) as target:
-            target.write(msgspec.json.encode(job))
+        self.storage.write(file, msgspec.json.encode(job))
 
     def _remove(self, results: str) -> None:
         folder = f"{self.folder}/{results}"
@@ -149,8 +148,7 @@ class Journal(Generic[_Result]):
     def write(self, task_index: int, result: _Result) -> None:
         """Store the result of a task; a later one replaces it."""
         data = msgspec.msgpack.encode(result)
-        with self.storage.create(self._file(task_index)) as file:
-            file.write(zlib.crc32(data).to_bytes(_CHECKSUM_BYTES, "little") + data)
+        self.storage.write(self._file(task_index), zlib.crc32(data).to_bytes(_CHECKSUM_BYTES, "little") + data)
 
     def read(self, task_index: int) -> _Result | None:
         """Return the result of a task; None if it is damaged, as after a power cut."""

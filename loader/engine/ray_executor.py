@@ -191,12 +191,9 @@ def open_ray_executor(address: str | None, *, workers: int | None, gpus: float =
         resources = ray.cluster_resources()
         if workers is None:
             workers = max(1, int(resources.get("GPU", 0) // gpus if gpus else resources.get("CPU", 1)))
-        executor = RayExecutor(ray, min(workers, _ACTORS_AT_MOST), gpus=gpus)
-        try:
+        with RayExecutor(ray, min(workers, _ACTORS_AT_MOST), gpus=gpus) as executor:
             executor.wait_for_workers(_WORKERS_S)
             yield executor
-        finally:
-            executor.shutdown()
     finally:
         if connects:
             ray.shutdown()

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import accumulate
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ..errors import ConfigError, WorkerError
 from .executor import run_in_executor
 from .journal import Job, Journal, Journaled, NumberedTask
-from .share import Share, format_numbers
+from .share import Share, divide, incomplete_shares
 from .workers import Environments, run_in_workers
 
 _MAX_DEATHS = 3  # of workers with the same task: one may be chance, as when memory is short for a moment
@@ -75,34 +75,69 @@ class Engine:
             with closing(run_in_executor(function, items, self.executor, timeout_s=self.timeout_s)) as results:
                 yield from results
             return
-        remaining, deaths = list(range(len(items))), Counter[int]()
-        while remaining:
-            done = set()
-            try:
-                left = items if len(remaining) == len(items) else [items[task_index] for task_index in remaining]
-                with closing(self._in_processes(function, left)) as results:
-                    for index, result in results:
-                        done.add(remaining[index])
-                        yield remaining[index], result
-            except WorkerError as error:
-                if error.item is None:
-                    raise
-                deaths[remaining[error.item]] += 1
-                if deaths[remaining[error.item]] == _MAX_DEATHS:
-                    raise
-            remaining = [task_index for task_index in remaining if task_index not in done]
-
-    def _in_processes(
-        self, function: Callable[[Any], _Result], items: Sequence[Any]
-    ) -> Generator[tuple[int, _Result], None, None]:
-        return run_in_workers(
+        in_processes = partial(
+            run_in_workers,
             function,
-            items,
             workers=self.workers,
             environments=self.environments,
             timeout_s=self.timeout_s,
             forks=self.forks,
         )
+        yield from repeat_after_deaths(in_processes, items)
+
+
+def repeat_after_deaths(
+    run: Callable[[Sequence[Any]], Generator[tuple[int, _Result], None, None]],
+    items: Sequence[Any],
+    *,
+    is_last: Callable[[_Result], bool] = lambda _: True,
+    on_death: Callable[[], None] = lambda: None,
+) -> Iterator[tuple[int, _Result]]:
+    """Yield the index of an item and each of its results; items whose process was killed begin again.
+
+    Args:
+        is_last: Returns True for the last result of an item.
+        on_death: Called before items begin again.
+
+    Raises:
+        WorkerError: The processes of one item were killed three times.
+    """
+    remaining, deaths = list(range(len(items))), Counter[int]()
+    while remaining:
+        done = set()
+        try:
+            left = items if len(remaining) == len(items) else [items[task_index] for task_index in remaining]
+            with closing(run(left)) as results:
+                for index, result in results:
+                    if is_last(result):
+                        done.add(remaining[index])
+                    yield remaining[index], result
+        except WorkerError as error:
+            if error.item is None:
+                raise
+            deaths[remaining[error.item]] += 1
+            if deaths[remaining[error.item]] == _MAX_DEATHS:
+                raise
+            on_death()
+        remaining = [task_index for task_index in remaining if task_index not in done]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsOnEngine:
+    """A request whose tasks may run in worker processes, or on another engine.
+
+    Attributes:
+        workers: Number of worker processes; of another engine, ``engine`` says it.
+        engine: Where the tasks run, and which share of them; None for ``workers`` processes.
+    """
+
+    workers: int = 1
+    engine: Engine | None = None
+
+    @property
+    def runs_on(self) -> Engine:
+        """The engine."""
+        return self.engine or Engine(workers=self.workers)
 
 
 class ShareDone(Exception):  # noqa: N818 - not an error: the rest of the command is for --merge
@@ -192,7 +227,7 @@ class JobTasks(Generic[_Result]):
         """
         # Describe the job; the first share divides the tasks, for all shares.
         share, total = engine.share, len(self.tasks)
-        starts = tuple(_starts(self.sizes or [1] * total, share.count)) if share else ()
+        starts = divide(self.sizes or [1] * total, share.count) if share else ()
         job = Job(command=self.command, request=self.request, tasks=total, starts=starts)
         if engine.merge:
             job = self._merged_job(job)
@@ -254,30 +289,8 @@ def missing_tasks(missing: Sequence[int], job: Job, *, at: str) -> ConfigError:
     what = f"{len(missing):,} of {job.tasks:,} tasks have no result"
     if not job.starts:
         return ConfigError(what, at=at, hint="run the same command without --merge")
-    count = len(job.starts)
     shares = sorted({bisect_right(job.starts, task_index) for task_index in missing})
-    names = format_numbers(shares)
-    which = f"share {names} of {count} is" if len(shares) == 1 else f"shares {names} of {count} are"
-    return ConfigError(
-        f"{which} not complete: {what}",
-        at=at,
-        hint=f"run {'it' if len(shares) == 1 else 'them'}, then merge again: energon {job.command} … --share"
-        f" {Share(shares[0], count)}" + (f" (with SLURM: sbatch --array={names})" if len(shares) > 1 else ""),
-    )
-
-
-def _starts(sizes: Sequence[int], shares: int) -> Iterator[int]:
-    """Yield the number of the first task of each share: runs of neighbours of about the same size.
-
-    >>> list(_starts([1, 1, 4, 1, 1], 2))
-    [0, 2]
-    """
-    ends = list(accumulate(sizes))
-    total = ends[-1] if ends else 0
-    doubled_middles = [2 * end - size for end, size in zip(ends, sizes, strict=True)]
-    for share in range(shares):
-        # A task belongs to the share that has its middle.
-        yield bisect_left(doubled_middles, -(-2 * total * share // shares))
+    return incomplete_shares(shares, len(job.starts), what=what, command=f"{job.command} …", at=at)
 
 
 def in_order(results: Iterable[tuple[int, _Result]]) -> Iterator[tuple[int, _Result]]:

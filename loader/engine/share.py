@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import re
 import time
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -99,7 +100,7 @@ def number_in(environ: Mapping[str, str], name: str, *, default: int | None = No
     return int(text)
 
 
-_BYTES_PER_SHARD = 1 << 20  # opening a shard takes as long as reading about so many bytes
+BYTES_PER_SHARD = 1 << 20  # opening a shard takes as long as reading about so many bytes
 
 
 class SharePlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +122,19 @@ class SharePlan(msgspec.Struct, frozen=True, kw_only=True):
         return self.shards[self.starts[share - 1] : stop]
 
 
+def divide(sizes: Sequence[int], shares: int) -> tuple[int, ...]:
+    """Return the number of the first item of each share: runs of neighbours of about the same size.
+
+    >>> divide([1, 1, 4, 1, 1], 2)
+    (0, 2)
+    """
+    ends = list(accumulate(sizes))
+    total = ends[-1] if ends else 0
+    # An item belongs to the share that has its middle.
+    doubled_middles = [2 * end - size for end, size in zip(ends, sizes, strict=True)]
+    return tuple(bisect_left(doubled_middles, -(-2 * total * share // shares)) for share in range(shares))
+
+
 def divide_shards(shards: Sequence[FileInfo], shares: int) -> SharePlan:
     """Divide shards into runs of neighbours of about the same size in bytes.
 
@@ -129,17 +143,8 @@ def divide_shards(shards: Sequence[FileInfo], shares: int) -> SharePlan:
     >>> plan.shards_of(1), plan.shards_of(2)
     (('a',), ('b', 'c'))
     """
-    total = sum(shard.size_bytes + _BYTES_PER_SHARD for shard in shards)
-    counts, before = [0] * shares, 0
-    for shard in shards:
-        weight = shard.size_bytes + _BYTES_PER_SHARD
-        counts[(2 * before + weight) * shares // (2 * total)] += 1  # the share that has the middle of the shard
-        before += weight
-    starts = [0]
-    for count in counts[:-1]:
-        starts.append(starts[-1] + count)
     return SharePlan(
-        starts=tuple(starts),
+        starts=divide([shard.size_bytes + BYTES_PER_SHARD for shard in shards], shares),
         shards=tuple(shard.name for shard in shards),
         planned_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         planned_by=f"energon-toolkit {__version__}",
@@ -264,3 +269,14 @@ def format_numbers(numbers: Iterable[int]) -> str:
         else:
             ranges.append([part, part])
     return ",".join(str(start) if start == stop else f"{start}-{stop}" for start, stop in ranges)
+
+
+def incomplete_shares(shares: Sequence[int], count: int, *, what: str, command: str, at: str) -> ConfigError:
+    """Return the error of a merge about shares to run, by ascending numbers, with a command without its ``--share``."""
+    names, is_single = format_numbers(shares), len(shares) == 1
+    return ConfigError(
+        f"{f'share {names} of {count} is' if is_single else f'shares {names} of {count} are'} not complete: {what}",
+        at=at,
+        hint=f"run {'it' if is_single else 'them'}, then merge again: energon {command} --share"
+        f" {Share(shares[0], count)}" + ("" if is_single else f" (with SLURM: sbatch --array={names})"),
+    )

@@ -25,7 +25,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import MappingProxyType, ModuleType
-from typing import Any, TypeVar
+from typing import Any, Required, TypedDict, TypeVar, Unpack
 
 from ..errors import ConfigError, WorkerError
 from ..storage import may_fork
@@ -48,74 +48,60 @@ class StoppedError(Exception):
     """Another thread has stopped the work."""
 
 
+class WorkerOptions(TypedDict, total=False):
+    """Options of worker processes.
+
+    Attributes:
+        workers: Number of processes, at most one for each item.
+        is_stopped: When it returns True, a ``StoppedError`` ends the work; it is not called for work in this process.
+        environments: Variables that are set in each worker, such as its ``CUDA_VISIBLE_DEVICES``.
+        timeout_s: A worker that takes longer for an item, or between two results of one, is killed.
+        forks: The workers are forked, and inherit a function that does not pickle.
+    """
+
+    workers: Required[int]
+    is_stopped: Callable[[], bool] | None
+    environments: Environments
+    timeout_s: float | None
+    forks: bool
+
+
 def run_in_workers(
-    function: Callable[[_Item], _Result],
-    items: Sequence[_Item],
-    *,
-    workers: int,
-    is_stopped: Callable[[], bool] | None = None,
-    environments: Environments = (),
-    timeout_s: float | None = None,
-    forks: bool = False,
+    function: Callable[[_Item], _Result], items: Sequence[_Item], **options: Unpack[WorkerOptions]
 ) -> Generator[tuple[int, _Result], None, None]:
     """Yield the index of an item and ``function(item)``, in the order in which results arrive.
 
-    The workers have started when this returns; closing the generator ends them.
+    The workers have started when this returns; closing the generator ends them. With one worker, the function runs in
+    this process, unless other options need a process.
 
     Args:
         function: Picklable function; the workers call it in the order of the items, which are pickled, too.
-        items: The items.
-        workers: Number of processes, at most one for each item; with one, the function runs in this process, unless
-            ``is_stopped`` is given.
-        is_stopped: When it returns True, a ``StoppedError`` ends the work.
-        environments: Variables that are set in each worker, such as its ``CUDA_VISIBLE_DEVICES``.
-        timeout_s: A worker whose item takes longer is killed.
-        forks: The workers are forked, and inherit a function that does not pickle.
 
     Raises:
         Exception: The function raised this error.
         WorkerError: A worker was killed; ``item`` of the error is the index of its item.
     """
-    return stream_from_workers(
-        partial(_single, function),
-        items,
-        workers=workers,
-        apart=workers > 1 or is_stopped is not None or timeout_s is not None or bool(environments),
-        is_stopped=is_stopped,
-        environments=environments,
-        timeout_s=timeout_s,
-        forks=forks,
-    )
+    apart = options["workers"] > 1 or any(options.get(name) for name in ("is_stopped", "environments", "timeout_s"))
+    return stream_from_workers(partial(_single, function), items, apart=apart, **options)
 
 
 def stream_from_workers(
     function: Callable[[_Item], Generator[_Result, None, None]],
     items: Sequence[_Item],
     *,
-    workers: int,
     apart: bool,
-    is_stopped: Callable[[], bool] | None = None,
-    environments: Environments = (),
-    timeout_s: float | None = None,
-    forks: bool = False,
+    **options: Unpack[WorkerOptions],
 ) -> Generator[tuple[int, _Result], None, None]:
     """Yield the index of an item and each result of ``function(item)``, in the order in which results arrive.
 
     Args:
         function: Picklable function, which yields the results of an item. A local function does not pickle: then the
             workers are forked, whatever threads this process has.
-        items: Picklable items.
-        workers: Number of processes, at most one for each item.
         apart: Run the function in the workers, and not in this process.
-        is_stopped: As for :func:`run_in_workers`; it is not called for work in this process.
-        environments: As for :func:`run_in_workers`.
-        timeout_s: As for :func:`run_in_workers`; the longest time between two results of an item.
-        forks: As for :func:`run_in_workers`.
     """
     if not items or not apart:
         return _run_serially(function, items)
-    pool = _Pool(environments, timeout_s, forks=forks)
-    results = _run_in_pool(pool, function, items, min(max(1, workers), len(items)), is_stopped)
+    results = _run_in_pool(function, items, options)
     next(results)  # run the generator up to its first yield, so that workers start now and closing it ends them
     return results
 
@@ -134,20 +120,14 @@ def _run_serially(
 
 
 def _run_in_pool(
-    pool: _Pool,
-    function: Callable[[Any], Any],
-    items: Sequence[Any],
-    workers: int,
-    is_stopped: Callable[[], bool] | None,
+    function: Callable[[Any], Any], items: Sequence[Any], options: WorkerOptions
 ) -> Generator[Any, None, None]:
     """Yield once when the workers have started, then the results."""
-    try:
-        pool.start_workers(function, workers)
+    with closing(_Pool(options)) as pool:
+        pool.start_workers(function, min(max(1, options["workers"]), len(items)))
         remaining = pool.start(items)
         yield None
-        yield from pool.results(remaining, is_stopped)
-    finally:
-        pool.close()
+        yield from pool.results(remaining, options.get("is_stopped"))
 
 
 def _has_one_thread() -> bool:
@@ -159,10 +139,10 @@ def _has_one_thread() -> bool:
 
 
 class _Pool:
-    def __init__(self, environments: Environments = (), timeout_s: float | None = None, *, forks: bool = False) -> None:
-        self._forks = forks
-        self._environments = environments
-        self._timeout_s = timeout_s
+    def __init__(self, options: WorkerOptions) -> None:
+        self._forks = options.get("forks", False)
+        self._environments = options.get("environments", ())
+        self._timeout_s = options.get("timeout_s")
         self._processes: dict[Connection, BaseProcess] = {}
         self._pending: dict[Connection, deque[tuple[int, Any]]] = {}  # the unanswered items of each worker
         self._answered: dict[Connection, float] = {}  # time of the last answer of each worker, or of its start

@@ -24,7 +24,7 @@ from ..dataset.opening import dataset_at
 from ..dataset.query import SampleQuery
 from ..dataset.records import SingleFile
 from ..dataset.split_parts import excluded_samples, open_filter
-from ..engine.run import Engine, ShareEnds
+from ..engine.run import RunsOnEngine, ShareEnds
 from ..errors import ConfigError, StorageError
 from ..format.dataset_ref import DatasetRef
 from ..format.nv_meta import FOLDER
@@ -38,7 +38,7 @@ _MAX_SHOWN = 10  # samples or shards that a report names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExcludeRequest:
+class ExcludeRequest(RunsOnEngine):
     """The samples to exclude, and how.
 
     Attributes:
@@ -51,7 +51,6 @@ class ExcludeRequest:
             query. Excluded samples are in no group.
         threshold: Least similarity of near-duplicates; None for the one of the column's metric.
         filter: Change this named filter instead of the split file.
-        workers: Processes of the lint, or of the search for duplicates; of another engine, ``engine`` says it.
         engine: Where the lint or the search runs; None for processes. Only one of them runs in shares.
     """
 
@@ -64,13 +63,6 @@ class ExcludeRequest:
     filter: str | None = None
     reason: str = ""
     dry_run: bool = False
-    workers: int = 1
-    engine: Engine | None = None
-
-    @property
-    def runs_on(self) -> Engine:
-        """The engine."""
-        return self.engine or Engine(workers=self.workers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,13 +15,12 @@ from ..dataset.dataset import Dataset
 from ..dataset.split_parts import is_excluded
 from ..errors import EnergonError, TrustError
 from ..format.dataset_ref import DatasetRef
-from ..format.documents.dataset_config import is_own_module
+from ..format.documents.dataset_config import DatasetConfig, is_own_module
 from ..format.nv_meta import FOLDER
 from ..storage import EPath
 from .fields import FieldView, describe_part, describe_value
 
 if TYPE_CHECKING:
-    from ..format.documents.dataset_config import DatasetConfig
     from ..samples.decoding.decoder import SampleDecoder
 
 

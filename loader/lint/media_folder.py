@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 from ..dataset.job_journal import job_journal
 from ..engine.run import Engine
@@ -47,7 +48,7 @@ def lint_media_folder(plan: LintPlan, *, on_progress: OnProgress | None = None) 
         lint.media_note = media_note(sorted({name.rpartition(".")[2] for name, _ in known}), "headers", check)
         # Compare each file with its metadata.
         decodes = check is not None and lint.media_note is None
-        check_files = _FileChecks(storage=storage, check=check, media_filter=now_filter, decodes=decodes)
+        check_files = partial(_check_files, storage=storage, check=check, media_filter=now_filter, decodes=decodes)
         at_once = _FILES_AT_ONCE if local is engine else 1
         tasks = [known[start : start + at_once] for start in range(0, len(known), at_once)]
         stored = None
@@ -94,22 +95,20 @@ def _stored(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _FileChecks:
-    """Compares files with their metadata; picklable."""
+def _check_files(
+    files: _Files, *, storage: Storage, check: SampleCheck | None, media_filter: MediaFilter, decodes: bool
+) -> CheckedShard:
+    """Compare files with their metadata; runs in workers.
 
-    storage: Storage
-    check: SampleCheck | None
-    media_filter: MediaFilter
-    decodes: bool  # sound and video to their ends
-
-    def __call__(self, files: _Files) -> CheckedShard:
-        samples = []
-        for name, metadata in files:
-            findings = list(_faults(self.storage, name, metadata, self.check, self.media_filter))
-            media = int(self.decodes and media_type_of_name(name) == "av")
-            samples.append(CheckedSamples.pack(findings, take_pictures(self.check), media))
-        return CheckedShard([], samples)
+    Args:
+        decodes: The check decodes sound and video to their ends.
+    """
+    samples = []
+    for name, metadata in files:
+        findings = list(_faults(storage, name, metadata, check, media_filter))
+        media = int(decodes and media_type_of_name(name) == "av")
+        samples.append(CheckedSamples.pack(findings, take_pictures(check), media))
+    return CheckedShard([], samples)
 
 
 def _faults(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ..accounting.large_parts import CHECKED_JSON_BYTES
 from ..accounting.part_sets import PartSets
-from ..engine.run import Engine
+from ..engine.run import RunsOnEngine
 from ..errors import ConfigError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
@@ -33,14 +33,13 @@ def take_pictures(check: SampleCheck | None) -> PictureCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LintRequest:
+class LintRequest(RunsOnEngine):
     """A path to lint, and how.
 
     Attributes:
         ref: A dataset, file of samples, folder of media files, metadataset, or tar files that are not prepared. A split
             file or dataset file replaces those that a metadataset names; ``trust_code`` runs code of the data.
         level: ``headers``, ``bytes`` (read the contents too) or ``decode`` (and decode them).
-        workers: Number of worker processes, at least 1; of another engine, ``engine`` says it.
         engine: Where the tasks run; None for processes. In a share, a lint stores its results in ``.nv-meta``, and
             raises :class:`.ShareDone`; after a merge, :meth:`.Engine.discard_merged` removes them.
         command: Name of the command that runs the shares, for messages.
@@ -51,17 +50,10 @@ class LintRequest:
 
     ref: DatasetRef
     level: str = "decode"
-    workers: int = 1
     split_parts: tuple[str, ...] | None = None
     max_findings: int | None = None
     max_json_bytes: int | None = CHECKED_JSON_BYTES
-    engine: Engine | None = None
     command: str = "lint"
-
-    @property
-    def runs_on(self) -> Engine:
-        """The engine."""
-        return self.engine or Engine(workers=self.workers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,11 +6,10 @@ import hashlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 from typing import Any
-from uuid import uuid4
 
 from ..cached_property import cached_property
 from ..dataset.dataset import Dataset
@@ -402,35 +401,18 @@ class OnDataset:
         check: Picklable function.
     """
 
-    _is_copy = False  # unpickled in a worker
-
     def __init__(self, open_dataset: Callable[[], Dataset], check: Callable[[Dataset, Any], Any]) -> None:
         self._open_dataset, self._check = open_dataset, check
-        self._id = uuid4().hex
 
     def __call__(self, task: Any) -> Any:
         return self._check(self._dataset, task)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_dataset"} | {"_is_copy": True}
+        return {name: value for name, value in self.__dict__.items() if name != "_dataset"}
 
     @cached_property
     def _dataset(self) -> Dataset:
-        # Executors send the function with each task: the copies of one lint share a dataset.
-        return _dataset_of(_Opening(self._id, self._open_dataset)) if self._is_copy else self._open_dataset()
-
-
-@dataclass(frozen=True, slots=True)
-class _Opening:
-    """Opens the dataset of one lint."""
-
-    lint: str
-    open_dataset: Callable[[], Dataset] = field(compare=False)
-
-
-@lru_cache(maxsize=2)
-def _dataset_of(opening: _Opening) -> Dataset:
-    return opening.open_dataset()
+        return self._open_dataset()
 
 
 def _excluded_keys(dataset: Dataset, shard: str) -> frozenset[str]:

@@ -9,7 +9,7 @@ import re
 import signal
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
@@ -39,22 +39,12 @@ class CallLimit:
     seconds: float
     folder: str | None
 
-    @contextmanager
-    def of_task(self, first: int) -> Iterator[TaskCalls]:
-        """Limit the calls of the task that begins with a sample.
-
-        Args:
-            first: Number of its first sample.
-        """
-        calls = TaskCalls(self, first)
-        try:
-            yield calls
-        finally:
-            calls.close()
-
 
 class TaskCalls:
     """The calls of one task.
+
+    Args:
+        first: Number of its first sample.
 
     Attributes:
         hung: The calls that have ended a process: number of the first sample, and how many samples.
@@ -82,6 +72,11 @@ class TaskCalls:
         self._note = open(path, "w+b", buffering=0)  # noqa: SIM115 - closed by close()
         self._note.write(bytes(_CALL.size))
         self._call = mmap.mmap(self._note.fileno(), _CALL.size)
+
+    def call(self, function: Callable[[Any], Any], argument: Any, sample_index: int) -> Any:
+        """Call the function for a sample; see :meth:`limited`."""
+        with self.limited(sample_index):
+            return function(argument)
 
     @contextmanager
     def limited(self, sample_index: int, count: int = 1) -> Iterator[None]:

@@ -61,18 +61,25 @@ class UserFunction:
         Raises:
             ConfigError: There is no such module or name, or it cannot be called.
         """
-        function = _LOADED.get(self)
-        if function is None:
-            self._forget_earlier()
-            self.check()
-            function = self._resolved()
-            if inspect.isclass(function):
-                function = _instance(function, self)
-                if not callable(function):
-                    raise ConfigError("expected a class with __call__", at=str(self))
-            _LOADED.clear()
-            _LOADED[self] = function
-        return function
+        if self in _LOADED:
+            return _LOADED[self]
+        self._forget_earlier()
+        self.check()
+        function: Any = self._resolved()
+        if inspect.isclass(function):
+            try:
+                function = function()
+            except Exception as error:
+                raise ConfigError(
+                    f"cannot make an instance of the class: {type(error).__name__}: {error}",
+                    at=str(self),
+                    hint="its __init__ is called without arguments, once in each worker",
+                ) from error
+            if not callable(function):
+                raise ConfigError("expected a class with __call__", at=str(self))
+        _LOADED.clear()
+        _LOADED[self] = function
+        return _LOADED[self]
 
     def sent(self) -> UserFunction:
         """Return the function for workers, which may have run earlier commands with another source."""
@@ -183,17 +190,6 @@ def _facts_of(code: CodeType) -> Iterator[object]:
 
 _LOADED: dict[UserFunction, Callable[[Any], Any]] = {}
 """The last function of this process: a model is loaded once, whatever the number of tasks."""
-
-
-def _instance(cls: type[Any], function: UserFunction) -> Any:
-    try:
-        return cls()
-    except Exception as error:
-        raise ConfigError(
-            f"cannot make an instance of the class: {type(error).__name__}: {error}",
-            at=str(function),
-            hint="its __init__ is called without arguments, once in each worker",
-        ) from error
 
 
 def named_function(text: str, *, folder: str = "", version: str = "") -> UserFunction:

@@ -8,18 +8,17 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
+import msgspec
 import numpy as np
 
 from ..cached_property import cached_property
-from ..convert.added_parts import ALL_PART, check_join, write_join
+from ..convert.added_parts import ALL_PART, check_fields, check_join, write_join
 from ..convert.resharding import carried_documents
 from ..convert.writing.new_output import check_new_folder, check_outside, remove_other_shards
 from ..convert.writing.sample_parts import SampleParts, checked_key, description, encode_part, type_of_sample
-from ..convert.writing.shard_file import FileContents
-from ..convert.writing.written_shards import indexed_shard, repeated_keys, version_of
+from ..convert.writing.written_shards import OpenShard, repeated_keys, shard_entries
 from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
 from ..dataset.split_parts import runs_of_part
@@ -27,13 +26,12 @@ from ..engine.journal import Journal
 from ..errors import ConfigError, SampleError
 from ..format.carry import Carried, NewOrder, OldDataset
 from ..format.dataset_ref import DatasetRef
-from ..format.documents.sample_types import CRUDE, SAMPLE_TYPES
-from ..format.index.layout import ShardEntry
+from ..format.documents.sample_types import CRUDE
 from ..format.nv_meta import DATASET_YAML, FOLDER, JOBS_FOLDER
 from ..format.prepare.plan import PreparePlan, SplitRequest
 from ..format.prepare.run import open_prepare
 from ..format.unfinished import remove_left_files
-from ..storage import FileInfo, Storage, open_storage, read_document
+from ..storage import Storage, open_storage, read_document
 from .outputs import ToColumns, ToFilter, results_of
 from .tasks import MapOutput, MapTask, TaskFailures, TaskResult, Values, Written, WrittenShard
 
@@ -103,7 +101,7 @@ class ToDataset(MapOutput):
         shards = tuple(shard for writer in writers.values() for shard in writer.shards)
         return TaskResult(
             shards=shards,
-            written=sum(shard.count for shard in shards),
+            written=sum(shard.samples for shard in shards),
             part_names=tuple(sorted(part_names)),
             kinds=tuple(sorted(kinds)),
         )
@@ -111,7 +109,10 @@ class ToDataset(MapOutput):
     @cached_property
     def _splits(self) -> tuple[list[int], list[tuple[int, str]]]:
         """The first samples of runs of a split part, ascending; the end and the split part of each."""
-        runs = sorted(_runs_of_splits(folder_at(self.ref)))
+        folder = folder_at(self.ref)
+        split = folder.documents.split
+        names = split.split_parts if split else ()
+        runs = sorted((run.start, run.stop, name) for name in names for run in runs_of_part(folder, name))
         return [start for start, _, _ in runs], [(stop, name) for _, stop, name in runs]
 
     def _split_of(self, sample_index: int) -> str:
@@ -188,7 +189,7 @@ class ToDataset(MapOutput):
         with open_prepare(plan) as prepare:
             prepare.scan()
             if prepare.index.layout.duplicate_keys and not folder.index.layout.duplicate_keys:
-                repeated = repeated_keys(storage, [shard.record() for shard in shards])
+                repeated = repeated_keys(storage, shards)
                 raise ConfigError(
                     f"the function returned keys twice ({len(repeated):,}): {'; '.join(repeated[:3])}",
                     at=self.output,
@@ -199,16 +200,12 @@ class ToDataset(MapOutput):
 
     def is_lost(self, storage: Storage, result: TaskResult) -> bool:
         """Return True if a shard of a finished task is missing or has changed."""
-        return not all(shard.record().is_current(storage) for shard in result.shards)
+        return not all(shard.is_current(storage) for shard in result.shards)
 
     def _carry(self, folder: Dataset, storage: Storage, shards: Sequence[WrittenShard]) -> tuple[str, ...]:
         """Write the columns and filters of the old dataset; return a warning for each that cannot be carried."""
         numbers = np.concatenate([shard.numbers for shard in shards])
-        entries, first = [], 0
-        for shard in shards:
-            info = FileInfo(name=shard.name, size_bytes=shard.size_bytes, mtime_ns=0)
-            entries.append(ShardEntry.of_file(info, samples=shard.count, first_sample=first))
-            first += shard.count
+        entries = shard_entries((shard.name, shard.size_bytes, shard.samples) for shard in shards)
         old = OldDataset(folder.path, folder.storage, folder.index.shards)
         carried = Carried()
         carried.write(NewOrder([old], [(0, numbers)], entries), storage)
@@ -280,28 +277,12 @@ class ToParts(ToDataset):
 
 def _check_part_names(folder: Dataset, names: Sequence[str]) -> None:
     """Raise a ``ConfigError`` for a part that the dataset has, or for which its joined samples have no field."""
-    config = folder.documents.config
-    spec = SAMPLE_TYPES.get(config.sample_type or "") if config is not None else None
-    fields = None if spec is None or spec.crude else [each.name for each in spec.fields]
     for name in names:
         if name in folder.index.part_names:
             raise ConfigError(
                 f"the dataset has a part {name!r} already", at=folder.path, hint="return parts with other names"
             )
-        if fields is not None and name.partition(".")[0] not in fields:
-            raise ConfigError(
-                f"samples of the dataset have no field for the part {name!r}",
-                at=folder.path,
-                hint=f"name it after one of {', '.join(fields)}: {fields[-1]}.{name}",
-            )
-
-
-def _runs_of_splits(folder: Dataset) -> Iterator[tuple[int, int, str]]:
-    """Yield the ranges of samples of each split part: first sample, end, and name."""
-    split = folder.documents.split
-    for name in split.split_parts if split else ():
-        for run in runs_of_part(folder, name):
-            yield run.start, run.stop, name
+    check_fields(folder, names)
 
 
 def _add_keys(keys: set[str], added: list[str]) -> None:
@@ -324,50 +305,31 @@ class _TaskShards:
         self._storage = storage
         self._stem = stem if not split or split == ALL_PART else f"{stem}_{split}"
         self._split = split
-        self._open: Any = None
+        self._open: OpenShard | None = None
         self._numbers: list[int] = []
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._open is not None:
-            if kind is None:
-                self._finish()
-            else:
-                self._open[1].__exit__(kind, error, trace)
+    def __exit__(self, kind: object, error: BaseException | None, _trace: object) -> None:
+        if self._open is not None and error is not None:
+            self._open.abort(error)
+        elif self._open is not None:
+            self._finish(self._open)
 
     def write(self, key: str, parts: dict[str, Any], sample_index: int) -> None:
-        if self._open is not None and self._open[0].size_bytes > _SHARD_BYTES:
-            self._finish()
+        if self._open is not None and self._open.file.size_bytes > _SHARD_BYTES:
+            self._finish(self._open)
         if self._open is None:
-            name = f"{self._stem}_{len(self.shards):02d}.tar"
-            context = indexed_shard(self._storage, name)
-            self._open = context.__enter__(), context, name
-        try:
-            self._open[0].write(key, parts)
-        finally:
-            for contents in parts.values():
-                if isinstance(contents, FileContents):
-                    contents.file.close()
+            position = len(self.shards)
+            self._open = OpenShard(self._storage, f"{self._stem}_{position:02d}.tar", position, self._split)
+        self._open.write(key, parts)
         self._numbers.append(sample_index)
 
-    def _finish(self) -> None:
-        shard, context, name = self._open
+    def _finish(self, shard: OpenShard) -> None:
         self._open = None
-        context.__exit__(None, None, None)
-        _, size_bytes, version = version_of(shard.info)
-        self.shards.append(
-            WrittenShard(
-                name=name,
-                size_bytes=size_bytes,
-                version=version,
-                split=self._split,
-                samples=np.array(self._numbers, "<i8").tobytes(),
-            )
-        )
+        record = msgspec.structs.asdict(shard.finish())
+        self.shards.append(WrittenShard(**record, made_of=np.array(self._numbers, "<i8").tobytes()))
         self._numbers = []
 
 

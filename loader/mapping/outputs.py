@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from ..errors import ConfigError, SampleError
 from ..format.columns.column import check_column_name, write_map_column
 from ..format.filters.build import build_filter_index, check_filter_name
 from .tasks import MapOutput, MapTask, TaskFailures, TaskResult, Values, Written
-from .values import ValueKind, number_type, piece_of, plain_values
+from .values import ColumnPiece, ValueKind, number_type, piece_of, plain_values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +71,12 @@ class ToColumns(MapOutput):
         return SampleError(f"expected a dictionary with {', '.join(self.names)}, found {returned}")
 
     def follower(self, folder: Dataset) -> Callable[[TaskResult], None]:
-        kinds = {name: ValueKind() for name in self.names}
+        return partial(self._join, folder, dict.fromkeys(self.names, ValueKind()))
 
-        def follow(result: TaskResult) -> None:
-            for name, piece in result.columns.items():
-                kinds[name] = kinds[name].join(piece.kind, column=name, at=self.path, key=folder.index.full_key)
-
-        return follow
+    def _join(self, folder: Dataset, kinds: dict[str, ValueKind], result: TaskResult) -> None:
+        """Join the kinds of the values of a task with the kinds of earlier ones."""
+        for name, piece in result.columns.items():
+            kinds[name] = kinds[name].join(piece.kind, column=name, at=self.path, key=folder.index.full_key)
 
     def commit(self, folder: Dataset, tasks: Sequence[MapTask], journal: Journal[TaskResult], made_by: str) -> Written:
         """Write the columns from the results in the journal, one task in memory at a time.
@@ -87,8 +87,7 @@ class ToColumns(MapOutput):
         # Find all types before the first column is written.
         kinds: dict[str, ValueKind] = dict.fromkeys(self.names, ValueKind())
         for result in results_of(journal, tasks):
-            for name, piece in result.columns.items():
-                kinds[name] = kinds[name].join(piece.kind, column=name, at=self.path, key=folder.index.full_key)
+            self._join(folder, kinds, result)
         for name, kind in kinds.items():
             if not kind.name:
                 raise SampleError(
@@ -136,13 +135,8 @@ def _blocks(
     """Yield the values of the column, and which are known, in the order of the index: numbers, vectors or texts."""
     done = 0
     for task, result in zip(tasks, results_of(journal, tasks), strict=True):
-        piece = result.columns[name]
         yield from _unknown(task.start - done, kind)
-        known = piece.known()
-        if kind.name == "text":
-            yield piece.texts() if piece.kind.name else [""] * len(known), known
-        else:
-            yield piece.numbers(number_type(kind), kind.length), known
+        yield _block(result.columns[name], kind)
         done = task.stop
     yield from _unknown(len(folder.index) - done, kind)
 
@@ -153,16 +147,14 @@ _BLOCK = 1 << 16
 def _unknown(count: int, kind: ValueKind) -> Iterator[tuple[Any, npt.NDArray[np.bool_]]]:
     """Yield blocks of samples without a value, between tasks."""
     for start in range(0, count, _BLOCK):
-        rows = min(_BLOCK, count - start)
-        known = np.zeros(rows, np.bool_)
-        if kind.name == "text":
-            yield [""] * rows, known
-        else:
-            dtype = number_type(kind)
-            yield (
-                np.full((rows, kind.length) if kind.length else rows, np.nan if dtype.kind == "f" else 0, dtype),
-                known,
-            )
+        yield _block(ColumnPiece(kind=ValueKind(), data=b"", valid=bytes(min(_BLOCK, count - start))), kind)
+
+
+def _block(piece: ColumnPiece, kind: ValueKind) -> tuple[Any, npt.NDArray[np.bool_]]:
+    known = piece.known()
+    if kind.name == "text":
+        return piece.texts() if piece.kind.name else [""] * len(known), known
+    return piece.numbers(number_type(kind), kind.length), known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..arrays import IntArray
@@ -36,27 +35,13 @@ class SampleReader:
     Attributes:
         source: The dataset, and how its samples are built.
         raw: Samples are dictionaries of the bytes of their parts, and nothing is decoded.
-        token: Names the reader in all processes that it is sent to.
     """
 
     source: WholeDataset
     raw: bool = False
-    token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"source": self.source, "raw": self.raw, "token": self.token}
-
-    def opened(self) -> SampleReader:
-        """Return this reader, or the copy that this process has used before: clusters send one with each task."""
-        reader = _OPENED.get(self.token)
-        if reader is None:
-            _OPENED.clear()
-            reader = _OPENED[self.token] = self
-        return reader
-
-    def forget(self) -> None:
-        """Let this process forget the reader."""
-        _OPENED.pop(self.token, None)
+        return {"source": self.source, "raw": self.raw}
 
     @property
     def folder(self) -> Dataset:
@@ -103,7 +88,3 @@ class SampleReader:
             return error
         except Exception as error:  # noqa: BLE001 - code of the dataset, or of a decoder
             return error
-
-
-_OPENED: dict[str, SampleReader] = {}
-"""The last reader of this process, whose files are open."""

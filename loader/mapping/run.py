@@ -158,7 +158,6 @@ def run_map(request: MapRequest, *, on_progress: Callable[[MapProgress], None] |
             raise
         finally:
             request.function.unload()
-            reader.forget()
 
 
 @contextmanager

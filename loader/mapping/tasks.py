@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
@@ -72,37 +72,18 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     error: str
 
 
-class WrittenShard(msgspec.Struct, frozen=True, kw_only=True):
+class WrittenShard(ShardRecord, frozen=True, kw_only=True):
     """A shard that a task has written.
 
     Attributes:
-        name: Its name in the new dataset.
-        size_bytes: Its size.
-        version: Its time of change or its version.
-        split: Its split part.
-        samples: Numbers in the index of the samples that its samples were made of, in order, as int64.
+        made_of: Numbers in the index of the samples that its samples were made of, in order, as int64.
     """
 
-    name: str
-    size_bytes: int
-    version: str
-    split: str
-    samples: bytes
-
-    @property
-    def count(self) -> int:
-        """Number of its samples."""
-        return len(self.samples) // 8
+    made_of: bytes
 
     @property
     def numbers(self) -> IntArray:
-        return np.frombuffer(self.samples, "<i8")
-
-    def record(self) -> ShardRecord:
-        """Return the record that writers of shards keep."""
-        return ShardRecord(
-            name=self.name, size_bytes=self.size_bytes, version=self.version, samples=self.count, split=self.split
-        )
+        return np.frombuffer(self.made_of, "<i8")
 
 
 class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,15 +122,19 @@ class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class TaskFailures:
-    """The samples of a task that fail.
+    """The samples of a task that fail, and how many were read.
 
     Attributes:
         folder: The dataset.
         failures: The failures.
+        samples: Number of samples that were read.
+        skipped: Number of samples that were skipped.
     """
 
     folder: Dataset
     failures: list[Failure] = field(default_factory=list)
+    samples: int = 0
+    skipped: int = 0
 
     def key(self, sample_index: int) -> str:
         """Return ``<shard>/<key>`` of a sample."""
@@ -250,34 +235,32 @@ class MapWork:
     def __call__(self, task: MapTask) -> TaskResult:
         if self.output is None:
             raise TypeError("expected an output")
-        failures, counts = TaskFailures(self.reader.opened().folder), _Counts()
-        with nullcontext() if self.limit is None else self.limit.of_task(task.start) as calls:
-            values = self._values(task.numbers(), failures, counts, calls)
-            result = self.output.collect(task, values, failures)
+        failures = TaskFailures(self.reader.folder)
+        with nullcontext() if self.limit is None else closing(TaskCalls(self.limit, task.start)) as calls:
+            result = self.output.collect(task, self._values(task.numbers(), failures, calls), failures)
         failed = sorted(failures.failures, key=lambda failure: failure.sample)
-        return msgspec.structs.replace(result, samples=counts.samples, failures=tuple(failed), skipped=counts.skipped)
+        counts = {"samples": failures.samples, "skipped": failures.skipped}
+        return msgspec.structs.replace(result, failures=tuple(failed), **counts)
 
-    def _values(
-        self, numbers: IntArray, failures: TaskFailures, counts: _Counts, calls: TaskCalls | None
-    ) -> Iterator[tuple[int, Any]]:
+    def _values(self, numbers: IntArray, failures: TaskFailures, calls: TaskCalls | None) -> Iterator[tuple[int, Any]]:
         """Yield the number of each sample with its value; None for an error, which is a failure."""
         for sample_index, value in self.results(numbers, calls):
-            counts.samples += 1
+            failures.samples += 1
             if not isinstance(value, BaseException):
                 yield sample_index, value
                 continue
             if isinstance(value, SkipSample):
-                counts.skipped += 1
+                failures.skipped += 1
             else:
                 failures.add(sample_index, value)
             yield sample_index, None
 
     def results(self, numbers: IntArray, calls: TaskCalls | None = None) -> Iterator[tuple[int, Any]]:
         """Yield the number of each sample with what the function returned for it, or with an error."""
-        function, samples = self.function.load(), self.reader.opened().read(numbers)
+        function, samples = self.function.load(), self.reader.read(numbers)
         if self.batch_size is not None:
             return self._batches(function, samples, calls)
-        return _one_by_one(function, samples) if calls is None else _limited_one_by_one(function, samples, calls)
+        return _one_by_one(function, samples, calls)
 
     def _batches(
         self, function: Callable[[Any], Any], samples: Iterator[tuple[int, Any]], calls: TaskCalls | None
@@ -295,34 +278,14 @@ class MapWork:
                 yield sample_index, sample if isinstance(sample, Exception) else next(results)
 
 
-@dataclass(slots=True)
-class _Counts:
-    """The numbers of samples of a task that were read and that were skipped."""
-
-    samples: int = 0
-    skipped: int = 0
-
-
-def _one_by_one(function: Callable[[Any], Any], samples: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-    for sample_index, sample in samples:
-        value = sample
-        if not isinstance(sample, Exception):
-            try:
-                value = function(sample)
-            except _FAULTS as error:
-                value = error
-        yield sample_index, value
-
-
-def _limited_one_by_one(
-    function: Callable[[Any], Any], samples: Iterator[tuple[int, Any]], calls: TaskCalls
+def _one_by_one(
+    function: Callable[[Any], Any], samples: Iterator[tuple[int, Any]], calls: TaskCalls | None
 ) -> Iterator[tuple[int, Any]]:
     for sample_index, sample in samples:
         value = sample
         if not isinstance(sample, Exception):
             try:
-                with calls.limited(sample_index):
-                    value = function(sample)
+                value = function(sample) if calls is None else calls.call(function, sample, sample_index)
             except _FAULTS as error:
                 value = error
         yield sample_index, value

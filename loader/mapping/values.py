@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from ..errors import SampleError
 
-_FLOATS = (np.float16, np.float32, np.float64)
 _VECTOR_TYPES = ("<f2", "<f4", "|u1", "<u4")
 """Types of the elements of vectors: embeddings, and the bits or the hashes of fingerprints."""
 
@@ -160,7 +159,8 @@ def piece_of(values: Sequence[Any], first: int, *, column: str, at: str, key: Ca
         kind = ValueKind()
         for row, value in enumerate(values):
             if value is not None:
-                kind = kind.join(_kind_of(value, first + row), column=column, at=at, key=key)
+                of_value = _kind_of_all([value], first + row) or _kind_of_vector(value, first + row)
+                kind = kind.join(of_value, column=column, at=at, key=key)
     # Store the values as bytes.
     valid = np.array([value is not None for value in values], np.bool_).tobytes()
     if kind.name == "text":
@@ -231,15 +231,7 @@ def _kind_of_all(values: Sequence[Any], first: int) -> ValueKind | None:
     return None
 
 
-def _kind_of(value: Any, sample: int) -> ValueKind:
-    if isinstance(value, bool):
-        return ValueKind(name="bool", first=sample, high=int(value))
-    if isinstance(value, int):
-        return ValueKind(name="int", first=sample, low=value, high=value)
-    if isinstance(value, float):
-        return ValueKind(name="float", first=sample)
-    if isinstance(value, str):
-        return ValueKind(name="text", first=sample)
+def _kind_of_vector(value: npt.NDArray[Any], sample: int) -> ValueKind:
     return ValueKind(name="vector", dtype=value.dtype.newbyteorder("<").str, length=len(value), first=sample)
 
 

@@ -13,8 +13,6 @@ Planning starts in `plans/plan_leaves.py`. Modules import downwards in this tabl
 imports both, and the modules below import all three.
 """
 
-from __future__ import annotations
-
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -522,31 +522,50 @@ class OpenedDataset(NumberedSamples[Any]):
             SampleError: More samples failed than allowed, or their values cannot be in one column.
             WorkerError: The processes of one task were killed three times.
         """
-        from .mapping import map_samples
+        from ..engine import Engine
+        from ..mapping import MapRequest, given_function, named_function, output_of, run_map
 
+        # Only a prepared dataset has columns, and tasks that follow from its index.
+        source = self._leaves[0].source
         if len(self._leaves) != 1 or self._index_path is not None:
             raise ConfigError(
                 "expected a prepared dataset", at=self.path, hint="prepare the shards; open each dataset of a mix"
             )
-        return map_samples(
-            self._leaves[0].source,
-            self._chosen,
-            function,
-            write=write,
+        if not isinstance(source, WholeDataset) or source.folder.traits.is_file:
+            raise ConfigError(
+                "expected the folder of a prepared dataset", at=source.first.path, hint="open each dataset of a mix"
+            )
+        # Leave excluded samples out.
+        folder, samples, excluded = source.folder, self._chosen, source.excluded
+        if not include_excluded and len(excluded):
+            every = np.arange(len(folder.index)) if samples is None else samples
+            samples = np.setdiff1d(every, excluded, assume_unique=True)
+        # Run the function.
+        output, target = output_of(
+            folder.ref,
+            write=(write,) if isinstance(write, str) and write else tuple(write),
             to_filter=to_filter,
-            to_parts=to_parts,
-            to_dataset=to_dataset,
-            include_excluded=include_excluded,
-            workers=workers,
-            engine=engine,
-            version=version,
-            on_progress=on_progress,
+            to_parts=None if to_parts is None else os.fspath(to_parts),
+            to_dataset=None if to_dataset is None else os.fspath(to_dataset),
+        )
+        request = MapRequest(
+            source=source,
+            function=(
+                named_function(function, folder=os.getcwd(), version=version)
+                if isinstance(function, str)
+                else given_function(function, version=version)
+            ),
+            output=output,
+            target=target,
+            samples=None if samples is None or len(samples) == len(folder.index) else samples,
             batch_size=batch_size,
             raw=raw,
             max_failures=max_failures,
-            retry_failed=retry_failed,
             timeout_s=timeout_s,
+            retry_failed=retry_failed,
+            engine=engine if isinstance(engine, Engine) else Engine(workers=workers, executor=engine),
         )
+        return run_map(request, on_progress=on_progress)
 
     def to_arrow(
         self, columns: Sequence[str] | None = None, *, parts: Sequence[str] = (), keys: bool = False

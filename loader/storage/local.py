@@ -335,8 +335,7 @@ class LocalStorage(Storage):
         with self.lock(f"{name}.lock", wait=True):
             if self.exists(name):
                 return False
-            with self.create(name) as file:
-                file.write(data)
+            self.write(name, data)
         return True
 
     def rename(self, old: str, new: str) -> None:

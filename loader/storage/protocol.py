@@ -229,6 +229,11 @@ class Storage(Protocol):
             durable: Wait until the disk has it, so that it also survives a power cut.
         """
 
+    def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
+        """Write a small file as :meth:`create` does."""
+        with self.create(name, durable=durable) as file:
+            file.write(data)
+
     def write_new(self, name: str, data: bytes) -> None:
         """Write a small file that does not exist, at least cost: a kill or a power cut may leave it cut short."""
 

@@ -245,6 +245,7 @@ class SplitStorage:
     list_once = _calls("list_once", _place)
     create = _calls("create", _writable)
     create_once = _calls("create_once", _writable)
+    write = _calls("write", _writable)
     write_new = _calls("write_new", _writable)
     check_target = _calls("check_target", _writable)
     remove = _calls("remove", _writable)

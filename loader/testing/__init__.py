@@ -16,8 +16,6 @@ They need pytest. A module of tests derives a class from a suite, and defines it
     class TestMyStorage(StorageContract): ...
 """
 
-from __future__ import annotations
-
 import lazy_loader
 import pytest
 

@@ -78,7 +78,6 @@ def add_parts(
             output=output,
             rename=renamed,
             engine=opened,
-            workers=opened.workers,
             **options,
         )
         with ProgressBar("Writing parts", unit="samples") as bar:

@@ -12,7 +12,7 @@ from loader.errors import escape_controls
 from ...command import energon_command
 from ...console import facts_of, output_console, print_json, show_note
 from ...dataset_options import check_ref, copy_options, dataset_options
-from ...engine_options import ENGINE_PARAMETERS, EngineChoice, engine_options, function_options
+from ...engine_options import ENGINE_PARAMETERS, EngineChoice, engine_options
 from ...options import shared_options
 from ...progress import ProgressBar
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Type of the vectors of models.",
 )
-@function_options
+@shared_options("max_failures", "retry_failed", "gpus_per_worker", "version")
 @copy_options
 @engine_options
 @dataset_options()

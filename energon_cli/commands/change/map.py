@@ -12,7 +12,7 @@ from loader.errors import escape_controls
 from ...command import energon_command
 from ...console import facts_of, output_console, print_json, show_note, show_warning
 from ...dataset_options import check_ref, copy_options, dataset_options
-from ...engine_options import ENGINE_PARAMETERS, EngineChoice, engine_options, function_options
+from ...engine_options import ENGINE_PARAMETERS, EngineChoice, engine_options
 from ...options import parse_names, shared_options
 from ...progress import ProgressBar
 
@@ -40,7 +40,7 @@ _SAMPLES_WITH_GPUS = 256  # of a task, which takes longer by a model
 @click.option("--raw", is_flag=True, help="Call it with the bytes of parts, and decode nothing.")
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the first N samples; requires --show.")
 @click.option("--show", is_flag=True, help="Print the results, and write nothing.")
-@function_options
+@shared_options("max_failures", "retry_failed", "gpus_per_worker", "version")
 @click.option("--timeout", metavar="S", type=click.FloatRange(min=0.001), help="A call that takes longer is a failure.")
 @click.option(
     "--task-samples",

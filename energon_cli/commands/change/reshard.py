@@ -94,7 +94,6 @@ def reshard(
             sort_by=sort_by,
             keep_parts=parts,
             engine=opened,
-            workers=opened.workers,
             **options,
         )
         with ProgressBar("Writing shards", unit="samples") as bar:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from loader.inspect import ExcludedSamples, LintRequest
     from loader.inspect.browse import PageLinks
     from loader.lint import Finding, FindingGroup, LintReport
 
@@ -349,9 +348,8 @@ def print_report(
     fixed: ExcludedSamples | None,
     *,
     pages: PageLinks | None,
-    list_all: bool,
-    with_advice: bool,
     is_titled: bool,
+    **options: Any,
 ) -> dict[str, Any] | None:
     """Print a report as text or annotations of GitHub; return the document of another format, for print_documents."""
     path, level = request.ref.path, request.level
@@ -365,7 +363,7 @@ def print_report(
         return None
     if is_titled:
         click.echo(f"{escape_controls(path)}:")
-    show_lint(output_console(), request, report, fixed, list_all=list_all, with_advice=with_advice, pages=pages)
+    show_lint(output_console(), request, report, fixed, pages=pages, **options)
     return None
 
 

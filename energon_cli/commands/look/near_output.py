@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,8 +13,6 @@ from ...console import facts_of, output_console, print_json, print_reports
 from ...progress import ProgressBar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from loader.dataset.query import SampleQuery
     from loader.format import DatasetRef
     from loader.metadataset import NamedDataset

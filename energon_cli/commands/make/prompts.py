@@ -17,7 +17,7 @@ from loader.errors import escape_controls
 
 from ...console import error_console
 from ...settings import in_ascii, is_ascii_only
-from ...terminal.keys import discard_input
+from ...terminal.keys import RawMode, discard_input
 
 Confirmation = Literal["write", "change"]
 
@@ -32,8 +32,6 @@ class _Leave(Exception):  # noqa: N818 - a wish of the user
 
 def no_echo(*, enabled: bool) -> AbstractContextManager[Any]:
     """Keep the terminal from showing keys that are typed between two prompts; they answer none."""
-    from ...terminal.keys import RawMode
-
     return RawMode(sys.stdin.fileno(), on_change=lambda: None) if enabled else nullcontext()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
-from typing import Protocol, TextIO
+from typing import Protocol
 
 from loader.errors import ConfigError, EnergonError
 from loader.format.documents import SAMPLE_TYPE_OF_NUMBER, SampleTypeSpec, sample_type_of_name
@@ -113,13 +113,8 @@ class PipedQuestions:
 
     asks_all = True
 
-    def __init__(
-        self,
-        *,
-        show: Callable[[str], None],
-        answers: TextIO | None = None,
-    ) -> None:
-        self._answers = answers or sys.stdin or io.StringIO()
+    def __init__(self, *, show: Callable[[str], None]) -> None:
+        self._answers = sys.stdin or io.StringIO()
         self._show = show
         self._asked = 0
 

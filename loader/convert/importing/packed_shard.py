@@ -90,8 +90,3 @@ def check_visible(rows: RowFile, sources: Sequence[Source]) -> None:
                 at=sources[rows[row].source].path,
                 hint="unpack it first, or import it with --engine processes; its shares (--share) may run anywhere",
             )
-
-
-def run_packed(packed: PackedShard) -> Written:
-    """Write a packed shard; runs in the workers of an executor."""
-    return packed.run()

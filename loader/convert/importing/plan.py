@@ -15,7 +15,7 @@ import numpy as np
 
 from ...accounting import Account
 from ...arrays import IntArray
-from ...engine.run import Engine
+from ...engine.run import RunsOnEngine
 from ...errors import ConfigError, SampleError
 from ...format.prepare.plan import PrepareReport
 from ...format.unfinished import IMPORT_FOLDER
@@ -200,7 +200,7 @@ def _notes_on_names(counts: Counter[str]) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportPlan:
+class ImportPlan(RunsOnEngine):
     """An import of sources into a new dataset.
 
     Attributes:
@@ -208,8 +208,6 @@ class ImportPlan:
         output: Path or URL of the dataset: a new or empty folder, or the folder of an interrupted import.
         layout: How samples are divided into shards and split parts.
         pictures: What is done with pictures.
-        workers: Number of worker processes; at least 1.
-        engine: Where the shards are written, and which share of them; None for ``workers`` processes.
         max_failures: Most rows that may fail before the import stops: a number, or a share of all rows below 1.
         files: Further files of ``.nv-meta`` to write, name → text (``dataset.yaml``).
         compat: As for :class:`PreparePlan`.
@@ -222,18 +220,12 @@ class ImportPlan:
     output: str
     layout: ShardLayout = field(default_factory=ShardLayout)
     pictures: PictureOptions = field(default_factory=PictureOptions)
-    workers: int = 1
-    engine: Engine | None = None
     max_failures: float = 0.01
     files: Mapping[str, str] = field(default_factory=dict)
     compat: bool | None = None
     strict: bool = False
     downloads: DownloadOptions | None = None
     command: str = "import"
-
-    def open_engine(self) -> Engine:
-        """Return where the shards are written."""
-        return self.engine or Engine(workers=self.workers)
 
 
 def exceeds(failed: int, rows: int, limit: float) -> bool:

@@ -6,16 +6,18 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
+from operator import attrgetter
 from traceback import clear_frames
 
 import msgspec
 
 from ...arrays import IntArray
-from ...engine.run import Engine, ShareDone, missing_tasks
+from ...engine.run import Engine, ShareDone, missing_tasks, repeat_after_deaths
 from ...engine.workers import stream_from_workers
-from ...errors import ConfigError, SampleError, WorkerError
+from ...errors import ConfigError, SampleError
 from ...format.nv_meta import FOLDER
 from ...format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
 from ...format.prepare.run import run_prepare
@@ -33,7 +35,7 @@ from ..rows.row import NO_SPLIT
 from ..rows.row_file import order_rows, plan_shards
 from ..writing.new_output import check_new_folder, check_outside, remove_other_shards
 from ..writing.written_shards import FileVersion
-from .packed_shard import PackedShard, check_visible, run_packed
+from .packed_shard import PackedShard, check_visible
 from .plan import (
     BeforeCommit,
     DoneShard,
@@ -55,7 +57,6 @@ FAILURES_FILE = f"{FOLDER}/import_failures.jsonl"
 _LOCK = f"{IMPORT_FOLDER}/lock"
 _OWN_SHARD = re.compile(r"shard_\d{6,}(_\d+)?\.tar")
 _PARTIAL_SHARD = re.compile(r"\.(shard_\d{6,})(_\d+)?\.tar\b.*")
-_MAX_DEATHS = 3  # of workers with the same shard
 _MAX_SHOWN_FAILURES = 100
 
 
@@ -90,7 +91,7 @@ def run_import(
     """
     # Check the plan and the output before anything is listed.
     started = time.perf_counter()
-    engine = plan.open_engine()
+    engine = plan.runs_on
     plan.layout.check()
     storage = open_storage(plan.output)
     check_output(plan.output, sources=[source.path for source in plan.sources])
@@ -272,7 +273,7 @@ class _Run:
         if self._engine.executor is not None:
             check_visible(self._rows, plan.sources)
             packed = [PackedShard(write, self._shards[index]) for index in self._own]
-            for position, written in self._engine.run(run_packed, packed):
+            for position, written in self._engine.run(PackedShard.run, packed):
                 self._add(self._own[position], written)
         else:
             self._write_in_processes(write, leftovers)
@@ -282,31 +283,21 @@ class _Run:
 
     def _write_in_processes(self, write: WriteShard, leftovers: _Leftovers) -> None:
         """Write the shards in worker processes; a shard whose process was killed begins again."""
-        remaining, deaths = [*self._own], Counter[int]()
-        while remaining:
-            workers = min(self._engine.workers, len(remaining))
-            # A single worker runs in this process, unless that may not use the client of the object store.
-            apart = workers > 1 or not (isinstance(self._storage, LocalStorage) or may_use_rust())
-            before, ended = self._progress, set[int]()
-            shards = [self._shards[index] for index in remaining]
-            try:
-                with closing(stream_from_workers(write, shards, workers=workers, apart=apart)) as results:
-                    for position, written in results:
-                        self._add(remaining[position], written)
-                        if written.is_last:
-                            ended.add(remaining[position])
-            except WorkerError as error:
-                if error.item is None:
-                    raise
-                killed = remaining[error.item]
-                deaths[killed] += 1
-                if deaths[killed] == _MAX_DEATHS:
-                    raise
-                leftovers.remove()
-                # Count again what is written again.
-                rows = sum(self._shards[index].stop - self._shards[index].start for index in ended)
-                self._progress = replace(self._progress, samples=before.samples + rows)
-            remaining = [index for index in remaining if index not in ended]
+
+        def begin_again() -> None:
+            leftovers.remove()
+            # Count again what is written again.
+            rows = sum(self._shards[index].stop - self._shards[index].start for index in self._done)
+            self._progress = replace(self._progress, samples=rows)
+
+        workers = min(self._engine.workers, len(self._own))
+        # A single worker runs in this process, unless that may not use the client of the object store.
+        apart = workers > 1 or not (isinstance(self._storage, LocalStorage) or may_use_rust())
+        run = partial(stream_from_workers, write, workers=workers, apart=apart)
+        shards = [self._shards[index] for index in self._own]
+        is_last = attrgetter("is_last")
+        for position, written in repeat_after_deaths(run, shards, is_last=is_last, on_death=begin_again):
+            self._add(self._own[position], written)
 
     def _add(self, index: int, written: Written) -> None:
         self._progress = replace(
@@ -383,7 +374,7 @@ class _Run:
         # The indexes of the shards are stored, so that no shard is scanned.
         prepare = PreparePlan(
             path=self._plan.output,
-            workers=self._plan.workers,
+            workers=self._engine.workers,
             split=SplitRequest(parts={part: tuple(names) for part, names in self._split_parts().items()}),
             files=self._plan.files,
             compat=self._plan.compat,

@@ -12,10 +12,10 @@ import numpy as np
 from ...arrays import IntArray
 from ...engine.journal import Job, Journal
 from ...engine.run import Engine
-from ...engine.share import divide_shards
+from ...engine.share import BYTES_PER_SHARD, divide
 from ...errors import ConfigError
 from ...format.unfinished import IMPORT_FOLDER
-from ...storage import FileInfo, Storage
+from ...storage import Storage
 from ..rows.row_file import PlannedShard, RowFile
 from .plan import DoneShard, ImportPlan
 
@@ -49,14 +49,12 @@ def agree_on_shares(
         ConfigError: This share lists other samples than the first one, or has other options; or a merge finds no share.
     """
     sizes = np.concatenate(([0], np.cumsum(np.maximum(rows.sizes[order], 0)))).tolist()
-    planned = [
-        FileInfo(name=shard.name, size_bytes=sizes[shard.stop] - sizes[shard.start], mtime_ns=0) for shard in shards
-    ]
+    planned = [BYTES_PER_SHARD + sizes[shard.stop] - sizes[shard.start] for shard in shards]
     job = Job(
         command=plan.command,
         request={"samples": f"{len(rows):,}", "listing": _digest_of_rows(rows), "options": _digest_of_options(plan)},
         tasks=len(shards),
-        starts=divide_shards(planned, engine.share.count).starts if engine.share else (),
+        starts=divide(planned, engine.share.count) if engine.share else (),
     )
     # The first share describes the job.
     journal: Journal[DoneShard] = Journal(storage, _FOLDER, DoneShard)
@@ -75,8 +73,7 @@ def agree_on_shares(
         return there
     # Shards whose rows and options are the same are kept in any case.
     if not engine.merge and (engine.restart or engine.keeps_results):
-        with storage.create(_FILE) as file:
-            file.write(data)
+        storage.write(_FILE, data)
         return job
     raise _difference(different, job, there, at=storage.path(""))
 

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from ...accounting.kinds import usual_extension
-from ...errors import ConfigError, EnergonError, FormatError, SampleError
+from ...errors import ConfigError, EnergonError, FormatError, SampleError, required_package
 from ..rows.file_access import FileAccess
 from ..rows.row import CellRef, FaultRef
 from .source import NumberedReader, NumberedSource
@@ -103,14 +103,12 @@ class _ChunkReader(NumberedReader):
         self._path = path
         _check_index(path, access)
         module, distribution = _LIBRARIES[kind]
-        try:
+        with required_package(
+            f"these chunks are read by the library {distribution}, which is not installed",
+            at=path,
+            hint=f"pip install {distribution}",
+        ):
             library = importlib.import_module(module)
-        except ImportError as error:
-            raise ConfigError(
-                f"these chunks are read by the library {distribution}, which is not installed",
-                at=path,
-                hint=f"pip install {distribution}",
-            ) from error
         try:
             self._dataset = (
                 library.LocalDataset(local=path)

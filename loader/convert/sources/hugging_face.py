@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ...errors import ConfigError, FormatError
+from ...errors import ConfigError, FormatError, required_package
 from ...storage import is_url
 from ..rows.row import CellReader, FaultRef, Row
 from ..tables.arrow_files import ArrowTable, Batch
@@ -124,14 +124,12 @@ def load_saved(path: str) -> dict[str, SavedTable]:
 
     A ``Dataset`` has one table, whose name is ``""``.
     """
-    try:
+    with required_package(
+        "reading this dataset needs the library datasets, which is not installed",
+        at=path,
+        hint="run: pip install 'energon-toolkit[hf]'",
+    ):
         import datasets
-    except ImportError as error:
-        raise ConfigError(
-            "reading this dataset needs the library datasets, which is not installed",
-            at=path,
-            hint="run: pip install 'energon-toolkit[hf]'",
-        ) from error
     try:
         loaded: Any = datasets.load_from_disk(path, keep_in_memory=False)
     except (OSError, ValueError, KeyError, TypeError) as error:  # as it and pyarrow raise them

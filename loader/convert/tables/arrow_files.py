@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from ...errors import ConfigError, FormatError
+from ...errors import FormatError, required_package
 from ...storage import ClosesOnExit, FileStream, LocalStorage, ReadableFile, open_parent
 from ...storage.unpacked import check_ratio
 
@@ -26,13 +26,11 @@ Batch = tuple[int, Any]
 
 def import_pyarrow() -> Any:
     """Import ``pyarrow``."""
-    try:
+    with required_package(
+        "reading Parquet and Arrow files needs pyarrow, which is not installed",
+        hint="run: pip install 'energon-toolkit[tables]'",
+    ):
         import pyarrow as pa
-    except ImportError as error:
-        raise ConfigError(
-            "reading Parquet and Arrow files needs pyarrow, which is not installed",
-            hint="run: pip install 'energon-toolkit[tables]'",
-        ) from error
     return pa
 
 

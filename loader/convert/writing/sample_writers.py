@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 
 from ...accounting.kinds import is_compressed, kind_of_name, part_extension
 from ...accounting.large_parts import CHECKED_JSON_BYTES
-from ...errors import ConfigError, SampleError
+from ...errors import ConfigError, SampleError, required_package
 from .new_output import NewOutput
 from .shard_file import ShardFile, sample_bytes
 
@@ -388,9 +388,5 @@ def _text(key: str) -> str:
 
 
 def _import(name: str, *, extra: str) -> Any:
-    try:
+    with required_package(f"this format needs the package {name}", hint=f"pip install 'energon-toolkit[{extra}]'"):
         return importlib.import_module(name)
-    except ImportError as error:
-        raise ConfigError(
-            f"this format needs the package {name}", hint=f"pip install 'energon-toolkit[{extra}]'"
-        ) from error

@@ -15,7 +15,7 @@ from ...format.unfinished import WRITING_FOLDER
 from ...storage import open_storage
 from .new_output import check_new_folder
 from .sample_parts import SampleParts, SeenKeys, checked_key, description, encode_part, split_by_hash, type_of_sample
-from .shard_file import FileContents, PartContents, sample_bytes
+from .shard_file import PartContents, sample_bytes
 from .written_shards import OpenShard, PartRecord, WrittenShards, commit_shards, part_name, written_parts
 
 _DEFAULT_PART = "train"
@@ -264,13 +264,8 @@ class ShardWriter:
             return key
         # Encode all parts first: a value that fails leaves nothing of the sample.
         parts = {name: encode_part(name, value, key=key) for name, value in values.items()}
-        try:
-            shard = self._shard_for(part, key, parts)
-            shard.file.write(key, parts)
-        finally:
-            for contents in parts.values():
-                if isinstance(contents, FileContents):
-                    contents.file.close()
+        shard = self._shard_for(part, key, parts)
+        shard.write(key, parts)
         self._seen.add(key, shard.number)
         self.samples += 1
         return key

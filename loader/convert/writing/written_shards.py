@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import msgspec
@@ -11,6 +11,7 @@ import numpy as np
 
 from ...errors import ConfigError
 from ...format.index.journal import Journal, save_scans
+from ...format.index.layout import ShardEntry
 from ...format.index.shard_index import ShardIndex, index_shard
 from ...format.nv_meta import DATASET_YAML
 from ...format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
@@ -18,7 +19,7 @@ from ...format.prepare.run import run_prepare
 from ...format.unfinished import WRITING_FOLDER, remove_left_files, remove_work_folder
 from ...storage import FileInfo, Storage
 from .new_output import remove_other_shards
-from .shard_file import ShardFile
+from .shard_file import FileContents, PartContents, ShardFile
 
 _BEGUN = "begun.json"
 _DONE = "done.json"
@@ -64,6 +65,16 @@ FileVersion = tuple[str, int, str]
 def version_of(file: FileInfo) -> FileVersion:
     """Return name, size and version of a file."""
     return file.name, file.size_bytes, file.version
+
+
+def shard_entries(shards: Iterable[tuple[str, int, int]]) -> list[ShardEntry]:
+    """Return the shards of a new dataset in its order, from the name, the size and the samples of each."""
+    entries, first = [], 0
+    for name, size_bytes, samples in shards:
+        file = FileInfo(name=name, size_bytes=size_bytes, mtime_ns=0)
+        entries.append(ShardEntry.of_file(file, samples=samples, first_sample=first))
+        first += samples
+    return entries
 
 
 @contextmanager
@@ -135,8 +146,7 @@ class WrittenShards:
         self._storage.remove(self._folder)
 
     def _write(self, name: str, record: msgspec.Struct) -> None:
-        with self._storage.create(f"{self._folder}/{name}", durable=False) as file:
-            file.write(msgspec.json.encode(record))
+        self._storage.write(f"{self._folder}/{name}", msgspec.json.encode(record), durable=False)
 
 
 def written_parts(storage: Storage) -> Iterator[tuple[int | None, WrittenShards]]:
@@ -159,6 +169,15 @@ class OpenShard:
         self.split = split
         self._context = indexed_shard(storage, name)
         self.file = self._context.__enter__()
+
+    def write(self, key: str, parts: Mapping[str, PartContents]) -> None:
+        """Write a sample, and close the files that its parts are in."""
+        try:
+            self.file.write(key, parts)
+        finally:
+            for contents in parts.values():
+                if isinstance(contents, FileContents):
+                    contents.file.close()
 
     def finish(self) -> ShardRecord:
         self._context.__exit__(None, None, None)

@@ -342,8 +342,7 @@ def _write(storage: Storage, file: str, data: bytes, version: str = "") -> None:
     if isinstance(storage, RemoteStorage) and version:
         storage.put(file, data, if_etag=version)
         return
-    with storage.create(file) as target:
-        target.write(data)
+    storage.write(file, data)
 
 
 def _now() -> str:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ...arrays import IntArray, numbers_in
-from ...errors import ConfigError, StorageError
+from ...errors import ConfigError, StorageError, required_package
 from ...format.documents.messages import nearest_names
 from ..dataset import Dataset
 from ..records import SingleFile
@@ -90,14 +90,12 @@ def _of_rows(lines: Iterable[str], column: str | None, path: str) -> Iterator[st
 
 
 def _of_parquet(path: str, column: str | None) -> list[str]:
-    try:
+    with required_package(
+        "reading Parquet files needs pyarrow, which is not installed",
+        at=path,
+        hint="run: pip install 'energon-toolkit[tables]'",
+    ):
         from pyarrow import parquet
-    except ImportError as error:
-        raise ConfigError(
-            "reading Parquet files needs pyarrow, which is not installed",
-            at=path,
-            hint="run: pip install 'energon-toolkit[tables]'",
-        ) from error
     with parquet.ParquetFile(path) as table:
         name = _column(table.schema_arrow.names, column, path)
         return [str(key) for key in table.read(columns=[name]).column(name).to_pylist() if key is not None]

@@ -27,7 +27,7 @@ from ...format.documents.providers import is_tar_file
 from ...format.index.dataset_index import PartLocation
 from ...format.index.keys import hash_key
 from ...format.index.layout import Layout, PartStats, SampleIndex, ShardEntry
-from ...format.index.shard_index import ShardIndex, index_shard
+from ...format.index.shard_index import ShardIndex, index_shard, scan_facts
 from ...format.nv_meta import FOLDER, INFO_JSON, INFO_YAML, TEMPORARY_INDEX
 from ...format.prepare.plan import PreparePlan, ProgressCallback
 from ...format.prepare.shards import count_text, find_shards
@@ -162,7 +162,7 @@ def summarize_shard(shard: FileInfo, index: ShardIndex) -> ShardSummary:
 
 def _entry(shard: FileInfo, index: ShardIndex) -> ShardEntry:
     samples = len(index) - (not index.is_complete)  # the last sample of a scan that ended early may lack parts
-    return ShardEntry.of_file(shard, samples=samples, first_sample=0, **index.facts)
+    return ShardEntry.of_file(shard, samples=samples, first_sample=0, **scan_facts(index))
 
 
 def join_summaries(tars: TarFolder, summaries: Sequence[ShardSummary]) -> TarIndex:

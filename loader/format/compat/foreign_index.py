@@ -72,8 +72,7 @@ def build_foreign_index(storage: Storage, shard_counts: dict[str, int]) -> Datas
         target.remove(final)
         target.rename(_BUILDING, final)
         if read_uuid(target) is None:
-            with target.create(INDEX_UUID) as file:
-                file.write(identity.encode())
+            target.write(INDEX_UUID, identity.encode())
         return DatasetIndex(target, identity)
 
 

@@ -69,8 +69,7 @@ class FilterFiles:
             for some in numbers:
                 file.write(np.ascontiguousarray(some, NUMBER).data)
         record = {"format_version": _FORMAT_VERSION, "shard_counts": dict(counts)}
-        with self.storage.create(f"{self.prefix}.json") as file:
-            file.write(json.dumps(record, indent=2).encode("ascii"))
+        self.storage.write(f"{self.prefix}.json", json.dumps(record, indent=2).encode("ascii"))
 
     def read_counts(self) -> dict[str, int]:
         """Read the number of kept samples of each shard."""

@@ -22,7 +22,7 @@ from ..tar.names import decode_name, encode_name
 from .keys import hash_key, hash_ragged
 from .layout import COLUMNS, PART_SETS_FILE, ROW_COLUMNS, SampleIndex, ShardEntry, decode_layout, read_part_sets
 from .npy_column import column_bytes, map_column
-from .shard_index import ShardIndex, ShardRows
+from .shard_index import ShardIndex, ShardRows, scan_facts
 
 _PART_COLUMNS = frozenset({"part_name", "part_offset", "part_size"})  # those with a row for each part
 
@@ -362,12 +362,7 @@ class DatasetIndex(SampleIndex):
             key_hash=key_hash[key_order],
             key_order=key_order,
             sample_offsets=np.empty(0, np.int64),
-            end_offset=shard.end_offset,
-            plain=shard.plain,
-            scattered=shard.scattered,
-            misread=shard.misread,
-            warnings=shard.warnings,
-            left_out=shard.left_out,
+            **scan_facts(shard),
         )
         # In a plain shard, each sample begins at the header directly before its first part.
         if not shard.plain:

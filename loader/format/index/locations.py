@@ -61,18 +61,9 @@ def locate_together(groups: Sequence[tuple[SampleLocator, IntArray]]) -> SampleL
     one_each = (ends - first == 1) & (first >= 0)
     if not (one_each & (start > 0) & (size >= 0) & (size <= shard_size - start)).all():
         return None
-    sizes = size.tolist()
-    return SampleLocations(
-        sample=list(chain.from_iterable(samples.tolist() for _, samples in groups)),
-        key=keys,
-        shard=shard,
-        start=start,
-        size_bytes=size,
-        first_part=range(len(sizes) + 1),
-        part_name=list(chain.from_iterable(rows.names for rows in groups_of_rows)),
-        part_start=[0] * len(sizes),
-        part_stop=sizes,
-    )
+    numbers = list(chain.from_iterable(samples.tolist() for _, samples in groups))
+    names = list(chain.from_iterable(rows.names for rows in groups_of_rows))
+    return SampleLocations.of_one_part(numbers, keys, shard, (start, size), names)
 
 
 def _rows_of(locator: SampleLocator, samples: IntArray) -> _Rows | None:
@@ -121,6 +112,24 @@ class SampleLocations:
     part_name: list[str] = field(default_factory=list)  # name of each part, in the order in the shard
     part_start: Column = field(default_factory=list)  # start of each part, relative to its sample's ``start``
     part_stop: Column = field(default_factory=list)  # end of each part, relative to its sample's ``start``
+
+    @classmethod
+    def of_one_part(
+        cls, sample: list[int], key: list[str], shard: IntArray, spans: tuple[IntArray, IntArray], names: list[str]
+    ) -> SampleLocations:
+        """Return the locations of samples of one part each, whose starts and bytes are ``spans``."""
+        start, size_bytes = spans
+        return cls(
+            sample=sample,
+            key=key,
+            shard=shard,
+            start=start,
+            size_bytes=size_bytes,
+            first_part=range(len(sample) + 1),
+            part_name=names,
+            part_start=[0] * len(sample),
+            part_stop=size_bytes.tolist(),
+        )
 
     def is_one_part_each(self) -> bool:
         """Return True if each sample has one wanted part."""
@@ -296,17 +305,8 @@ class SampleLocator:
         self._check(name, start, size, self.shard_sizes[shard])
         if self._wanted is not None and not self._wanted[name].all():
             return None
-        return SampleLocations(
-            sample=samples.tolist(),
-            key=self._keys_of(samples),
-            shard=shard,
-            start=start,
-            size_bytes=size,
-            first_part=range(len(samples) + 1),
-            part_name=self._names_of(name),
-            part_start=[0] * len(samples),
-            part_stop=size.tolist(),
-        )
+        keys, names = self._keys_of(samples), self._names_of(name)
+        return SampleLocations.of_one_part(samples.tolist(), keys, shard, (start, size), names)
 
     @staticmethod
     def _spans(start: IntArray, stop: IntArray, counts: IntArray, ends: IntArray) -> tuple[IntArray, IntArray]:

@@ -205,8 +205,7 @@ def stage_files(storage: Storage, files: Mapping[str, bytes]) -> list[tuple[str,
     renames = []
     for position, (name, data) in enumerate(files.items()):
         path = f"{STAGING}/files/{position}"
-        with storage.create(path) as file:
-            file.write(data)
+        storage.write(path, data)
         renames.append((path, name))
     return renames
 
@@ -222,8 +221,7 @@ def commit(storage: Storage, *, renames: Sequence[tuple[str, str]], removals: Se
     for _, final in renames:
         storage.check_target(final)  # before anything is changed
     storage.flush([STAGING])  # else a power cut could leave names of files without their bytes
-    with storage.create(_INTENT) as file:
-        file.write(json.dumps(msgspec.to_builtins(intent)).encode("ascii"))
+    storage.write(_INTENT, json.dumps(msgspec.to_builtins(intent)).encode("ascii"))
     finish_interrupted_commit(storage)
 
 

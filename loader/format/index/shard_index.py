@@ -19,6 +19,7 @@ from ..tar.header import BLOCK
 from ..tar.names import SplitNames, decode_name, reason_without_sample, split_member_names
 from ..tar.scan import MemberBatch, Request, TarScan
 from .keys import hash_keys
+from .layout import ShardEntry
 
 _Number = TypeVar("_Number", bound=np.generic)
 
@@ -53,11 +54,6 @@ class ShardIndex:
     def __len__(self) -> int:
         return len(self.part_ends)
 
-    @property
-    def facts(self) -> dict[str, Any]:
-        names = ("end_offset", "plain", "scattered", "misread", "warnings", "left_out")
-        return {name: getattr(self, name) for name in names}
-
     def first_part_offsets(self) -> npt.NDArray[np.int64]:
         """Return the content offset of each sample's first part, shape (n,)."""
         return self.part_offset[np.concatenate(([0], self.part_ends[:-1])).astype(np.int64)[: len(self)]]
@@ -74,6 +70,12 @@ class ShardIndex:
             text = data.decode("ascii")
             return [text[start:end] for start, end in zip(chain((0,), ends), ends, strict=False)]
         return [decode_name(data[start:end]) for start, end in zip(chain((0,), ends), ends, strict=False)]
+
+
+def scan_facts(scanned: ShardIndex | ShardEntry) -> dict[str, Any]:
+    """Return what a scan has found out about a whole shard."""
+    names = ("end_offset", "plain", "scattered", "misread", "warnings", "left_out")
+    return {name: getattr(scanned, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,7 +343,7 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True):
 def encode_shard_index(index: ShardIndex) -> bytes:
     """Return an index as bytes, for :func:`decode_shard_index`."""
     columns = [np.ascontiguousarray(getattr(index, name), dtype) for name, dtype in _COLUMNS.items()]
-    facts = {"part_names": index.part_names, **index.facts}
+    facts = {"part_names": index.part_names, **scan_facts(index)}
     header = {**facts, "left_out": msgspec.to_builtins(index.left_out), "rows": [len(column) for column in columns]}
     return b"".join([json.dumps(header).encode("ascii"), b"\n", *[column.tobytes() for column in columns]])
 

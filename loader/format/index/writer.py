@@ -33,7 +33,7 @@ from .layout import (
     encode_struct,
 )
 from .npy_column import ColumnReader, ColumnWriter, create_column, map_column
-from .shard_index import ShardIndex, ShardRows
+from .shard_index import ShardIndex, ShardRows, scan_facts
 
 _APPENDED = ("part_ends", "key_ends", "key_bytes", "part_name", "part_offset", "part_size")
 _RUNS = ("run_hash", "run_sample")  # of the key table, before they are merged
@@ -112,7 +112,7 @@ class IndexWriter:
         if len(blocks) and int(blocks.max()) >= 1 << 32:
             raise FormatError("the shard is larger than 2 TiB", shard=shard.name, hint="split it into smaller ones")
         self._runs.add(index.key_hash, (index.key_order + self._samples).astype(np.uint64))
-        entry = ShardEntry.of_file(shard, samples=len(index), first_sample=self._samples, **index.facts)
+        entry = ShardEntry.of_file(shard, samples=len(index), first_sample=self._samples, **scan_facts(index))
         rows = ShardRows(
             part_ends=index.part_ends,
             key_ends=index.key_ends,
@@ -162,8 +162,7 @@ class IndexWriter:
         )
         table = self._part_sets.finish([*self._part_ids], self._full_key)
         for name, data in ((PART_SETS_FILE, table), ("layout.json", layout)):
-            with self._storage.create(f"{self._folder}/{name}", durable=self._durable) as file:
-                file.write(encode_struct(data))
+            self._storage.write(f"{self._folder}/{name}", encode_struct(data), durable=self._durable)
         return layout, duplicates
 
     def _full_key(self, sample: int) -> str:

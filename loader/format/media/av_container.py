@@ -116,12 +116,6 @@ def _is_not_coded(data: bytes) -> bool:
     return bits & 0b111 == 0b100
 
 
-if TYPE_CHECKING:
-    from av.audio.stream import AudioStream
-    from av.container import InputContainer
-    from av.packet import Packet
-    from av.video.stream import VideoStream
-
 # Options that stop FFmpeg from opening the files and addresses named in playlists, file lists and session files.
 _NO_OTHER_FILES = {"protocol_whitelist": "none"}
 

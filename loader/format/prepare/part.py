@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 
-from ...engine.share import Share, SharePlan, divide_shards, format_numbers, read_plan, write_plan
+from ...engine.share import Share, SharePlan, divide_shards, incomplete_shares, read_plan, write_plan
 from ...errors import ConfigError, StorageError
 from ...storage import FileInfo, RemoteStorage, Storage
 from ..index.current import PreviousIndex
@@ -190,17 +190,8 @@ def check_complete(storage: Storage, unscanned: Sequence[str]) -> None:
         return
     # Name them, and the command that runs the first one.
     numbers = [position for position, shards in unscanned_of.items() if shards]
-    which = (
-        f"share {numbers[0]} of {plan.count} is"
-        if len(numbers) == 1
-        else f"shares {format_numbers(numbers)} of {plan.count} are"
-    )
     shown = ", ".join(names[:_MAX_SHARDS]) + (", …" if len(names) > _MAX_SHARDS else "")
-    raise ConfigError(
-        f"{which} not complete: {len(names):,} of {len(plan.shards):,} shards are not scanned: {shown}",
-        at=storage.path(""),
-        hint=f"run {'it' if len(numbers) == 1 else 'them'}, then merge again:"
-        f" energon prepare {url} --share {Share(numbers[0], plan.count)}"
-        + (f" (with SLURM: sbatch --array={format_numbers(numbers)})" if len(numbers) > 1 else "")
-        + "; a share names shards that are damaged",
-    )
+    what = f"{len(names):,} of {len(plan.shards):,} shards are not scanned: {shown}"
+    error = incomplete_shares(numbers, plan.count, what=what, command=f"prepare {url}", at=storage.path(""))
+    error.hint = f"{error.hint}; a share names shards that are damaged"
+    raise error

@@ -1,7 +1,5 @@
 """Files of numbered samples under one interface, and prepared folders of them."""
 
-from __future__ import annotations
-
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -119,19 +119,8 @@ def locations_of(
         shard: Shape (n,): numbers of their files.
         spans: Start and bytes of each; see :meth:`RecordFile.spans`.
     """
-    count = len(numbers)
-    start, size_bytes = spans
-    return SampleLocations(
-        sample=numbers.tolist(),
-        key=list(map(str, keys.tolist())),
-        shard=shard,
-        start=start,
-        size_bytes=size_bytes,
-        first_part=range(count + 1),
-        part_name=[part] * count,
-        part_start=np.zeros(count, np.int64),
-        part_stop=size_bytes,
-    )
+    names = [part] * len(numbers)
+    return SampleLocations.of_one_part(numbers.tolist(), list(map(str, keys.tolist())), shard, spans, names)
 
 
 def record_number(key: str, name: str, samples: int) -> int | None:

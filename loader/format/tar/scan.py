@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -83,30 +82,18 @@ class _Rows:
     parsed: set[int] = field(default_factory=set)  # rows with a size that `header_size` parsed
 
 
-def read_members(file: ReadableFile, scan: TarScan, *, max_requests: int | None = None) -> Iterator[MemberBatch]:
-    """Drive a scan by reads of a file; yield its batches.
-
-    Args:
-        scan: The scan of the file, not yet begun.
-        max_requests: End after this many reads, with the members that were found; None reads the whole file.
-    """
+def read_members(file: ReadableFile, scan: TarScan) -> Iterator[MemberBatch]:
+    """Drive a scan, which has not begun, by reads of a file; yield its batches."""
     requests = scan.requests()
     wanted: Request | None = next(requests)
-    for _ in count() if max_requests is None else range(max_requests):
-        if wanted is None:
-            break
+    while wanted is not None:
         data = file.read_at(*wanted)
         try:
             wanted = requests.send(data)
         except StopIteration:  # the scan has seen the whole file
             wanted = None
-        if scan.batches:
-            yield from scan.batches
-            scan.batches.clear()
-    if wanted is not None:
-        yield scan.flush()  # the members found so far
-    yield from scan.batches
-    scan.batches.clear()
+        yield from scan.batches
+        scan.batches.clear()
 
 
 class TarScan:
@@ -157,11 +144,11 @@ class TarScan:
                     yield from self._check_end(next_offset)
                     offset = None
                 if len(self._rows.offsets) >= _BATCH_ROWS and self._rows.blocks[-1][-1, 156] != _PAX:
-                    self.batches.append(self.flush())
+                    self.batches.append(self._flush())
         except FormatError:
             self._verify(self._headers())  # the damage may be in an earlier header
             raise
-        self.batches.append(self.flush())
+        self.batches.append(self._flush())
 
     def _collect(self, offset: int) -> int:
         """Collect plain headers in the window from ``offset`` on; return the offset after them and their contents."""
@@ -321,7 +308,7 @@ class TarScan:
         blocks = self._rows.blocks
         return np.concatenate(blocks) if blocks else np.empty((0, BLOCK), np.uint8)
 
-    def flush(self) -> MemberBatch:
+    def _flush(self) -> MemberBatch:
         """Return the members that were collected since the last batch."""
         rows, headers = self._rows, self._headers()  # headers: (m, 512)
         self._verify(headers)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from ...dataset.opening import folder_at
 from ...errors import ConfigError, StateError
 from ...format.dataset_ref import DOCUMENT_CHOICES, DatasetRef
-from ...format.documents.providers import data_path, is_metadataset
+from ...format.documents.providers import LoadRequest, data_path, is_metadataset
 from ...storage import EPath
 from ...training.states import RunState, chain_differences, differences, read_run_states, run_differences
-from ..facts import kind_of_path
-from .datasets import DifferenceList, DiffReport
+from ..facts import kind_of_path, path_facts
+from .datasets import DifferenceList, DiffReport, compare_datasets
 
 if TYPE_CHECKING:
     from ...pipeline.reading.read import ReadDataset
@@ -67,7 +67,6 @@ def compare_checkpoint_with_data(
     Returns:
         True if the data, and the shares of a mix, are the same; the arguments of the run are not known.
     """
-    from ...format.documents.providers import LoadRequest
     from ...training.datasets.open_sources import open_sources
     from ..runs.planned_run import readers_of
 
@@ -201,12 +200,8 @@ def compare_paths(
     # Compare what the paths name, by its kind.
     resumes: bool | None = None
     if kinds == ("checkpoint", "checkpoint"):
-        from .compare import compare_checkpoints
-
         resumes = compare_checkpoints(before, after, difference_list, place=place)
     elif kinds[0] == "checkpoint":
-        from .compare import compare_checkpoint_with_data
-
         resumes = compare_checkpoint_with_data(
             before, after, difference_list, split_part=split_part, place=place, trust_code=trust_code
         )
@@ -244,7 +239,6 @@ def _compare_folders(
     on_progress: Callable[[int, int], None] | None,
 ) -> None:
     from ...dataset.unprepared.tar_index import index_temporarily
-    from .datasets import compare_datasets
 
     # Shards that are not prepared are scanned into a temporary index.
     with ExitStack() as stack:
@@ -259,8 +253,6 @@ def _compare_folders(
 
 
 def _compare_facts(before: str, after: str, difference_list: DifferenceList) -> None:
-    from ..facts import path_facts
-
     facts: list[dict[str, Any]] = [
         {name: value for name, value in path_facts(path).items() if name not in _UNCOMPARED} for path in (before, after)
     ]

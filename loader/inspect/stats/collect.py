@@ -22,7 +22,7 @@ from ...dataset.opening import dataset_at
 from ...dataset.query import SampleQuery, find_samples
 from ...dataset.query.dataset_values import only_value
 from ...dataset.records import SingleFile
-from ...engine.run import Engine, JobTasks, in_order
+from ...engine.run import JobTasks, RunsOnEngine, in_order
 from ...errors import ConfigError
 from ...format.columns.column import BY_STATS, column_of, value_of_column, write_column
 from ...format.dataset_ref import DatasetRef
@@ -40,7 +40,7 @@ _UNITS = {"width": "pixels", "height": "pixels", "duration": "seconds", "bytes":
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StatsRequest:
+class StatsRequest(RunsOnEngine):
     """The statistics to collect.
 
     Attributes:
@@ -52,7 +52,6 @@ class StatsRequest:
             none.
         write: Names of values to keep as columns: ``jpg.width``, or ``width`` if no other value is called so.
         tokenizer: A JSON file of tokenizers, or ``module:callable``.
-        workers: Number of worker processes; of another engine, ``engine`` says it.
         max_json_bytes: Larger JSON parts are not parsed; None for no limit.
         engine: Where the tasks run; None for processes. In a share, summaries are stored in ``.nv-meta``, and
             :class:`.ShareDone` is raised; after a merge, :meth:`.Engine.discard_merged` removes them.
@@ -67,15 +66,8 @@ class StatsRequest:
     dedupe: str | None = None
     write: tuple[str, ...] = ()
     tokenizer: str | None = None
-    workers: int = 1
     max_json_bytes: int | None = CHECKED_JSON_BYTES
-    engine: Engine | None = None
     command: str = "stats"
-
-    @property
-    def runs_on(self) -> Engine:
-        """The engine."""
-        return self.engine or Engine(workers=self.workers)
 
 
 @dataclass(slots=True, kw_only=True)

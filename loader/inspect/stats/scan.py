@@ -8,6 +8,7 @@ import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from ...dataset.opening import dataset_at
 from ...dataset.query.condition import Values
 from ...dataset.tar import tar_index
 from ...engine.workers import run_in_workers
-from ...errors import ConfigError, EnergonError, SampleError, TrustError
+from ...errors import ConfigError, EnergonError, SampleError, TrustError, required_package
 from ...escaped_log import get_logger
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.value_name import ValueName
@@ -102,9 +103,8 @@ def scan_samples(task: ScanTask) -> ScanResult:
     texts: dict[str, Counter[str]] = defaultdict(Counter)
     kept: dict[str, tuple[list[int], list[Value]]] = {str(name): ([], []) for name in task.kept}
     hashes: list[int] = []
-    reader = _Reader(folder, task, tokenizer)
     # Read the values of each sample.
-    try:
+    with closing(_Reader(folder, task, tokenizer)) as reader:
         for sample in task.samples.tolist():
             shown, named = reader.values(sample, result)
             for name, value in shown if not task.kept_only else ():
@@ -118,8 +118,6 @@ def scan_samples(task: ScanTask) -> ScanResult:
                     kept[name][1].append(value)
             if task.hashed is not None:
                 hashes.append(reader.hash(sample))
-    finally:
-        reader.close()
     # Count NaN and infinities as texts.
     for name, some in numbers.items():
         floats = as_array(some)
@@ -284,14 +282,12 @@ def open_tokenizer(name: str, *, trust_code: bool) -> Tokenizer:
 
 
 def _of_file(path: str) -> Tokenizer:
-    try:
+    with required_package(
+        "reading a tokenizer's file needs the package tokenizers, which is not installed",
+        at=path,
+        hint="run: pip install 'energon-toolkit[tokens]'",
+    ):
         from tokenizers import Tokenizer as FastTokenizer
-    except ImportError as error:
-        raise ConfigError(
-            "reading a tokenizer's file needs the package tokenizers, which is not installed",
-            at=path,
-            hint="run: pip install 'energon-toolkit[tokens]'",
-        ) from error
     try:
         tokenizer = FastTokenizer.from_file(path)
     except Exception as error:  # its bindings raise the base class

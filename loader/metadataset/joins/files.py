@@ -229,8 +229,7 @@ class JoinFiles:
 
     def write_record(self, name: str, record: JoinRecord) -> None:
         """Write the record of rows, which makes them valid; call it after the rows are written."""
-        with self._storage.create(f"{self._folder}/{name}.json") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(record), indent=2))
+        self._storage.write(f"{self._folder}/{name}.json", msgspec.json.format(msgspec.json.encode(record), indent=2))
 
     def read_record(self, name: str) -> JoinRecord | None:
         file = f"{self._folder}/{name}.json"

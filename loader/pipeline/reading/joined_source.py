@@ -135,19 +135,13 @@ class OpenJoins(OpenSources):
 
     Args:
         sparse: As in :class:`.OpenSources`; of a join for its members, too.
-        first: As in :class:`.OpenSources`; there are as many file numbers as sources and members.
+        **options: As for :class:`.OpenSources`; from ``first`` on are as many numbers as sources and members.
     """
 
     def __init__(
-        self,
-        sources: Sequence[Source],
-        shards: OpenFiles,
-        sparse: Collection[int] = (),
-        *,
-        quarantined: Collection[tuple[int, int]] = (),
-        first: tuple[int, int] = (0, 0),
+        self, sources: Sequence[Source], shards: OpenFiles, sparse: Collection[int] = (), **options: Any
     ) -> None:
-        super().__init__(sources, shards, quarantined=quarantined, first=first)
+        super().__init__(sources, shards, **options)
         self._joins = {row: source for row, source in enumerate(sources) if isinstance(source, JoinedSource)}
         self._first_member: dict[int, int] = {}  # of each join
         # Members follow the sources. The entry of a join itself is never read.

@@ -75,15 +75,7 @@ class LaneReader:
         elif isinstance(order, BlendedLane):
             window_of = order.window_of
         # Chunks of local samples end with the windows of the shuffle, whose samples are neighbours.
-        self._chunks = OrderedChunks(
-            order,
-            self.table,
-            self.position,
-            max_size=max_size,
-            window_of=window_of,
-            sample_bytes=definition.sample_bytes if window_of else 0,
-            was_edited=definition.history is not None,
-        )
+        self._chunks = OrderedChunks(order, self.position, definition, max_size=max_size, window_of=window_of)
         # Count the samples of each source, if statistics are measured.
         self._waiting = definition.waiting
         self._recorder = lane.recorder
@@ -255,27 +247,19 @@ class OrderedChunks:
     """The chunks of a lane's stream.
 
     Args:
+        definition: The :class:`.ReadDataset`, whose module imports this one.
         window_of: The windows with which chunks end, if they are small; None for none.
-        sample_bytes: Mean bytes of a sample.
     """
 
     def __init__(
-        self,
-        order: LaneOrder,
-        table: SourceTable,
-        position: int,
-        *,
-        max_size: int,
-        window_of: WindowOf | None,
-        sample_bytes: int,
-        was_edited: bool,
+        self, order: LaneOrder, position: int, definition: Any, *, max_size: int, window_of: WindowOf | None
     ) -> None:
         self._order = order
-        self._table = table
+        self._table: SourceTable = definition.opened
         self._size, self._max_size = min(_FIRST_CHUNK, max_size), max_size
         self._window_of = window_of or _no_window
-        self._sample_bytes = sample_bytes
-        self._was_edited = was_edited
+        self._sample_bytes: int = definition.sample_bytes if window_of else 0  # mean of a sample
+        self._was_edited = definition.history is not None
         self._ordered = range(position, position)  # positions whose order is known
         self._found: tuple[IntArray, IntArray, IntArray]  # their sources, numbers in the indexes, and epochs
 

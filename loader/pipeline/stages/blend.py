@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import isfinite
 from typing import Any, NoReturn, TypeVar
@@ -17,7 +17,7 @@ from ..contract.running import RunningFunctions, StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import COUNT, NUMBER, Count, NotRequired, Schema
 from ..contract.worker_config import WorkerConfig
-from ..reading.lane_samples import LaneSamples, LaneSchedule, counted_blend
+from ..reading.lane_samples import LaneSamples, counted_blend
 from ..reading.order_plan import samples_of_round
 from ..reading.planned_schedule import PlannedSchedule
 from .batch import BatchDataset
@@ -145,30 +145,14 @@ class BlendDataset(SavableDataset[T]):
 
     def open(self, lane: Lane, state: State) -> Running:
         # Begin what all inputs share: the reads of their samples, and the count of samples.
-        inputs = dict(zip(self.origins, self.inputs, strict=True))
         if self.begin is not None:
             self.begin(lane, state)
         samples: LaneSamples | None = None
         if self.counts_samples and LaneSamples not in lane.shared:
             samples = LaneSamples.begin(lane, state.get(self.key, {}))
         # Choose by weights of samples, or by the volumes that are counted.
-        running: Running
-        if self.size is None:
-            running = BlendRunning(inputs, self.weights, key=self.key, lane=lane, state=state)
-        else:
-            running = VolumeBlendRunning(
-                inputs,
-                self.weights,
-                self.size,
-                unit=self.unit or "",
-                edits=self.edits,
-                key=self.key,
-                lane=lane,
-                state=state,
-                schedule=None if self.schedule is None else LaneSchedule(self.schedule, lane),
-                counts_sizes=self.counts_sizes,
-                counts_volumes=self.counts_volumes,
-            )
+        counted = self.size is not None
+        running: Running = VolumeBlendRunning(self, lane, state) if counted else BlendRunning(self, lane, state)
         # Lanes that had begun before the last change of the mix need the counts of their state.
         if self.key not in state and lane.number < self.edited_at:
             return RunningFunctions(_refuse_to_choose, running.state, running.load)
@@ -266,24 +250,16 @@ _CHUNK = 256  # positions of the blend that are computed together
 class BlendRunning:
     """Iterator of one lane."""
 
-    def __init__(
-        self,
-        inputs: Mapping[int, SavableDataset[Any]],
-        weights: Sequence[float],
-        *,
-        key: str,
-        lane: Lane,
-        state: State,
-    ) -> None:
-        self._key = key
+    def __init__(self, definition: BlendDataset[Any], lane: Lane, state: State) -> None:
+        self._key = definition.key
         entry = state.get(self._key, {})
         self._upstreams = {
-            origin: upstream.open(lane.child(origin, key), entry.get(str(origin), {}))
-            for origin, upstream in inputs.items()
+            origin: upstream.open(lane.child(origin, self._key), entry.get(str(origin), {}))
+            for origin, upstream in zip(definition.origins, definition.inputs, strict=True)
         }
         self._lane = lane
-        self._origins = np.array([*inputs])
-        self._counts = quantise_weights(weights)
+        self._origins = np.array([*definition.origins])
+        self._counts = quantise_weights(definition.weights)
         self._ended: list[int] = [origin for origin in entry.get("ended", []) if origin in self._upstreams]
         self._next: int = entry.get("next", 0)  # position in the blend of the datasets that have not ended
         self._plan()

@@ -24,51 +24,39 @@ class VolumeBlendRunning:
     """Iterator of one lane. An input is opened when its first item is due, so a state has only the used ones.
 
     Args:
-        edits: Number of changes of the mix before; volumes count from the last one on.
+        definition: The :class:`.BlendDataset`, whose module imports this one.
     """
 
-    def __init__(
-        self,
-        inputs: Mapping[int, SavableDataset[Any]],
-        weights: Sequence[float],
-        size: Callable[[Any], Any],
-        *,
-        unit: str,
-        edits: int,
-        key: str,
-        lane: Lane,
-        state: State,
-        schedule: LaneSchedule | None = None,
-        counts_sizes: bool = False,
-        counts_volumes: bool = False,
-    ) -> None:
-        self._key = key
-        self._inputs = inputs
+    def __init__(self, definition: Any, lane: Lane, state: State) -> None:
+        inputs = dict(zip(definition.origins, definition.inputs, strict=True))
+        self._key: str = definition.key
+        self._inputs: Mapping[int, SavableDataset[Any]] = inputs
         self._rows = {origin: row for row, origin in enumerate(inputs)}
-        self._weights = weights
-        self._schedule = schedule
+        self._weights: Sequence[float] = definition.weights
+        self._schedule = None if definition.schedule is None else LaneSchedule(definition.schedule, lane)
         self._stretch = 0  # the present one of the schedule
         self._saved_stretch: State | None = None
-        self._metric = self._size = size  # the second is replaced while calls are timed
-        self._unit = unit
-        self._edits = edits
+        self._metric: Callable[[Any], Any] = definition.size
+        self._size = self._metric  # replaced while calls are timed
+        self._unit = unit = definition.unit or ""
+        self._edits: int = definition.edits  # number of changes of the mix before: volumes count from the last one on
         self._lane = lane
         self._failures = lane.failures
-        self._skips = lane.failures.skips_of(size, f"the metric {unit!r}")
+        self._skips = lane.failures.skips_of(self._metric, f"the metric {unit!r}")
         self._skipped = skipped_items(lane)
         self.item_id: ItemId = ()  # of the item that is measured
-        if counts_sizes:
+        if definition.counts_sizes:
             register(lane, f"size in {unit}", self, "_size", result_sizes={unit: number_of})
-        entry = state.get(key, {})
+        entry = state.get(self._key, {})
         # States of the inputs; those of the running ones are replaced when a state is requested.
         self._states: dict[str, State] = {str(origin): entry[str(origin)] for origin in inputs if str(origin) in entry}
         self._running: dict[int, Running] = {}
         self._changed: dict[int, None] = {}  # inputs that were used since the last state, in the order of first use
-        self._recorder = lane.recorder if counts_volumes else None
+        self._recorder = lane.recorder if definition.counts_volumes else None
         if self._recorder is not None:
             self._recorder.samples.add_counter(self)
         self._ended: list[int] = [origin for origin in entry.get("ended", []) if origin in inputs]
-        self._counts(entry if entry.get("edits", 0) == edits else {})
+        self._counts(entry if entry.get("edits", 0) == self._edits else {})
         if lane.neighbours is not None:
             lane.neighbours.add(lane.path, self)
 

@@ -201,7 +201,7 @@ class SampleBuilder:
             _, _, shard, key, part, data = raw
             parts = data if part is None else {part: data}
             full_key = key if short_keys else f"{shard}/{key}"
-            return build(parts, full_key, restore_key, subflavors, sources_of(raw, path))
+            return build(parts, self._shared(full_key, restore_key, subflavors, sources_of(raw, path)))
 
         return build_general
 
@@ -276,44 +276,28 @@ class SampleBuilder:
             TrustError: A part is a pickle, and the caller does not trust the dataset.
             SkipSample: The dataset class's ``sample_filter`` excludes the sample.
         """
-        return self._build_parts(parts, key, restore_key, subflavors, sources)
+        return self._build_parts(parts, self._shared(key, restore_key, subflavors, sources))
 
-    def _load_sample(
-        self,
-        parts: Mapping[str, bytes],
-        key: str,
-        restore_key: tuple[Any, ...],
-        subflavors: Mapping[str, Any] | None,
-        sources: Sequence[SourceInfo],
-    ) -> Any:
-        dataset: Any = self._dataset
-        if not dataset.sample_filter(key):
-            raise SkipSample
-        return dataset.load_sample(
-            {
-                **parts,
-                "__key__": key,
-                "__restore_key__": restore_key,
-                "__subflavors__": {**self.subflavors, **(subflavors or {})},
-                "__sources__": tuple(sources),
-                "__shard__": sources[0].shard_name if sources else None,
-            }
-        )
-
-    def _build(
-        self,
-        parts: Mapping[str, bytes],
-        key: str,
-        restore_key: tuple[Any, ...],
-        subflavors: Mapping[str, Any] | None,
-        sources: Sequence[SourceInfo],
-    ) -> Any:
-        shared = {
+    def _shared(
+        self, key: str, restore_key: tuple[Any, ...], labels: Mapping[str, Any] | None, sources: Sequence[SourceInfo]
+    ) -> dict[str, Any]:
+        """Return the fields that all types of samples have."""
+        return {
             "__key__": key,
             "__restore_key__": restore_key,
-            "__subflavors__": {**self.subflavors, **(subflavors or {})},
+            "__subflavors__": {**self.subflavors, **(labels or {})},
             "__sources__": tuple(sources),
         }
+
+    def _load_sample(self, parts: Mapping[str, bytes], shared: dict[str, Any]) -> Any:
+        dataset: Any = self._dataset
+        if not dataset.sample_filter(shared["__key__"]):
+            raise SkipSample
+        sources = shared["__sources__"]
+        return dataset.load_sample({**parts, **shared, "__shard__": sources[0].shard_name if sources else None})
+
+    def _build(self, parts: Mapping[str, bytes], shared: dict[str, Any]) -> Any:
+        key, sources = shared["__key__"], shared["__sources__"]
         try:
             # A decoder of whole samples, and a field map, replace the steps below.
             if self._decode_sample is not None:

@@ -16,7 +16,7 @@ from ...escaped_log import get_logger
 from ..node_cache.block_cache import RemoteObject
 from ..node_cache.node_cache import block_cache, local_copy
 from ..node_cache.private_folder import CacheSettings, cache_settings
-from ..protocol import ByteRange, FileInfo, PendingRead, ReadableFile, check_name
+from ..protocol import ByteRange, FileInfo, PendingRead, ReadableFile, Storage, check_name
 from ..shared_answers import answers_here, has_answers, shared
 from .clients.choice import fetcher_of, has_answered, note_answer, open_url
 from .clients.connection import ClientObject, Connection
@@ -80,7 +80,7 @@ _log = get_logger(__name__)
 _logged: set[str] = set()  # names whose warning was logged; global, like the log
 
 
-class RemoteStorage:
+class RemoteStorage(Storage):
     """Objects below a URL, as files; a pickled storage holds the URL and its options, without credentials."""
 
     checks_versions = True

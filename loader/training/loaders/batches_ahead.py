@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Self, TypeVar
 
 import torch.utils.data
@@ -18,7 +18,37 @@ T_co = TypeVar("T_co", covariant=True)
 _NEW_BATCHES = 1  # by which the number ahead grows a step, so that the first micro-batch comes no later
 
 
-class DeviceBatches(Generic[T_co]):
+class RestoredLoader:
+    """The methods of a loader that restore a state and return the loader."""
+
+    restore_state_rank: Callable[..., None]
+    restore_state_global: Callable[..., None]
+
+    def with_restored_state_rank(
+        self, state: dict[str, Any] | None, *, allow_mix_change: bool = False, allow_edited_state: bool = False
+    ) -> Self:
+        """Restore the state of this rank as :meth:`restore_state_rank` does, and return the loader.
+
+        ``with get_savable_loader(dataset).with_restored_state_rank(state) as loader: …`` starts the workers after that.
+        """
+        self.restore_state_rank(state, allow_mix_change=allow_mix_change, allow_edited_state=allow_edited_state)
+        return self
+
+    def with_restored_state_global(
+        self,
+        state: Sequence[dict[str, Any]] | None,
+        *,
+        src_rank: int | None = None,
+        allow_mix_change: bool = False,
+        allow_edited_state: bool = False,
+    ) -> Self:
+        self.restore_state_global(
+            state, src_rank=src_rank, allow_mix_change=allow_mix_change, allow_edited_state=allow_edited_state
+        )
+        return self
+
+
+class DeviceBatches(RestoredLoader, Generic[T_co]):
     """Iterate the micro-batches of a loader on a device: :meth:`.DataLoader.to_device` returns it.
 
     It takes ``prefetch`` micro-batches ahead and starts their copies while the training loop computes. A state that is
@@ -90,25 +120,6 @@ class DeviceBatches(Generic[T_co]):
 
     def start(self) -> Self:
         self._loader.start()
-        return self
-
-    def with_restored_state_rank(
-        self, state: dict[str, Any] | None, *, allow_mix_change: bool = False, allow_edited_state: bool = False
-    ) -> Self:
-        self._loader.restore_state_rank(state, allow_mix_change=allow_mix_change, allow_edited_state=allow_edited_state)
-        return self
-
-    def with_restored_state_global(
-        self,
-        state: Sequence[dict[str, Any]] | None,
-        *,
-        src_rank: int | None = None,
-        allow_mix_change: bool = False,
-        allow_edited_state: bool = False,
-    ) -> Self:
-        self._loader.restore_state_global(
-            state, src_rank=src_rank, allow_mix_change=allow_mix_change, allow_edited_state=allow_edited_state
-        )
         return self
 
 

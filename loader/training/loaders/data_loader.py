@@ -19,7 +19,7 @@ from ..states.run_state import RunState, redistribute_states
 from ..stats.profile import LoaderProfile
 from ..stats.snapshot import LoaderStats, with_all_ranks
 from ..workers.stream_options import CheckpointKeywords, StreamOptions
-from .batches_ahead import DeviceBatches
+from .batches_ahead import DeviceBatches, RestoredLoader
 from .replay import replay_step, restore_sample
 from .run import LoaderRun
 from .served_states import (
@@ -145,7 +145,7 @@ _OPTIONS = ("num_workers", "prefetch_factor", "pin_memory")
 _NOT_FOR_USERS = {"restore_state", "run", "save_state"}  # deprecated, and of the library
 
 
-class DataLoader(TorchLoader[T_co]):
+class DataLoader(RestoredLoader, TorchLoader[T_co]):
     """Iterate the micro-batches of one rank; save and restore the position.
 
     A second iteration over a loader for training continues after the last micro-batch that it delivered. A loader for
@@ -227,7 +227,7 @@ class DataLoader(TorchLoader[T_co]):
 
     def __dir__(self) -> list[str]:
         # Not what torch's class has for frameworks.
-        kinds = [kind for kind in type(self).__mro__ if issubclass(kind, DataLoader)]
+        kinds = [kind for kind in type(self).__mro__ if issubclass(kind, (DataLoader, RestoredLoader))]
         names = {*_OPTIONS, "dataset", "worker_config", *(name for kind in kinds for name in vars(kind))}
         return sorted(name for name in names - _NOT_FOR_USERS if not name.startswith("_"))
 
@@ -435,29 +435,6 @@ class DataLoader(TorchLoader[T_co]):
 
     def _restore(self, saved: Sequence[RunState], lane_states: Mapping[int, State], *, allow_mix_change: bool) -> None:
         self.run.restore(saved[self.worker_config.rank], lane_states, allow_mix_change=allow_mix_change)
-
-    def with_restored_state_rank(
-        self, state: dict[str, Any] | None, *, allow_mix_change: bool = False, allow_edited_state: bool = False
-    ) -> Self:
-        """Restore the state of this rank as :meth:`restore_state_rank` does, and return the loader.
-
-        ``with get_savable_loader(dataset).with_restored_state_rank(state) as loader: …`` starts the workers after that.
-        """
-        self.restore_state_rank(state, allow_mix_change=allow_mix_change, allow_edited_state=allow_edited_state)
-        return self
-
-    def with_restored_state_global(
-        self,
-        state: Sequence[dict[str, Any]] | None,
-        *,
-        src_rank: int | None = None,
-        allow_mix_change: bool = False,
-        allow_edited_state: bool = False,
-    ) -> Self:
-        self.restore_state_global(
-            state, src_rank=src_rank, allow_mix_change=allow_mix_change, allow_edited_state=allow_edited_state
-        )
-        return self
 
     def save_state(self, dst_rank: int) -> Any:
         """Collect the states of all ranks: the deprecated name of :meth:`save_state_global`."""

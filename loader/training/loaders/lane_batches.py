@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -177,12 +178,9 @@ class LaneBatches:
         """
         quarantine_samples(self.chain, self.replacements.quarantined)
         host = LanesOneByOne(dataset=self.chain, lanes=self.lanes, workers=min(1, self._workers))
-        stream = BatchStream(host, self._options, self.replacements)
-        try:
+        with closing(BatchStream(host, self._options, self.replacements)) as stream:
             made = (message.batch for message in stream if message.lane != NO_LANE)
             return next((batch for batch in made if batch is not SKIPPED), SKIPPED)
-        finally:
-            stream.close()
 
     def start_over(self) -> None:
         self.restore(Position(batch=0, lane_states={}, passes=self.passes + 1, ended=False))

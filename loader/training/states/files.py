@@ -341,8 +341,7 @@ def _write_all(names: Sequence[str], data: Sequence[bytes], folder: str | os.Pat
     try:
         for name, content in zip(names, data, strict=True):
             is_new = not storage.exists(name)
-            with storage.create(name) as file:
-                file.write(content)
+            storage.write(name, content)
             if is_new:
                 new.append(name)
     except BaseException:

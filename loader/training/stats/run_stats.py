@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ...errors import ConfigError
+from ...errors import ConfigError, required_package
 from ...escaped_log import get_logger
 from ...pipeline.measuring.counts import Counts, SourceCounts, add_numbers
 from ...transport.message import mapped_bytes
@@ -299,13 +299,11 @@ Latest = Callable[[], Iterable[Metric]]
 
 
 def _imported(module: str, package: str, extra: str) -> Any:
-    try:
+    with required_package(
+        f"these statistics need the package {package}, which is not installed",
+        hint=f"pip install 'energon-toolkit[{extra}]'",
+    ):
         return importlib.import_module(module)
-    except ImportError as error:
-        raise ConfigError(
-            f"these statistics need the package {package}, which is not installed",
-            hint=f"pip install 'energon-toolkit[{extra}]'",
-        ) from error
 
 
 def serve_prometheus(latest: Latest, *, host: str, port: int) -> tuple[int, Callable[[], None]]:

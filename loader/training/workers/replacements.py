@@ -106,8 +106,6 @@ def _samples_of(lines: Iterable[str], path: str | os.PathLike[str]) -> Iterator[
                 ) from error
 
 
-_log = get_logger(__name__)
-
 _DEATHS = 2  # at one sample and by one cause, before it is quarantined
 _KILLS = 3  # likewise, by SIGKILL, which also others send
 

@@ -20,8 +20,8 @@ from hypothesis import given, strategies as st
 
 from loader.engine.executor import run_in_executor
 from loader.engine.journal import Journal, Journaled, NumberedTask
-from loader.engine.run import Engine, JobTasks, ShareDone, _starts, in_order
-from loader.engine.share import Share
+from loader.engine.run import Engine, JobTasks, ShareDone, in_order
+from loader.engine.share import Share, divide
 from loader.engine.workers import gpu_environments
 from loader.errors import ConfigError, FormatError, WorkerError
 from loader.storage import LocalStorage, open_storage
@@ -235,7 +235,7 @@ def test_a_share_that_restarts_computes_its_tasks_again_and_no_others(tmp_path: 
 
 @given(st.lists(st.integers(0, 1000), max_size=40), st.integers(1, 50))
 def test_each_task_is_in_one_share_and_shares_are_about_equal(sizes: list[int], count: int) -> None:
-    starts = [*_starts(sizes, count), len(sizes)]
+    starts = [*divide(sizes, count), len(sizes)]
     assert starts == sorted(starts)
     assert len(starts) == count + 1
     assert not sizes or not sum(sizes) or starts[0] == 0

@@ -139,7 +139,7 @@ def test_leaving_early_ends_workers_at_once(start_method: str) -> None:
 
 def test_a_worker_that_died_idle_is_named_with_what_it_was_to_get(monkeypatch: pytest.MonkeyPatch) -> None:
     items = ["first", "second"]
-    pool = worker_pool._Pool()
+    pool = worker_pool._Pool({"workers": 1})
     pool.start_workers(len, 2)
     for process in pool._processes.values():
         process.kill()

@@ -6,6 +6,7 @@ import os
 import secrets
 import socket
 import sys
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -93,10 +94,8 @@ def browse(
         if opens and not as_json and sys.stdout.isatty():
             click.launch(url)
 
-    try:
+    with closing(catalogue):
         serve_pages(catalogue, listener, host=host, token=token, on_start=show, **options)
-    finally:
-        catalogue.close()
 
 
 def _listen(host: str, port: int) -> socket.socket:

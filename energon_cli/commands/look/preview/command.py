@@ -18,12 +18,12 @@ from ....console import StatusLine, is_terminal, output_console, print_json, sho
 from ....dataset_options import check_ref, dataset_options
 from ....options import shared_options, shuffle_options
 from ....progress import ProgressBar
-from ....terminal.render import terminal_space
+from ....terminal.render import render_sample, terminal_space
 from .walk import Walk
 
 if TYPE_CHECKING:
     from loader.format import DatasetRef
-    from loader.inspect import PreviewRequest, SampleView, SampleViews
+    from loader.inspect import PreviewRequest, SampleViews
 
 
 @energon_command("preview")
@@ -156,8 +156,6 @@ def _page(
 
 
 def _print_samples(view: Callable[[int], SampleView], places: Sequence[int], *, images: bool | None) -> bool:
-    from ....terminal.render import render_sample
-
     console = output_console()
     space = terminal_space(console, images=images)
     are_sound = True

@@ -22,7 +22,7 @@ from ....console import is_terminal
 from ....engine_options import EngineChoice
 from ..prepare.choices import show_trial
 from ..prepare.flags import type_of_flags
-from ..prompts import AnswerHistory, select_or_leave
+from ..prompts import AnswerHistory, select, select_or_leave
 from ..questions import DEFAULT_RATIO, OTHER_RATIO, RATIOS, PipedQuestions, ask
 
 if TYPE_CHECKING:
@@ -180,7 +180,6 @@ def _proposal_of_sources(listed: ListedRows) -> DatasetYaml | None:
 def _ask_split(listed: ListedRows, previous: str | None, history: AnswerHistory) -> str:
     """Prompt for the split; return a ratio, or an empty text to keep the split parts of the sources."""
     from ..menus import ask_ratio
-    from ..prompts import select
 
     labels: dict[str, str] = {}
     names = [name for name in listed.rows.split_names if name]

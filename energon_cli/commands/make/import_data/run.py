@@ -49,7 +49,6 @@ from .choices import ImportFlags, resolve_choices, settle_outside_files, settle_
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from loader.convert.importing import ImportReport, ListedRows
     from loader.convert.sources import Source
     from loader.convert.tables import FoundColumn
     from loader.inspect import SampledContents
@@ -192,7 +191,6 @@ def import_sources(flags: ImportFlags) -> None:
                 layout=layout,
                 pictures=flags.pictures,
                 engine=opened,
-                workers=opened.workers,
                 max_failures=flags.max_failures,
                 files=draft.files,
                 compat=flags.compat,

@@ -12,7 +12,7 @@ from ..fetcher import Fetcher
 from ..object_url import ObjectUrl, parse_object_url
 from ..options import StorageOptions, options_for
 from .connection import Connection, ObjectClient
-from .helper_client import ForkLock
+from .helper_client import ForkLock, HelperClient
 
 _WEB = ("http", "https")
 
@@ -121,8 +121,6 @@ def _open(url: ObjectUrl, options: StorageOptions, *, direct: bool) -> ObjectCli
         from .obstore_client import ObstoreClient, open_store
 
         return ObstoreClient(partial(open_store, url, options))
-    from .helper_client import HelperClient
-
     return HelperClient(url, options)
 
 

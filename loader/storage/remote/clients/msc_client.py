@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from ....errors import ConfigError
+from ....errors import ConfigError, required_package
 from ..failures import Remedy, RequestFailure
 from ..object_url import ObjectUrl, redact_urls
 from ..options import StorageOptions
@@ -26,14 +26,12 @@ _PAGE = 1000
 
 def open_msc_client(url: ObjectUrl, options: StorageOptions) -> ObjectClient:
     """Return the client of a profile."""
-    try:
+    with required_package(
+        "msc:// URLs need the package multi-storage-client, which is not installed",
+        at=str(url),
+        hint="pip install 'energon-toolkit[msc]'",
+    ):
         from multistorageclient import StorageClientConfig, rclone  # type: ignore[import-not-found, unused-ignore]
-    except ImportError as error:
-        raise ConfigError(
-            "msc:// URLs need the package multi-storage-client, which is not installed",
-            at=str(url),
-            hint="pip install 'energon-toolkit[msc]'",
-        ) from error
     getattr(rclone.read_rclone_config, "cache_clear", lambda: None)()  # it keeps even the answer that there is no file
     try:
         config = StorageClientConfig.from_file(profile=url.container)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from urllib.parse import quote, urlencode
 from xml.etree import ElementTree as ET
 
-from ....errors import ConfigError
+from ....errors import ConfigError, required_package
 from ....version import __version__
 from ..failures import Remedy, RequestFailure, failure_of_status
 from ..object_url import ObjectUrl, parse_object_url, redact_urls
@@ -107,14 +107,12 @@ def _client(options: StorageOptions, endpoint_url: str | None) -> Any:
 
 @contextmanager
 def _named_faults(url: str, protocol: str) -> Iterator[None]:
-    try:
+    with required_package(
+        f"{protocol}:// URLs need the package obstore, which is not installed",
+        at=url,
+        hint="pip install 'energon-toolkit[remote]'",
+    ):
         from obstore.exceptions import BaseError
-    except ImportError as error:
-        raise ConfigError(
-            f"{protocol}:// URLs need the package obstore, which is not installed",
-            at=url,
-            hint="pip install 'energon-toolkit[remote]'",
-        ) from error
     try:
         yield
     except (BaseError, ValueError, TypeError) as error:
@@ -123,14 +121,12 @@ def _named_faults(url: str, protocol: str) -> Iterator[None]:
 
 
 def _profile_credentials(profile: str | None) -> tuple[Any, str | None]:
-    try:
+    with required_package(
+        "profiles of ~/.aws need the package boto3, which is not installed",
+        hint="pip install boto3, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    ):
         import boto3
         from obstore.auth.boto3 import Boto3CredentialProvider
-    except ImportError as error:
-        raise ConfigError(
-            "profiles of ~/.aws need the package boto3, which is not installed",
-            hint="pip install boto3, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
-        ) from error
     from botocore.exceptions import BotoCoreError
 
     try:
@@ -141,9 +137,6 @@ def _profile_credentials(profile: str | None) -> tuple[Any, str | None]:
             f"cannot use the profile {profile or 'default'}: {error}", hint="check ~/.aws/config and AWS_PROFILE"
         ) from error
 
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
 
 _T = TypeVar("_T")
 _STATUS = re.compile(r"status code: (\d{3})([^:]*)(?::.*?<Code>(\w+)</Code>)?", re.DOTALL)

@@ -43,6 +43,14 @@ class Model:
     def __call__(self, sample):
         return {"triple": self.factor * identifier(sample), "vector": [1.0, identifier(sample)]}
 
+def key(sample):
+    if identifier(sample) == 3:
+        raise SkipSample
+    return sample["__key__"]
+
+def is_even(sample):
+    return identifier(sample) % 2 == 0
+
 def no_parts(sample):
     return {"jpg": b"1"}
 
@@ -217,11 +225,30 @@ def test_usage_that_is_wrong_is_refused(
 def test_columns_that_a_new_dataset_cannot_take_over_are_named(
     prepared: Path, functions: str, energon: RunEnergon
 ) -> None:
-    assert energon("map", prepared, f"{functions}:size", "--write", "size", "--raw").code == 0
-    (prepared / ".nv-meta/columns/size.npy").write_bytes(b"damaged")
+    columns = prepared / ".nv-meta/columns"
+    for name in ("values", "record", "mask", "texts", "shards", "whole"):
+        assert energon("map", prepared, f"{functions}:key", "--write", name, "--raw", "--max-failures", 1).code == 0
+    for name in ("left_out", "kept"):
+        assert energon("map", prepared, f"{functions}:is_even", "--to-filter", name).code == 0
+    # Damage all but two.
+    (columns / "values.npy").write_bytes(b"damaged")
+    (columns / "record.json").write_text("{")
+    (columns / "mask.valid.npy").unlink()
+    (columns / "texts.utf8").write_bytes(b"a")
+    record = json.loads((columns / "shards.json").read_text())
+    (columns / "shards.json").write_text(json.dumps(record | {"shards": "0" * 32}))
+    (prepared / ".nv-meta/filter_left_out.idx").write_bytes(b"damaged")
+    # The report, its document and the messages name each of them.
     done = energon("map", prepared, f"{functions}:no_parts", "--to-dataset", "new", "--json")
-    assert (done.code, "column 'size' was dropped" in done.err) == (0, True), done.err
-    assert "column 'size' was dropped" in done.json["warnings"][0]
+    assert done.code == 0, done.err
+    dropped = [f"column '{name}'" for name in ("mask", "record", "shards", "texts", "values")] + ["filter 'left_out'"]
+    assert [warning.partition(" was dropped: ")[0] for warning in done.json["warnings"]] == dropped
+    assert all(warning.partition(" was dropped: ")[2] for warning in done.json["warnings"])
+    assert all(f"{name} was dropped" in done.err for name in dropped)
+    report = open_dataset(prepared).map(lambda sample: {"txt": "a"}, to_dataset="other")
+    assert [*report.warnings] == done.json["warnings"]
+    assert [*open_dataset("new").columns] == ["whole"]
+    assert [path.name for path in Path("new/.nv-meta").glob("filter_*.idx")] == ["filter_kept.idx"]
 
 
 def test_a_failed_sample_may_have_a_key_that_is_no_text(tmp_path: Path, functions: str, energon: RunEnergon) -> None:

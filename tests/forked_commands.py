@@ -26,15 +26,19 @@ IMPORTED = ("torch", "PIL.JpegImagePlugin", "loader.mapping.run", "loader.mappin
 PACKAGES = ("change", "look", "make")
 
 CLIENT = """#!{python} -IS
-import json, os, socket, sys
+import json, os, signal, socket, sys
 server = socket.socket(socket.AF_UNIX)
 server.connect({path!r})
 request = {{"arguments": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ)}}
 socket.send_fds(server, [json.dumps(request).encode() + b"\\n"], [0, 1, 2])
-code = int(server.makefile().readline() or -9)
+answers = server.makefile()
+process = int(answers.readline())
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda number, frame: os.kill(process, number))
+code = int(answers.readline() or -9)
 sys.exit(code if code >= 0 else 128 - code)
 """
-"""A program that has a request run, with its own streams, and ends with the exit code."""
+"""A program that has a request run, with its own streams, hands signals on, and ends with the exit code."""
 
 
 class Server:
@@ -72,6 +76,15 @@ def client() -> str:
     return CLIENT.format(python=sys.executable, path=server().path)
 
 
+@cache
+def program() -> str:
+    """Return the path of the program ``energon``; SIGKILL does not reach the fork that runs the command."""
+    path = f"{os.path.dirname(server().path)}/energon"
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o755), "w") as file:
+        file.write(client())
+    return path
+
+
 def serve(path: str) -> None:
     """Fork for each client, until the standard input ends."""
     listener = socket.socket(socket.AF_UNIX)
@@ -97,6 +110,7 @@ def answer(connection: socket.socket) -> None:
     if not process:
         connection.close()
         run_as_main(json.loads(data), streams)
+    connection.sendall(b"%d\n" % process)
     for stream in streams:
         os.close(stream)
     _, status = os.waitpid(process, 0)

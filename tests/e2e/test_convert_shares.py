@@ -143,7 +143,7 @@ def test_added_parts_in_shares(energon: RunEnergon, tmp_path: Path) -> None:
 
 
 def many_photos_line(tmp_path: Path) -> Callable[[str], tuple[object, ...]]:
-    photos = write_photos(tmp_path / "photos", 90)
+    photos = write_photos(tmp_path / "photos", 60)
     options = ("--yes", "--samples-per-shard", "2", "--split-ratio", "1")
     return lambda dest: ("import", photos, tmp_path / dest, *options)
 
@@ -155,7 +155,7 @@ def many_shards_line(tmp_path: Path) -> Callable[[str], tuple[object, ...]]:
 
 def many_parts_line(tmp_path: Path) -> Callable[[str], tuple[object, ...]]:
     assert main([str(word) for word in many_photos_line(tmp_path)("old")]) == 0
-    rows = (json.dumps({"id": f"{number:03d}", "caption": f"new {number}"}) for number in range(90))
+    rows = (json.dumps({"id": f"{number:03d}", "caption": f"new {number}"}) for number in range(60))
     (tmp_path / "new.jsonl").write_text("\n".join(rows))
     return lambda dest: ("add-parts", tmp_path / "old", tmp_path / dest, "--from", tmp_path / "new.jsonl")
 

@@ -32,6 +32,12 @@ def energon(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
     return run_in_this_process(capfd, monkeypatch)
 
 
+@pytest.fixture
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Divide new parts into shards of two samples, for which there is no option."""
+    monkeypatch.setitem(ShardLayout.__init__.__kwdefaults__, "samples_per_shard", 2)
+
+
 def files_of(folder: Path) -> dict[str, bytes]:
     """Return the files of a dataset but for identities; those of the index by their names in its folder."""
     files = {}
@@ -124,6 +130,7 @@ def test_shares_and_a_merge_write_the_files_of_one_process(name: str, energon: R
     assert "is a prepared dataset" in again.err
 
 
+@pytest.mark.usefixtures("small_shards")
 def test_added_parts_in_shares(energon: RunEnergon, tmp_path: Path) -> None:
     photos = write_photos(tmp_path / "photos", 20)
     assert energon("import", photos, tmp_path / "ds", "--yes", "--samples-per-shard", 5).code == 0
@@ -136,6 +143,7 @@ def test_added_parts_in_shares(energon: RunEnergon, tmp_path: Path) -> None:
     assert energon(*line("whole")).code == 0
     assert at_once(line("out")) == [0] * SHARES
     assert not (tmp_path / "out.yaml").exists()
+    assert len([*(tmp_path / "out").glob("*.tar")]) == 10
     merged = energon(*line("out"), "--merge")
     assert merged.code == 0, merged.err
     assert files_of(tmp_path / "out") == files_of(tmp_path / "whole")
@@ -168,6 +176,7 @@ def many_parts_line(tmp_path: Path) -> Callable[[str], tuple[object, ...]]:
         pytest.param(many_parts_line, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.usefixtures("small_shards")
 def test_kills_of_shares_lose_and_double_nothing(
     lines: Callable[[Path], Callable[[str], tuple[object, ...]]], energon: RunEnergon, tmp_path: Path
 ) -> None:

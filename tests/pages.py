@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.forked_commands import client
 from tests.source_tree import ROOT
-
-PROGRAM = "import sys; from energon_cli.main import main; sys.exit(main())"
-"""Runs the program as its script does, so that messages call it energon."""
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -33,6 +30,6 @@ def executable(path: Path, text: str) -> None:
 
 def put_energon_on_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let shells find ``energon`` in a folder, and its Python this source tree."""
-    executable(folder / "energon", f'#!/bin/sh\nexec {sys.executable} -c "{PROGRAM}" "$@"\n')
+    executable(folder / "energon", client())
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")

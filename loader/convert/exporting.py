@@ -11,8 +11,10 @@ import numpy as np
 from ..accounting import Account
 from ..arrays import IntArray
 from ..dataset.dataset import Dataset
+from ..dataset.job_journal import request_of_data
 from ..dataset.query import SampleQuery
 from ..dataset.tar import tar_index
+from ..engine.journal import SHARDS
 from ..engine.run import Engine
 from ..errors import ConfigError
 from ..format.dataset_ref import DatasetRef
@@ -191,13 +193,13 @@ def _pieces(
             at=unprepared,
             hint="energon prepare it, or export it in one process: --num-workers 1",
         )
-    datasets = [(each.opened.dataset.path, str(getattr(each.opened.folder.index, "uuid", ""))) for each in chosen]
     settings = (request.format, request.keep_parts, request.drop_parts, request.by_shard, request.shard_bytes)
     return Pieces(
         request.output,
         engine,
         {
-            "datasets": str(datasets),
+            "datasets": str([each.opened.dataset.path for each in chosen]),
+            SHARDS: str([request_of_data(each.opened.folder) for each in chosen]),
             "samples": digest_of_samples([each.numbers for each in chosen]),
             "options": str((settings, request.raw, request.limit)),
         },

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from ..arrays import IntArray
-from ..engine.journal import Journal
+from ..engine.journal import SHARDS, Journal
 from ..errors import StorageError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import is_record_file, is_tar_file
 from ..format.nv_meta import FOLDER, JOBS_FOLDER, TEMPORARY_INDEX
-from ..storage import RemoteStorage
+from ..storage import FileInfo, RemoteStorage
+from .dataset import Dataset
 
 
 def job_journal(ref: DatasetRef, name: str, options: Mapping[str, str], kind: Any) -> Journal[Any]:
@@ -57,3 +58,15 @@ def no_journal(path: str) -> StorageError:
 def digest_of_numbers(numbers: IntArray) -> str:
     """Return a digest of numbers of samples."""
     return hashlib.sha256(numbers.astype("<i8").tobytes()).hexdigest()[:16]
+
+
+def request_of_data(dataset: Dataset, current: Iterable[FileInfo] = ()) -> dict[str, str]:
+    """Return what results depend on of a dataset: the uuid of its index, and a digest of its shards as indexed.
+
+    Args:
+        current: The shards as they are now, if results depend on them, too.
+    """
+    digest = hashlib.sha256()
+    for file in [*(shard.info for shard in dataset.index.shards), *current]:
+        digest.update(f"{file.name}\0{file.size_bytes}\0{file.version}\n".encode("utf-8", "surrogateescape"))
+    return {"dataset": str(dataset.index.uuid), SHARDS: digest.hexdigest()[:16]}

@@ -14,6 +14,9 @@ import msgspec
 from ..errors import ConfigError, FormatError
 from ..storage import Storage
 
+SHARDS = "shards"
+"""Part of a request that describes the shards of the data: results of other shards are never kept."""
+
 _RESULT = re.compile(r"(\d{8,})\.result")
 _CHECKSUM_BYTES = 4
 _JOB = "job.json"
@@ -72,7 +75,7 @@ class Journal(Generic[_Result]):
 
         Args:
             restart: Give up the results of another job, and of this one unless other shares may have written them.
-            keeps_results: Take the results of another job with the same tasks as results of this one.
+            keeps_results: Take the results of another job with the same tasks and shards as results of this one.
 
         Raises:
             ConfigError: The folder has results of another job.
@@ -84,7 +87,8 @@ class Journal(Generic[_Result]):
         self.storage.create_once(file, msgspec.json.encode(job))
         there = self.job() or job
         different = there.differences(job)
-        if different and keeps_results and "tasks" not in different:
+        is_keepable = not {"tasks", SHARDS} & {*different}
+        if different and keeps_results and is_keepable:
             there = msgspec.structs.replace(job, results=there.results)
             self._write(file, there)
         elif different:
@@ -92,7 +96,7 @@ class Journal(Generic[_Result]):
                 f"an unfinished {there.command} with another {', '.join(different)} has results here",
                 at=self.storage.path(self.folder),
                 hint="finish it with the same options; or give its results up with --restart"
-                + ("" if "tasks" in different else ", or take them as they are with --keep-results"),
+                + (", or take them as they are with --keep-results" if is_keepable else ""),
             )
         return self.follow(there)
 

@@ -274,7 +274,7 @@ class JobTasks(Generic[_Result]):
             raise ConfigError(
                 f"the shares were run with another {', '.join(different)}",
                 at=self.journal.storage.path(self.journal.folder),
-                hint="merge with the options of the shares",
+                hint="merge with the options of the shares, or run them again with --restart",
             )
         return self.journal.follow(there)
 

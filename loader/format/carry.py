@@ -20,6 +20,7 @@ from .columns.column import (
     read_column,
     read_record,
     shards_digest,
+    staged_files,
     write_again,
     write_column_files,
 )
@@ -291,6 +292,7 @@ def carry_to_next_index(
     warnings: list[str] = []
     for values in every:
         kind, name, final = values.kind, values.name, values.stem
+        removals += staged_files(storage, final) if kind is COLUMNS else []
         if not earlier and kind.is_of(storage, name, now):
             continue  # written before the first prepare, by who wrote the shards
         if isinstance(values.write, str):

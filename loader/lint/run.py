@@ -13,7 +13,7 @@ from typing import Any
 
 from ..cached_property import cached_property
 from ..dataset.dataset import Dataset
-from ..dataset.job_journal import job_journal, no_journal
+from ..dataset.job_journal import job_journal, no_journal, request_of_data
 from ..dataset.opening import folder_at
 from ..dataset.records import SingleFile
 from ..dataset.tar import tar_index
@@ -207,7 +207,9 @@ class _DatasetLint(RunningLint):
             "limit of JSON": str(plan.max_json_bytes),
             "trust in code": str(plan.ref.trust_code),
         }
-        # Other documents are another lint, too.
+        # Other documents are another lint, and so are shards that were changed, whose faults are known by now.
+        storage.list_once("")
+        current = [storage.stat(shard.name) for shard in shards if storage.exists(shard.name)]
         names = (plan.ref.split_file, SPLIT_JSON, plan.ref.dataset_file)
         documents = (f"{FOLDER}/{name}" for name in names)
         contents = b"\0".join(storage.read(file) for file in documents if storage.exists(file))
@@ -222,7 +224,7 @@ class _DatasetLint(RunningLint):
             command=plan.command,
             request={
                 **options,
-                "dataset": str(dataset.index.uuid),
+                **request_of_data(dataset, current),
                 "split or dataset config": hashlib.sha256(contents).hexdigest()[:16],
             },
         )

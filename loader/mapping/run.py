@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from ..arrays import IntArray
+from ..dataset.job_journal import request_of_data
 from ..engine.journal import Journal
 from ..engine.ray_executor import RayExecutor
 from ..engine.run import Engine, JobTasks
@@ -89,7 +90,7 @@ class MapRequest:
         file = f"{FOLDER}/{folder.ref.dataset_file}"
         config = read_document(folder.storage, file) if folder.storage.exists(file) else b""
         return {
-            "dataset": str(folder.index.uuid),
+            **request_of_data(folder),
             "dataset file": _hash_of(config),
             "function": str(self.function),
             "source of the function": self.function.source_digest(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
@@ -10,7 +10,7 @@ from itertools import product
 from ..dataset.opening import folder_at
 from ..engine.run import Engine, ShareEnds
 from ..errors import ConfigError, EnergonError
-from ..format.columns.column import column_names
+from ..format.columns.column import column_names, read_record
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.messages import nearest_hint
 from ..format.documents.providers import is_record_file
@@ -95,7 +95,8 @@ class _MetadatasetLint(RunningLint):
         for dataset, work in self._work.items():
             if self.is_full:
                 self.complete = False
-                return
+                if not self._plan.runs_on.merge:
+                    return
             self._check_dataset(dataset, work)
 
     def add(self, *findings: Finding) -> None:
@@ -196,7 +197,7 @@ class _MetadatasetLint(RunningLint):
         # Lint the split parts in use; the limit of findings holds for the whole metadataset.
         engine, is_file = plan.runs_on, is_record_file(ref.path)
         if engine.is_partial and is_file:
-            if engine.share is not None:
+            if engine.share is not None or self.is_full:
                 return
             engine = Engine()  # a file has no folder for stored results
         elif not engine.is_partial and work.total <= _MAX_WITHOUT_WORKERS.get(plan.level, 0):
@@ -209,8 +210,9 @@ class _MetadatasetLint(RunningLint):
             max_findings=None if plan.max_findings is None else plan.max_findings - len(self.findings),
         )
         lint = lint_file if is_file else lint_dataset
+        was_full = self.is_full  # then a merge only takes the results, whose journal is removed with the others
         report = self.ends.call(lambda: lint(dataset_plan, on_progress=progress))
-        if report is None:
+        if report is None or was_full:
             return
         work.done = work.total
         # Add the result to the totals.
@@ -266,7 +268,7 @@ _MAX_NAMED = 3  # datasets, in a message
 def _faults_of_units(
     leaves: Iterable[LeafPlan], columns_of: Callable[[DatasetRef], tuple[str, ...] | None]
 ) -> Iterator[str]:
-    """Describe units of blends that are probably misspelt, or no column of some datasets.
+    """Describe units of blends that are probably misspelt, no column of some datasets, or a column without numbers.
 
     A unit that is no column of any dataset, nor similar to one, is a metric of the task encoder.
     """
@@ -282,13 +284,30 @@ def _faults_of_units(
         columns = [*known.values()]
         lacking = [ref.path for ref, names in known.items() if unit not in names]
         if len(lacking) < len(columns) and lacking:
-            shown = ", ".join(lacking[:_MAX_NAMED]) + (", …" if len(lacking) > _MAX_NAMED else "")
             yield (
                 f"weights are shares of {unit!r}, a column that {len(lacking)} of {len(columns)} datasets do not "
-                f"have: {shown}"
+                f"have: {_shown(lacking)}"
             )
         elif lacking and (hint := nearest_hint(unit, {SAMPLES, *(name for names in columns for name in names)})):
             yield f"weights are shares of {unit!r}, which is no column of the datasets{hint}"
+        # Vectors and texts have no sum.
+        for kind in ("vectors", "texts"):
+            unfit = [ref.path for ref, names in known.items() if unit in names and _kind(ref, unit) == kind]
+            if unfit:
+                where = f"{len(unfit)} of {len(columns)} datasets: {_shown(unfit)}"
+                yield f"weights are shares of {unit!r}, a column of {kind} in {where}"
+
+
+def _shown(paths: Sequence[str]) -> str:
+    return ", ".join(paths[:_MAX_NAMED]) + (", …" if len(paths) > _MAX_NAMED else "")
+
+
+def _kind(ref: DatasetRef, column: str) -> str:
+    """Return the kind of a column's values; an empty text for a damaged record, which is found with the dataset."""
+    try:
+        return read_record(folder_at(ref).storage, column).kind
+    except EnergonError:
+        return ""
 
 
 def _columns(ref: DatasetRef) -> tuple[str, ...] | None:
@@ -354,7 +373,7 @@ class Metadatasets(LintRules):
         example="`splits.val` lists a dataset with `split_part: train`.",
     )
     W508 = LintRule(
-        "the unit of a blend is misspelt, or no column of some of its datasets",
+        "the unit of a blend is misspelt, or no column of numbers of some of its datasets",
         why="Loaders refuse the blend, unless the task encoder has a metric of this name.",
         action="correct `blend_weight_unit`, or write the column; none, if the task encoder has a metric of this name",
         example="`blend_weight_unit: tokns`, where the datasets have a column `tokens`.",

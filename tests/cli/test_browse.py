@@ -7,7 +7,6 @@ import io
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote, urlsplit
@@ -18,6 +17,7 @@ from PIL import Image
 from energon_cli.main import main
 from tests.cli.make_dataset import caption_parts, picture, write_captions, write_shard
 from tests.cli.run_energon import Done, RunEnergon
+from tests.forked_commands import program
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
@@ -47,7 +47,7 @@ class Site:
 
 
 def serve(folder: Path | str, *flags: str) -> Iterator[Site]:
-    command = [sys.executable, "-m", "energon_cli", "browse", str(folder), "--json", "--token", TOKEN, *flags]
+    command = [program(), "browse", str(folder), "--json", "--token", TOKEN, *flags]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         yield Site(json.loads(server.stdout.readline())["url"])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.forked_commands import program
 from tests.forked_scripts import ForkedScripts
 from tests.source_tree import ROOT
 from tests.test_documented_code import without_numbers
@@ -21,7 +21,7 @@ SHOWN_ONLY = ("preview", "browse")  # they need a terminal or a browser
 def run_command(line: str, folder: Path) -> str:
     """Return what a command prints: results, then notes and warnings."""
     done = subprocess.run(
-        [sys.executable, "-m", "energon_cli", *shlex.split(line)[1:]],
+        [program(), *shlex.split(line)[1:]],
         cwd=folder,
         capture_output=True,
         text=True,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from loader.dataset.opening import folder_at
-from loader.format.columns.column import write_column
+from loader.format.columns.column import write_column, write_map_column
 from loader.metadataset.joins.prepare_join import prepare_join
 from loader.metadataset.plans.plan_leaves import plan_leaves
 from tests.cli.make_mix import JOINER, copy_datasets, write_datasets, write_mix
@@ -297,3 +297,20 @@ def test_a_dataset_that_is_missing_is_not_one_without_the_column(own: Path, ener
     blend = {"blend_weight_unit": "tokens", "blend": [{"path": "a"}, {"path": "gone"}]}
     done = energon("lint", write_mix(own, train=blend), "--parallel", 1, "--level", "headers", "--json")
     assert [each["code"] for each in done.json["findings"]] == ["E502"]
+
+
+def test_a_unit_that_is_a_column_of_vectors_or_texts_is_a_warning(own: Path, energon: RunEnergon) -> None:
+    shutil.copytree(own / "b", own / "c")
+    for name in "abc":
+        opened = folder_at(str(own / name))
+        count = len(opened.index)
+        values: Any = {"a": ["text"] * count, "b": np.ones(count), "c": np.ones((count, 2), np.float32)}[name]
+        dtype, length = getattr(values, "dtype", None), 2 * (name == "c")
+        block = (values, np.ones(count, np.bool_))
+        write_map_column(opened.storage, opened.index, "clip", dtype, [block], length=length)
+    blend = {"blend_weight_unit": "clip", "blend": [{"path": name} for name in "abc"]}
+    done = energon("lint", write_mix(own, train=blend), "--parallel", 1, "--level", "headers", "--json")
+    assert [each["message"].replace(str(own), "") for each in done.json["findings"] if each["code"] == "W508"] == [
+        "split 'train': weights are shares of 'clip', a column of vectors in 1 of 3 datasets: /c",
+        "split 'train': weights are shares of 'clip', a column of texts in 1 of 3 datasets: /a",
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,14 @@ class Model:
 
     def __call__(self, sample):
         return {"triple": self.factor * identifier(sample), "vector": [1.0, identifier(sample)]}
+
+def key(sample):
+    if identifier(sample) == 3:
+        raise SkipSample
+    return sample["__key__"]
+
+def is_even(sample):
+    return identifier(sample) % 2 == 0
 
 def no_parts(sample):
     return {"jpg": b"1"}
@@ -217,11 +226,30 @@ def test_usage_that_is_wrong_is_refused(
 def test_columns_that_a_new_dataset_cannot_take_over_are_named(
     prepared: Path, functions: str, energon: RunEnergon
 ) -> None:
-    assert energon("map", prepared, f"{functions}:size", "--write", "size", "--raw").code == 0
-    (prepared / ".nv-meta/columns/size.npy").write_bytes(b"damaged")
+    columns = prepared / ".nv-meta/columns"
+    for name in ("values", "record", "mask", "texts", "shards", "whole"):
+        assert energon("map", prepared, f"{functions}:key", "--write", name, "--raw", "--max-failures", 1).code == 0
+    for name in ("left_out", "kept"):
+        assert energon("map", prepared, f"{functions}:is_even", "--to-filter", name).code == 0
+    # Damage all but two.
+    (columns / "values.npy").write_bytes(b"damaged")
+    (columns / "record.json").write_text("{")
+    (columns / "mask.valid.npy").unlink()
+    (columns / "texts.utf8").write_bytes(b"a")
+    record = json.loads((columns / "shards.json").read_text())
+    (columns / "shards.json").write_text(json.dumps(record | {"shards": "0" * 32}))
+    (prepared / ".nv-meta/filter_left_out.idx").write_bytes(b"damaged")
+    # The report, its document and the messages name each of them.
     done = energon("map", prepared, f"{functions}:no_parts", "--to-dataset", "new", "--json")
-    assert (done.code, "column 'size' was dropped" in done.err) == (0, True), done.err
-    assert "column 'size' was dropped" in done.json["warnings"][0]
+    assert done.code == 0, done.err
+    dropped = [f"column '{name}'" for name in ("mask", "record", "shards", "texts", "values")] + ["filter 'left_out'"]
+    assert [warning.partition(" was dropped: ")[0] for warning in done.json["warnings"]] == dropped
+    assert all(warning.partition(" was dropped: ")[2] for warning in done.json["warnings"])
+    assert all(f"{name} was dropped" in done.err for name in dropped)
+    report = open_dataset(prepared).map(lambda sample: {"txt": "a"}, to_dataset="other")
+    assert [*report.warnings] == done.json["warnings"]
+    assert [*open_dataset("new").columns] == ["whole"]
+    assert [path.name for path in Path("new/.nv-meta").glob("filter_*.idx")] == ["filter_kept.idx"]
 
 
 def test_a_failed_sample_may_have_a_key_that_is_no_text(tmp_path: Path, functions: str, energon: RunEnergon) -> None:
@@ -237,3 +265,60 @@ def test_a_share_of_the_environment_prints_the_merge(
     monkeypatch.setenv("ENERGON_MAP_SHARE", "1/2")
     done = energon("map", prepared, f"{functions}:size", "--write", "size", "--raw")
     assert (done.code, "--merge" in done.out) == (0, True), done.err
+
+
+GPUS = """
+import os, time
+
+class Devices:
+    def __init__(self):
+        self.first = os.environ["CUDA_VISIBLE_DEVICES"]  # as a model reads it
+        os.makedirs("seen", exist_ok=True)
+        open(f"seen/{os.getpid()}", "w").close()
+        end = time.monotonic() + 30
+        while len(os.listdir("seen")) < WORKERS and time.monotonic() < end:  # so that no worker takes all tasks
+            time.sleep(0.01)
+
+    def __call__(self, sample):
+        return {"gpus": os.environ["CUDA_VISIBLE_DEVICES"], "first": self.first, "process": os.getpid()}
+"""
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ((1, "--num-workers", 2), ["GPU-8", "MIG-3"]),
+        ((1,), ["5", "GPU-8", "MIG-3"]),  # as many workers as GPUs serve
+        ((1, "--num-workers", 4), ["5", "GPU-8", "MIG-3", "MIG-3"]),
+        ((2,), ["MIG-3,GPU-8"]),
+        ((0.5, "--num-workers", 3), ["GPU-8", "MIG-3", "MIG-3"]),
+    ],
+)
+def test_each_worker_sees_its_gpus(
+    flags: tuple[object, ...],
+    expected: list[str],
+    prepared: Path,
+    energon: RunEnergon,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(prepared.parent)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-3,GPU-8,5")
+    (prepared.parent / "gpus.py").write_text(GPUS.replace("WORKERS", str(len(expected))))
+    command = ("map", prepared, "gpus.py:Devices", "--write", "gpus,first,process", "--task-samples", 1)
+    done = energon(*command, "--gpus-per-worker", *flags)
+    assert done.code == 0, done.err
+    seen = {*zip(*(values_of(prepared, name) for name in ("process", "gpus", "first")), strict=True)}
+    assert sorted(gpus for _, gpus, _ in seen) == expected
+    assert all(gpus == first for _, gpus, first in seen)
+    assert len({process for process, _, _ in seen}) == len(expected)
+    assert os.getpid() not in {process for process, _, _ in seen}
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "MIG-3,GPU-8,5"
+
+
+def test_more_gpus_than_there_are_is_an_error(
+    prepared: Path, functions: str, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    done = energon("map", prepared, f"{functions}:size", "--write", "a", "--gpus-per-worker", 4)
+    assert (done.code, "expected 4 GPUs for each worker, found 2 on this machine" in done.err) == (1, True)
+    assert not (prepared / ".nv-meta/.jobs").exists()

@@ -14,6 +14,7 @@ import pytest
 
 from loader.format.prepare.plan import SplitRequest
 from tests.e2e.dataset_tree import prepare, write_shards
+from tests.forked_commands import program
 from tests.forked_scripts import ForkedScripts
 from tests.source_tree import ROOT
 
@@ -58,7 +59,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def profile(*arguments: object) -> Any:
-    command = [sys.executable, "-m", "energon_cli", "profile", *map(str, arguments)]
+    command = [program(), "profile", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
 
 

@@ -7,7 +7,6 @@ import json
 import random
 import signal
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +23,7 @@ from loader.samples.hooks import stateless
 from tests.cli.run_energon import RunEnergon
 from tests.e2e.dataset_tree import prepare, write_shard
 from tests.e2e.text_dataset import CRUDE, write_texts
+from tests.forked_commands import program
 
 
 class Dropping(DefaultTaskEncoder[Any, Any, Any, Any]):
@@ -233,7 +233,7 @@ def opened(tmp_path: Path) -> Callable[..., list[str]]:
     """Run ``energon trace … --open`` until it prints its links, follow them, and end it by Ctrl-C."""
 
     def run(*words: object, samples: int) -> list[str]:
-        command = [sys.executable, "-m", "energon_cli", "trace", *map(str, words), "--open"]
+        command = [program(), "trace", *map(str, words), "--open"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
             assert process.stdout is not None
             try:

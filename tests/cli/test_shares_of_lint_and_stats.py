@@ -197,6 +197,18 @@ def test_mixes_several_paths_and_files_of_samples_are_linted_in_shares(tmp_path:
     assert without_times(merged, datasets) == without_times(expected, datasets)
 
 
+def test_a_mix_whose_findings_are_many_leaves_no_results_of_its_shares(tmp_path: Path, energon: RunEnergon) -> None:
+    datasets = write_datasets(tmp_path)
+    for shard in [*datasets.glob("a/*.tar"), *datasets.glob("b/*.tar")]:
+        shard.write_bytes(shard.read_bytes()[:600])
+    mix = write_mix(datasets, train=[{"path": "a"}, {"path": "b"}, {"path": "texts.jsonl"}])
+    expected = energon("lint", mix, "--json", "--max-findings", 1)
+    merged = in_shares(energon, "lint", mix, "--json", "--max-findings", 1)
+    assert without_times(merged, datasets) == without_times(expected, datasets)
+    assert (len(expected.json["findings"]), expected.json["complete"], expected.json["datasets"]) == (1, False, 1)
+    assert not [*datasets.glob("*/.nv-meta/.jobs/*")]
+
+
 def test_a_folder_of_lines_and_a_folder_of_media_are_linted_in_shares(tmp_path: Path, energon: RunEnergon) -> None:
     lines = tmp_path / "lines"
     lines.mkdir()

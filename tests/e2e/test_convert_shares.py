@@ -32,6 +32,12 @@ def energon(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
     return run_in_this_process(capfd, monkeypatch)
 
 
+@pytest.fixture
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Divide new parts into shards of two samples, for which there is no option."""
+    monkeypatch.setitem(ShardLayout.__init__.__kwdefaults__, "samples_per_shard", 2)
+
+
 def files_of(folder: Path) -> dict[str, bytes]:
     """Return the files of a dataset but for identities; those of the index by their names in its folder."""
     files = {}
@@ -124,6 +130,7 @@ def test_shares_and_a_merge_write_the_files_of_one_process(name: str, energon: R
     assert "is a prepared dataset" in again.err
 
 
+@pytest.mark.usefixtures("small_shards")
 def test_added_parts_in_shares(energon: RunEnergon, tmp_path: Path) -> None:
     photos = write_photos(tmp_path / "photos", 20)
     assert energon("import", photos, tmp_path / "ds", "--yes", "--samples-per-shard", 5).code == 0
@@ -136,18 +143,47 @@ def test_added_parts_in_shares(energon: RunEnergon, tmp_path: Path) -> None:
     assert energon(*line("whole")).code == 0
     assert at_once(line("out")) == [0] * SHARES
     assert not (tmp_path / "out.yaml").exists()
+    assert len([*(tmp_path / "out").glob("*.tar")]) == 10
     merged = energon(*line("out"), "--merge")
     assert merged.code == 0, merged.err
     assert files_of(tmp_path / "out") == files_of(tmp_path / "whole")
     assert (tmp_path / "out.yaml").read_text() == (tmp_path / "whole.yaml").read_text().replace("whole", "out")
 
 
-def test_kills_of_shares_lose_and_double_nothing(energon: RunEnergon, tmp_path: Path) -> None:
-    photos = write_photos(tmp_path / "photos", 90)
-    options = ("--yes", "--samples-per-shard", "2", "--split-ratio", "1", "--num-workers", "2")
-    assert energon("import", photos, tmp_path / "whole", *options).code == 0
+def many_photos_line(tmp_path: Path) -> Callable[[str], tuple[object, ...]]:
+    photos = write_photos(tmp_path / "photos", 60)
+    options = ("--yes", "--samples-per-shard", "2", "--split-ratio", "1")
+    return lambda dest: ("import", photos, tmp_path / dest, *options)
+
+
+def many_shards_line(tmp_path: Path) -> Callable[[str], tuple[object, ...]]:
+    assert main([str(word) for word in many_photos_line(tmp_path)("old")]) == 0
+    return lambda dest: ("reshard", tmp_path / "old", tmp_path / dest, "--samples-per-shard", "2", "--sort-by", "key")
+
+
+def many_parts_line(tmp_path: Path) -> Callable[[str], tuple[object, ...]]:
+    assert main([str(word) for word in many_photos_line(tmp_path)("old")]) == 0
+    rows = (json.dumps({"id": f"{number:03d}", "caption": f"new {number}"}) for number in range(60))
+    (tmp_path / "new.jsonl").write_text("\n".join(rows))
+    return lambda dest: ("add-parts", tmp_path / "old", tmp_path / dest, "--from", tmp_path / "new.jsonl")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        many_photos_line,
+        pytest.param(many_shards_line, marks=pytest.mark.slow),
+        pytest.param(many_parts_line, marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.usefixtures("small_shards")
+def test_kills_of_shares_lose_and_double_nothing(
+    lines: Callable[[Path], Callable[[str], tuple[object, ...]]], energon: RunEnergon, tmp_path: Path
+) -> None:
+    line_to = lines(tmp_path)
+    assert energon(*line_to("whole"), "--num-workers", 2).code == 0
     chance, kills = random.Random(3), 0
-    line = ("import", photos, tmp_path / "out", *options)
+    line = (*line_to("out"), "--num-workers", 2)
     waiting = [1, 2, 3]
 
     def written() -> list[Path]:
@@ -169,6 +205,9 @@ def test_kills_of_shares_lose_and_double_nothing(energon: RunEnergon, tmp_path: 
     assert merged.code == 0, merged.err
     assert files_of(tmp_path / "out") == files_of(tmp_path / "whole")
     assert not [*(tmp_path / "out").rglob("*.partial")]
+    if (tmp_path / "whole.yaml").exists():
+        assert (tmp_path / "out.yaml").read_text() == (tmp_path / "whole.yaml").read_text().replace("whole", "out")
+    assert kills > 3
 
 
 def test_a_share_refuses_sources_that_have_changed(energon: RunEnergon, tmp_path: Path) -> None:

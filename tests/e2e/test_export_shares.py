@@ -7,10 +7,15 @@ import random
 import re
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from loader.convert.exporting import ExportRequest, export_samples
+from loader.engine import Engine
+from loader.format.dataset_ref import DatasetRef
 from tests.cli.run_energon import RunEnergon, run_in_this_process
 from tests.e2e.dataset_tree import RATIO, prepare, write_tar
 from tests.e2e.test_convert_shares import at_once, begin, end
@@ -124,6 +129,16 @@ def test_what_cannot_be_shared(energon: RunEnergon, dataset: Path, tmp_path: Pat
     assert "an unfinished export with another" in other.err
 
 
+@pytest.mark.usefixtures("small_tasks")
+def test_an_executor_writes_what_one_process_writes(dataset: Path, tmp_path: Path) -> None:
+    request = ExportRequest(refs=[DatasetRef(str(dataset))], output=str(tmp_path / "one"), format="jsonl")
+    export_samples(request)
+    with ThreadPoolExecutor(2) as executor:
+        export_samples(replace(request, output=str(tmp_path / "two"), engine=Engine(executor=executor)))
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_tasks")
 def test_a_dask_cluster_writes_what_one_process_writes(energon: RunEnergon, dataset: Path, tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")

@@ -53,7 +53,7 @@ def test_a_kill_before_any_call_that_changes_the_disk(
 
 
 def test_kills_of_the_process_group_at_random_moments(tmp_path: Path) -> None:
-    photos, output = write_photos(tmp_path / "photos", 400), tmp_path / "out"
+    photos, output = write_photos(tmp_path / "photos", 200), tmp_path / "out"
     begin = [sys.executable, "-m", "energon_cli", "import", str(photos)]
     options = ["--yes", "--split-ratio", "1", "--samples-per-shard", "5", "--num-workers", "2", "--no-progress"]
     subprocess.run([*begin, str(tmp_path / "whole"), *options], stdout=subprocess.DEVNULL, check=True)

@@ -290,7 +290,7 @@ def test_a_loader_that_did_nothing_has_no_figures(mix: Path) -> None:
 
 
 def test_spawned_workers_are_measured(mix: Path) -> None:
-    stats = run(loader_of(mix / "mix.yaml", multiprocessing_context="spawn"), 10)
+    stats = run(loader_of(mix / "mix.yaml", workers=1, multiprocessing_context="spawn"), 10)
     assert stats.samples >= 40
     assert all(source.samples for source in stats.sources)
 

@@ -90,18 +90,22 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def copied(plain: Path, tmp_path: Path) -> Callable[..., Mapped]:
-    """Return a function that copies the dataset for a form of map."""
+Copied = Callable[..., Mapped]
 
+
+def copies_of(dataset: Path, folder: Path) -> Copied:
     def copy(form: str = "write", name: str = "a") -> Mapped:
-        (tmp_path / name).mkdir()
-        return Mapped(Path(shutil.copytree(plain, tmp_path / name / "data")), form)
+        return Mapped(Path(shutil.copytree(dataset, folder / name / "data")), form)
 
     return copy
 
 
-Copied = Callable[..., Mapped]
+@pytest.fixture
+def copied(plain: Path, tmp_path: Path) -> Copied:
+    """Return a function that copies the dataset for a form of map."""
+    return copies_of(plain, tmp_path)
+
+
 forms = pytest.mark.parametrize("form", FORMS)
 
 
@@ -119,16 +123,24 @@ def test_workers_and_shares_make_the_same_bytes(form: str, copied: Copied) -> No
     assert not alone.left() + workers.left() + shares.left()
 
 
+@pytest.fixture
+def few_copied(tmp_path: Path) -> Copied:
+    """Do so with few samples."""
+    write_shards(tmp_path / "few", 2, samples=6)
+    prepare(tmp_path / "few")
+    return copies_of(tmp_path / "few", tmp_path)
+
+
 @every_call
 @forms
 def test_a_kill_before_any_call_that_changes_the_disk(
-    form: str, every: int, copied: Copied, monkeypatch: pytest.MonkeyPatch
+    form: str, every: int, few_copied: Copied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = copied(form, "whole")
+    whole = few_copied(form, "whole")
     whole.run()
     call = every
     while True:
-        mapped = copied(form, str(call))
+        mapped = few_copied(form, str(call))
         with monkeypatch.context() as patched:
             kill_before(call, patched)
             code = in_child(mapped.run)

@@ -37,6 +37,7 @@ from tests.e2e.dataset_tree import (
     write_shards,
     written,
 )
+from tests.forked_commands import program
 
 PARTS = 4
 
@@ -49,14 +50,17 @@ def all_parts(folder: Path, parts: int = PARTS, **options: Any) -> list[PartRepo
     return [part(folder, number, parts, **options) for number in range(1, parts + 1)]
 
 
-def part_process(folder: Path, number: int, *flags: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "energon_cli", "prepare", str(folder), "--share", f"{number}/{PARTS}", *flags]
+PYTHON = (sys.executable, "-m", "energon_cli")
+
+
+def part_process(folder: Path, number: int, *flags: str, energon: Sequence[str] = PYTHON) -> subprocess.Popen[str]:
+    command = [*energon, "prepare", str(folder), "--share", f"{number}/{PARTS}", *flags]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def run_parts(folder: Path, numbers: Sequence[int]) -> None:
     """Run parts at the same time, each in a process of its own."""
-    processes = [part_process(folder, number, "--num-workers", "2") for number in numbers]
+    processes = [part_process(folder, number, "--num-workers", "2", energon=[program()]) for number in numbers]
     outputs = [process.communicate()[0] for process in processes]
     assert [process.returncode for process in processes] == [0] * len(processes), outputs
 

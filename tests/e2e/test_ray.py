@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from loader import open_dataset
 from loader.engine import open_ray_executor
 from loader.engine.run import Engine
 from loader.errors import FormatError, WorkerError
+from tests.cli.run_energon import RunEnergon, run_in_this_process
 from tests.e2e.cluster_tasks import (
     SECRET,
     SQUARES,
@@ -25,7 +27,9 @@ from tests.e2e.cluster_tasks import (
     tasks_in,
 )
 from tests.e2e.dataset_tree import copy_of, write_shards, written
+from tests.e2e.test_convert_shares import files_of
 from tests.processes import wait_until
+from tests.unit.convert.importing.test_run import write_photos
 
 pytestmark = [
     pytest.mark.slow,
@@ -34,7 +38,23 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-NODE = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
+GPUS = """
+import os, time
+
+class Devices:
+    def __init__(self):
+        os.makedirs(FOLDER, exist_ok=True)
+        open(os.path.join(FOLDER, str(os.getpid())), "w").close()
+        end = time.monotonic() + 30
+        while len(os.listdir(FOLDER)) < 2 and time.monotonic() < end:  # so that no worker takes all tasks
+            time.sleep(0.01)
+
+    def __call__(self, sample):
+        return {"gpus": os.environ["CUDA_VISIBLE_DEVICES"], "process": os.getpid()}
+"""
+
+# GPUs are only declared: Ray deals their numbers, and no program uses them.
+NODE = {"num_cpus": 1, "num_gpus": 2, "object_store_memory": 80 << 20, "include_dashboard": False}
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +118,51 @@ def test_a_prepare_and_a_map_write_the_files_of_one_process(cluster: Any, tmp_pa
     assert columns_of(mapped) == columns_of(alone)
 
 
+@pytest.fixture
+def here(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> RunEnergon:
+    return run_in_this_process(capfd, monkeypatch)
+
+
+def test_an_import_an_export_and_a_lint_give_what_one_process_does(
+    cluster: Any, tmp_path: Path, here: RunEnergon
+) -> None:
+    imported, exported = tmp_path / "import.one", tmp_path / "export.one"
+    options = ("--yes", "--samples-per-shard", 3, "--shuffle", "--split-ratio", "1")
+    ray = ("--engine", "ray", "--address", cluster.address)
+    # The same files.
+    photos = write_photos(tmp_path / "photos", 12)
+    for dest, engine in ((imported, ()), (tmp_path / "import.ray", ray)):
+        done = here("import", photos, dest, *options, *engine)
+        assert done.code == 0, done.err
+    assert files_of(tmp_path / "import.ray") == files_of(imported)
+    for dest, engine in ((exported, ()), (tmp_path / "export.ray", ray)):
+        done = here("export", imported, dest, "--format", "jsonl", *engine)
+        assert done.code == 0, done.err
+    assert (tmp_path / "export.ray").read_bytes() == exported.read_bytes()
+    # The same findings.
+    shard = min(imported.glob("*.tar"))
+    shard.write_bytes(shard.read_bytes()[:-2000])
+    documents = [here("lint", imported, "--json", *engine).json | {"seconds": 0} for engine in ((), ray)]
+    assert documents[0] == documents[1]
+    assert documents[0]["findings"]
+
+
+def test_each_worker_sees_the_gpus_that_ray_has_reserved_for_it(cluster: Any, tmp_path: Path) -> None:
+    # By the command, which starts as many workers as the GPUs serve.
+    [mapped] = datasets(tmp_path, 1)
+    (tmp_path / "gpus.py").write_text(GPUS.replace("FOLDER", repr(str(tmp_path / "seen"))))
+    command = ("map", mapped, "gpus:Devices", "--write", "gpus,process", "--task-samples", 1, "--gpus-per-worker", 2)
+    finish(energon(*command, "--engine", "ray", "--address", cluster.address, cwd=tmp_path))
+    columns = open_dataset(mapped).columns
+    seen = {*zip(columns["process"][:].tolist(), columns["gpus"][:].tolist(), strict=True)}
+    assert [gpus for _, gpus in seen] == ["0,1", "0,1"]
+    assert len({process for process, _ in seen}) == 2
+    # By the library; workers may share one.
+    with open_ray_executor(cluster.address, workers=2, gpus=0.5) as executor:
+        variables = [each for _, each in Engine(executor=executor).run(environment_of, range(4))]
+    assert {each["CUDA_VISIBLE_DEVICES"] for each in variables} <= {"0", "1"}
+
+
 def test_an_interrupted_map_continues_and_no_secret_is_logged(cluster: Any, tmp_path: Path) -> None:
     alone, mapped = datasets(tmp_path, 2)
     (tmp_path / "hold").touch()
@@ -126,7 +191,7 @@ def test_a_cluster_that_is_not_there_or_has_no_room_is_named(cluster: Any, monke
     monkeypatch.setattr(ray_executor, "_WORKERS_S", 1)
     with (
         pytest.raises(WorkerError, match="the Ray cluster has started no worker after 1 s"),
-        open_ray_executor(cluster.address, workers=1, gpus=1),
+        open_ray_executor(cluster.address, workers=1, gpus=3),
     ):
         pass
     with (

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.forked_commands import program
 from tests.object_server import ObjectServer
 from tests.remote.test_prepare_requests import energon, server
 from tests.unit.convert.importing.test_run import samples_of, shards_of, write_photos
@@ -44,14 +44,14 @@ def test_files_at_urls_are_a_source(server: ObjectServer, photos: Path, tmp_path
 
 def test_an_interrupted_import_continues(server: ObjectServer, photos: Path, tmp_path: Path) -> None:
     (photos / "039.jpg").write_bytes(b"no picture")
-    command = [sys.executable, "-m", "energon_cli", "import", str(photos), URL, *OPTIONS, "--verify"]
+    command = [program(), "import", str(photos), URL, *OPTIONS, "--verify"]
     failed = subprocess.run([*command, "--max-failures", "0"], capture_output=True, text=True, check=False)
     assert failed.returncode == 1
     assert "1 of 40 samples failed" in failed.stderr
     done = {file.stem for file in tmp_path.glob("store/bucket/photos/.nv-meta/.import/*.json")}
     assert len(done) >= 2
     server.requests.clear()
-    energon(*command[3:], "--max-failures", "1")
+    energon(*command[1:], "--max-failures", "1")
     written = {request.key.rpartition("/")[2] for request in server.requests if request.method == "PUT"}
     assert written.isdisjoint(done)
     assert len(samples_of(tmp_path / "store/bucket/photos")) == 39

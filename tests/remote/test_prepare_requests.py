@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from loader.format.prepare.part import run_part
 from loader.format.prepare.plan import PreparePlan, PrepareProgress
 from loader.format.prepare.run import run_prepare
 from tests.e2e.dataset_tree import RATIO, caption_samples, shard_path, write_shard, write_shards
+from tests.forked_commands import program
 from tests.object_server import ObjectServer
 
 URL = "s3://bucket/ds"
@@ -43,8 +43,7 @@ def folder(tmp_path: Path, server: ObjectServer) -> Path:
 
 
 def energon(*arguments: str) -> None:
-    command = [sys.executable, "-m", "energon_cli", *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    result = subprocess.run([program(), *arguments], capture_output=True, text=True, timeout=300, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import ConfigError, EnergonError, FormatError, StorageError
-from ...storage import Storage, read_document
+from ...storage import FileInfo, LocalStorage, Storage, read_document
 from ..documents.messages import did_you_mean
 from ..documents.value_name import ValueName
 from ..index.layout import SampleIndex, ShardEntry
@@ -27,7 +27,8 @@ DATA_EXTENSIONS = (".npy", ".valid.npy", ".utf8")  # of the files that a column 
 _VECTOR_TYPES = ("float16", "float32", "uint8", "uint32")
 BY_STATS = "energon stats"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
-_IN_FOLDER = re.compile(rf"{re.escape(COLUMNS_FOLDER)}/([^/]+)\.json")
+_NEW = ".new"  # between the name of a column and the extension: a file that replaces the one without it
+_IN_FOLDER = re.compile(rf"{re.escape(COLUMNS_FOLDER)}/([^/]+?)(?:{re.escape(_NEW)})?\.json")
 
 
 class ColumnRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -46,6 +47,13 @@ class ColumnRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     model: str = ""  # what made the vectors
     has_texts: bool = False  # ``<name>.utf8`` holds the texts, and the values are the ends of their bytes in it
     format_version: int = msgspec.field(default=_FORMAT_VERSION)  # version of this format
+
+    @property
+    def kind(self) -> str:
+        """``"vectors"``, ``"texts"``, ``"categories"`` or ``"numbers"``."""
+        if self.length:
+            return "vectors"
+        return "texts" if self.has_texts else "categories" if self.categories else "numbers"
 
 
 def check_column_name(name: str, *, at: str) -> None:
@@ -75,7 +83,7 @@ def column_names(storage: Storage) -> list[str]:
     if not storage.exists(COLUMNS_FOLDER):
         return []
     matches = (_IN_FOLDER.fullmatch(file.name) for file in storage.list(COLUMNS_FOLDER))
-    return sorted(match[1] for match in matches if match and _NAME.fullmatch(match[1]))
+    return sorted({match[1] for match in matches if match and _NAME.fullmatch(match[1])})
 
 
 def shards_digest(shards: Iterable[ShardEntry]) -> str:
@@ -88,7 +96,7 @@ def shards_digest(shards: Iterable[ShardEntry]) -> str:
 
 def read_record(storage: Storage, name: str) -> ColumnRecord:
     """Read the ``.json`` file of a column."""
-    file = column_path(name, ".json")
+    file = _current(storage, name, ".json")
     path = storage.path(file)
     try:
         record = msgspec.json.decode(read_document(storage, file), type=ColumnRecord)
@@ -138,10 +146,8 @@ class Column:
 
     @property
     def kind(self) -> str:
-        """Return ``"vectors"``, ``"texts"``, ``"categories"`` or ``"numbers"``."""
-        if self.record.length:
-            return "vectors"
-        return "texts" if self.record.has_texts else "categories" if self.record.categories else "numbers"
+        """The kind of its values, as in its record."""
+        return self.record.kind
 
     def is_known(self, rows: slice | npt.NDArray[Any] = slice(None)) -> npt.NDArray[np.bool_]:
         """Return True for the samples that have a value; only the mask decides for vectors and texts."""
@@ -332,15 +338,25 @@ def write_map_column(
     write_column_files(storage, column_path(name, ""), record, dtype or np.dtype(np.int64), blocks)
 
 
-def remove_column(storage: Storage, name: str) -> None:
-    """Remove the files of a column, if there is one: first its record, so that a kill leaves none."""
-    _remove_files(storage, column_path(name, ""))
+def _current(storage: Storage, name: str, extension: str) -> str:
+    """Return the file of a column: once the record of an earlier column is gone, the file that replaces it."""
+    new = column_path(name, f"{_NEW}{extension}")
+    is_new = isinstance(storage, LocalStorage) and not storage.exists(column_path(name, ".json"))
+    return new if is_new and storage.exists(new) else column_path(name, extension)
 
 
-def _remove_files(storage: Storage, stem: str) -> None:
-    for extension in (".json", *DATA_EXTENSIONS):
-        if storage.exists(f"{stem}{extension}"):
-            storage.remove(f"{stem}{extension}")
+def staged_files(storage: Storage, stem: str) -> list[str]:
+    """Return the files that a write of a column has not renamed yet, its record first."""
+    files = [f"{stem}{_NEW}{extension}" for extension in (".json", *DATA_EXTENSIONS)]
+    return [file for file in files if storage.exists(file)] if isinstance(storage, LocalStorage) else []
+
+
+def _rename_staged(storage: Storage, stem: str) -> None:
+    """Finish the replacement of a column whose earlier record is gone; without its record, nothing replaces it."""
+    record, *data = staged_files(storage, stem) or [""]
+    if record.endswith(".json") and not storage.exists(f"{stem}.json"):
+        for file in (*data, record):
+            storage.rename(file, stem + file.removeprefix(f"{stem}{_NEW}"))
 
 
 def write_column_files(
@@ -348,17 +364,24 @@ def write_column_files(
 ) -> None:
     """Write the files of a column, whose names without the extensions are ``stem``; earlier ones are replaced.
 
+    On this machine, a kill leaves the earlier column or this one. In an object store, it may leave none, if it comes
+    while the last objects are stored.
+
     Args:
         record: Its record; with a mask, if samples may lack a value. The mask is left out if none does.
         blocks: The values of all samples; texts as lists of bytes.
     """
-    _remove_files(storage, stem)  # a kill in between leaves no column, not a wrong one
+    # Write next to the earlier column. Objects cannot be renamed.
+    _rename_staged(storage, stem)
+    for file in staged_files(storage, stem):
+        storage.remove(file)
+    staged = f"{stem}{_NEW}" if isinstance(storage, LocalStorage) else stem
     known_samples = end = 0
     with ExitStack() as files:
-        length = record.length
-        column = files.enter_context(create_column(storage, f"{stem}.npy", dtype.newbyteorder("<").str, length=length))
-        valid = files.enter_context(create_column(storage, f"{stem}.valid.npy", "|b1")) if record.has_mask else None
-        text_file = files.enter_context(storage.create(f"{stem}.utf8")) if record.has_texts else None
+        length, element = record.length, dtype.newbyteorder("<").str
+        column = files.enter_context(create_column(storage, f"{staged}.npy", element, length=length))
+        valid = files.enter_context(create_column(storage, f"{staged}.valid.npy", "|b1")) if record.has_mask else None
+        text_file = files.enter_context(storage.create(f"{staged}.utf8")) if record.has_texts else None
         for block, known in blocks:
             values = block
             if text_file is not None:
@@ -369,11 +392,20 @@ def write_column_files(
             if valid is not None and known is not None:
                 valid.append(known)
                 known_samples += int(known.sum())
+        if staged == stem and storage.exists(f"{stem}.json"):
+            storage.remove(f"{stem}.json")  # before the end of the block stores the new values under the same names
     if record.has_mask and known_samples == record.samples:
-        storage.remove(f"{stem}.valid.npy")
+        storage.remove(f"{staged}.valid.npy")
         record = msgspec.structs.replace(record, has_mask=False)
-    with storage.create(f"{stem}.json") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(record), indent=2))
+    with storage.create(f"{staged}.json") as record_file:
+        record_file.write(msgspec.json.format(msgspec.json.encode(record), indent=2))
+    # Replace the earlier column: without its record, readers take the new files.
+    if staged != stem:
+        storage.remove(f"{stem}.json")
+        _rename_staged(storage, stem)
+    for extension, is_needed in ((".valid.npy", record.has_mask), (".utf8", record.has_texts)):
+        if not is_needed and storage.exists(f"{stem}{extension}"):
+            storage.remove(f"{stem}{extension}")
 
 
 def open_column(storage: Storage, index: SampleIndex, name: str, *, reads_vectors: bool = True) -> Column:
@@ -395,7 +427,30 @@ def read_column(storage: Storage, shards: Sequence[ShardEntry], name: str, *, re
         reads_vectors: False reads only the header of vectors, which are zeros then: where it is enough to know which
             samples have one, the vectors of a remote dataset are not copied.
     """
-    record, file = read_record(storage, name), column_path(name, ".npy")
+    # A column that is replaced at this moment is read again, so that all of its files are of one write.
+    while True:
+        before = _version(storage, name)
+        try:
+            column = _read_files(storage, shards, name, reads_vectors=reads_vectors)
+        except FormatError:
+            if _version(storage, name) == before:
+                raise
+            continue
+        if _version(storage, name) == before:
+            return column
+
+
+def _version(storage: Storage, name: str) -> FileInfo | None:
+    """Return size and time of the record of a column; None without it, and in an object store, to save the request."""
+    file = column_path(name, ".json")
+    try:
+        return storage.stat(file) if isinstance(storage, LocalStorage) else None
+    except StorageError:
+        return None
+
+
+def _read_files(storage: Storage, shards: Sequence[ShardEntry], name: str, *, reads_vectors: bool) -> Column:
+    record, file = read_record(storage, name), _current(storage, name, ".npy")
     if record.samples != sum(shard.samples for shard in shards) or record.shards != shards_digest(shards):
         raise _stale(storage, name, "it was written for other shards")
     try:
@@ -406,8 +461,8 @@ def read_column(storage: Storage, shards: Sequence[ShardEntry], name: str, *, re
             values = map_column(storage, file, None, length=record.length, is_fixed=False)
         valid: Any = None
         if record.has_mask:
-            valid = map_column(storage, column_path(name, ".valid.npy"), None, is_fixed=False)
-        texts = map_bytes(storage, column_path(name, ".utf8")) if record.has_texts else None
+            valid = map_column(storage, _current(storage, name, ".valid.npy"), None, is_fixed=False)
+        texts = map_bytes(storage, _current(storage, name, ".utf8")) if record.has_texts else None
     except (FormatError, StorageError) as error:
         of_other = f": {error.at}" if error.at != storage.path(file) else ""
         raise _stale(storage, name, f"{error.message}{of_other}") from error

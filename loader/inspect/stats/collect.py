@@ -17,7 +17,7 @@ from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...accounting.part_sets import PartSets
 from ...arrays import IntArray
 from ...dataset.dataset import Dataset
-from ...dataset.job_journal import digest_of_numbers, job_journal
+from ...dataset.job_journal import digest_of_numbers, job_journal, request_of_data
 from ...dataset.opening import dataset_at
 from ...dataset.query import SampleQuery, find_samples
 from ...dataset.query.dataset_values import only_value
@@ -207,7 +207,7 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
     tasks = list(task.of_shards(folder))
     starts = np.cumsum([0, *(len(task.samples) for task in tasks)])
     # Read the samples, and add their values.
-    for task_index, result in in_order(_results(request, task, tasks, on_progress)):
+    for task_index, result in in_order(_results(request, folder, task, tasks, on_progress)):
         report.add(result)
         if hashes is not None:
             hashes[starts[task_index] : starts[task_index + 1]] = np.frombuffer(result.hashes, "<u8")
@@ -225,7 +225,11 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
 
 
 def _results(
-    request: StatsRequest, whole: ScanTask, tasks: Sequence[ScanTask], on_progress: Callable[[int, int], None] | None
+    request: StatsRequest,
+    folder: Dataset,
+    whole: ScanTask,
+    tasks: Sequence[ScanTask],
+    on_progress: Callable[[int, int], None] | None,
 ) -> Iterator[tuple[int, SampleSummary]]:
     """Yield the number of each task and its summary, in any order; results of shares are stored."""
     engine = request.runs_on
@@ -249,7 +253,7 @@ def _results(
         command=request.command,
         request={
             **options,
-            "dataset": whole.index_uuid,
+            **request_of_data(folder),
             "choice of samples": digest_of_numbers(whole.samples),
             "version of energon-toolkit": __version__,
         },

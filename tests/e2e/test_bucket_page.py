@@ -8,8 +8,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,12 +21,6 @@ from tests.e2e.test_cluster_page import SBATCH, needs_bash
 from tests.e2e.test_ray import NODE
 from tests.pages import blocks, commands, executable, put_energon_on_path
 from tests.source_tree import ROOT
-
-# Ray leaves files and sockets to the garbage collector.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::FutureWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
 
 PAGE = (ROOT / "docs/how-to/from-a-bucket-to-a-training-run.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r'^```\w+ title="(.*?)"\n(.*?)^```$', PAGE, flags=re.MULTILINE | re.DOTALL))
@@ -50,15 +44,36 @@ for path in Path(sys.argv[1]).iterdir():
 """
 FACTS = """
 import json, sys
-from loader import EPath, open_dataset
-dataset = open_dataset(sys.argv[1])
-chosen = {"good": dataset.select(filter="good"), "train": dataset.select(split_part="train")}
-facts = {name: [some.key(sample) for sample in range(len(some))] for name, some in chosen.items()}
-facts["excluded"] = [dataset.key(sample) for sample in dataset.excluded]
-folder = EPath(sys.argv[1]) / ".nv-meta"
-written = [*(folder / "columns").glob("*"), *folder.glob("filter_*"), folder / "split.yaml"]
-facts["files"] = {path.name: path.read_bytes().hex() for path in written}
-print(json.dumps(facts))
+from loader import EPath
+from loader.dataset import folder_at
+from loader.dataset.query import SampleQuery, find_samples
+for url in sys.argv[1:]:
+    dataset = folder_at(url)
+    queries = {
+        "left": SampleQuery(excluded=False),
+        "good": SampleQuery(filter="good"),
+        "trained": SampleQuery(split_parts=("train",), filter="good", excluded=False),
+    }
+    facts = {
+        name: [dataset.index.full_key(sample) for sample in find_samples(dataset, query).tolist()]
+        for name, query in queries.items()
+    }
+    folder = EPath(url) / ".nv-meta"
+    written = [*(folder / "columns").glob("*"), *folder.glob("filter_*"), folder / "split.yaml"]
+    facts["files"] = {path.name: path.read_bytes().hex() for path in written}
+    print(json.dumps(facts))
+"""
+"""Prints the keys that the exclusions, the filter and a training leave of datasets, and the files that say so."""
+
+CLUSTER = f"""
+import sys
+from ray.cluster_utils import Cluster
+cluster = Cluster(initialize_head=True, head_node_args={NODE})
+cluster.add_node(**{NODE})
+cluster.wait_for_nodes()
+print(cluster.address, flush=True)
+sys.stdin.read()
+cluster.shutdown()
 """
 
 
@@ -112,47 +127,44 @@ def run(folder: Path, command: list[str], *, code: int = 0) -> str:
     return done.stdout + done.stderr
 
 
-def facts_of(folder: Path, url: str) -> dict[str, Any]:
-    """Return the keys of samples that the split, the filter and the exclusions name, and the files that hold them."""
-    facts: dict[str, Any] = json.loads(run(folder, [sys.executable, "-c", FACTS, url]))
-    return facts
-
-
 @pytest.fixture
-def cluster(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A cluster of two nodes with one worker each, in the environment of the page's shell."""
-    pytest.importorskip("ray")
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(initialize_head=True, head_node_args=NODE)
-    cluster.add_node(**NODE)
-    cluster.wait_for_nodes()
-    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
-    yield cluster
-    cluster.shutdown()
+def cluster(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A cluster of two nodes with one worker each, which inherits the credentials of the bucket."""
+    if find_spec("ray") is None:
+        pytest.skip("needs ray")
+    command = [sys.executable, "-c", CLUSTER]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        monkeypatch.setenv("RAY_ADDRESS", process.stdout.readline().strip())
+        yield
+        process.stdin.close()
 
 
 @needs_bash
-def test_the_page_trains_on_samples_that_are_no_copies_and_have_contrast(bucket: Path, cluster: Any) -> None:
-    # The commands, on Ray.
-    install, *lines = [line for block in blocks(PAGE, "console") for line in commands(block)]
-    assert install == "pip install 'energon-toolkit[remote,ray]'"
-    outputs = {line: run(bucket, ["bash", "-c", line], code=int(" stats " in line)) for line in lines}
-    [groups] = [output for line, output in outputs.items() if " stats " in line]
-    assert f"{key(0)}, {key(11)}, {key(25)}\n" in groups
-    assert "7 samples in 3 groups of near-duplicates (similarity 0.98)" in groups
-    assert {path.name.removesuffix(".jpg") for path in (bucket / "dull").glob("*.jpg")} == {f"{n:06d}" for n in DULL}
-    # What they have written.
-    facts = facts_of(bucket, URL)
-    assert facts["excluded"] == [key(number) for number in sorted(COPIES)]
-    assert facts["good"] == [key(number) for number in range(SAMPLES) if number not in DULL]
-    # The training.
-    program = FILES["train.py"] + "    print(*sorted(keys))\n"
-    (bucket / "train.py").write_text(program)
-    report, keys = run(bucket, [sys.executable, "train.py"]).splitlines()
-    assert set(keys.split()) == ({*facts["good"]} & {*facts["train"]}) - {*facts["excluded"]}
-    assert report.startswith(f"{len(keys.split())} different samples in 40 steps, loss 0.")
-    # The same as Slurm job arrays.
+@pytest.mark.usefixtures("cluster")
+def test_the_page_trains_on_samples_that_are_no_copies_and_have_contrast(bucket: Path) -> None:
+    # The job arrays work on the second folder meanwhile.
     (bucket / "submit.sh").write_text((bucket / "submit.sh").read_text().replace(URL, SLURM_URL))
-    run(bucket, ["bash", "submit.sh"])
-    assert facts_of(bucket, SLURM_URL) == facts
+    with subprocess.Popen(["bash", "submit.sh"], cwd=bucket, stderr=subprocess.PIPE, text=True) as jobs:
+        # The commands, on Ray.
+        install, *lines = [line for block in blocks(PAGE, "console") for line in commands(block)]
+        assert install == "pip install 'energon-toolkit[remote,ray]'"
+        outputs = {line: run(bucket, ["bash", "-c", line], code=int(" stats " in line)) for line in lines}
+        # The training.
+        (bucket / "train.py").write_text(FILES["train.py"] + "    print(*sorted(keys))\n")
+        report, keys = run(bucket, [sys.executable, "train.py"]).splitlines()
+        errors = jobs.communicate()[1]
+    assert jobs.returncode == 0, errors
+    [groups] = [output for line, output in outputs.items() if " stats " in line]
+    assert "7 samples in 3 groups of near-duplicates (similarity 0.98)" in groups
+    assert f"{key(0)}, {key(11)}, {key(25)}\n" in groups
+    assert {path.stem for path in (bucket / "dull").glob("*.jpg")} == {f"{number:06d}" for number in DULL}
+    # All samples have the same fate in both ways.
+    done, by_jobs = map(json.loads, run(bucket, [sys.executable, "-c", FACTS, URL, SLURM_URL]).splitlines())
+    assert done["left"] == [key(number) for number in range(SAMPLES) if number not in COPIES]
+    assert done["good"] == [key(number) for number in range(SAMPLES) if number not in DULL]
+    assert keys.split() == done["trained"]
+    assert report.startswith(f"{len(done['trained'])} different samples in 40 steps, loss 0.")
+    assert {"look.npy", "quality.npy", "filter_good.idx"} <= {*done["files"]}
+    assert by_jobs == done

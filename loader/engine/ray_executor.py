@@ -59,9 +59,9 @@ class RayExecutor(Executor):
             WorkerError: None has.
         """
         if not self._is_ready.wait(timeout_s) or self._fault is not None:
-            why = f"after {timeout_s:g} s" if self._fault is None else f": {self._fault}"
+            why = f" after {timeout_s:g} s" if self._fault is None else f": {self._fault}"
             raise WorkerError(
-                f"the Ray cluster has started no worker {why}",
+                f"the Ray cluster has started no worker{why}",
                 hint="see ray status: the cluster needs free CPUs, and the GPUs of a worker; and its nodes need this"
                 " library",
             )

@@ -90,11 +90,19 @@ def embedding_of(
     Raises:
         ConfigError: There is no such model, or no part for it.
     """
-    # Choose the part, then the function.
-    family, _, name = model.partition(":")
-    value = _value(part, part_names, _KINDS.get(family, ("image", "text")), at=at)
+    # Choose the part, whose name may say nothing about its kind.
+    family, colon, name = model.partition(":")
+    if not colon and model not in _HASHES:
+        raise ConfigError(f"there is no model {model!r}", hint=f"{', '.join(_HASHES)}, open_clip:NAME or module:Class")
+    kinds = _KINDS.get(family, ("image", "text"))
+    value = _value(part, part_names, kinds, at=at)
     part = str(value) if value.path else value.part
-    is_text = bool(value.path) or kind_of_name(part) != "image"
+    kind = "text" if value.path else kind_of_name(part)
+    is_text = kind != "image" and (kind != "bytes" or "text" in kinds)
+    if ("text" if is_text else "image") not in kinds:
+        what = "texts" if is_text else "pictures"
+        raise ConfigError(f"{model} takes no {what}, such as {part}", at=at, hint="name another part: --part")
+    # Choose the function.
     if model in _HASHES:
         target: Any = _HashFunction(model=model, value=value)
         function = UserFunction(model, part, version=version, target=target)
@@ -253,9 +261,8 @@ def _sentence_transformers(name: str, is_text: bool) -> Embed:  # noqa: ARG001 -
     return lambda contents: model.encode(contents, batch_size=len(contents), show_progress_bar=False)
 
 
-def _timm(name: str, is_text: bool) -> Embed:
+def _timm(name: str, is_text: bool) -> Embed:  # noqa: ARG001 - such models take no texts
     timm = _imported("timm", "timm")
-    _refuse_texts("timm", is_text)
     name, _, weights = name.partition("@")
     overlay = {"pretrained_cfg_overlay": {"file": weights}} if weights else {}
     device, model = _on_device(timm.create_model(name, pretrained=True, num_classes=0, **overlay))
@@ -263,9 +270,8 @@ def _timm(name: str, is_text: bool) -> Embed:
     return lambda pictures: model(torch.stack([prepare(picture) for picture in pictures]).to(device))
 
 
-def _torchvision(name: str, is_text: bool) -> Embed:
+def _torchvision(name: str, is_text: bool) -> Embed:  # noqa: ARG001 - such models take no texts
     models = _imported("torchvision.models", "torchvision")
-    _refuse_texts("torchvision", is_text)
     name, _, weights = name.partition("@")
     if not weights:
         raise ConfigError(
@@ -284,11 +290,6 @@ def _torchvision(name: str, is_text: bool) -> Embed:
 def _on_device(model: Any) -> tuple[str, Any]:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     return device, model.eval().to(device)
-
-
-def _refuse_texts(family: str, is_text: bool) -> None:
-    if is_text:
-        raise ConfigError(f"models of {family} take pictures", at=family, hint="name a part that is a picture: --part")
 
 
 def _imported(module: str, package: str) -> Any:
@@ -314,7 +315,7 @@ _READY: dict[str, Callable[[str, bool], Embed]] = {
 _KINDS: dict[str, tuple[str, ...]] = {
     PICTURE_HASH: ("image",),
     "minhash": ("text",),
-    "open_clip": ("image",),
+    "open_clip": ("image", "text"),
     "sentence-transformers": ("text", "image"),
     "timm": ("image",),
     "torchvision": ("image",),

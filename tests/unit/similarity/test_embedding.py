@@ -241,7 +241,11 @@ def test_a_part_that_the_model_cannot_take_is_refused() -> None:
     for part in ("yaml[caption]", "json[caption].chars", "json[caption"):
         with pytest.raises(ConfigError, match=re.escape(part)):
             embedding_of("minhash", PARTS, at="data", part=part)
-    with pytest.raises(ConfigError, match="expected MODULE:FUNCTION"):
+    for model, part in (("phash", "txt"), ("timm:vit_tiny", "json[a]"), ("minhash", "jpg")):
+        with pytest.raises(ConfigError, match=rf"{model} takes no \w+, such as {re.escape(part)}"):
+            embedding_of(model, PARTS, at="data", part=part)
+    assert embedding_of("phash", (*PARTS, "photo"), at="data", part="photo").part == "photo"
+    with pytest.raises(ConfigError, match="there is no model 'clip'"):
         embedding_of("clip", PARTS, at="data")
 
 

@@ -162,6 +162,7 @@ class ToDataset(MapOutput):
             kinds.update(result.kinds)
         if not shards:
             raise ConfigError("no sample was written", at=self.output, hint="return a sample for some of them")
+        shards.sort(key=lambda shard: shard.name)  # as in the index: a task has a shard for each split part
         names = [shard.name for shard in shards]
         remove_left_files(storage, of_running=True)
         remove_other_shards(

@@ -195,8 +195,8 @@ class ToDataset(MapOutput):
                     at=self.output,
                     hint="return other keys, and pass --restart",
                 )
-            prepare.commit(plan.split, plan.files)
-        return Written((self.output,), warnings)
+            report = prepare.commit(plan.split, plan.files)
+        return Written((self.output,), (*warnings, *report.warnings))
 
     def is_lost(self, storage: Storage, result: TaskResult) -> bool:
         """Return True if a shard of a finished task is missing or has changed."""
@@ -269,8 +269,8 @@ class ToParts(ToDataset):
 
     def commit(self, folder: Dataset, tasks: Sequence[MapTask], journal: Journal[TaskResult], made_by: str) -> Written:
         """Prepare the shards of the parts, and write the metadataset that joins them with the dataset."""
-        super().commit(folder, tasks, journal, made_by)
-        return Written((self.output, write_join(folder, self.output)))
+        written = super().commit(folder, tasks, journal, made_by)
+        return Written((self.output, write_join(folder, self.output)), written.warnings)
 
     def _carry(self, folder: Dataset, storage: Storage, shards: Sequence[WrittenShard]) -> tuple[str, ...]:  # noqa: ARG002
         return ()  # a join has the columns of its first dataset

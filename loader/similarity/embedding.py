@@ -44,7 +44,6 @@ class Embedding:
     """Vectors of a part of samples, or of a value in it, made by a model.
 
     Attributes:
-        model: ``"phash"``, ``"minhash"``, or the name of a ready or another class.
         part: Name of the part or value.
         reads: Name of the part.
         function: Called with samples whose parts are bytes.
@@ -53,7 +52,6 @@ class Embedding:
         column: Name of the column, if the user gives none.
     """
 
-    model: str
     part: str
     reads: str
     function: UserFunction
@@ -120,19 +118,13 @@ def embedding_of(
             is_factory=True,
         )
         metric, size, column = "cosine", batch_size, "embedding"
-    return Embedding(
-        model=model, part=part, reads=value.part, function=function, metric=metric, batch_size=size, column=column
-    )
+    return Embedding(part=part, reads=value.part, function=function, metric=metric, batch_size=size, column=column)
 
 
-def part_source(ref: DatasetRef, part: str | None = None) -> WholeDataset:
-    """Return a prepared dataset whose samples are read with one part alone, or with all; also excluded samples."""
-    source = whole_dataset(ref)
-    return (
-        source
-        if part is None
-        else replace(source, described=DescribedDataset(ref.path, part_filter=[part], sample_type=CrudeSample))
-    )
+def part_source(ref: DatasetRef, part: str) -> WholeDataset:
+    """Return a prepared dataset whose samples, also excluded ones, are read with one part alone."""
+    described: Any = DescribedDataset(ref.path, part_filter=[part], sample_type=CrudeSample)
+    return replace(whole_dataset(ref), described=described)
 
 
 def _value(given: str | None, names: Sequence[str], kinds: tuple[str, ...], *, at: str) -> ValueName:
@@ -181,8 +173,9 @@ class _Model:
 
     def __call__(self) -> Callable[[Sequence[Mapping[str, Any]]], list[npt.NDArray[Any] | None]]:
         """Load the model, and return the function of the samples of a batch."""
+        name, _, weights = self.name.partition("@")
         try:
-            embed = self.user.load() if self.user else _READY[self.family](self.name, self.is_text)
+            embed = self.user.load() if self.user else _READY[self.family](name, weights, self.is_text)
         except EnergonError:
             raise
         except Exception as error:
@@ -198,9 +191,8 @@ class _Model:
         rows = [row for row, content in enumerate(contents) if content is not None]
         vectors: list[npt.NDArray[Any] | None] = [None] * len(samples)
         if rows:
-            made = self._vectors(
-                embed, [_text(contents[row]) if self.is_text else _picture(as_bytes(contents[row])) for row in rows]
-            )
+            convert = _text if self.is_text else _picture
+            made = self._vectors(embed, [convert(contents[row]) for row in rows])
             for row, vector in zip(rows, made, strict=True):
                 vectors[row] = vector
         return vectors
@@ -235,16 +227,15 @@ def _text(content: Any) -> str:
     return as_bytes(content).decode("utf-8", "replace")
 
 
-def _picture(data: bytes) -> Any:
-    return convert_image(open_image(data), "RGB", _RGB)
+def _picture(content: Any) -> Any:
+    return convert_image(open_image(as_bytes(content)), "RGB", _RGB)
 
 
 # Ready classes: the model of a package in evaluation mode, on the GPU if there is one.
 
 
-def _open_clip(name: str, is_text: bool) -> Embed:
+def _open_clip(name: str, weights: str, is_text: bool) -> Embed:
     open_clip = _imported("open_clip", "open_clip_torch")
-    name, _, weights = name.partition("@")
     architecture, _, tag = name.partition("/")
     model, _, prepare = open_clip.create_model_and_transforms(architecture, pretrained=weights or tag or None)
     device, model = _on_device(model)
@@ -254,25 +245,22 @@ def _open_clip(name: str, is_text: bool) -> Embed:
     return lambda pictures: model.encode_image(torch.stack([prepare(picture) for picture in pictures]).to(device))
 
 
-def _sentence_transformers(name: str, is_text: bool) -> Embed:  # noqa: ARG001 - such models take pictures, too
+def _sentence_transformers(name: str, weights: str, is_text: bool) -> Embed:  # noqa: ARG001 - or of pictures
     package = _imported("sentence_transformers", "sentence-transformers")
-    name, _, weights = name.partition("@")
     model = package.SentenceTransformer(weights or name, local_files_only=True)
     return lambda contents: model.encode(contents, batch_size=len(contents), show_progress_bar=False)
 
 
-def _timm(name: str, is_text: bool) -> Embed:  # noqa: ARG001 - such models take no texts
+def _timm(name: str, weights: str, is_text: bool) -> Embed:  # noqa: ARG001 - it is false
     timm = _imported("timm", "timm")
-    name, _, weights = name.partition("@")
     overlay = {"pretrained_cfg_overlay": {"file": weights}} if weights else {}
     device, model = _on_device(timm.create_model(name, pretrained=True, num_classes=0, **overlay))
     prepare = timm.data.create_transform(**timm.data.resolve_model_data_config(model), is_training=False)
     return lambda pictures: model(torch.stack([prepare(picture) for picture in pictures]).to(device))
 
 
-def _torchvision(name: str, is_text: bool) -> Embed:  # noqa: ARG001 - such models take no texts
+def _torchvision(name: str, weights: str, is_text: bool) -> Embed:  # noqa: ARG001 - it is false
     models = _imported("torchvision.models", "torchvision")
-    name, _, weights = name.partition("@")
     if not weights:
         raise ConfigError(
             "torchvision would download the weights", at=f"torchvision:{name}", hint="name their file: NAME@FILE"
@@ -306,7 +294,7 @@ def _imported(module: str, package: str) -> Any:
 
 
 _HASHES = (PICTURE_HASH, "minhash")
-_READY: dict[str, Callable[[str, bool], Embed]] = {
+_READY: dict[str, Callable[[str, str, bool], Embed]] = {
     "open_clip": _open_clip,
     "sentence-transformers": _sentence_transformers,
     "timm": _timm,

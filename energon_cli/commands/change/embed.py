@@ -93,14 +93,13 @@ def embed(
             energon embed /data/coco --model my_model:Encoder --write mine
     """
     from loader.dataset.query import find_samples
-    from loader.mapping import MapRequest, ToColumns, run_map
+    from loader.mapping import MapRequest, ToColumns, run_map, whole_dataset
     from loader.similarity import embedding_of, part_source
 
     # Choose the samples, and the model.
     path = ref.path
     ref = check_ref(ref).resolved()
-    source = part_source(ref)
-    folder = source.folder
+    folder = whole_dataset(ref).folder
     samples = find_samples(folder, query)
     embedding = embedding_of(
         model,
@@ -118,7 +117,7 @@ def embed(
         request = MapRequest(
             source=part_source(ref, embedding.reads),
             function=embedding.function,
-            output=ToColumns(names=(column,), path=ref.path, metric=embedding.metric, model=embedding.model),
+            output=ToColumns(names=(column,), path=ref.path, metric=embedding.metric, model=model),
             target=f"write-{column}",
             samples=None if len(samples) == len(folder.index) else samples,
             batch_size=embedding.batch_size,

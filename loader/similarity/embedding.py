@@ -26,7 +26,7 @@ from ..mapping.reading import whole_dataset
 from ..pipeline.reading.dataset_source import WholeDataset
 from ..samples.building.described_dataset import DescribedDataset
 from ..samples.decoding.image_decode import ImageForm, convert_image, open_image
-from ..samples.decoding.part_decode import decode_part
+from ..samples.decoding.part_decode import decode_part, part_error
 from ..samples.types import CrudeSample
 from .picture_hash import hash_picture
 from .text_hash import hash_text
@@ -153,11 +153,13 @@ class _HashFunction:
     model: str
     value: ValueName
 
-    def __call__(self, sample: Mapping[str, Any]) -> npt.NDArray[Any]:
+    def __call__(self, sample: Mapping[str, Any]) -> Any:
         content = _content(sample, self.value)
         if content is None:
             raise SkipSample(f"the sample has no {self.value}")
-        return hash_picture(as_bytes(content)) if self.model == PICTURE_HASH else hash_text(_text(content))
+        if self.model != PICTURE_HASH:
+            return hash_text(_text(content))
+        return _of_picture(hash_picture, content, self.value.part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +193,7 @@ class _Model:
         rows = [row for row, content in enumerate(contents) if content is not None]
         vectors: list[npt.NDArray[Any] | None] = [None] * len(samples)
         if rows:
-            convert = _text if self.is_text else _picture
+            convert = _text if self.is_text else partial(_of_picture, _rgb, part=self.value.part)
             made = self._vectors(embed, [convert(contents[row]) for row in rows])
             for row, vector in zip(rows, made, strict=True):
                 vectors[row] = vector
@@ -227,8 +229,19 @@ def _text(content: Any) -> str:
     return as_bytes(content).decode("utf-8", "replace")
 
 
-def _picture(content: Any) -> Any:
-    return convert_image(open_image(as_bytes(content)), "RGB", _RGB)
+def _rgb(data: bytes) -> Any:
+    return convert_image(open_image(data), "RGB", _RGB)
+
+
+def _of_picture(function: Callable[[bytes], Any], content: Any, part: str) -> Any:
+    """Return the result of a function of an encoded picture; an error names the fault of the part."""
+    data = as_bytes(content)
+    try:
+        return function(data)
+    except (EnergonError, SkipSample):
+        raise
+    except Exception as error:
+        raise part_error(part, data, error) from error
 
 
 # Ready classes: the model of a package in evaluation mode, on the GPU if there is one.

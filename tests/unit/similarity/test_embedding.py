@@ -17,7 +17,7 @@ import pytest
 import torch
 from PIL import Image
 
-from loader.errors import ConfigError, SkipSample
+from loader.errors import ConfigError, SampleError, SkipSample
 from loader.similarity import embedding_of
 
 PARTS = ("json", "jpg", "txt", "txt.gz")
@@ -203,6 +203,11 @@ def test_hashes_take_single_samples_and_skip_those_without_the_part() -> None:
     assert (texts.part, texts.metric, texts.column) == ("txt", "jaccard", "minhash")
     assert pictures.function.load()({"jpg": picture(0)}).shape == (36,)
     assert texts.function.load()({"txt": "some words of a text"}).shape == (128,)
+    for data, fault in ((b"no picture", "is not an image, but a text"), (picture(0)[:300], "does not decode as image")):
+        with pytest.raises(SampleError, match=f"part 'jpg' {fault}"):
+            pictures.function.load()({"jpg": data})
+        with pytest.raises(SampleError, match=f"part 'jpg' {fault}"):
+            embedding_of("math:prod", PARTS, at="data").function.load()([{"jpg": data}])
     with pytest.raises(SkipSample, match="has no jpg"):
         pictures.function.load()({"txt": b""})
 

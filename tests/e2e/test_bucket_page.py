@@ -136,7 +136,9 @@ def cluster(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        monkeypatch.setenv("RAY_ADDRESS", process.stdout.readline().strip())
+        address = process.stdout.readline().strip()
+        assert address
+        monkeypatch.setenv("RAY_ADDRESS", address)
         yield
         process.stdin.close()
 

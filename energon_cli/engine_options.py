@@ -133,7 +133,7 @@ def cluster_options(
         try:
             share = None if text is None else parse_share(text, os.environ)
         except ConfigError as error:
-            hint = f" Hint: {error.hint}" if error.hint else ""
+            hint = f". Hint: {error.hint}" if error.hint else ""
             raise click.BadParameter(f"{error.message}{hint}", param_hint="--share") from error
         # Pass all as one choice.
         choice = EngineChoice(

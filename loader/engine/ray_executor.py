@@ -59,9 +59,9 @@ class RayExecutor(Executor):
             WorkerError: None has.
         """
         if not self._is_ready.wait(timeout_s) or self._fault is not None:
-            why = f"after {timeout_s:g} s" if self._fault is None else f": {self._fault}"
+            why = f" after {timeout_s:g} s" if self._fault is None else f": {self._fault}"
             raise WorkerError(
-                f"the Ray cluster has started no worker {why}",
+                f"the Ray cluster has started no worker{why}",
                 hint="see ray status: the cluster needs free CPUs, and the GPUs of a worker; and its nodes need this"
                 " library",
             )
@@ -153,8 +153,8 @@ def open_ray_executor(address: str | None, *, workers: int | None, gpus: float =
     """Connect to a Ray cluster, or start one on this machine; its executor is valid in the block.
 
     Args:
-        address: ``auto``, ``ray://host:10001`` or ``host:6379``; None takes the cluster that ``RAY_ADDRESS`` names or
-            that runs on this machine, and starts one if there is none.
+        address: ``auto``, ``ray://host:10001`` or ``host:6379``; None takes the cluster that ``RAY_ADDRESS`` names, or
+            starts one on this machine.
         workers: Number of actors; None for one per CPU of the cluster, or as many as its GPUs serve.
         gpus: GPUs that each actor reserves.
 
@@ -171,6 +171,7 @@ def open_ray_executor(address: str | None, *, workers: int | None, gpus: float =
     # Connect, unless the caller's program is connected.
     connects = not ray.is_initialized()
     if connects:
+        address = address or os.environ.get("RAY_ADDRESS")
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster of this command reports nothing
         try:
             ray.init(
@@ -184,7 +185,8 @@ def open_ray_executor(address: str | None, *, workers: int | None, gpus: float =
             raise WorkerError(
                 f"cannot connect to the Ray cluster: {error}",
                 at=address,
-                hint="start one: ray start --head; or leave --address out, which starts Ray on this machine",
+                hint="start one: ray start --head; or leave out --address and RAY_ADDRESS, which starts Ray on this"
+                " machine",
             ) from error
     try:
         # Start as many actors as the cluster has room for.

@@ -31,6 +31,7 @@ class UserFunction:
         target: The function itself, where a program passes it; ``module`` and ``name`` are then for messages.
         token: Distinguishes functions that programs pass, such as two lambdas, which have one name; of a named one that
             is sent to workers, the SHA-256 of its source.
+        is_factory: The target takes no arguments and returns the function, once in each worker, as a class does.
     """
 
     module: str
@@ -39,6 +40,7 @@ class UserFunction:
     version: str = ""
     target: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
     token: str = ""
+    is_factory: bool = field(default=False, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.module}:{self.name}"
@@ -66,7 +68,9 @@ class UserFunction:
         self._forget_earlier()
         self.check()
         function: Any = self._resolved()
-        if inspect.isclass(function):
+        if self.is_factory:
+            function = function()
+        elif inspect.isclass(function):
             try:
                 function = function()
             except Exception as error:

@@ -163,6 +163,7 @@ class ToDataset(MapOutput):
             kinds.update(result.kinds)
         if not shards:
             raise ConfigError("no sample was written", at=self.output, hint="return a sample for some of them")
+        shards.sort(key=lambda shard: shard.name)  # as in the index: a task has a shard for each split part
         names = [shard.name for shard in shards]
         remove_left_files(storage, of_running=True)
         remove_other_shards(
@@ -195,8 +196,8 @@ class ToDataset(MapOutput):
                     at=self.output,
                     hint="return other keys, and pass --restart",
                 )
-            prepare.commit(plan.split, plan.files)
-        return Written((self.output,), warnings)
+            report = prepare.commit(plan.split, plan.files)
+        return Written((self.output,), (*warnings, *report.warnings))
 
     def is_lost(self, storage: Storage, result: TaskResult) -> bool:
         """Return True if a shard of a finished task is missing or has changed."""
@@ -265,8 +266,8 @@ class ToParts(ToDataset):
 
     def commit(self, folder: Dataset, tasks: Sequence[MapTask], journal: Journal[TaskResult], made_by: str) -> Written:
         """Prepare the shards of the parts, and write the metadataset that joins them with the dataset."""
-        super().commit(folder, tasks, journal, made_by)
-        return Written((self.output, write_join(folder, self.output)))
+        written = super().commit(folder, tasks, journal, made_by)
+        return Written((self.output, write_join(folder, self.output)), written.warnings)
 
     def _carry(self, folder: Dataset, storage: Storage, shards: Sequence[WrittenShard]) -> tuple[str, ...]:  # noqa: ARG002
         return ()  # a join has the columns of its first dataset

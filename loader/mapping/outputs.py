@@ -197,5 +197,6 @@ class ToFilter(MapOutput):
         for task, result in zip(tasks, results_of(journal, tasks), strict=True):
             numbers.append(task.start + np.flatnonzero(np.frombuffer(result.kept, np.bool_)))
         meta = folder.ref.meta_folder
-        build_filter_index(folder.ref.path, self.name, np.concatenate(numbers), meta_folder=meta)
-        return Written((self.name,))
+        kept = np.concatenate(numbers)
+        build_filter_index(folder.ref.path, self.name, kept, meta_folder=meta)
+        return Written((self.name,), kept=len(kept))

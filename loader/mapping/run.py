@@ -118,6 +118,7 @@ class MapReport:
         samples: Number of samples that the function was called with.
         failed: Number of samples that failed.
         skipped: Number of samples that the function, or the dataset's code, skipped.
+        kept: Number of samples that the filter keeps; None without one.
         failures: The first failures.
         resumed: Number of tasks that an earlier run had finished.
         tasks: Number of tasks.
@@ -130,6 +131,7 @@ class MapReport:
     samples: int
     failed: int
     skipped: int
+    kept: int | None
     failures: tuple[Failure, ...]
     resumed: int
     tasks: int
@@ -294,6 +296,7 @@ class _Map:
             samples=samples,
             failed=failed,
             skipped=skipped,
+            kept=written.kept,
             failures=tuple(shown[:_MAX_SHOWN]),
             resumed=self._job.resumed,
             tasks=len(self._tasks),

@@ -150,6 +150,7 @@ class Written(NamedTuple):
 
     names: tuple[str, ...]  # of the columns or the filter, or the paths of the dataset and metadataset
     warnings: tuple[str, ...] = ()  # what could not be taken over, one sentence each
+    kept: int | None = None  # samples that a filter keeps
 
 
 Values = Iterable[tuple[int, Any]]

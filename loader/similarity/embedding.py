@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,16 @@ import numpy.typing as npt
 
 from ..accounting.kinds import is_compressed, kind_of_name
 from ..dataset.records import as_bytes
-from ..errors import ConfigError, SkipSample
+from ..errors import ConfigError, EnergonError, SkipSample
 from ..format.dataset_ref import DatasetRef
+from ..format.documents.value_name import MissingValueError, ValueName, parse_value_name
 from ..lazy_torch import torch
 from ..mapping.function import UserFunction, named_function
 from ..mapping.reading import whole_dataset
 from ..pipeline.reading.dataset_source import WholeDataset
 from ..samples.building.described_dataset import DescribedDataset
 from ..samples.decoding.image_decode import ImageForm, convert_image, open_image
+from ..samples.decoding.part_decode import decode_part, part_error
 from ..samples.types import CrudeSample
 from .picture_hash import hash_picture
 from .text_hash import hash_text
@@ -38,19 +41,19 @@ Embed = Callable[[list[Any]], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embedding:
-    """Vectors of a part of samples, made by a model.
+    """Vectors of a part of samples, or of a value in it, made by a model.
 
     Attributes:
-        model: ``"phash"``, ``"minhash"``, or the name of a ready or another class.
-        part: Name of the part.
+        part: Name of the part or value.
+        reads: Name of the part.
         function: Called with samples whose parts are bytes.
         metric: How its vectors are compared.
         batch_size: Samples of a call; None for single samples, which hashes take.
         column: Name of the column, if the user gives none.
     """
 
-    model: str
     part: str
+    reads: str
     function: UserFunction
     metric: str
     batch_size: int | None
@@ -76,7 +79,8 @@ def embedding_of(
             ``module:Class`` of the user.
         part_names: The parts of the dataset.
         at: Path of the dataset, for messages.
-        part: The part to embed; None for the first picture or text, whatever the model takes.
+        part: The part to embed, or a value in it, ``json[caption]``; None for the first picture or text, whatever the
+            model takes.
         dtype: Type of vectors of floats, which are stored with length 1.
         folder: Folder from which modules of the user are imported.
         version: Text that the user changes when results change and the module's file does not.
@@ -84,60 +88,62 @@ def embedding_of(
     Raises:
         ConfigError: There is no such model, or no part for it.
     """
-    # Choose the part, then the function.
-    family, _, name = model.partition(":")
-    part = _part(part, part_names, _KINDS.get(family, ("image", "text")), at=at)
-    is_text = kind_of_name(part) != "image"
+    # Choose the part, whose name may say nothing about its kind.
+    family, colon, name = model.partition(":")
+    if not colon and model not in _HASHES:
+        raise ConfigError(f"there is no model {model!r}", hint=f"{', '.join(_HASHES)}, open_clip:NAME or module:Class")
+    kinds = _KINDS.get(family, ("image", "text"))
+    value = _value(part, part_names, kinds, at=at)
+    part = str(value) if value.path else value.part
+    kind = "text" if value.path else kind_of_name(part)
+    is_text = kind != "image" and (kind != "bytes" or "text" in kinds)
+    if ("text" if is_text else "image") not in kinds:
+        what = "texts" if is_text else "pictures"
+        raise ConfigError(f"{model} takes no {what}, such as {part}", at=at, hint="name another part: --part")
+    # Choose the function.
     if model in _HASHES:
-        function: Any = _HashFunction(model=model, part=part)
-        metric = "hamming" if model == PICTURE_HASH else "jaccard"
-        return Embedding(
-            model=model,
-            part=part,
-            function=UserFunction(model, part, version=version, target=function),
-            metric=metric,
-            batch_size=None,
-            column=model,
-        )
-    if family in _READY:
-        user, source = None, version
+        target: Any = _HashFunction(model=model, value=value)
+        function = UserFunction(model, part, version=version, target=target)
+        metric, size, column = "hamming" if model == PICTURE_HASH else "jaccard", None, model
     else:
-        user = named_function(model, folder=folder, version=version)
-        source = f"{version} {user.source_digest()}".strip()
-    function = _ModelFunction(family=family, name=name, user=user, part=part, is_text=is_text, dtype=dtype)
-    return Embedding(
-        model=model,
-        part=part,
-        function=UserFunction(model, f"{part}:{dtype}", version=source, target=function),
-        metric="cosine",
-        batch_size=batch_size,
-        column="embedding",
-    )
+        user = None if family in _READY else named_function(model, folder=folder, version=version)
+        digest = user.source_digest() if user else ""
+        function = UserFunction(
+            model,
+            f"{part}:{dtype}",
+            folder=folder,
+            version=f"{version} {digest}".strip(),
+            target=_Model(family=family, name=name, user=user, value=value, is_text=is_text, dtype=dtype),
+            token=digest,
+            is_factory=True,
+        )
+        metric, size, column = "cosine", batch_size, "embedding"
+    return Embedding(part=part, reads=value.part, function=function, metric=metric, batch_size=size, column=column)
 
 
-def part_source(ref: DatasetRef, part: str | None = None) -> WholeDataset:
-    """Return a prepared dataset whose samples are read with one part alone, or with all; also excluded samples."""
-    source = whole_dataset(ref)
-    return (
-        source
-        if part is None
-        else replace(source, described=DescribedDataset(ref.path, part_filter=[part], sample_type=CrudeSample))
-    )
+def part_source(ref: DatasetRef, part: str) -> WholeDataset:
+    """Return a prepared dataset whose samples, also excluded ones, are read with one part alone."""
+    described: Any = DescribedDataset(ref.path, part_filter=[part], sample_type=CrudeSample)
+    return replace(whole_dataset(ref), described=described)
 
 
-def _part(given: str | None, names: Sequence[str], kinds: tuple[str, ...], *, at: str) -> str:
-    """Return the part to embed, which is not compressed."""
-    names = [name for name in names if not is_compressed(name)]
-    if given is not None:
-        if given not in names:
-            raise ConfigError(f"there is no part {given!r}", at=at, hint=f"parts: {', '.join(names[:20])}")
-        return given
-    for kind in kinds:
-        for name in names:
-            if kind_of_name(name) == kind:
-                return name
-    what = " or ".join({"image": "picture", "text": "text"}[kind] for kind in kinds)
-    raise ConfigError(f"there is no part that is a {what}", at=at, hint=f"name a part: {', '.join(names[:20])}")
+def _value(given: str | None, names: Sequence[str], kinds: tuple[str, ...], *, at: str) -> ValueName:
+    """Return the part to embed, which is not compressed, or the value in a part."""
+    plain = [name for name in names if not is_compressed(name)]
+    if given is None:
+        for kind in kinds:
+            for name in plain:
+                if kind_of_name(name) == kind:
+                    return ValueName(name)
+        what = " or ".join({"image": "picture", "text": "text"}[kind] for kind in kinds)
+        raise ConfigError(f"there is no part that is a {what}", at=at, hint=f"name a part: {', '.join(plain[:20])}")
+    try:
+        value = ValueName(given) if given in plain else parse_value_name(given)
+    except ValueError as error:
+        raise ConfigError(str(error), at=at) from error
+    if value.part not in (names if value.path else plain) or value.trait:
+        raise ConfigError(f"there is no part {given!r}", at=at, hint=f"parts: {', '.join(plain[:20])}")
+    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,44 +151,57 @@ class _HashFunction:
     """The hash of a part of one sample."""
 
     model: str
-    part: str
+    value: ValueName
 
-    def __call__(self, sample: Mapping[str, Any]) -> npt.NDArray[Any]:
-        content = sample.get(self.part)
+    def __call__(self, sample: Mapping[str, Any]) -> Any:
+        content = _content(sample, self.value)
         if content is None:
-            raise SkipSample(f"the sample has no part {self.part}")
-        return hash_picture(as_bytes(content)) if self.model == PICTURE_HASH else hash_text(_text(content))
+            raise SkipSample(f"the sample has no {self.value}")
+        if self.model != PICTURE_HASH:
+            return hash_text(_text(content))
+        return _of_picture(hash_picture, content, self.value.part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _ModelFunction:
-    """The vectors of a part of the samples of a batch; the model is loaded at the first call in each process."""
+class _Model:
+    """A model, which each worker loads once, by a call."""
 
     family: str
     name: str
     user: UserFunction | None
-    part: str
+    value: ValueName
     is_text: bool
     dtype: str
-    _loaded: list[Embed] = field(default_factory=list, init=False, compare=False)
 
-    def __call__(self, samples: Sequence[Mapping[str, Any]]) -> list[npt.NDArray[Any] | None]:
-        rows = [row for row, sample in enumerate(samples) if sample.get(self.part) is not None]
-        contents = [samples[row][self.part] for row in rows]
+    def __call__(self) -> Callable[[Sequence[Mapping[str, Any]]], list[npt.NDArray[Any] | None]]:
+        """Load the model, and return the function of the samples of a batch."""
+        name, _, weights = self.name.partition("@")
+        try:
+            embed = self.user.load() if self.user else _READY[self.family](name, weights, self.is_text)
+        except EnergonError:
+            raise
+        except Exception as error:
+            raise ConfigError(
+                f"cannot load the model: {type(error).__name__}: {error}",
+                at=f"{self.family}:{self.name}",
+                hint="its weights are a file, NAME@FILE, or in the package's cache: nothing is downloaded",
+            ) from error
+        return partial(self._vectors_of_samples, embed)
+
+    def _vectors_of_samples(self, embed: Embed, samples: Sequence[Mapping[str, Any]]) -> list[npt.NDArray[Any] | None]:
+        contents = [_content(sample, self.value) for sample in samples]
+        rows = [row for row, content in enumerate(contents) if content is not None]
         vectors: list[npt.NDArray[Any] | None] = [None] * len(samples)
         if rows:
-            made = self._vectors(
-                [_text(content) if self.is_text else _picture(as_bytes(content)) for content in contents]
-            )
+            convert = _text if self.is_text else partial(_of_picture, _rgb, part=self.value.part)
+            made = self._vectors(embed, [convert(contents[row]) for row in rows])
             for row, vector in zip(rows, made, strict=True):
                 vectors[row] = vector
         return vectors
 
-    def _vectors(self, contents: list[Any]) -> npt.NDArray[Any]:
-        if not self._loaded:
-            self._loaded.append(self.user.load() if self.user else _READY[self.family](self.name, self.is_text))
+    def _vectors(self, embed: Embed, contents: list[Any]) -> npt.NDArray[Any]:
         with torch.inference_mode():
-            made = self._loaded[0](contents)
+            made = embed(contents)
             made = made.detach().float().cpu().numpy() if isinstance(made, torch.Tensor) else made
             made = np.stack([row.detach().float().cpu().numpy() if hasattr(row, "detach") else row for row in made])
         vectors = np.asarray(made, np.float32)
@@ -194,20 +213,42 @@ class _ModelFunction:
         return np.asarray(vectors / np.maximum(lengths, 1e-12), self.dtype)
 
 
+def _content(sample: Mapping[str, Any], value: ValueName) -> Any:
+    """Return a part of a sample, or the value in it; None if the sample has none."""
+    content = sample.get(value.part)
+    if content is None or not value.path:
+        return content
+    try:
+        # Records hold values, and tar shards the bytes of parts.
+        return value.value(decode_part(value.part, content, form=_RGB) if isinstance(content, bytes) else content)
+    except MissingValueError:
+        return None
+
+
 def _text(content: Any) -> str:
     return as_bytes(content).decode("utf-8", "replace")
 
 
-def _picture(data: bytes) -> Any:
+def _rgb(data: bytes) -> Any:
     return convert_image(open_image(data), "RGB", _RGB)
+
+
+def _of_picture(function: Callable[[bytes], Any], content: Any, part: str) -> Any:
+    """Return the result of a function of an encoded picture; an error names the fault of the part."""
+    data = as_bytes(content)
+    try:
+        return function(data)
+    except (EnergonError, SkipSample):
+        raise
+    except Exception as error:
+        raise part_error(part, data, error) from error
 
 
 # Ready classes: the model of a package in evaluation mode, on the GPU if there is one.
 
 
-def _open_clip(name: str, is_text: bool) -> Embed:
+def _open_clip(name: str, weights: str, is_text: bool) -> Embed:
     open_clip = _imported("open_clip", "open_clip_torch")
-    name, _, weights = name.partition("@")
     architecture, _, tag = name.partition("/")
     model, _, prepare = open_clip.create_model_and_transforms(architecture, pretrained=weights or tag or None)
     device, model = _on_device(model)
@@ -217,27 +258,22 @@ def _open_clip(name: str, is_text: bool) -> Embed:
     return lambda pictures: model.encode_image(torch.stack([prepare(picture) for picture in pictures]).to(device))
 
 
-def _sentence_transformers(name: str, is_text: bool) -> Embed:  # noqa: ARG001 - such models take pictures, too
+def _sentence_transformers(name: str, weights: str, is_text: bool) -> Embed:  # noqa: ARG001 - or of pictures
     package = _imported("sentence_transformers", "sentence-transformers")
-    name, _, weights = name.partition("@")
     model = package.SentenceTransformer(weights or name, local_files_only=True)
     return lambda contents: model.encode(contents, batch_size=len(contents), show_progress_bar=False)
 
 
-def _timm(name: str, is_text: bool) -> Embed:
+def _timm(name: str, weights: str, is_text: bool) -> Embed:  # noqa: ARG001 - it is false
     timm = _imported("timm", "timm")
-    _refuse_texts("timm", is_text)
-    name, _, weights = name.partition("@")
     overlay = {"pretrained_cfg_overlay": {"file": weights}} if weights else {}
     device, model = _on_device(timm.create_model(name, pretrained=True, num_classes=0, **overlay))
     prepare = timm.data.create_transform(**timm.data.resolve_model_data_config(model), is_training=False)
     return lambda pictures: model(torch.stack([prepare(picture) for picture in pictures]).to(device))
 
 
-def _torchvision(name: str, is_text: bool) -> Embed:
+def _torchvision(name: str, weights: str, is_text: bool) -> Embed:  # noqa: ARG001 - it is false
     models = _imported("torchvision.models", "torchvision")
-    _refuse_texts("torchvision", is_text)
-    name, _, weights = name.partition("@")
     if not weights:
         raise ConfigError(
             "torchvision would download the weights", at=f"torchvision:{name}", hint="name their file: NAME@FILE"
@@ -257,11 +293,6 @@ def _on_device(model: Any) -> tuple[str, Any]:
     return device, model.eval().to(device)
 
 
-def _refuse_texts(family: str, is_text: bool) -> None:
-    if is_text:
-        raise ConfigError(f"models of {family} take pictures", at=family, hint="name a part that is a picture: --part")
-
-
 def _imported(module: str, package: str) -> Any:
     from importlib import import_module
 
@@ -276,7 +307,7 @@ def _imported(module: str, package: str) -> Any:
 
 
 _HASHES = (PICTURE_HASH, "minhash")
-_READY: dict[str, Callable[[str, bool], Embed]] = {
+_READY: dict[str, Callable[[str, str, bool], Embed]] = {
     "open_clip": _open_clip,
     "sentence-transformers": _sentence_transformers,
     "timm": _timm,
@@ -285,7 +316,7 @@ _READY: dict[str, Callable[[str, bool], Embed]] = {
 _KINDS: dict[str, tuple[str, ...]] = {
     PICTURE_HASH: ("image",),
     "minhash": ("text",),
-    "open_clip": ("image",),
+    "open_clip": ("image", "text"),
     "sentence-transformers": ("text", "image"),
     "timm": ("image",),
     "torchvision": ("image",),

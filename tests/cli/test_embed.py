@@ -42,7 +42,8 @@ def pictures(tmp_path: Path, energon: RunEnergon) -> Path:
             picture = scene(COPIES.get(number, number))
             data = jpeg(picture.resize((120, 90)) if number in COPIES else picture)
             text = f"a caption of some length about scene {COPIES.get(number, number)}"
-            samples[f"{number:06d}"] = {"txt": text.encode()} | ({} if number == 11 else {"jpg": data})
+            parts = {"txt": text.encode(), "json": json.dumps({"caption": text}).encode()}
+            samples[f"{number:06d}"] = parts | ({} if number == 11 else {"jpg": data})
         write_shard(folder / f"shard_{shard:03d}.tar", samples)
     done = energon("prepare", folder, "--non-interactive", "--split-ratio", "1,1,1")
     assert done.code == 0, done.err
@@ -57,7 +58,8 @@ def test_hashes_find_copies_in_all_commands(pictures: Path, energon: RunEnergon)
     done = energon("embed", pictures, "--model", "phash")
     assert done.code == 0, done.err
     assert "wrote column phash: 11 vectors of jpg" in done.out
-    assert "1 samples have no jpg" in done.err
+    assert "1 sample without a vector: no jpg" in done.err
+    assert f"energon stats {pictures} --near-duplicates phash" in done.err
     # Groups.
     done = energon("stats", pictures, "--near-duplicates", "phash")
     assert done.code == 1
@@ -86,11 +88,11 @@ def test_hashes_find_copies_in_all_commands(pictures: Path, energon: RunEnergon)
 
 
 def test_minhash_compares_texts(pictures: Path, energon: RunEnergon) -> None:
-    done = energon("embed", pictures, "--model", "minhash", "--write", "words", "--json")
-    facts = done.json
-    assert (facts["column"], facts["part"], facts["metric"], facts["samples"]) == ("words", "txt", "jaccard", 12)
-    groups = energon("stats", pictures, "--near-duplicates", "words", "--threshold", "1", "--json").json["groups"]
-    assert groups == [[key(0), key(5)], [key(1), key(9)]]
+    for part, options in (("txt", []), ("json[caption]", ["--part", "json[caption]"])):
+        facts = energon("embed", pictures, "--model", "minhash", "--write", "words", *options, "--json").json
+        assert (facts["column"], facts["part"], facts["metric"], facts["samples"]) == ("words", part, "jaccard", 12)
+        groups = energon("stats", pictures, "--near-duplicates", "words", "--threshold", "1", "--json").json["groups"]
+        assert groups == [[key(0), key(5)], [key(1), key(9)]]
 
 
 def test_a_model_of_the_working_folder_embeds_pictures(
@@ -126,6 +128,11 @@ def test_usage_that_is_wrong_is_refused(pictures: Path, energon: RunEnergon) -> 
     done = energon("stats", pictures, "--near-duplicates", "phash")
     assert done.code == 1
     assert "energon embed" in done.err
+    # A model that cannot be loaded is no fault of the samples.
+    done = energon("embed", pictures, "--model", "torchvision:resnet18")
+    assert done.code == 1
+    assert "samples failed" not in done.err
+    assert "hint: install it: pip install torchvision" in done.err or "hint: name their file: NAME@FILE" in done.err
     energon("embed", pictures, "--model", "phash")
     done = energon("get", pictures, "--like", "000011", "--column", "phash")
     assert done.code == 1

@@ -21,6 +21,9 @@ def identifier(sample):
     key = sample["__key__"] if isinstance(sample, dict) else sample.__key__
     return int(key[-6:])
 
+def is_odd(sample):
+    return identifier(sample) % 2 == 1
+
 def text_or_number(sample):
     return "text" if identifier(sample) == 4 else 1
 
@@ -94,6 +97,9 @@ def test_columns_have_the_values_of_the_chosen_samples(prepared: Path, functions
     done = energon("map", prepared, f"{functions}:Model", "--write", "triple,vector", "--where", "number > 2")
     assert "wrote triple, vector: 3 samples" in done.out
     assert values_of(prepared, "triple")[3:6] == [9, 12, 15]
+    done = energon("map", prepared, f"{functions}:is_odd", "--to-filter", "odd", "--split-parts", "train")
+    assert "the filter keeps 3 samples; a loader uses it by filter_name='odd'" in done.err
+    assert len(open_dataset(prepared).select(filter="odd")) == 3
 
 
 def test_excluded_samples_have_no_value(prepared: Path, functions: str, energon: RunEnergon) -> None:

@@ -194,12 +194,14 @@ def test_a_cluster_that_is_not_there_or_has_no_room_is_named(cluster: Any, monke
         open_ray_executor(cluster.address, workers=1, gpus=3),
     ):
         pass
-    with (
-        pytest.raises(WorkerError, match="cannot connect to the Ray cluster") as caught,
-        open_ray_executor("here", workers=1),
-    ):
-        pass
-    assert "at: here" in str(caught.value)
+    monkeypatch.setenv("RAY_ADDRESS", "there")
+    for address, expected in (("here", "here"), (None, "there")):
+        with (
+            pytest.raises(WorkerError, match="cannot connect to the Ray cluster") as caught,
+            open_ray_executor(address, workers=1),
+        ):
+            pass
+        assert f"at: {expected}" in str(caught.value)
 
 
 def test_the_tasks_of_a_node_that_vanishes_are_repeated(cluster: Any, tmp_path: Path) -> None:

@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 )
 @click.argument("path", metavar="DATASET", type=click.UNPROCESSED)
 @click.option("--model", metavar="MODEL", required=True, help="phash, minhash, module:Class, or a ready class.")
-@click.option("--part", metavar="NAME", help="Part to embed.  [default: the first picture, or text]")
+@click.option(
+    "--part",
+    metavar="NAME",
+    help="Part to embed, or a text in it: json[caption].  [default: the first picture, or text]",
+)
 @click.option("--write", metavar="NAME", help="Name of the column.  [default: phash, minhash or embedding]")
 @click.option(
     "--batch-size",
@@ -77,7 +81,7 @@ def embed(
     samples, and energon get --like finds neighbours of one.
 
     Examples:
-        Hash all pictures, and list near-duplicates:
+        Hash all pictures:
             energon embed /data/coco --model phash
         Hash texts:
             energon embed /data/books --model minhash --part txt
@@ -89,13 +93,13 @@ def embed(
             energon embed /data/coco --model my_model:Encoder --write mine
     """
     from loader.dataset.query import find_samples
-    from loader.mapping import MapRequest, ToColumns, run_map
+    from loader.mapping import MapRequest, ToColumns, run_map, whole_dataset
     from loader.similarity import embedding_of, part_source
 
     # Choose the samples, and the model.
+    path = ref.path
     ref = check_ref(ref).resolved()
-    source = part_source(ref)
-    folder = source.folder
+    folder = whole_dataset(ref).folder
     samples = find_samples(folder, query)
     embedding = embedding_of(
         model,
@@ -111,9 +115,9 @@ def embed(
     # Run it, and report.
     with engine.open(gpus=gpus_per_worker) as opened, ProgressBar("Embedding", unit="samples") as bar:
         request = MapRequest(
-            source=part_source(ref, embedding.part),
+            source=part_source(ref, embedding.reads),
             function=embedding.function,
-            output=ToColumns(names=(column,), path=ref.path, metric=embedding.metric, model=embedding.model),
+            output=ToColumns(names=(column,), path=ref.path, metric=embedding.metric, model=model),
             target=f"write-{column}",
             samples=None if len(samples) == len(folder.index) else samples,
             batch_size=embedding.batch_size,
@@ -129,16 +133,18 @@ def embed(
         facts = facts_of(report, names, column=column, model=model, part=embedding.part, metric=embedding.metric)
         print_json(facts)
     else:
-        _show(report, column, embedding.part)
+        _show(report, path, column, embedding.part)
 
 
-def _show(report: MapReport, column: str, part: str) -> None:
+def _show(report: MapReport, path: str, column: str, part: str) -> None:
+    from loader.inspect import plural
+
     resumed = f", {report.resumed:,} of {report.tasks:,} tasks by an earlier run" if report.resumed else ""
     vectors = report.samples - report.failed - report.skipped
     text = f"wrote column {column}: {vectors:,} vectors of {part} in {report.seconds:.1f} s{resumed}"
     output_console().print(escape_controls(text))
     if report.skipped:
-        show_note(f"{report.skipped:,} samples have no {part}, or nothing in it to compare: they have no vector")
+        show_note(f"{plural(report.skipped, 'sample')} without a vector: no {part}, or nothing in it to compare")
     for failure in report.failures[:10]:
         show_note(f"{escape_controls(failure.key)} failed: {escape_controls(failure.error)}")
-    show_note(f"group similar samples: energon stats DATASET --near-duplicates {column}")
+    show_note(f"group similar samples: energon stats {path} --near-duplicates {column}")

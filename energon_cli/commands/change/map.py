@@ -174,6 +174,8 @@ def _show(report: MapReport) -> None:
     what = ", ".join(map(escape_controls, report.written))
     resumed = f", {report.resumed:,} of {report.tasks:,} tasks by an earlier run" if report.resumed else ""
     console.print(f"wrote {what}: {plural(report.samples, 'sample')} in {report.seconds:.1f} s{resumed}")
+    if report.kept is not None:
+        show_note(f"the filter keeps {plural(report.kept, 'sample')}; a loader uses it by filter_name={what!r}")
     if report.skipped:
         show_note(f"{plural(report.skipped, 'sample')} skipped, without a value")
     for failure in report.failures[:_MAX_FAILURES]:

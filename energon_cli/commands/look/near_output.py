@@ -81,9 +81,11 @@ def _show_groups(document: dict[str, Any]) -> None:
     if not groups:
         console.print(f"{head}: no near-duplicates (similarity {document['threshold']:g})")
         return
+    from loader.inspect import plural
+
     samples = sum(map(len, groups))
     console.print(
-        f"{head}: {samples:,} samples in {len(groups):,} groups of near-duplicates"
+        f"{head}: {samples:,} samples in {plural(len(groups), 'group')} of near-duplicates"
         f" (similarity {document['threshold']:g}):"
     )
     for group in groups[:_MAX_SHOWN]:

@@ -78,10 +78,12 @@ def _are_samples(rows: IntArray, plan: JoinPlan, samples: Sequence[int]) -> bool
 
 def _describe_change(members: Sequence[MemberIdentity], records: Sequence[JoinRecord]) -> str:
     paths = [member.path for member in members]
-    # The record of the same datasets with the fewest changes is the one that was meant.
+    # The record of the same datasets and split parts with the fewest changes is the one that was meant.
+    parts = [member.split_part for member in members]
     same = [record.members for record in records if [member.path for member in record.members] == paths]
     if same:
-        changes = min((_changes(members, then) for then in same), key=len)
+        meant = min(same, key=lambda then: ([m.split_part for m in then] != parts, len(_changes(members, then))))
+        changes = _changes(members, meant)
         return f"the prepared rows of this join are stale: {'; '.join(changes) or 'another version prepared them'}"
     if any(member.path in paths for record in records for member in record.members):
         return "this join is not prepared; the prepared ones have other datasets, or the same in another order"

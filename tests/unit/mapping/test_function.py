@@ -15,6 +15,7 @@ import torch
 
 from loader import TextSample, open_dataset
 from loader.errors import ConfigError
+from loader.format.prepare.plan import SplitRequest
 from loader.mapping.function import given_function, named_function, one_thread
 from tests.e2e import map_functions
 from tests.e2e.dataset_tree import prepare, write_shards
@@ -138,6 +139,31 @@ def test_typed_samples_and_generators_make_a_dataset(folder: Path, tmp_path: Pat
     ]
     assert new.key(1).endswith("/00002_0")
     assert new.split_parts == dataset.split_parts
+
+
+def test_columns_and_filters_of_a_dataset_split_by_samples_are_carried(tmp_path: Path) -> None:
+    folder, new = write_shards(tmp_path / "data", 3, samples=7), tmp_path / "new"
+    prepare(folder, split=SplitRequest(ratio={"train": 2.0, "val": 1.0, "test": 1.0}, by_samples=True))
+    dataset = open_dataset(folder)
+    dataset.map(lambda sample: sample["json"]["number"], write="number")
+    dataset.map(lambda sample: f"{sample['json']['number']} as a text", write="words")
+    dataset.map(lambda sample: sample["json"]["number"] % 3 == 1, to_filter="third")
+    report = dataset.map(lambda sample: {"txt": str(sample["json"]["number"])}, to_dataset=new, workers=2)
+    assert not report.warnings
+    mapped = open_dataset(new)
+    numbers = [int(mapped.parts(sample)["txt"]) for sample in range(len(mapped))]
+    assert sorted(numbers) == list(range(21))
+    assert mapped.columns["number"][:].tolist() == numbers
+    assert [*mapped.columns["words"][:]] == [f"{number} as a text" for number in numbers]
+    assert [int(sample["txt"]) for sample in mapped.select(filter="third")] == [n for n in numbers if n % 3 == 1]
+    for part in ("train", "val", "test"):
+        old = {int(dataset.parts(sample)["txt"][5:]) for sample in _numbers_of(dataset, part)}
+        assert {int(mapped.parts(sample)["txt"]) for sample in _numbers_of(mapped, part)} == old
+
+
+def _numbers_of(dataset: Any, part: str) -> list[int]:
+    chosen = dataset.select(split_part=part)
+    return [dataset.find(chosen.key(sample))[0] for sample in range(len(chosen))]
 
 
 def test_a_sample_that_fails_in_the_middle_writes_nothing_of_it(folder: Path, tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import pickle
+import re
 import sys
 import types
 from collections.abc import Callable
@@ -15,7 +17,7 @@ import pytest
 import torch
 from PIL import Image
 
-from loader.errors import ConfigError, SkipSample
+from loader.errors import ConfigError, SampleError, SkipSample
 from loader.similarity import embedding_of
 
 PARTS = ("json", "jpg", "txt", "txt.gz")
@@ -139,16 +141,17 @@ def test_torchvision_takes_weights_of_a_file_and_vectors_before_the_last_layer(
     function = embedding_of(f"torchvision:tiny@{tmp_path / 'weights.pth'}", PARTS, at="data").function.load()
     assert function([{"jpg": picture(0)}])[0].shape == (8,)
     for model, part in (("torchvision:tiny", "jpg"), (f"torchvision:tiny@{tmp_path / 'weights.pth'}", "txt")):
-        function = embedding_of(model, PARTS, at="data", part=part).function.load()
         with pytest.raises(ConfigError):
-            function([{"jpg": picture(0), "txt": b"text"}])
+            embedding_of(model, PARTS, at="data", part=part).function.load()
 
 
 def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "timm", None)
-    function = embedding_of("timm:vit_tiny", PARTS, at="data").function.load()
     with pytest.raises(ConfigError, match="pip install timm"):
-        function([{"jpg": picture(0)}])
+        embedding_of("timm:vit_tiny", PARTS, at="data").function.load()
+    monkeypatch.setitem(sys.modules, "timm", types.ModuleType("timm"))
+    with pytest.raises(ConfigError, match=r"cannot load the model: AttributeError: .*\n.*timm:vit_tiny"):
+        embedding_of("timm:vit_tiny", PARTS, at="data").function.load()
 
 
 def test_the_users_class_gets_pictures_or_texts(tmp_path: Path) -> None:
@@ -177,6 +180,22 @@ def test_the_users_class_gets_pictures_or_texts(tmp_path: Path) -> None:
         make("wrong", part="txt")([{"txt": b"a"}])
 
 
+def test_a_worker_makes_one_instance_of_the_users_class_until_its_file_changes(tmp_path: Path) -> None:
+    samples, made = [{"txt": b"a"}], tmp_path / "made"
+    for value in (1, 2):
+        (tmp_path / "counted_model.py").write_text(
+            "class Counted:\n"
+            "    def __init__(self):\n"
+            f"        with open({str(made)!r}, 'a') as file: file.write('{value}')\n"
+            f"    def __call__(self, texts): return [[{value}.0, 1.0]] * len(texts)\n" + "#" * value
+        )
+        function = embedding_of("counted_model:Counted", PARTS, at="data", part="txt", folder=str(tmp_path)).function
+        for _ in range(3):  # a cluster sends a copy with each task
+            [vector] = pickle.loads(pickle.dumps(function.sent())).load()(samples)
+            assert vector[0] / vector[1] == pytest.approx(value, rel=1e-2)
+    assert made.read_text() == "12"
+
+
 def test_hashes_take_single_samples_and_skip_those_without_the_part() -> None:
     pictures = embedding_of("phash", PARTS, at="data")
     texts = embedding_of("minhash", PARTS, at="data")
@@ -184,8 +203,37 @@ def test_hashes_take_single_samples_and_skip_those_without_the_part() -> None:
     assert (texts.part, texts.metric, texts.column) == ("txt", "jaccard", "minhash")
     assert pictures.function.load()({"jpg": picture(0)}).shape == (36,)
     assert texts.function.load()({"txt": "some words of a text"}).shape == (128,)
-    with pytest.raises(SkipSample, match="has no part jpg"):
+    for data, fault in ((b"no picture", "is not an image, but a text"), (picture(0)[:300], "does not decode as image")):
+        with pytest.raises(SampleError, match=f"part 'jpg' {fault}"):
+            pictures.function.load()({"jpg": data})
+        with pytest.raises(SampleError, match=f"part 'jpg' {fault}"):
+            embedding_of("math:prod", PARTS, at="data").function.load()([{"jpg": data}])
+    with pytest.raises(SkipSample, match="has no jpg"):
         pictures.function.load()({"txt": b""})
+
+
+def test_a_text_in_a_json_part_is_embedded(tmp_path: Path) -> None:
+    (tmp_path / "sizes.py").write_text("def sizes(texts): return [[float(len(text)), 1.0] for text in texts]\n")
+    samples: list[dict[str, Any]] = [
+        {"json": b'{"meta": {"captions": ["", "drei \\u20ac"]}}'},
+        {"json": b'{"meta": {"captions": [""]}}'},
+        {"json": b'{"meta": null}'},
+        {"txt": b"no json"},
+        {"json": {"meta": {"captions": ["", "drei €"]}}},  # of a Parquet file
+    ]
+    part = "json[meta][captions][1]"
+    embedding = embedding_of("sizes.py:sizes", PARTS, at="data", part=part, folder=str(tmp_path))
+    assert (embedding.part, embedding.reads) == (part, "json")
+    vectors = embedding.function.load()(samples)
+    assert [vector is not None for vector in vectors] == [True, False, False, False, True]
+    assert (vectors[0] == vectors[4]).all()
+    assert vectors[0][1] / vectors[0][0] == pytest.approx(1 / 6, abs=1e-3)
+    # Hashes of the words alone.
+    hashed = embedding_of("minhash", (*PARTS, "json.gz"), at="data", part="json.gz[caption]").function.load()
+    plain = embedding_of("minhash", PARTS, at="data", part="txt").function.load()
+    assert (hashed({"json.gz": gzip.compress(b'{"caption": "a red cat"}')}) == plain({"txt": b"a red cat"})).all()
+    with pytest.raises(SkipSample, match=r"has no json.gz\[caption\]"):
+        hashed({"json.gz": gzip.compress(b'{"caption": null}')})
 
 
 def test_a_part_that_the_model_cannot_take_is_refused() -> None:
@@ -195,7 +243,14 @@ def test_a_part_that_the_model_cannot_take_is_refused() -> None:
         embedding_of("phash", PARTS, at="data", part="png")
     with pytest.raises(ConfigError, match=r"there is no part 'txt.gz'"):
         embedding_of("minhash", PARTS, at="data", part="txt.gz")
-    with pytest.raises(ConfigError, match="expected MODULE:FUNCTION"):
+    for part in ("yaml[caption]", "json[caption].chars", "json[caption"):
+        with pytest.raises(ConfigError, match=re.escape(part)):
+            embedding_of("minhash", PARTS, at="data", part=part)
+    for model, part in (("phash", "txt"), ("timm:vit_tiny", "json[a]"), ("minhash", "jpg")):
+        with pytest.raises(ConfigError, match=rf"{model} takes no \w+, such as {re.escape(part)}"):
+            embedding_of(model, PARTS, at="data", part=part)
+    assert embedding_of("phash", (*PARTS, "photo"), at="data", part="photo").part == "photo"
+    with pytest.raises(ConfigError, match="there is no model 'clip'"):
         embedding_of("clip", PARTS, at="data")
 
 

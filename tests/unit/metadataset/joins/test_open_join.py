@@ -79,6 +79,7 @@ def stale(data: JoinedData, *members: dict[str, str] | str) -> str:
 def test_changes_of_datasets_are_named(data: JoinedData, change: Callable[[JoinedData], None], found: str) -> None:
     plan = data.plan("p", filling("q"))
     prepare_join(plan)
+    prepare_join(data.plan({"path": "p", "split_part": "val"}, filling("q")))  # of another split of the metadataset
     change(data)
     assert stale(data, "p", filling("q")) == found
     prepare_join(plan)

@@ -148,6 +148,7 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         help="Do not parse larger JSON parts, but name them.",
     ),
     "meta_folder": _shared("--meta-folder", metavar="DIR", help="Folder to use instead of PATH/.nv-meta."),
+    "near_duplicates": _shared("--near-duplicates", metavar="COLUMN"),
     "num_workers": _shared("--num-workers", **_NUMBER, help="Number of worker processes.  [default: one per core]"),
     "packing_buffer_size": _shared("--packing-buffer-size", **_NUMBER),
     "parts": _shared("--parts", **_NAMES, multiple=True, help="Only parts of these names; * is any text."),
@@ -187,6 +188,12 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "strict": _flag("--strict", help="Publish nothing if any part of the input would be left out, or fails."),
     "task_encoder": _shared(
         "--task-encoder", metavar="M:CLASS", callback=_class_name, help="Hooks of the run: a class, which is run."
+    ),
+    "threshold": _shared(
+        "--threshold",
+        metavar="S",
+        type=click.FloatRange(min=0, max=1, min_open=True),
+        help="Similarity of near-duplicates, up to 1.  [default: 0.95 of cosines, 0.78 of phash, 0.8 of minhash]",
     ),
     "tmp_path": _shared("--tmp-path", metavar="DIR", help="Ignored; accepted for compatibility with megatron-energon."),
     "trust_code": _shared(

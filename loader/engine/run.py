@@ -92,7 +92,7 @@ def repeat_after_deaths(
     *,
     is_last: Callable[[_Result], bool] = lambda _: True,
     on_death: Callable[[], None] = lambda: None,
-) -> Iterator[tuple[int, _Result]]:
+) -> Generator[tuple[int, _Result], None, None]:
     """Yield the index of an item and each of its results; items whose process was killed begin again.
 
     Args:

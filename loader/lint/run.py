@@ -179,11 +179,11 @@ class _DatasetLint(RunningLint):
         # Decode the samples of shards whose offsets are right.
         if decode is not None:
             stale = {finding.shard for finding in self.findings if finding.rule.hides_samples}
-            decoded = None
+            decoded: Iterator[DecodedSamples] | None = None
             if stored is not None:
                 of_shards = zip(shards, stored, strict=True)
                 kept = [samples for shard, each in of_shards if shard.name not in stale for samples in each.samples]
-                decoded = _Unpacked(kept)
+                decoded = (each.unpack(RULES_OF_DATASETS) for each in kept)
             right = [shard for shard in shards if shard.name not in stale]
             self._decode(OnDataset(open_dataset, decode), right, decoded)
 
@@ -279,7 +279,7 @@ class _DatasetLint(RunningLint):
             self._decode(OnDataset(partial(_open_tars, tars, index.layout), decode), index.shards)
 
     def _decode(
-        self, decode: OnDataset, shards: Sequence[ShardEntry], stored: Sequence[DecodedSamples] | None = None
+        self, decode: OnDataset, shards: Sequence[ShardEntry], stored: Iterator[DecodedSamples] | None = None
     ) -> None:
         tasks = DecodeTasks(shards)
         self.samples = sum(shard.samples for shard in shards)
@@ -477,19 +477,6 @@ def check_whole_shard(
     if decode is not None and not any(finding.rule.hides_samples for finding in findings):
         samples = [CheckedSamples.pack(*decode(dataset, task)) for task in DecodeTasks([shard])]
     return CheckedShard(pack_findings(findings), samples)
-
-
-class _Unpacked(Sequence[DecodedSamples]):
-    """Stored results of checks of samples, unpacked on access."""
-
-    def __init__(self, stored: Sequence[CheckedSamples]) -> None:
-        self._stored = stored
-
-    def __len__(self) -> int:
-        return len(self._stored)
-
-    def __getitem__(self, index: Any, /) -> Any:  # an integer
-        return self._stored[index].unpack(RULES_OF_DATASETS)
 
 
 def check_unprepared_shard(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from typing import Any
 
@@ -75,7 +75,7 @@ class RunningLint:
         return self._max_findings is not None and len(self.findings) >= self._max_findings
 
     def results(
-        self, check: Callable[[Any], Any], tasks: Sequence[Any], stored: Sequence[Any] | None = None
+        self, check: Callable[[Any], Any], tasks: Sequence[Any], stored: Iterable[Any] | None = None
     ) -> Iterator[tuple[int, int, Any]]:
         """Yield the number of finished tasks, the number of the task and its result, until the lint is full.
 

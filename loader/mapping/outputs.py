@@ -26,14 +26,12 @@ class ToColumns(MapOutput):
     Attributes:
         names: Names of the columns. With several, or if the function returns dictionaries, these are their keys.
         path: Path of the dataset, for messages.
-        description: Text that the columns' records have.
         metric: How vectors are compared: ``"cosine"``, ``"hamming"`` or ``"jaccard"``; empty for other values.
         model: Name of the model that made vectors.
     """
 
     names: tuple[str, ...]
     path: str
-    description: str = ""
     metric: str = ""
     model: str = ""
 
@@ -104,7 +102,6 @@ class ToColumns(MapOutput):
                 None if kind.name == "text" else number_type(kind),
                 _blocks(folder, tasks, journal, name, kind),
                 length=kind.length,
-                description=self.description,
                 made_by=made_by,
                 metric=self.metric,
                 model=self.model,

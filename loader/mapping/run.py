@@ -220,19 +220,14 @@ class _Map:
         self._tasks = list(tasks_of(self._folder, request.samples, most=request.task_samples))
         self._journal: Journal[TaskResult] = Journal(storage, f"{JOBS_FOLDER}/map-{request.target}", TaskResult)
         self._engine = engine = self._engine_of(request)
-        # A call that hangs ends its process only if the engine starts another one.
-        notes = isinstance(storage, LocalStorage) and (
-            engine.executor is None or isinstance(engine.executor, RayExecutor)
-        )
-        facts = request.digest()
-        self._notes = None
-        if notes and request.timeout_s is not None:
-            self._notes = f"{self._journal.folder}/calls-{_hash_of(repr(facts).encode())}"
-        limit = None
+        facts, limit = request.digest(), None
+        self._notes: str | None = None  # folder of the notes of calls that ended their process
         if request.timeout_s is not None:
-            limit = CallLimit(
-                seconds=request.timeout_s, folder=storage.path(self._notes) if self._notes is not None else None
-            )
+            # A call that hangs ends its process only if the engine starts another one.
+            starts_others = isinstance(engine.executor, RayExecutor | None)
+            if starts_others and isinstance(storage, LocalStorage):
+                self._notes = f"{self._journal.folder}/calls-{_hash_of(repr(facts).encode())}"
+            limit = CallLimit(seconds=request.timeout_s, folder=self._notes and storage.path(self._notes))
         self._job: JobTasks[TaskResult] = JobTasks(
             function=MapWork(
                 reader=reader,

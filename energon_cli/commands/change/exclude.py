@@ -15,7 +15,6 @@ from ...dataset_options import check_ref, dataset_options, query_options
 from ...engine_options import EngineChoice, engine_options
 from ...options import shared_options
 from ...progress import ProgressBar
-from ..look.near_output import near_options
 
 if TYPE_CHECKING:
     from loader.dataset.query import SampleQuery
@@ -30,7 +29,8 @@ if TYPE_CHECKING:
 @click.option("--lint", is_flag=True, help="Exclude the samples that energon lint finds broken.")
 @shared_options("duplicates", help="Exclude copies: all but the first sample of each same content.")
 @shared_options("duplicates_of")
-@near_options("Exclude all but the first of samples with similar vectors in this column.")
+@shared_options("near_duplicates", help="Exclude all but the first of samples with similar vectors in this column.")
+@shared_options("threshold")
 @click.option("--to-filter", metavar="NAME", help="Build this filter without the samples; leave the split file.")
 @click.option("--reason", metavar="TEXT", default="", help="Reason that --list shows.")
 @shared_options("dry_run", help="Change nothing; show what would be excluded.")

@@ -15,7 +15,6 @@ from ...console import output_console, print_json, show_note, show_warning
 from ...dataset_options import check_path, compute_with_consent, yes_option
 from ...options import checked, shared_options
 from ...progress import ProgressBar
-from ..look.near_output import threshold_option
 
 if TYPE_CHECKING:
     from loader.convert import LeakReport, SplitReport
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 @click.option("--check", is_flag=True, help="Report groups, or else equal contents, in several parts; change nothing.")
 @shared_options("duplicates_of", help="Let --check compare the contents of this part of samples alone.")
 @click.option("--near", metavar="COLUMN", help="Let --check find samples with similar vectors in this column.")
-@threshold_option
+@shared_options("threshold")
 @shared_options("undo", help="Bring back the split before the last one.")
 @shared_options("dry_run", "json", "progress")
 def split(

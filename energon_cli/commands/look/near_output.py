@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-
-import click
 
 from loader.errors import StorageError, escape_controls
 
@@ -19,24 +17,6 @@ if TYPE_CHECKING:
 
 _MAX_SHOWN = 10  # groups, and samples of each
 _MAX_SAMPLES = 3
-
-
-def near_options(help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add ``--near-duplicates`` and ``--threshold``."""
-
-    def add(function: Callable[..., Any]) -> Callable[..., Any]:
-        near = click.option("--near-duplicates", metavar="COLUMN", help=help_text)
-        return near(threshold_option(function))
-
-    return add
-
-
-threshold_option = click.option(
-    "--threshold",
-    metavar="S",
-    type=click.FloatRange(min=0, max=1, min_open=True),
-    help="Similarity of near-duplicates, up to 1.  [default: 0.95 of cosines, 0.78 of phash, 0.8 of minhash]",
-)
 
 
 def show_near_duplicates(

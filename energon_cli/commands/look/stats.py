@@ -18,7 +18,7 @@ from ...dataset_options import check_ref, dataset_options, query_options
 from ...engine_options import EngineChoice, engine_options
 from ...options import shared_options
 from ...progress import ProgressBar
-from .near_output import near_options, show_near_duplicates
+from .near_output import show_near_duplicates
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 @shared_options("limit", type=click.IntRange(min=2), help="Read only N samples of each dataset, drawn at random.")
 @shared_options("duplicates", help="List samples with the same picture, audio or video, or else all parts.")
 @shared_options("duplicates_of")
-@near_options("List samples with similar vectors in this column of energon embed; read no samples.")
+@shared_options(
+    "near_duplicates", help="List samples with similar vectors in this column of energon embed; read no samples."
+)
+@shared_options("threshold")
 @click.option("--write", metavar="A,B", help="Keep these values as columns: width, jpg.width, txt.chars, json[score] …")
 @click.option("--tokenizer", metavar="NAME", help="Count tokens: a .json file of tokenizers, or module:callable.")
 @click.option("--html", metavar="FILE", help="Write a report with histograms and pictures; of one dataset.")

@@ -88,14 +88,12 @@ class ListedRows:
 
     Attributes:
         part_counts: Part name → number of samples that have it.
-        is_shuffled: The rows may be read in any order.
         hosts: The hosts of URLs that rows name.
     """
 
     sources: tuple[Source, ...]
     rows: RowFile
     part_counts: Counter[str]
-    is_shuffled: bool
     account: Account = field(default_factory=Account)
     notes: tuple[str, ...] = ()
     hosts: ListedHosts = field(default_factory=ListedHosts)
@@ -168,7 +166,6 @@ def list_rows(
             sources=tuple(sources),
             rows=writer.finish(),
             part_counts=counts,
-            is_shuffled=shuffled,
             account=account,
             notes=(*notes, *_notes_on_names(counts)),
             hosts=hosts,

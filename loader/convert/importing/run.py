@@ -6,7 +6,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -296,8 +296,9 @@ class _Run:
         run = partial(stream_from_workers, write, workers=workers, apart=apart)
         shards = [self._shards[index] for index in self._own]
         is_last = attrgetter("is_last")
-        for position, written in repeat_after_deaths(run, shards, is_last=is_last, on_death=begin_again):
-            self._add(self._own[position], written)
+        with closing(repeat_after_deaths(run, shards, is_last=is_last, on_death=begin_again)) as results:
+            for position, written in results:
+                self._add(self._own[position], written)
 
     def _add(self, index: int, written: Written) -> None:
         self._progress = replace(

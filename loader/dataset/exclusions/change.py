@@ -198,20 +198,21 @@ def included_samples(folder: Dataset, filter_name: str | None = None) -> IntArra
 
 def exclude_samples(
     folder: Dataset, plan: ExclusionPlan, *, reason: str, shards: Sequence[str] = (), group: str = ""
-) -> Exclusion | None:
-    """Carry out an exclusion; return its entry in the journal, or None if nothing was to change.
+) -> None:
+    """Carry out an exclusion, with an entry in the journal if samples are excluded.
 
     Args:
         folder: The dataset; open it again to see the change.
     """
     if not len(plan.numbers):
-        return None
+        return
     # List the samples in the split file; shards that are excluded whole by their names.
     if plan.filter is None:
         whole = frozenset(shards)
         single = (sample for sample in plan.numbers.tolist() if folder.index.shard_of(sample).name not in whole)
         names = [*shards, *map(folder.index.full_key, single)]
-        return exclude_names(folder, names, reason=reason, samples=len(plan.numbers), group=group)
+        exclude_names(folder, names, reason=reason, samples=len(plan.numbers), group=group)
+        return
     # Or write the filter without them.
     storage, name, paths = folder.storage, plan.filter, ExclusionFiles.of(folder)
     with storage.lock(paths.lock):
@@ -227,7 +228,6 @@ def exclude_samples(
         # A kill after this leaves an entry too many, whose undo changes nothing.
         _write(storage, paths.journal, encode_journal([*paths.read_journal(), entry]))
         build_filter_index(folder.path, name, kept, meta_folder=folder.ref.meta_folder)
-    return entry
 
 
 def exclude_names(

@@ -55,7 +55,6 @@ class BlendDataset(SavableDataset[T]):
         counts_samples: A schedule of this blend, or of one below, changes weights at samples of the run.
         edited_at: The micro-batch of the run before which its mix changed last; 0 if it never did. Lanes that had begun
             continue from a state only.
-        was_edited: The mix of the run changed: buffers may have items of datasets that are gone.
         edits: Number of changes of the mix in a restored run; volumes count from the last one on.
         origins: For each dataset, the number that identifies it in keys and states, and seeds its order: its place,
             unless the run was restored with other datasets.
@@ -66,7 +65,6 @@ class BlendDataset(SavableDataset[T]):
 
     origins: Sequence[int]
     edited_at: int = 0
-    was_edited: bool = False
     edits: int = 0
     counts_samples: bool = False
     begin: Callable[[Lane, State], None] | None = None

@@ -169,7 +169,6 @@ def edited_chain(dataset: SavableDataset[Any], changes: MixChanges, *, path: str
         blend = copy(dataset)
         blend.origins = tuple(of_stage[-1][1]["origins"]) if of_stage else dataset.origins
         blend.edits = len(of_stage)
-        blend.was_edited = True
         blend.edited_at = of_stage[-1][0] if of_stage and not path else 0
         blend.begin = None  # it knows the readers by their places
         pairs = zip(dataset.inputs, blend.origins, strict=True)

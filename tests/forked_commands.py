@@ -153,8 +153,7 @@ if __name__ == "__main__":
         for module_info in pkgutil.iter_modules(commands.__path__, f"{commands.__name__}."):
             import_module(module_info.name)
     # Commands fork their workers, as if torch was not imported here.
-    workers = import_module("loader.engine.workers")
-    is_main = lambda: threading.current_thread() is threading.main_thread()  # noqa: E731
-    workers._has_one_thread = lambda: is_main() and workers.may_fork()  # type: ignore[attr-defined]
+    workers: Any = import_module("loader.engine.workers")
+    workers._has_one_thread = lambda: threading.current_thread() is threading.main_thread() and workers.may_fork()
     gc.freeze()  # no collection in a fork visits, and so copies, what is imported
     serve(sys.argv[1])

@@ -57,7 +57,7 @@ def change_under_one_uuid(dataset: Path, energon: RunEnergon) -> None:
             folder.rename(dataset / ".nv-meta/index" / earlier)
 
 
-def results(dataset: Path) -> dict[str, object]:
+def results(dataset: Path) -> dict[str, bytes]:
     """Return what the commands have written."""
     columns = {path.name: path.read_bytes() for path in (dataset / ".nv-meta").glob("columns/*")}
     output = dataset.parent / "out.jsonl"

@@ -35,7 +35,8 @@ def energon(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
 @pytest.fixture
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Divide new parts into shards of two samples, for which there is no option."""
-    monkeypatch.setitem(ShardLayout.__init__.__kwdefaults__, "samples_per_shard", 2)
+    defaults = ShardLayout.__init__.__kwdefaults__ or {}
+    monkeypatch.setitem(defaults, "samples_per_shard", 2)
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

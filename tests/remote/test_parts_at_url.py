@@ -28,6 +28,7 @@ from tests.e2e.dataset_tree import (
     write_shard,
     write_shards,
 )
+from tests.forked_commands import program
 from tests.object_server import ObjectServer
 
 ONE, MANY = "s3://bucket/one", "s3://bucket/many"
@@ -51,7 +52,7 @@ def prepare(url: str, **options: Any) -> PrepareReport:
 
 def test_four_processes_and_a_merge_write_the_files_of_one_process(bucket: Path) -> None:
     prepare(ONE)
-    command = [sys.executable, "-m", "energon_cli", "prepare", MANY, "--num-workers", "1"]
+    command = [program(), "prepare", MANY, "--num-workers", "1"]
     command += ["--storage-option", "region=us-east-1", "--share"]
     processes = [
         subprocess.Popen([*command, f"{number}/{PARTS}"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -31,6 +31,7 @@ from tests.e2e.dataset_tree import (
     write_shard,
     write_shards,
 )
+from tests.forked_commands import program
 from tests.object_server import Fault, FaultPlan, ObjectServer
 from tests.tables import write_lines, write_rows
 
@@ -413,7 +414,7 @@ def test_a_prepare_that_is_killed_while_it_scans_goes_on_from_its_scans(server: 
 
 def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "energon_cli", "prepare", URL, *arguments],
+        [program(), "prepare", URL, *arguments],
         capture_output=True,
         text=True,
         timeout=120,

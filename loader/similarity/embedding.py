@@ -26,7 +26,7 @@ from ..mapping.reading import whole_dataset
 from ..pipeline.reading.dataset_source import WholeDataset
 from ..samples.building.described_dataset import DescribedDataset
 from ..samples.decoding.image_decode import ImageForm, convert_image, open_image
-from ..samples.decoding.part_decode import decode_part, part_error
+from ..samples.decoding.part_decode import decode_part, decode_with
 from ..samples.types import CrudeSample
 from .picture_hash import hash_picture
 from .text_hash import hash_text
@@ -159,7 +159,7 @@ class _HashFunction:
             raise SkipSample(f"the sample has no {self.value}")
         if self.model != PICTURE_HASH:
             return hash_text(_text(content))
-        return _of_picture(hash_picture, content, self.value.part)
+        return decode_with(hash_picture, self.value.part, as_bytes(content))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,11 +193,16 @@ class _Model:
         rows = [row for row, content in enumerate(contents) if content is not None]
         vectors: list[npt.NDArray[Any] | None] = [None] * len(samples)
         if rows:
-            convert = _text if self.is_text else partial(_of_picture, _rgb, part=self.value.part)
+            convert = _text if self.is_text else self._picture
             made = self._vectors(embed, [convert(contents[row]) for row in rows])
             for row, vector in zip(rows, made, strict=True):
                 vectors[row] = vector
         return vectors
+
+    def _picture(self, content: Any) -> Any:
+        return decode_with(
+            lambda data: convert_image(open_image(data), "RGB", _RGB), self.value.part, as_bytes(content)
+        )
 
     def _vectors(self, embed: Embed, contents: list[Any]) -> npt.NDArray[Any]:
         with torch.inference_mode():
@@ -227,21 +232,6 @@ def _content(sample: Mapping[str, Any], value: ValueName) -> Any:
 
 def _text(content: Any) -> str:
     return as_bytes(content).decode("utf-8", "replace")
-
-
-def _rgb(data: bytes) -> Any:
-    return convert_image(open_image(data), "RGB", _RGB)
-
-
-def _of_picture(function: Callable[[bytes], Any], content: Any, part: str) -> Any:
-    """Return the result of a function of an encoded picture; an error names the fault of the part."""
-    data = as_bytes(content)
-    try:
-        return function(data)
-    except (EnergonError, SkipSample):
-        raise
-    except Exception as error:
-        raise part_error(part, data, error) from error
 
 
 # Ready classes: the model of a package in evaluation mode, on the GPU if there is one.

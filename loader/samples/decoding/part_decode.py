@@ -28,7 +28,7 @@ import numpy as np
 
 from ...accounting.kinds import TORCH, PartKind, foreign_contents, is_compressed, kind_of_name, part_extension
 from ...accounting.large_parts import LargePart
-from ...errors import EnergonError, SampleError
+from ...errors import EnergonError, SampleError, SkipSample
 from ...format.media.open_picture import PIXEL_LIMIT_VARIABLE
 from ..trust import is_trusted, refuse
 from .image_decode import ImageForm, decode_image, keep_encoded, looks_like_image
@@ -74,7 +74,7 @@ def decode_with(decoder: Callable[[bytes], Any], part_name: str, data: bytes) ->
     """Decode a part; map errors of the decoder to SampleError."""
     try:
         return decoder(data)
-    except (EnergonError, ImportError):
+    except (EnergonError, ImportError, SkipSample):
         raise
     except Exception as error:
         raise part_error(part_name, data, error) from error

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -40,6 +41,20 @@ def colour_wanted(stream: Any) -> bool:
 def is_terminal(stream: Any) -> bool:
     """Check whether a stream exists (a parent process may have closed it) and is a terminal."""
     return stream is not None and bool(stream.isatty())
+
+
+@contextmanager
+def printing_to_stderr() -> Iterator[None]:
+    """Send to standard error what code of the user prints, in this process and in workers that it starts."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 class StatusLine:

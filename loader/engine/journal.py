@@ -15,7 +15,12 @@ from ..errors import ConfigError, FormatError
 from ..storage import Storage
 
 SHARDS = "shards"
-"""Part of a request that describes the shards of the data: results of other shards are never kept."""
+"""Part of a request that describes the shards of the data."""
+
+_OF_THE_CODE = {"batch size", "function", "source of the function", "version"}
+"""Parts of a request without which results are of the same samples, so that a user may keep them."""
+
+_DIGEST = re.compile(r"[0-9a-f]{8}[0-9a-f-]{8,56}")
 
 _RESULT = re.compile(r"(\d{8,})\.result")
 _CHECKSUM_BYTES = 4
@@ -48,6 +53,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         differing += ["tasks"] * (self.tasks != other.tasks)
         return [*differing, *["shares"] * (len(self.starts) != len(other.starts))]
 
+    def values(self, other: Job) -> str:
+        """Return the values that differ, for the end of a message; digests say nothing to a reader."""
+        both = [{**job.request, "tasks": str(job.tasks), "shares": str(len(job.starts))} for job in (self, other)]
+        pairs = [(name, *(str(values.get(name, "")) for values in both)) for name in self.differences(other)]
+        readable = [pair for pair in pairs if not any(map(_DIGEST.fullmatch, pair[1:]))]
+        return "".join(f"; {name}: {left or 'none'} then, {right or 'none'} now" for name, left, right in readable)
+
 
 @dataclass(slots=True)
 class Journal(Generic[_Result]):
@@ -75,7 +87,7 @@ class Journal(Generic[_Result]):
 
         Args:
             restart: Give up the results of another job, and of this one unless other shares may have written them.
-            keeps_results: Take the results of another job with the same tasks and shards as results of this one.
+            keeps_results: Take the results of another job that differs only in the code as results of this one.
 
         Raises:
             ConfigError: The folder has results of another job.
@@ -87,13 +99,13 @@ class Journal(Generic[_Result]):
         self.storage.create_once(file, msgspec.json.encode(job))
         there = self.job() or job
         different = there.differences(job)
-        is_keepable = not {"tasks", SHARDS} & {*different}
+        is_keepable = {*different} <= _OF_THE_CODE
         if different and keeps_results and is_keepable:
             there = msgspec.structs.replace(job, results=there.results)
             self._write(file, there)
         elif different:
             raise ConfigError(
-                f"an unfinished {there.command} with another {', '.join(different)} has results here",
+                f"an unfinished {there.command} with another {', '.join(different)} has results here{there.values(job)}",
                 at=self.storage.path(self.folder),
                 hint="finish it with the same options; or give its results up with --restart"
                 + (", or take them as they are with --keep-results" if is_keepable else ""),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -15,6 +17,7 @@ from ..errors import ConfigError, WorkerError
 
 _MAX_DEATHS = 3  # of actors with the same task, as of the processes of one machine
 _ACTORS_AT_MOST = 10_000
+_CONNECT_S = 15  # a cluster answers at once, unless its machine is busy
 _WORKERS_S = 300  # a cluster may start nodes for the actors
 
 
@@ -174,6 +177,9 @@ def open_ray_executor(address: str | None, *, workers: int | None, gpus: float =
         address = address or os.environ.get("RAY_ADDRESS")
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster of this command reports nothing
         try:
+            # Ray itself would wait for minutes for an address where nothing answers.
+            if named := re.search(r"(?:^|//)([^/:]+):(\d+)$", address or ""):
+                socket.create_connection((named[1], int(named[2])), _CONNECT_S).close()
             ray.init(
                 address=address or "local",  # else Ray joins any cluster that runs on this machine
                 include_dashboard=False,

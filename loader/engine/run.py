@@ -264,7 +264,7 @@ class JobTasks(Generic[_Result]):
         there = self.journal.job()
         if there is None:
             raise ConfigError(
-                "there are no shares to merge: none was started with these options",
+                "there are no shares to merge: none was started with these options, or they are merged",
                 at=self.journal.storage.path(self.journal.folder),
                 hint=f"run the shares first: energon {self.command} … --share 1/8, and so on, which must see this"
                 " folder",

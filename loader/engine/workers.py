@@ -113,10 +113,18 @@ def _single(function: Callable[[_Item], _Result], item: _Item) -> Generator[_Res
 def _run_serially(
     function: Callable[[_Item], Generator[_Result, None, None]], items: Sequence[_Item]
 ) -> Generator[tuple[int, _Result], None, None]:
+    process = os.getpid()
     for position, item in enumerate(items):
         with closing(function(item)) as results:
             for result in results:
+                _end_if_forked(process)
                 yield position, result
+
+
+def _end_if_forked(process: int) -> None:
+    """End a process that the function has forked and that returned from it: the item is the parent's."""
+    if os.getpid() != process:
+        os._exit(0)
 
 
 def _run_in_pool(
@@ -224,9 +232,14 @@ class _Pool:
         process.join(timeout=5)
         code = process.exitcode
         how = how or (f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with code {code}")
+        hint = (
+            "a function or a library that it calls has ended the process"
+            if code is not None and code >= 0
+            else "signal 9 often means out of memory: try fewer workers"
+        )
         error = WorkerError(
             f"a worker process {how} while it worked on {getattr(item, 'name', item)}",
-            hint="signal 9 often means out of memory: try fewer workers; the same command continues where it stopped",
+            hint=f"{hint}; the same command continues where it stopped",
         )
         error.item = position
         return error
@@ -328,6 +341,7 @@ def _serve(
         other.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the parent ends the workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    process = os.getpid()
     while True:
         try:
             item = connection.recv()
@@ -335,6 +349,7 @@ def _serve(
             return
         try:
             for error, results in _answers(function, item):
+                _end_if_forked(process)
                 connection.send((error, results))
         except OSError:
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 
@@ -61,13 +62,17 @@ def left_files(storage: Storage) -> list[str]:
     return sorted(files)
 
 
-def remove_left_files(storage: Storage, *, of_running: bool = False) -> None:
+def remove_left_files(storage: Storage, *, of_running: bool = False, names: Sequence[str] = ()) -> None:
     """Remove unfinished files from a folder that this run has locked.
 
     Args:
         of_running: Also files of processes that run on this machine, which are workers of this run.
+        names: Only files of these names, whatever their extension: processes of other machines may write others.
     """
+    starts = tuple(f".{name}." for name in names)
     for name in left_files(storage):
+        if starts and not name.rpartition("/")[2].startswith(starts):
+            continue
         if of_running or not _is_running(process_of_partial(name)):
             storage.remove(name)
 

@@ -83,7 +83,7 @@ class TaskCalls:
         """Limit the time of the block, which calls the function.
 
         Args:
-            number: Number of the first sample of the call.
+            sample_index: Number of the first sample of the call.
             count: Number of its samples.
 
         Raises:

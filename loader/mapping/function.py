@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -73,7 +74,7 @@ class UserFunction:
         elif inspect.isclass(function):
             try:
                 function = function()
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise ConfigError(
                     f"cannot make an instance of the class: {type(error).__name__}: {error}",
                     at=str(self),
@@ -83,7 +84,7 @@ class UserFunction:
                 raise ConfigError("expected a class with __call__", at=str(self))
         _LOADED.clear()
         _LOADED[self] = function
-        return _LOADED[self]
+        return function  # another thread may have loaded another one meanwhile
 
     def sent(self) -> UserFunction:
         """Return the function for workers, which may have run earlier commands with another source."""
@@ -157,7 +158,7 @@ class UserFunction:
                 raise
         except EnergonError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ConfigError(
                 f"cannot import {self.module}: {type(error).__name__}: {error}",
                 at=str(self),
@@ -167,19 +168,43 @@ class UserFunction:
         return module
 
     def source_digest(self) -> str:
-        """Return the SHA-256 of the file of the module, or of the code of a function that is in no file."""
-        target = self._resolved()
-        try:
-            file = inspect.getsourcefile(
-                target if inspect.isclass(target) or inspect.isroutine(target) else type(target)
-            )
-            if file is None:
-                raise TypeError  # noqa: TRY301 - as of a builtin
-            with open(file, "rb") as source:
-                return hashlib.sha256(source.read()).hexdigest()
-        except (OSError, TypeError):
-            code = getattr(target, "__code__", None)
-            return hashlib.sha256(b"" if code is None else repr([*_facts_of(code)]).encode()).hexdigest()
+        """Return the SHA-256 of the file of the module, or of the code of a function that is in no file.
+
+        If a program passes an object without a version, the state of the object counts, too: arguments of a partial,
+        closure cells, attributes. An object with a state that does not pickle is equal to no other one.
+        """
+        target, state = self._resolved(), b""
+        if self.target is not None and not self.version:
+            try:
+                state = _state_of(target)
+            except Exception:  # noqa: BLE001 - the errors of pickle are of many types
+                state = self.token.encode()
+        while isinstance(target, partial):
+            target = target.func
+        return hashlib.sha256(_source_of(target) + state).hexdigest()
+
+
+def _state_of(target: Any) -> bytes:
+    """Pickle what distinguishes two objects of the same source; nothing for a plain function or a class."""
+    if inspect.isclass(target) or inspect.isbuiltin(target):
+        return b""
+    if inspect.isfunction(target):
+        cells = [cell.cell_contents for cell in target.__closure__ or ()]
+        state = (target.__defaults__, target.__kwdefaults__, cells)
+        return pickle.dumps(state) if any(state) else b""
+    return pickle.dumps(target)
+
+
+def _source_of(target: Any) -> bytes:
+    try:
+        file = inspect.getsourcefile(target if inspect.isclass(target) or inspect.isroutine(target) else type(target))
+        if file is None:
+            raise TypeError  # noqa: TRY301 - as of a builtin
+        with open(file, "rb") as source:
+            return source.read()
+    except (OSError, TypeError):
+        code = getattr(target, "__code__", None)
+        return b"" if code is None else repr([*_facts_of(code)]).encode()
 
 
 def _facts_of(code: CodeType) -> Iterator[object]:

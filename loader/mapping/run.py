@@ -278,10 +278,10 @@ class _Map:
                 if failed > self._request.max_failures:
                     raise self._too_many([failure for _, some in sorted(failures.items()) for failure in some])
                 follow(result)
-        # Write the results, without what killed processes have left.
-        remove_left_files(self._journal.storage)
+        # Write the results, and remove what killed processes have left.
         made_by = f"energon {self._request.command} {self._request.function} (energon-toolkit {__version__})"
         written = self._request.output.commit(self._folder, self._tasks, self._journal, made_by)
+        remove_left_files(self._journal.storage, names=written.names)
         remove_work_folder(self._journal.storage, self._journal.folder)
         shown = [failure for _, some in sorted(failures.items()) for failure in some]
         return MapReport(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
@@ -30,6 +31,7 @@ SAMPLES_OF_TASK = 4096
 
 _TASK_BYTES = 256 << 20  # of the shard: tasks of large samples have fewer
 _MAX_REASON = 300  # characters of the reason of a failure
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _FAULTS = (Exception, CallTimeoutError, SystemExit)  # of the user's function; some libraries exit
 
 
@@ -314,5 +316,9 @@ def _value_alone(function: Callable[[Any], Any], sample: tuple[int, Any], calls:
 
 
 def _reason(error: BaseException) -> str:
-    text = error.message if isinstance(error, EnergonError) else str(error)
-    return printable(f"{type(error).__name__}: {text}"[:_MAX_REASON])
+    try:
+        text = error.message if isinstance(error, EnergonError) else str(error)
+    except Exception as fault:  # noqa: BLE001 - of the __str__ of a user's class
+        text = f"its message cannot be formatted: {type(fault).__name__}"
+    # An address differs from run to run.
+    return printable(f"{type(error).__name__}: {_ADDRESS.sub('', text)}"[:_MAX_REASON])

@@ -74,7 +74,7 @@ def _record_lock(path: str, wait: bool, shared: bool) -> Iterator[None]:
             raise _locked(path, holder) from None
         # Write who holds the lock, for the message of those that do not get it.
         started = time.strftime("%Y-%m-%d %H:%M:%S")
-        others = "one or more parts of a prepare, the last one started by " if shared else ""
+        others = "one or more shares of a command, the last one started by " if shared else ""
         with suppress(OSError):  # on a full disk the lock holds, and only the name of its holder is missing
             os.ftruncate(fd, 0)
             os.pwrite(fd, f"{others}process {os.getpid()} on {socket.gethostname()}, since {started}\n".encode(), 0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +65,19 @@ def same_key(sample):
 
 def fails(sample):
     raise ValueError("no")
+
+def prints(sample):
+    print("a line")
+    return identifier(sample)
+
+class Unprintable(Exception):
+    def __str__(self):
+        raise KeyError("text")
+
+def fails_without_text(sample):
+    if identifier(sample) == 3:
+        raise Unprintable
+    raise ValueError(f"cannot read {object()}")
 """
 
 
@@ -125,6 +140,38 @@ def test_failures_are_named_and_the_next_run_decides(prepared: Path, functions: 
     assert done.code == 0
     assert "shard_001.tar/000003 failed: ValueError: a bad [sample]" in done.err
     assert "1 sample skipped, without a value" in done.err
+
+
+def test_an_error_without_a_text_is_a_failure_and_addresses_are_omitted(
+    prepared: Path, functions: str, energon: RunEnergon
+) -> None:
+    done = energon("map", prepared, f"{functions}:fails_without_text", "--write", "n", "--max-failures", 12)
+    assert done.code == 0
+    assert "000003 failed: Unprintable: its message cannot be formatted: KeyError" in done.err
+    assert "000004 failed: ValueError: cannot read <object object>" in done.err
+
+
+def test_results_of_other_samples_are_never_kept(prepared: Path, functions: str, energon: RunEnergon) -> None:
+    command = ("map", prepared, f"{functions}:picky", "--write", "half")
+    assert energon(*command, "--split-parts", "train").code == 1
+    done = energon(*command, "--keep-results", "--max-failures", 2)
+    assert done.code == 1
+    assert "with another samples has results here" in done.err
+    assert "--keep-results" not in done.err
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_a_function_prints_is_no_part_of_the_json(prepared: Path, functions: str, workers: int) -> None:
+    command = ["-m", "energon_cli", "map", str(prepared), f"{functions}:prints", "--write", "n", "--json"]
+    done = subprocess.run(
+        [sys.executable, *command, "--num-workers", str(workers)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert json.loads(done.stdout)["samples"] == 12
+    assert done.stderr.count("a line") == 12
 
 
 def test_failed_samples_are_listed_in_a_file(prepared: Path, functions: str, energon: RunEnergon) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +11,7 @@ import click
 from loader.errors import escape_controls
 
 from ...command import energon_command
-from ...console import facts_of, output_console, print_json, show_note
+from ...console import facts_of, output_console, print_json, printing_to_stderr, show_note
 from ...dataset_options import check_ref, copy_options, dataset_options
 from ...engine_options import ENGINE_PARAMETERS, EngineChoice, engine_options
 from ...options import shared_options
@@ -113,7 +114,8 @@ def embed(
     )
     column = write or embedding.column
     # Run it, and report.
-    with engine.open(gpus=gpus_per_worker) as opened, ProgressBar("Embedding", unit="samples") as bar:
+    quiet = printing_to_stderr() if as_json else nullcontext()
+    with quiet, engine.open(gpus=gpus_per_worker) as opened, ProgressBar("Embedding", unit="samples") as bar:
         request = MapRequest(
             source=part_source(ref, embedding.reads),
             function=embedding.function,

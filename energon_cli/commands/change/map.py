@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +11,7 @@ import click
 from loader.errors import escape_controls
 
 from ...command import energon_command
-from ...console import facts_of, output_console, print_json, show_note, show_warning
+from ...console import facts_of, output_console, print_json, printing_to_stderr, show_note, show_warning
 from ...dataset_options import check_ref, copy_options, dataset_options
 from ...engine_options import ENGINE_PARAMETERS, EngineChoice, engine_options
 from ...options import parse_names, shared_options
@@ -132,11 +133,14 @@ def map_dataset(
     samples = find_samples(folder, query)
     function = named_function(function_name, folder=os.getcwd(), version=version)
     if show:
+        if as_json:
+            raise click.UsageError("--show prints values as text: pass it without --json.")
         show_values(source, function, samples[: limit or 3], batch_size=batch_size, raw=raw, show=_print_value)
         return
     # Run the function, and report.
     output, target = output_of(ref, write=write, to_filter=to_filter, to_parts=to_parts, to_dataset=to_dataset)
-    with engine.open(gpus=gpus_per_worker) as opened, ProgressBar("Mapping", unit="samples") as bar:
+    quiet = printing_to_stderr() if as_json else nullcontext()
+    with quiet, engine.open(gpus=gpus_per_worker) as opened, ProgressBar("Mapping", unit="samples") as bar:
         request = MapRequest(
             source=source,
             function=function,

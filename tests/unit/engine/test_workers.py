@@ -131,6 +131,17 @@ def test_a_worker_that_dies_is_named_with_what_it_was_at(
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_process_that_the_function_forks_adds_no_result(start_method: str, workers: int) -> None:
+    results = [*run_in_workers(fork_and_return, range(6), workers=workers)]
+    assert sorted(results) == [(number, number) for number in range(6)]
+
+
+def fork_and_return(number: int) -> int:
+    os.fork()
+    return number
+
+
 def test_leaving_early_ends_workers_at_once(start_method: str) -> None:
     with closing(run_in_workers(time.sleep, [0, 0, 600, 600, 600], workers=2)) as results:
         next(results)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +67,52 @@ def test_the_digest_of_a_function_without_a_file_is_the_same_in_each_process() -
         exec(compile(text, "<cell>", "exec"), space)
     first, second, other = (given_function(space["outer"]).source_digest() for space in spaces)
     assert first == second != other
+
+
+def add(number: int, more: int) -> int:
+    return number + more
+
+
+def adding(more: Any) -> Any:
+    def inner(number: int) -> int:
+        return number + int(more)
+
+    return inner
+
+
+class Adder:
+    def __init__(self, more: int) -> None:
+        self.more = more
+
+    def __call__(self, number: int) -> int:
+        return number + self.more
+
+
+@pytest.mark.parametrize("made", [lambda more: partial(add, more=more), adding, Adder])
+def test_the_state_of_an_object_distinguishes_it_unless_it_has_a_version(made: Any) -> None:
+    one, same, other = (given_function(made(more)).source_digest() for more in (1, 1, 2))
+    assert one == same != other
+    versions = [given_function(made(more), version="a").source_digest() for more in (1, 2)]
+    assert versions[0] == versions[1]  # the user says what is the same
+
+
+def test_an_object_whose_state_does_not_pickle_is_equal_to_no_other_one() -> None:
+    digests = {given_function(adding(threading.Lock())).source_digest() for _ in range(2)}
+    assert len(digests) == 2
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import sys\nsys.exit(0)",
+        "import sys\nclass f:\n    def __init__(self): sys.exit(0)\n    def __call__(self, s): 1",
+    ],
+)
+def test_a_module_or_class_that_exits_is_an_error(tmp_path: Path, source: str) -> None:
+    (tmp_path / "exits.py").write_text(source)
+    function = named_function("exits.py:f", folder=str(tmp_path))
+    with pytest.raises(ConfigError, match="SystemExit: 0"):
+        function.load()
 
 
 def test_a_module_of_a_file_is_imported_once_and_found_by_pickle(tmp_path: Path) -> None:

@@ -382,7 +382,7 @@ def test_processes_share_a_lock_that_excludes_others(storage: Storage) -> None:
         assert process.stdout.readline() == "held\n"
         with storage.lock("a/lock", shared=True):
             pass
-        message = f"one or more parts of a prepare, the last one started by process {os.getpid()} on "
+        message = f"one or more shares of a command, the last one started by process {os.getpid()} on "
         with pytest.raises(StorageError, match=message), storage.lock("a/lock"):
             pass
         process.kill()

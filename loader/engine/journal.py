@@ -17,8 +17,8 @@ from ..storage import Storage
 SHARDS = "shards"
 """Part of a request that describes the shards of the data."""
 
-_OF_THE_CODE = {"batch size", "function", "source of the function", "version"}
-"""Parts of a request without which results are of the same samples, so that a user may keep them."""
+_OF_THE_CODE = {"batch size", "function", "shares", "source of the function", "version"}
+"""Differences of jobs whose tasks have the same samples, so that a user may keep the results."""
 
 _DIGEST = re.compile(r"[0-9a-f]{8}[0-9a-f-]{8,56}")
 
@@ -104,8 +104,9 @@ class Journal(Generic[_Result]):
             there = msgspec.structs.replace(job, results=there.results)
             self._write(file, there)
         elif different:
+            names = ", ".join(different)
             raise ConfigError(
-                f"an unfinished {there.command} with another {', '.join(different)} has results here{there.values(job)}",
+                f"an unfinished {there.command} with another {names} has results here{there.values(job)}",
                 at=self.storage.path(self.folder),
                 hint="finish it with the same options; or give its results up with --restart"
                 + (", or take them as they are with --keep-results" if is_keepable else ""),

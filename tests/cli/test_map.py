@@ -77,7 +77,9 @@ class Unprintable(Exception):
 def fails_without_text(sample):
     if identifier(sample) == 3:
         raise Unprintable
-    raise ValueError(f"cannot read {object()}")
+    if identifier(sample) == 4:
+        raise ValueError(f"cannot read {object()}")
+    return 1
 """
 
 
@@ -156,7 +158,7 @@ def test_results_of_other_samples_are_never_kept(prepared: Path, functions: str,
     assert energon(*command, "--split-parts", "train").code == 1
     done = energon(*command, "--keep-results", "--max-failures", 2)
     assert done.code == 1
-    assert "with another samples has results here" in done.err
+    assert "an unfinished map with another samples, tasks has results here" in done.err
     assert "--keep-results" not in done.err
 
 

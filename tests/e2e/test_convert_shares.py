@@ -35,7 +35,7 @@ def energon(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
 @pytest.fixture
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Divide new parts into shards of two samples, for which there is no option."""
-    defaults: dict[str, Any] = ShardLayout.__init__.__kwdefaults__ or {}
+    defaults: dict[str, object] = ShardLayout.__init__.__kwdefaults__ or {}
     monkeypatch.setitem(defaults, "samples_per_shard", 2)
 
 

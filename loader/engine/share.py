@@ -278,5 +278,6 @@ def incomplete_shares(shares: Sequence[int], count: int, *, what: str, command: 
         f"{f'share {names} of {count} is' if is_single else f'shares {names} of {count} are'} not complete: {what}",
         at=at,
         hint=f"run {'it' if is_single else 'them'}, then merge again: energon {command} --share"
-        f" {Share(shares[0], count)}" + ("" if is_single else f" (with SLURM: sbatch --array={names})"),
+        f" {Share(shares[0], count)}"
+        + ("" if is_single else f" (with SLURM: sbatch --array={names}, and --share $SLURM_ARRAY_TASK_ID/{count})"),
     )

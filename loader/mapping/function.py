@@ -83,8 +83,9 @@ class UserFunction:
             if not callable(function):
                 raise ConfigError("expected a class with __call__", at=str(self))
         _LOADED.clear()
-        _LOADED[self] = function
-        return function  # another thread may have loaded another one meanwhile
+        loaded: Callable[[Any], Any] = function
+        _LOADED[self] = loaded
+        return loaded  # another thread may have loaded another one meanwhile
 
     def sent(self) -> UserFunction:
         """Return the function for workers, which may have run earlier commands with another source."""

@@ -43,7 +43,10 @@ def test_a_merge_names_missing_parts_and_a_prepare_names_the_merge(tmp_path: Pat
     merged = energon("prepare", folder, "--yes", "--merge")
     assert merged.code == 1
     assert "shares 1,3 of 3 are not complete: 4 of 6 shards are not scanned: shard_000.tar, shard_001.tar" in merged.err
-    assert f"energon prepare {folder} --share 1/3 (with SLURM: sbatch --array=1,3)" in merged.err
+    assert (
+        f"energon prepare {folder} --share 1/3 (with SLURM: sbatch --array=1,3, and --share $SLURM_ARRAY_TASK_ID/3)"
+        in merged.err
+    )
     alone = energon("prepare", folder, answers=[])
     assert alone.code == 1
     assert "this dataset is being prepared in 3 shares" in alone.err

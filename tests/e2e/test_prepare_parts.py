@@ -103,7 +103,7 @@ def test_a_merge_names_the_parts_and_shards_that_are_missing(tmp_path: Path) -> 
         "shares 1,3-4 of 4 are not complete: 6 of 8 shards are not scanned:"
         " shard_000.tar, shard_001.tar, shard_004.tar, shard_005.tar, shard_006.tar, …"
     )
-    assert f"energon prepare {tmp_path} --share 1/4 (with SLURM: sbatch --array=1,3-4)" in str(caught.value.hint)
+    assert f"energon prepare {tmp_path} --share 1/4 (with SLURM: sbatch --array=1,3-4, and" in str(caught.value.hint)
     assert not (tmp_path / ".nv-meta/.info.json").exists()
     for number in (1, 3, 4):
         part(tmp_path, number)

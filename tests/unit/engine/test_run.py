@@ -201,7 +201,7 @@ def test_a_merge_names_the_shares_that_are_missing(tmp_path: Path) -> None:
     run_share(tmp_path, tasks, 2, 4)
     with pytest.raises(ConfigError, match="shares 1,3-4 of 4 are not complete: 6 of 8 tasks") as caught:
         list(job_at(tmp_path, tasks).run(Engine(merge=True)))
-    assert "--share 1/4 (with SLURM: sbatch --array=1,3-4)" in str(caught.value.hint)
+    assert "--share 1/4 (with SLURM: sbatch --array=1,3-4, and" in str(caught.value.hint)
     for number in (1, 3):
         run_share(tmp_path, tasks, number, 4)
     with pytest.raises(ConfigError, match=r"share 4 of 4 is not complete: 2 of 8 tasks have no result") as caught:

@@ -300,17 +300,17 @@ def test_a_dataset_that_is_missing_is_not_one_without_the_column(own: Path, ener
 
 
 def test_a_unit_that_is_a_column_of_vectors_or_texts_is_a_warning(own: Path, energon: RunEnergon) -> None:
-    shutil.copytree(own / "b", own / "c")
-    for name in "abc":
+    shutil.copytree(own / "b", own / "v")
+    for name in "abv":
         opened = folder_at(str(own / name))
         count = len(opened.index)
-        values: Any = {"a": ["text"] * count, "b": np.ones(count), "c": np.ones((count, 2), np.float32)}[name]
-        dtype, length = getattr(values, "dtype", None), 2 * (name == "c")
+        values: Any = {"a": ["text"] * count, "b": np.ones(count), "v": np.ones((count, 2), np.float32)}[name]
+        dtype, length = getattr(values, "dtype", None), 2 * (name == "v")
         block = (values, np.ones(count, np.bool_))
         write_map_column(opened.storage, opened.index, "clip", dtype, [block], length=length)
-    blend = {"blend_weight_unit": "clip", "blend": [{"path": name} for name in "abc"]}
+    blend = {"blend_weight_unit": "clip", "blend": [{"path": name} for name in "abv"]}
     done = energon("lint", write_mix(own, train=blend), "--parallel", 1, "--level", "headers", "--json")
     assert [each["message"].replace(str(own), "") for each in done.json["findings"] if each["code"] == "W508"] == [
-        "split 'train': weights are shares of 'clip', a column of vectors in 1 of 3 datasets: /c",
+        "split 'train': weights are shares of 'clip', a column of vectors in 1 of 3 datasets: /v",
         "split 'train': weights are shares of 'clip', a column of texts in 1 of 3 datasets: /a",
     ]

@@ -151,7 +151,7 @@ def test_ctrl_c_between_the_start_of_workers_and_their_results_leaves_no_files(
             time.sleep(0.001)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("loader.convert.importing.run.closing", interrupted)
+    monkeypatch.setattr("loader.engine.run.closing", interrupted)
     assert main(import_of(files, files, output)) == 130
     assert multiprocessing.active_children() == []
     assert unfinished(output) == []

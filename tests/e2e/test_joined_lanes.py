@@ -36,7 +36,6 @@ from tests.elastic_runs import Pipeline, Run, Spread, check_every_save, fingerpr
 from tests.representative import every_value_once
 
 SAMPLES = 157
-SPREADS = (Spread(1), Spread(3), Spread(6))
 
 
 @pytest.fixture(scope="module")
@@ -235,9 +234,10 @@ def check(case: Case, parts: Sequence[tuple[Sequence[bytes], int]], what: str) -
         assert all(size < case.batch for size in short)
 
 
+@pytest.mark.parametrize("ranks", [(1, 3, 6), pytest.param((2, 4), marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("name", "val"), every_value_once(CASES, ORDERS))
-def test_at_most_one_batch_of_a_worker_is_short(name: str, val: bool, texts: Path) -> None:
-    for spread in SPREADS:
+def test_at_most_one_batch_of_a_worker_is_short(name: str, val: bool, ranks: tuple[int, ...], texts: Path) -> None:
+    for spread in map(Spread, ranks):
         with running(pipeline_of(CASES[name], texts, val=val), spread) as run:
             check(CASES[name], [(finished(run), spread.ranks)], f"{spread}")
 

@@ -144,6 +144,7 @@ def cluster(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @needs_bash
+@pytest.mark.slow  # a store, a cluster of two nodes and two job arrays take a minute
 @pytest.mark.usefixtures("cluster")
 def test_the_page_trains_on_samples_that_are_no_copies_and_have_contrast(bucket: Path) -> None:
     # The job arrays work on the second folder meanwhile.

@@ -46,6 +46,9 @@ def is_terminal(stream: Any) -> bool:
 @contextmanager
 def printing_to_stderr() -> Iterator[None]:
     """Send to standard error what code of the user prints, in this process and in workers that it starts."""
+    if sys.stdout is None or sys.stderr is None:  # a parent process may have closed one of them
+        yield
+        return
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)

@@ -173,6 +173,7 @@ class Pieces:
         *,
         inside: str = "",
     ) -> Iterator[Piece]:
+        # A piece whose file was removed or cut short is written again.
         job = JobTasks(
             function=function,
             tasks=tasks,
@@ -190,6 +191,7 @@ class Pieces:
                 on_progress(done)
                 yield task_index, piece
 
+        # The pieces of a share are for the merge.
         if self._engine.share is not None:
             for _ in counted():  # ends with ShareDone
                 pass

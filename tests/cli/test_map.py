@@ -176,6 +176,13 @@ def test_what_a_function_prints_is_no_part_of_the_json(prepared: Path, functions
     assert done.stderr.count("a line") == 12
 
 
+def test_json_needs_no_standard_error(prepared: Path, functions: str) -> None:
+    command = f"{sys.executable} -m energon_cli map {prepared} {functions}:identifier --write n --json 2>&-"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, shell=True, stdout=subprocess.PIPE, check=True, env=environment)
+    assert json.loads(done.stdout)["samples"] == 12
+
+
 def test_failed_samples_are_listed_in_a_file(prepared: Path, functions: str, energon: RunEnergon) -> None:
     energon("map", prepared, f"{functions}:picky", "--write", "half")
     lines = (prepared / ".nv-meta/.jobs/map-write-half/failures.jsonl").read_text().splitlines()

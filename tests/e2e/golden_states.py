@@ -2,9 +2,11 @@
 
 ``tests/golden/states/<version>.tar.xz`` contains datasets as that version prepared them, ``<version>.json`` the states
 of runs over them; ``<version>-tables`` those of token, JSONL and Parquet files, ``<version>-schedules`` those of
-weights that change during the run, and ``<version>-volumes`` those of weights that are shares of volumes. Record the
-current version with ``python -m tests.e2e.golden_states``, or a part of it by its name. Never change an old record,
-except with a new ``version`` of states: then all states are recorded again, over the same datasets.
+weights that change during the run, ``<version>-volumes`` those of weights that are shares of volumes,
+``<version>-excluded`` those of runs over datasets with excluded samples, and ``<version>-excluded-later`` those of runs
+whose datasets have excluded samples since. Record the current version with ``python -m tests.e2e.golden_states``, or a
+part of it by its name. Never change an old record, except with a new ``version`` of states: then all states are
+recorded again, over the same datasets.
 """
 
 from __future__ import annotations
@@ -59,7 +61,8 @@ from tests.e2e.drawing_pipelines import (
     train,
     val,
 )
-from tests.e2e.mixed_data import write_mixed_data
+from tests.e2e.mixed_data import write_metadataset, write_mixed_data
+from tests.e2e.text_dataset import exclude
 from tests.elastic_runs import Delivered, Pipeline, Spread, running
 from tests.tables import prepare_parts, write_lines, write_rows
 from tests.token_files import numbered, write_tokens
@@ -239,6 +242,63 @@ def write_volumes(folder: Path) -> None:
     write("volume_samples.yaml", linear, 2, path="inner.yaml")
 
 
+_EXCLUSIONS: dict[str, Case] = {
+    "plain": Case(build=train, ranks=4),
+    "dealt": Case(build=partial(train, path="more"), lanes=24),
+    "drawn with replacement": Case(build=partial(train, shuffle_over_epochs_multiplier=-1)),
+    "one pass": Case(build=partial(train, repeat=False, path="more"), batches=None, known_ahead=False),
+    "validation": Case(build=val, batches=None, known_ahead=False, lanes=8),
+    "packing": Case(build=partial(train, encoder=PackingTwice, packing_buffer_size=9), ranks=3),
+    "blend": Case(build=blend_of_samples),
+    "metadataset, blend": Case(build=partial(mix, name="blend.yaml")),
+    "metadataset, one pass": Case(
+        build=partial(mix, name="epochized.yaml", repeat=False), batches=None, known_ahead=False
+    ),
+    "metadataset, weights by step": Case(build=partial(mix, name="steps.yaml"), ranks=1, steps=14),
+    "metadataset, join": Case(build=partial(mix, name="join.yaml")),
+    "folder of JSONL files": Case(build=partial(mix, name="lines", encoder=Described), ranks=3),
+}
+EXCLUDED = {f"excluded, {name}": case for name, case in _EXCLUSIONS.items()}
+"""Cases over datasets with excluded samples, recorded in ``<version>-excluded.json``."""
+
+EXCLUDED_LATER = {f"excluded later, {name}": case for name, case in _EXCLUSIONS.items() if "join" not in name}
+"""Cases whose states are older than the exclusions, recorded in ``<version>-excluded-later.json``.
+
+The rows of a join are prepared again after an exclusion, so they have no states from before.
+"""
+
+
+def write_all(folder: Path) -> None:
+    """Prepare the datasets and metadatasets that the cases of :data:`EXCLUDED` load; nothing is excluded."""
+    write_data(folder)
+    steps = [{"weight": {0: 3, 10: 1, 20: 0}, "path": "texts"}, {"weight": {0: 0, 10: 1}, "path": "more"}]
+    write_metadataset(folder / "steps.yaml", {"train": {"blend": steps}})
+    for shard, numbers in enumerate((range(2000, 2031), range(2031, 2100), range(2100, 2110))):
+        write_lines(folder / f"lines/{shard}.jsonl", numbers)
+    prepare_parts(folder / "lines", {"train": 2, "val": 1})
+
+
+def exclude_many(folder: Path) -> None:
+    """Exclude single samples, neighbours and a shard of the datasets."""
+    exclude(
+        folder / "texts",
+        "train_1.tar",
+        *(f"train_0.tar/{number:05d}" for number in range(0, 41, 3)),
+        *(f"train_3.tar/{number:05d}" for number in range(60, 90)),
+        *(f"val_2.tar/{number:05d}" for number in range(178, 218, 2)),
+    )
+    exclude(folder / "more", *(f"train_1.tar/{number:05d}" for number in range(5009, 5040, 2)), "val_0.tar/05041")
+    exclude(folder / "crude", *(f"train_1.tar/{number:05d}" for number in range(7011, 7030, 4)))
+    exclude(folder / "lines", *(f"0.jsonl/{number}" for number in range(3, 31, 4)))
+
+
+def write_excluded(folder: Path) -> None:
+    """Prepare the datasets and metadatasets that the cases of :data:`EXCLUDED` load."""
+    write_all(folder)
+    exclude_many(folder)
+    prepare_metadataset(folder / "join.yaml")
+
+
 def write_data(folder: Path) -> None:
     """Prepare the datasets and metadatasets that the cases load."""
     data = write_mixed_data(folder)
@@ -272,34 +332,55 @@ def digests(delivered: Delivered, folder: Path) -> dict[str, str]:
     }
 
 
-def record(name: str, folder: Path) -> dict[str, Any]:
-    """Return the states of a case, and all micro-batches of an uninterrupted run.
-
-    If the batches of a pass are not known ahead, the lanes of a worker share its last ones, so that they differ with
-    the number of ranks: then the micro-batches are those of one rank that continues from the states.
-    """
+def save(name: str, folder: Path) -> dict[str, Any]:
+    """Return the states of a case, and the numbers of the micro-batches that came before."""
     case = ALL_CASES[name]
     with running(case.pipeline(folder), Spread(case.ranks)) as run:
         for _ in range(case.steps):
             run.step()
-        states, before = run.states(), sorted(run.delivered)
-    with running(case.pipeline(folder), Spread(), None if case.known_ahead else states) as run:
+        return {"states": run.states(), "delivered": sorted(run.delivered)}
+
+
+def micro_batches(name: str, folder: Path, states: list[Any]) -> dict[str, str]:
+    """Return the micro-batches of an uninterrupted run.
+
+    If the batches of a pass are not known ahead, the lanes of a worker share its last ones, so that they differ with
+    the number of ranks: then the micro-batches are those of one rank that continues from the states. So they are if
+    the data has changed since.
+    """
+    case = ALL_CASES[name]
+    continues = not case.known_ahead or name in EXCLUDED_LATER
+    with running(case.pipeline(folder), Spread(), states if continues else None) as run:
         while run.is_unfinished() and run.step():
             pass
-        expected = run.delivered
-    return {"states": states, "delivered": before, "batches": digests(expected, folder)}
+        return digests(run.delivered, folder)
 
 
-ALL_CASES = {**CASES, **TABLES, **SCHEDULES, **VOLUMES}
+ALL_CASES = {**CASES, **TABLES, **SCHEDULES, **VOLUMES, **EXCLUDED, **EXCLUDED_LATER}
 
 
-def write_record(name: str, cases: Mapping[str, Case], write: Callable[[Path], None]) -> None:
-    """Record the states of some cases and the data that they load."""
+def write_record(
+    name: str,
+    cases: Mapping[str, Case],
+    write: Callable[[Path], None],
+    change: Callable[[Path], None] = lambda folder: None,
+) -> None:
+    """Record the states of some cases and the data that they load.
+
+    Args:
+        name: Name of the files, without suffix.
+        cases: The cases.
+        write: Writes the data.
+        change: Changes the data after the states were saved.
+    """
     with tempfile.TemporaryDirectory() as parent:
         folder = Path(parent) / "data"
         folder.mkdir()
         write(folder)
-        runs = {case: record(case, folder) for case in cases}
+        runs = {case: save(case, folder) for case in cases}
+        change(folder)
+        for case, run in runs.items():
+            run["batches"] = micro_batches(case, folder, run["states"])
         lines = ",\n".join(f"{json.dumps(case)}: {json.dumps(run)}" for case, run in runs.items())
         (RECORDS / f"{name}.json").write_text(f"{{\n{lines}\n}}\n".replace(str(folder), "DATA"))
         with tarfile.open(RECORDS / f"{name}.tar.xz", "w:xz", format=tarfile.PAX_FORMAT) as archive:
@@ -309,11 +390,13 @@ def write_record(name: str, cases: Mapping[str, Case], write: Callable[[Path], N
 def main() -> None:
     RECORDS.mkdir(parents=True, exist_ok=True)
     add_joiner()
-    records = {
+    records: dict[str, tuple[Any, ...]] = {
         __version__: (CASES, write_data),
         f"{__version__}-tables": (TABLES, write_tables),
         f"{__version__}-schedules": (SCHEDULES, write_schedules),
         f"{__version__}-volumes": (VOLUMES, write_volumes),
+        f"{__version__}-excluded": (EXCLUDED, write_excluded),
+        f"{__version__}-excluded-later": (EXCLUDED_LATER, write_all, exclude_many),
     }
     for name in sys.argv[1:] or records:
         write_record(name, *records[name])

@@ -29,10 +29,13 @@ class MixedData:
 
     def write(self, name: str, splits: dict[str, Any]) -> Path:
         """Write a metadataset into the folder of the datasets."""
-        path = self.folder / name
-        document = {"__module__": "megatron.energon", "__class__": "MetadatasetV2", "splits": splits}
-        path.write_text(yaml.safe_dump(document))
-        return path
+        return write_metadataset(self.folder / name, splits)
+
+
+def write_metadataset(path: Path, splits: dict[str, Any]) -> Path:
+    document = {"__module__": "megatron.energon", "__class__": "MetadatasetV2", "splits": splits}
+    path.write_text(yaml.safe_dump(document))
+    return path
 
 
 def write_mixed_data(folder: Path) -> MixedData:

@@ -119,7 +119,9 @@ class _Picking:
             file = files.add(name, shards.folder.open_shard(shards.folder.index.shards[shard]))
             file.expect_few()
         parts = shards.folder.stored_parts(file, index, shards.builder.part_filter)
-        part, data = next(iter(parts.items())) if len(parts) == 1 else (None, parts)
+        # A row with values that cannot be read stays whole: it holds their errors, too.
+        is_one = len(parts) == 1 and type(parts) is dict
+        part, data = next(iter(parts.items())) if is_one else (None, parts)
         return RawSample(source_number, index, shards.shard_names[shard], shards.folder.index.key(index), part, data)
 
     def index_of(self, position: int) -> tuple[int, int]:

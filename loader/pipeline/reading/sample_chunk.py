@@ -200,7 +200,7 @@ class SampleChunk:
         columns = [iter(column) for column in self._columns()]
         if contents is not None:
             # Functions in C make a raw sample when it is its turn: a chunk of them would not fit into the cache.
-            make: Any = _raw if self._found.is_one_part_each() else self._of_parts
+            make: Any = _raw if self._found.is_one_part_each() else self._made
             rows = zip(*columns, contents, strict=True)
             if len(parts) == 1:
                 return [zip(map(make, rows), first_positions, strict=True)]
@@ -221,12 +221,15 @@ class SampleChunk:
     def _columns(self) -> tuple[Iterable[Any], ...]:
         """Return the columns source, number in the index, shard, key, and part.
 
-        The last is the name of the sample's only part; or, if samples may have several, the row in ``_found``. Few
-        columns: each additional list costs a cache miss per sample.
+        The last is the name of the sample's part if it has one, whatever others of the chunk have; else the row in
+        ``_found``. Few columns: each additional list costs a cache miss per sample.
         """
         locations, source, shard = self._found, self._source.tolist(), self._shard.tolist()
         first = self._first_source
-        parts: Any = locations.part_name if locations.is_one_part_each() else range(len(self))
+        parts: Any = locations.part_name
+        if not locations.is_one_part_each():
+            rows_of_parts = pairwise(locations.first_part)
+            parts = [parts[begin] if end - begin == 1 else row for row, (begin, end) in enumerate(rows_of_parts)]
         # All samples are of one source, and in the order of the locations.
         if self._place is None:
             names = self._sources[source[0]].shard_names
@@ -242,10 +245,12 @@ class SampleChunk:
         sample, key, part = ([column[row] for row in rows] for column in (locations.sample, locations.key, parts))
         return (self._source + first).tolist() if first else source, sample, shards, key, part
 
-    def _of_parts(self, row: tuple[Any, ...]) -> RawSample:
-        """Return a raw sample that may have several parts, from its columns and all bytes."""
-        source, index, shard, key, row_number, data = row
-        sample: RawSample = _raw((source, index, shard, key, None, self._parts(row_number, data)))
+    def _made(self, row: tuple[Any, ...]) -> RawSample:
+        """Return a raw sample from its columns and the bytes of its range, as ``RawSample`` defines it."""
+        part = row[4]
+        if type(part) is not str:
+            row = (*row[:4], None, self._parts(part, row[5]))
+        sample: RawSample = _raw(row)
         return sample
 
     def _one_by_one(
@@ -297,10 +302,7 @@ class SampleChunk:
                     data = (find(name) or self._open(name)).read_at(start, size)
                 if len(data) != size:
                     raise self._cut(name, start, size, len(data))
-                if type(part) is str:
-                    yield _raw((source, index, shard, key, part, data)), position
-                else:
-                    yield _raw((source, index, shard, key, None, self._parts(part, data))), position
+                yield self._made((source, index, shard, key, part, data)), position
 
     def _parts(self, row: int, data: bytes) -> dict[str, bytes]:
         cuts = self._found

@@ -34,8 +34,10 @@ class RawSample(NamedTuple):
         number: Its number in the dataset's index.
         shard: Name of its shard.
         key: Its key in the shard.
-        part: Name of its part; None if it may have several.
-        data: Bytes of the part, or of all parts by name, in their order in the shard.
+        part: Name of its part if it was read as one range of bytes and has one; None for all others. So it follows
+            from the sample alone, not from those that are read with it, and a line of JSONL always has it.
+        data: Bytes of the part, or of all parts by name, in their order in the shard; what a record holds, such as a
+            row of Parquet.
     """
 
     source: int

@@ -14,3 +14,21 @@ IntArray = npt.NDArray[np.int64]
 def numbers_in(ranges: Iterable[range]) -> IntArray:
     """Return the numbers of some ranges in their order, shape (n,)."""
     return np.concatenate([np.empty(0, np.int64), *(np.arange(some.start, some.stop) for some in ranges)])
+
+
+def positions_in(ranges: tuple[IntArray, IntArray], samples: int, numbers: IntArray) -> IntArray:
+    """Return where numbers come in ranges, ascending; numbers outside of them are omitted.
+
+    Args:
+        ranges: Runs of neighbours: where each begins, and its first number; shape (ranges,) each.
+        samples: Number of positions.
+    """
+    begins, firsts = ranges
+    if not (len(numbers) and len(begins)):
+        return np.empty(0, np.int64)
+    order = np.argsort(firsts)  # they may be in any order
+    row = order[firsts[order].searchsorted(numbers, side="right") - 1]
+    offset = numbers - firsts[row]
+    inside = (offset >= 0) & (offset < np.diff(begins, append=samples)[row])
+    positions: IntArray = np.sort(begins[row[inside]] + offset[inside])
+    return positions

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 
-from ..arrays import IntArray
+import numpy as np
+
+from ..arrays import positions_in
 from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
 from ..dataset.split_parts import excluded_samples, filter_of_part, rows_of_part, samples_of_part, shards_of_part
@@ -24,7 +26,7 @@ from .joins.files import open_join
 class LeafCounter:
     """Counter of samples.
 
-    It opens each dataset once, and the index only for a filter, or if a subset divides excluded samples.
+    It opens each dataset once, and the index only for filters, ranges of shards, and excluded samples.
     """
 
     def __init__(self) -> None:
@@ -44,21 +46,22 @@ class LeafCounter:
         # `dataset.yaml` may name another split part than the request.
         leaf = replace(leaf, request=replace(leaf.request, split_part=part))
         kept = self._filter(folder, part, leaf.filter)
-        # A filter, or ranges of shards: numbers of samples in the index.
+        # Whole shards: their numbers of samples, without the index.
         split = folder.documents.split
-        if kept is not None or (split is not None and part in split.sample_ranges):
-            excluded = excluded_samples(folder)
-            if kept is None:
-                ranges = samples_of_part(folder, part, excluded_shards=True)
-            else:
-                ranges, excluded = rows_of_part(folder, kept, part), kept.find(excluded)
-            start, stop = resolve_subset(leaf.request.subset, sum(map(len, ranges)), at=leaf.path)
-            return _checked(leaf, start, stop, stop - start - _count_within(excluded, ranges, start, stop))
-        # Whole shards: their numbers of samples.
-        whole = sum(samples for _, samples in _shards(folder, part))
-        start, stop = resolve_subset(leaf.request.subset, whole, at=leaf.path)
-        count = stop - start
-        return _checked(leaf, start, stop, count and count - _count_excluded(folder, part, start, stop, whole))
+        if kept is None and (split is None or not (split.exclude or part in split.sample_ranges)):
+            whole = sum(folder.shard_counts.get(name, 0) for name in shards_of_part(folder, part))
+            start, stop = resolve_subset(leaf.request.subset, whole, at=leaf.path)
+            return _checked(leaf, start, stop, stop - start)
+        # A filter, ranges of shards or exclusions: numbers of samples in the index.
+        excluded = excluded_samples(folder)
+        if kept is None:
+            ranges = samples_of_part(folder, part, excluded_shards=True)
+        else:
+            ranges, excluded = rows_of_part(folder, kept, part), kept.find(excluded)
+        ends, firsts = np.cumsum([0, *map(len, ranges)]), np.array([some.start for some in ranges], np.int64)
+        positions = positions_in((ends[:-1], firsts), int(ends[-1]), excluded)
+        start, stop = resolve_subset(leaf.request.subset, int(ends[-1]), at=leaf.path)
+        return _checked(leaf, start, stop, stop - start - int(np.diff(positions.searchsorted((start, stop)))[0]))
 
 
 def _checked(leaf: LeafPlan, start: int, stop: int, count: int) -> int:
@@ -75,48 +78,6 @@ def open_record_filter(path: str, name: str) -> FilterRows:
 
 def _count_records(path: str, kept: str | None) -> int:
     return len(open_record_path(path)) if kept is None else len(open_record_filter(path, kept))
-
-
-def _shards(folder: Dataset, split_part: str) -> list[tuple[str, int]]:
-    """Return the shards of a split part with their numbers of samples; excluded samples count, as in subsets."""
-    shards = shards_of_part(folder, split_part)
-    return [(name, folder.shard_counts[name]) for name in shards if name in folder.shard_counts]
-
-
-def _count_excluded(folder: Dataset, split_part: str, start: int, stop: int, whole: int) -> int:
-    split = folder.documents.split
-    if split is None or not split.exclude:
-        return 0
-    shards, keys = split.excluded_shards(), split.excluded_samples()
-    count = begin = 0
-    # Follow the range `[begin, end)` of each shard in the split part, which the subset cuts.
-    for name, samples in _shards(folder, split_part):
-        end = begin + samples
-        if name in shards:
-            count += max(0, min(end, stop) - max(begin, start))
-        elif stop - start == whole:
-            count += len(keys.get(name, ()))
-        elif end > start and begin < stop:
-            first = _first_sample(folder, name) if name in keys else 0
-            for key in keys.get(name, ()):
-                numbers = folder.index.find(f"{name}/{key}")
-                count += sum(start <= begin + sample - first < stop for sample in numbers)
-        begin = end
-    return count
-
-
-def _count_within(numbers: IntArray, ranges: Iterable[range], start: int, stop: int) -> int:
-    """Count the numbers, which ascend, among the elements ``[start, stop)`` of concatenated ranges."""
-    count = begin = 0
-    for some in ranges:
-        inside = some[max(0, start - begin) : max(0, stop - begin)]
-        count += int(numbers.searchsorted(inside.stop) - numbers.searchsorted(inside.start)) if inside else 0
-        begin += len(some)
-    return count
-
-
-def _first_sample(folder: Dataset, shard: str) -> int:
-    return next(entry.first_sample for entry in folder.index.shards if entry.name == shard)
 
 
 def _no_samples(leaf: LeafPlan, *, start: int, stop: int) -> str:

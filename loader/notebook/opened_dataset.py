@@ -34,7 +34,7 @@ from ..format.documents.providers import (
 from ..format.nv_meta import TEMPORARY_INDEX
 from ..metadataset.plans.plan_leaves import plan_splits
 from ..pipeline.reading.dataset_source import DatasetSource, WholeDataset
-from ..pipeline.reading.pick import excluded_positions, positions_in
+from ..pipeline.reading.pick import excluded_positions
 from ..pipeline.reading.source import Raw, Source
 from ..samples.decoding.decoder import SampleDecoder
 from ..storage.remote import use_storage_options
@@ -449,7 +449,7 @@ class OpenedDataset(NumberedSamples[Any]):
             if indexes is None:
                 pieces.append(np.arange(first, first + leaf.source.samples))
             else:
-                pieces += [first + some for some in positions_in(leaf.source, indexes)]
+                pieces.append(first + leaf.source.positions(indexes))
         # Keep those that this selection has, and name the criteria for the text of the dataset.
         chosen = np.concatenate(pieces)
         if self._chosen is not None:

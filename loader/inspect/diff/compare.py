@@ -68,11 +68,13 @@ def compare_checkpoint_with_data(
         True if the data, and the shares of a mix, are the same; the arguments of the run are not known.
     """
     from ...training.datasets.open_sources import open_sources
+    from ...training.states.mixes.begun import begin_as, number_as
+    from ...training.states.mixes.leaves import sources_in
     from ..runs.planned_run import readers_of
 
     # Take the split part and the filter of the run from its state.
     state = read_run_states(before, place=place)[0]
-    saved = list(_sources(state.dataset))
+    saved = list(sources_in(state.dataset))
     if not saved:
         raise StateError("this state names no dataset that could be compared", at=before)
     part = split_part or next((source["split_part"] for source in saved if source.get("split_part")), "train")
@@ -85,12 +87,15 @@ def compare_checkpoint_with_data(
         reader = _training_reader(after, readers[0][1], part, filter_name=filter_name, trust_code=trust_code)
     if reader is not None:
         ours = [readers[0][0], _of_data(readers[0][1]), *readers[0][2:]]
+        begin_as(reader, state)
         theirs = reader.identity()
         difference_list.extend(chain_differences(ours, [theirs[0], _of_data(theirs[1]), *theirs[2:]]))
         return not difference_list.count
     # Otherwise compare the datasets alone.
     request = LoadRequest(ref=DatasetRef(str(EPath(after)), trust_code=trust_code), split_part=part, filter=filter_name)
-    now = [leaf.source.identity() for leaf in open_sources(request, decoder=None, training=True)]
+    sources = [leaf.source for leaf in open_sources(request, decoder=None, training=True)]
+    number_as(sources, state)
+    now = [source.identity() for source in sources]
     difference_list.extend(differences(["read", {}, *saved], ["read", {}, *now]))
     difference_list.notes.append(
         "the shares of the datasets were not compared: the run ends after a pass, has weights in another unit than "
@@ -140,15 +145,6 @@ def _compare_lanes(states: list[RunState], states_now: list[RunState], differenc
 
 def _lanes(states: list[RunState]) -> dict[int, Mapping[str, Any]]:
     return {lane: state for run_state in states for lane, state in run_state.lane_states.items()}
-
-
-def _sources(identity: Any) -> Iterator[dict[str, Any]]:
-    """Yield the descriptions of the sources in the description of a chain, in order."""
-    if isinstance(identity, list | tuple):
-        for part in identity:
-            yield from _sources(part)
-    elif isinstance(identity, Mapping) and "path" in identity and "samples" in identity:
-        yield dict(identity)
 
 
 # The facts about a leaf of a metadataset that change a mix.

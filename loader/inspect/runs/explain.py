@@ -16,6 +16,7 @@ from ...arrays import IntArray
 from ...errors import ConfigError
 from ...order import DealtOrder, EditedOrder, RepeatedOrder, possible_ranks
 from ...pipeline.reading.dataset_source import DatasetSource
+from ...pipeline.reading.packed_numbers import count_packed
 from ...pipeline.reading.read_ahead import READ_AHEAD_BYTES
 from ...pipeline.reading.source import Source
 from ...storage.node_cache.private_folder import cache_settings
@@ -24,7 +25,6 @@ from .planned_run import PlannedRun
 from .reads import StorageFacts, files_of, measure_shuffling, storage_facts, storage_of
 from .volume_mix import mean_of_column
 
-_MAX_LOCATED = 5_000_000  # samples that are located one by one: half a second
 _POOR_SHUFFLE = 0.5  # mixing below which neighbours stay close
 _LARGE_SHARD_SHARE = 2.0  # relative to a random order
 _MANY_EPOCHS = 10.0  # passes over a dataset
@@ -181,13 +181,7 @@ def _used(run: PlannedRun, steps: int) -> IntArray:
     if len(run.sources) == 1:
         return np.array([batches * size])
     total = np.zeros(len(run.sources), np.int64)
-    # Locate all samples of a short run, so that the numbers are exact.
-    if run.skips and batches * size <= _MAX_LOCATED:
-        for lane in range(run.lanes):
-            for source, _, _ in run.pieces(lane, run.batches_of_lane(lane, batches)):
-                total += np.bincount(source, minlength=len(total))
-        return total
-    # Otherwise count by the order, without locating samples.
+    # Count by the order, without locating samples.
     order = run.order
     positions = run.positions(batches)
     if isinstance(order, RepeatedOrder):
@@ -197,10 +191,6 @@ def _used(run: PlannedRun, steps: int) -> IntArray:
     else:  # an order that is not shuffled, in turns
         for lane, stop in enumerate(positions.tolist()):
             total += np.bincount(run.stream(lane).locate(0, stop)[0], minlength=len(total))
-    # Take out excluded samples by their share of each dataset.
-    if run.skips:
-        kept = total * run.kept / np.array([source.samples for source in run.sources])
-        total = np.rint(kept * (batches * size / max(1.0, kept.sum()))).astype(np.int64)
     return total
 
 
@@ -213,22 +203,21 @@ def _source_facts(
     # The dataset is used up when its share of the samples is as many as it has; weights that change are counted by
     # stretch.
     share = used / max(1, steps * samples)
-    kept = int(run.kept[source_index])
-    exhausted = None if used < kept else int(np.ceil(kept / (share * samples)))
+    exhausted = None if used < source.samples else int(np.ceil(source.samples / (share * samples)))
     if exhausted is not None and stretches:
         exhausted = step_of_count(stretches, source_index, source.samples)
-    request = source.request
+    request, excluded = source.request, count_packed(source.left_out)
     # Describe the dataset.
     return SourceFacts(
         path=request.path,
         place=getattr(source, "place", ""),
         split_part=request.split_part,
-        samples=source.samples,
-        excluded=source.samples - kept,
+        samples=source.samples + excluded,
+        excluded=excluded,
         share_asked=share_asked,
         share_got=share,
         used=used,
-        epochs=used / kept,
+        epochs=used / source.samples,
         exhausted_at=exhausted,
         bytes_read=used * source.sample_bytes,
         shards=len(files_of(source)),
@@ -280,10 +269,10 @@ def _findings(run: PlannedRun, facts: RunFacts) -> Iterator[Finding]:
                 f"and a step uses {per_step:,.0f} of them: the same come several times in one step",
                 hint="split again with a larger share, name another part, or lower its weight",
             )
-        if source.samples < run.lanes:
+        if kept < run.lanes:
             yield Finding(
                 kind="few samples",
-                message=f"{source.path} has {source.samples:,} samples for {run.lanes:,} lanes, so a rank repeats some "
+                message=f"{source.path} has {kept:,} samples for {run.lanes:,} lanes, so a rank repeats some "
                 "of them before another rank had all",
                 hint="use fewer ranks and workers, or accept it for a small dataset",
             )

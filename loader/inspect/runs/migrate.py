@@ -15,6 +15,7 @@ from ...pipeline.stages.blend import BlendDataset
 from ...samples.encoding.task_encoder import TaskEncoder
 from ...training.datasets.chain import UnknownSize
 from ...training.states import ENDLESS, Redistributed, RunState, StateFile, continue_mix, merge_states, rewrite_files
+from ...training.states.mixes.begun import begin_as
 from ...training.states.mixes.change import check_units
 from .planned_run import PlannedRun, request_of
 
@@ -69,7 +70,7 @@ def migrate_files(
         # Plan the run with the new mix, and continue it from the states.
         planned = PlannedRun(request_of(run, dataset, trust_code=trust_code, task_encoder=task_encoder))
         chain = migrated_chain(run.dataset, planned)
-        chain.begin_on(run.first_ranks)
+        begin_as(chain, run)
         mix = continue_mix(chain, run, kind=ENDLESS, lanes=run.lane_states, allowed=True)
         mix.check(run)
         leaves[:] = mix.lines()

@@ -244,7 +244,7 @@ class PlannedRun:
     @property
     def epoch_steps(self) -> int:
         """Number of steps that use as many samples as the datasets have, the last one in part."""
-        return max(1, -(-int(self.kept.sum()) // (self.batch_size * self.request.world_size)))
+        return max(1, -(-sum(source.samples for source in self.sources) // (self.batch_size * self.request.world_size)))
 
     @property
     def plan(self) -> ShuffledPlan:
@@ -273,13 +273,8 @@ class PlannedRun:
 
     @cached_property
     def skips(self) -> bool:
-        """True if the split excludes samples, which are skipped at their turn."""
+        """True if samples were excluded after the run began, which are passed over at their turn."""
         return any(len(source.excluded) for source in self.sources)
-
-    @cached_property
-    def kept(self) -> IntArray:
-        """Number of samples of each source without excluded ones."""
-        return np.array([source.samples - _count_excluded(source) for source in self.sources])
 
     def batches_of_lane(self, lane: int, batches: int) -> int:
         """Return the number of micro-batches of a lane among the first ones of the run."""
@@ -425,16 +420,3 @@ def _build_chain(
         if message.category is not RepeatedLeafWarning:
             warnings.warn_explicit(message.message, message.category, message.filename, message.lineno)
     return chain, tuple(str(message.message) for message in caught if message.category is RepeatedLeafWarning)
-
-
-def _count_excluded(source: Source) -> int:
-    excluded = source.excluded
-    if not len(excluded):
-        return 0
-    # Count the excluded samples in each range; after a filter, samples are rows of it.
-    begin, first = source.ranges
-    length = np.diff(begin, append=source.samples)
-    if source.filter is None:
-        return int((excluded.searchsorted(first + length) - excluded.searchsorted(first)).sum())
-    numbers = source.filter.numbers(np.arange(source.samples) + np.repeat(first - begin, length))
-    return int(np.isin(excluded, numbers).sum())

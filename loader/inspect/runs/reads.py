@@ -62,11 +62,11 @@ def files_of(source: Source) -> list[tuple[str, int]]:
         return [(member.request.path, shard) for member in source.members for shard in range(len(member.shard_names))]
     if not isinstance(source, DatasetSource):
         return []
-    # Each range of samples is in one shard.
+    # Each range of samples is in one shard; a shard with samples that take no turn has several.
     first = source.ranges[1]
     if source.filter is not None:
         first = source.filter.numbers(first)
-    return [(source.request.path, shard) for shard in _shards_at(source, first).tolist()]
+    return [(source.request.path, shard) for shard in np.unique(_shards_at(source, first)).tolist()]
 
 
 def measure_shuffling(run: PlannedRun) -> tuple[dict[str, float], float]:

@@ -16,6 +16,7 @@ from ...pipeline.contract.stage import State
 from ...samples.encoding.task_encoder import TaskEncoder
 from ...training.loaders.replay import replay_batch, restore_sample
 from ...training.states import MixChanges, RunState, chain_differences, edited_chain, merge_mix_changes, read_run_states
+from ...training.states.mixes.begun import begin_as
 from ...training.workers.batch_trace import TraceFile, list_traces
 from ...training.workers.running_lane import MICRO_BATCH, LanesInTurn, remade_batches
 from ..facts import kind_of_path
@@ -188,7 +189,7 @@ def open_run(
     run = PlannedRun(request)
     if run.is_volume and not log and task_encoder is None and order_of_blends(state.dataset) != "columns":
         raise StateError("the order of this run depends on sizes that a metric of its task encoder counted", hint=_HINT)
-    run.chain.begin_on(state.first_ranks)
+    begin_as(run.chain, state)
     if task_encoder is None and not run.is_volume:  # whether hooks make several samples is not known
         run.reader.plan = replace(run.plan, deal=state.deal or None)
     _check(state, run, whole=task_encoder is not None)

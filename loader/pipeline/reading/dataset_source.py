@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ...arrays import IntArray
+from ...arrays import IntArray, positions_in
 from ...cached_property import cached_property
 from ...dataset.dataset import Dataset
 from ...dataset.opening import dataset_at
@@ -27,6 +27,7 @@ from ...samples.building.dataset_code import DatasetCode
 from ...samples.building.described_dataset import DescribedDataset
 from ...samples.building.sample_builder import RawSample, SampleBuilder, sources_of
 from ...samples.decoding.decoder import AnyDecoder, SampleDecoder
+from .packed_numbers import pack_numbers, unpack_numbers
 from .source import Source, SourceStores
 
 
@@ -44,11 +45,15 @@ class DatasetSource(Source):
 
     _uuid: str | None = field(default=None, init=False)
     """UUID of the index that the sending process used; checked by the process that unpickles this source."""
+    _begun: str | None = field(default=None, init=False)
+    """The samples that take no turn, as a state holds them; None for those that are excluded now."""
 
     def __getstate__(self) -> dict[str, Any]:
         opened: Dataset | None = self.__dict__.get("folder")
         uuid = self._uuid if opened is None else _uuid_of(opened)
-        return {name: getattr(self, name) for name in self.__dataclass_fields__} | {"_uuid": uuid}
+        # Samples may be excluded before the other process reads the split: it takes the numbers of this one.
+        begun = self._begun if opened is None else self.left_out
+        return {name: getattr(self, name) for name in self.__dataclass_fields__} | {"_uuid": uuid, "_begun": begun}
 
     @cached_property
     def folder(self) -> Dataset:
@@ -167,11 +172,11 @@ class DatasetSource(Source):
         start, stop = self._subset
         if stop <= start:
             raise self._no_samples()
-        count = stop - start
+        count = stop - start - len(self._omitted)
         # An endless order would search forever for a sample that is not excluded.
-        if len(self.excluded) >= count and np.isin(self.index_numbers(), self.excluded).all():
+        if len(self.excluded) >= count:
             raise EmptyDatasetError(
-                f"all {count} samples of split part {self.split_part!r} are excluded",
+                f"all {stop - start} samples of split part {self.split_part!r} are excluded",
                 at=self.folder.path,
                 hint=f"remove some from 'exclude' in {FOLDER}/{self.folder.documents.split_file}",
             )
@@ -211,12 +216,49 @@ class DatasetSource(Source):
         first, last = np.searchsorted(self._ranges[0], (start, stop - 1), side="right")
         return bool(first == last)
 
+    def begin_without(self, left_out: str | None) -> None:
+        for name in ("left_out", "samples", "ranges", "excluded", "_omitted"):
+            self.__dict__.pop(name, None)
+        object.__setattr__(self, "_begun", left_out)
+
+    @cached_property
+    def left_out(self) -> str:
+        return pack_numbers(self._omitted) if self._begun is None else self._begun
+
+    @cached_property
+    def _omitted(self) -> IntArray:
+        """The samples that take no turn, counted over the subset; ascending."""
+        if self._begun is None:
+            return self._excluded_now
+        start, stop = self._subset
+        return unpack_numbers(self._begun, stop - start)
+
+    @cached_property
+    def _excluded_now(self) -> IntArray:
+        """All excluded samples, counted over the subset; ascending."""
+        numbers, (start, stop) = excluded_samples(self.folder), self._subset
+        return positions_in(self._cut, stop - start, numbers if self.filter is None else self.filter.find(numbers))
+
     @cached_property
     def excluded(self) -> IntArray:
-        return excluded_samples(self.folder)
+        if self._omitted is self._excluded_now:
+            return np.empty(0, np.int64)
+        positions = np.setdiff1d(self._excluded_now, self._omitted, assume_unique=True)
+        return np.sort(self._numbers_at(positions, self._cut))
 
     @cached_property
     def ranges(self) -> tuple[IntArray, IntArray]:
+        (begins, firsts), omitted = self._cut, self._omitted
+        if not len(omitted):
+            return begins, firsts
+        # A run of neighbours also begins after each omitted sample.
+        starts = np.setdiff1d(np.union1d(begins, omitted + 1), np.append(omitted, self._subset[1] - self._subset[0]))
+        row = begins.searchsorted(starts, side="right") - 1
+        return starts - omitted.searchsorted(starts), firsts[row] + starts - begins[row]
+
+    @cached_property
+    def _cut(self) -> tuple[IntArray, IntArray]:
+        """Return the ranges with the samples that take no turn: subsets and split parts are cut before exclusions."""
         ends, starts = self._ranges
         first, stop = self._subset
         rows = (ends[1:] > first) & (ends[:-1] < stop)
@@ -224,11 +266,12 @@ class DatasetSource(Source):
         return ends[:-1][rows] + skipped - first, starts[rows] + skipped
 
     def index_numbers(self) -> IntArray:
-        begins, firsts = self.ranges
-        stop = self._subset[1] - self._subset[0]
-        lengths = np.diff(begins, append=stop)
-        numbers = np.arange(stop) + np.repeat(firsts - begins, lengths)
-        return numbers if self.filter is None else self.filter.numbers(numbers)
+        return self._numbers_at(np.arange(self.samples), self.ranges)
+
+    def _numbers_at(self, positions: IntArray, ranges: tuple[IntArray, IntArray]) -> IntArray:
+        begins, firsts = ranges
+        rows = positions + (firsts - begins)[begins.searchsorted(positions, side="right") - 1]
+        return rows if self.filter is None else self.filter.numbers(rows)
 
     def identity(self) -> dict[str, Any]:
         folder, kept = self.folder, self.filter
@@ -242,9 +285,10 @@ class DatasetSource(Source):
         return {
             "path": self.request.path,
             **({} if folder.traits.is_file else {"uuid": folder.index.uuid, "split_part": self.split_part}),
-            "samples": self.samples,
+            "samples": self._subset[1] - self._subset[0],
             "which": zlib.crc32(np.array(self._subset, np.int64).tobytes(), runs),
             **({} if kept is None else {"filter": kept.name}),
+            **({"excluded": self.left_out} if self.left_out else {}),
         }
 
     def describe(self) -> str:

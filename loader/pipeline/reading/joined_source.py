@@ -46,6 +46,10 @@ class JoinedSource(Source):
 
     is_join = True
 
+    def __post_init__(self) -> None:
+        for member in self.members:
+            member.begin_without("")  # rows name samples, and were prepared without excluded ones
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}
 

@@ -43,7 +43,8 @@ class ShuffledPlan:
             single source that is too small for a share in each lane. None gives each lane a stream of its own.
         chunk: Samples of a chunk, if the lanes take chunks of an order that is not shuffled in turn; None splits it
             into one part per lane.
-        shares: Repetitions of a sample of each source in a nominal epoch of an order without end; None: 1 each.
+        shares: Repetitions of a sample of each source in a nominal epoch of an order without end, if ``weights`` follow
+            from them; None: 1 each.
         schedule: Weights that change during the run; ``weights`` apply in its first stretch. None: no change.
     """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any, NoReturn
 
 import numpy as np
@@ -35,13 +36,15 @@ _FILE_SHIFT = 32
 
 
 class PickDataset(ReadDataset):
-    """Read samples by number, counted from 0 over consecutive sources.
+    """Read samples by number, counted from 0 over consecutive sources, excluded samples included.
 
     Its ``next`` is never called: the stages above rebuild single samples by ``load``, and this reader returns their
     bytes. Let it follow ``picking.read`` for numbers that are needed together, so that one search locates all of them.
     """
 
     def __init__(self, sources: Sequence[Source], *, worker_config: WorkerConfig) -> None:
+        for source in sources:
+            source.begin_without("")
         super().__init__(sources, SequentialPlan(), worker_config=worker_config)
 
     @property
@@ -185,29 +188,10 @@ def _begin(position: int) -> None:
 
 def excluded_positions(sources: Sequence[Source]) -> IntArray:
     """Return the positions of all excluded samples, ascending, counted over consecutive sources."""
-    first = 0
-    parts = [np.empty(0, dtype=np.int64)]
-    for source in sources:
-        parts.extend(first + part for part in positions_in(source, source.excluded))
-        first += source.samples
-    return np.sort(np.concatenate(parts))
-
-
-def positions_in(source: Source, numbers: IntArray) -> list[IntArray]:
-    """Return the positions of samples in a source, in pieces; those that it does not have are omitted.
-
-    Args:
-        numbers: Numbers in the index, ascending.
-    """
-    if not len(numbers):
-        return []
-    if source.filter is not None:
-        numbers = source.filter.find(numbers)  # the rows of the filter, in which its ranges count
-    begin, start = source.ranges
-    stop = start + np.diff(begin, append=source.samples)
-    low, high = np.searchsorted(numbers, start), np.searchsorted(numbers, stop)
-    rows = np.flatnonzero(high > low).tolist()
-    return [numbers[low[row] : high[row]] - start[row] + begin[row] for row in rows]
+    firsts = accumulate((source.samples for source in sources), initial=0)
+    return np.concatenate(
+        [first + source.positions(source.excluded) for first, source in zip(firsts, sources, strict=False)]
+    )
 
 
 def positions_without(excluded: IntArray, numbers: IntArray) -> IntArray:

@@ -252,6 +252,15 @@ class ReadDataset(SavableDataset[Raw]):
     def settings(self) -> dict[str, Any]:
         return self.plan.settings()
 
+    def number_again(self) -> None:
+        """Number the samples again, after other samples of the sources take no turn."""
+        self.__dict__.pop("opened", None)
+        if isinstance(self.plan, ShuffledPlan) and self.plan.shares is not None:
+            weights = tuple(
+                source.samples * share for source, share in zip(self.sources, self.plan.shares, strict=True)
+            )
+            self.plan = replace(self.plan, weights=weights)
+
     def begin_on(self, ranks: int) -> None:
         if isinstance(self.plan, ShuffledPlan) and self.plan.schedule is not None:
             self.plan = replace(self.plan, schedule=replace(self.plan.schedule, ranks=ranks))

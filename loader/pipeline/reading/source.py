@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ...arrays import IntArray
+from ...arrays import IntArray, positions_in
 from ...cached_property import cached_property
 from ...dataset.dataset import Dataset
 from ...dataset.join import Samples
@@ -79,7 +79,7 @@ class Source(ABC):
     @property
     @abstractmethod
     def samples(self) -> int:
-        """Number of samples in the subset of the split part, excluded ones included.
+        """Number of samples that take a turn: of the subset of the split part, without ``left_out``.
 
         Raises:
             EmptyDatasetError: There are no samples, or all are excluded: an endless order would search forever for
@@ -126,9 +126,32 @@ class Source(ABC):
         """
 
     @property
+    def left_out(self) -> str:
+        """The samples that take no turn, since they were excluded when the run began.
+
+        They are counted over the subset of the split part, and packed by :func:`.pack_numbers`.
+        """
+        return ""
+
+    def begin_without(self, left_out: str | None) -> None:  # noqa: B027 - a join has no exclusions of its own
+        """Let the samples of a saved run's ``left_out`` take no turn; None: the samples that are excluded now."""
+
+    @property
     def excluded(self) -> IntArray:
-        """Numbers in the index of all excluded samples, ascending."""
+        """Numbers in the index of the samples that are passed over at their turn, ascending.
+
+        These were excluded after the run began.
+        """
         return np.empty(0, np.int64)
+
+    def positions(self, numbers: IntArray) -> IntArray:
+        """Return where samples come in the source, ascending; those that it does not have are omitted.
+
+        Args:
+            numbers: Numbers in the index, ascending.
+        """
+        # A filter has rows, in which its ranges count.
+        return positions_in(self.ranges, self.samples, numbers if self.filter is None else self.filter.find(numbers))
 
     @abstractmethod
     def named(self, raw: Any) -> dict[str, Any]:

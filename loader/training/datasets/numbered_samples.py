@@ -14,7 +14,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 from ...arrays import IntArray
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.failures.error_handlers import joined_names
-from ...pipeline.reading.pick import PickDataset, positions_in
+from ...pipeline.reading.pick import PickDataset
 from ...pipeline.reading.source import Source
 from ...samples.batching.collate import collate
 from ...samples.types import CrudeSample, Sample
@@ -115,8 +115,7 @@ class NumberedSamples(Dataset[T_co], ABC):
             if numbers and self._is_whole(source):
                 positions += [first + sample_number for sample_number in numbers]
             elif numbers:
-                pieces = positions_in(source, np.array(numbers, np.int64))
-                positions += [first + position for some in pieces for position in some.tolist()]
+                positions += (first + source.positions(np.array(numbers, np.int64))).tolist()
             first += source.samples
         return sorted(positions)
 

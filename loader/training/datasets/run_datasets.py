@@ -250,7 +250,7 @@ class LoadedDatasets:
                 repetitions=None if stages.repeat else self._passes(),
                 deal=stages.deal,
                 chunk=stages.packing_buffer_size or stages.batch_size or 1,
-                shares=tuple(leaf.repetitions for leaf in leaves),
+                shares=None if self._is_weighted else tuple(leaf.repetitions for leaf in leaves),
             )
 
         tree = self.volume_tree

@@ -17,6 +17,7 @@ from ...pipeline.failures.error_handlers import keys_of_sample
 from ...pipeline.reading.read import dealt_samples
 from ...progress_bar import progress_bar
 from ..states.mix_history import MixChanges
+from ..states.mixes.begun import begin_as
 from ..states.mixes.differences import run_differences
 from ..states.mixes.edited_chain import ContinuedMix, continue_mix
 from ..states.run_state import ENDLESS, RunState, check_lanes
@@ -85,7 +86,6 @@ class LoaderRun:
         )
         self.steps = RankChain(stages, self.lanes)
         # Number the steps from the beginning of the run; a restore replaces the numbering.
-        self._first_ranks = dataset.worker_config.world_size
         self.numbering = RunSteps(ranks_at=((0, dataset.worker_config.world_size),))
         self._leave_out(self.numbering)
         # Prepare the logs that the options and the worker config request.
@@ -254,9 +254,11 @@ class LoaderRun:
         if self.stats is not None:
             self.stats.end_profile()
         config = self.built.worker_config
-        first_ranks = saved.first_ranks
-        self.built.begin_on(first_ranks)
+        # A run that began with other ranks or exclusions counts as the saved one does.
+        before = None if self.built.identity() == saved.dataset else self.state()
         try:
+            if before is not None:
+                begin_as(self.built, saved)
             # Compare the run with the saved one as a whole; only a difference is examined further.
             mix = ContinuedMix(chain=self.built, changes=(), change=None)
             here = (self.built.identity(), config.seed_offset, self.lanes.lanes, dealt_samples(self.built, saved.lanes))
@@ -275,9 +277,9 @@ class LoaderRun:
             self.lanes.restore(saved)
             self.lanes.replacements.restore(saved.worker_restarts, saved.quarantined)
         except EnergonError:
-            self.built.begin_on(self._first_ranks)
+            if before is not None:
+                begin_as(self.built, before)
             raise
-        self._first_ranks = first_ranks
         self.restored_lanes = {**lane_states}
         if self.stats is not None:
             self.stats.clear()

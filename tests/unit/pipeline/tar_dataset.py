@@ -81,7 +81,14 @@ def raw_samples(folder: Path, *, source: int = 0, parts: Sequence[str] = ("txt",
 
 
 def open_source(folder: Path, **options: Any) -> DatasetSource:
-    """Open the training part of a dataset, with options of the request and of the source."""
+    """Open the training part of a dataset, with options of the request and of the source.
+
+    With ``excluded_later``, its exclusions are those that came after a run had begun.
+    """
+    excluded_later = options.pop("excluded_later", False)
     own = {name: options.pop(name) for name in ("decoder", "described") if name in options}
     ref = DatasetRef(str(folder), trust_code=options.pop("trust_code", False))
-    return DatasetSource(request=LoadRequest(ref=ref, **options), **own)
+    source = DatasetSource(request=LoadRequest(ref=ref, **options), **own)
+    if excluded_later:
+        source.begin_without("")
+    return source

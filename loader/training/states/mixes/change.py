@@ -361,7 +361,7 @@ class LeafMatch:
         for origin, leaf, share, new_text in zip(self.new_origins, self.after, new_shares, new_texts, strict=True):
             before_origin: int | None = origin
             if origin in known:
-                text = f"continues at {progress_text(consumed.get(origin, 0), leaf.source['samples'])}"
+                text = f"continues at {progress_text(consumed.get(origin, 0), leaf.source)}"
             else:
                 before_origin = next(
                     (gone for gone in ended if ended[gone].source["path"] == leaf.source["path"]),

@@ -23,6 +23,7 @@ _SHOWN_NAMES = 3
 _DIGITS = 3  # of fractions, if they differ there
 _NAMES = {
     "which": "checksum of the selected samples",
+    "excluded": "samples excluded at its beginning",
     "shuffle_buffer": "shuffle_buffer_size",
     "slice_lengths": "max_samples_per_sequence",
     "epochs_together": "shuffle_over_epochs_multiplier",

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ....pipeline.reading.packed_numbers import count_packed
 from ....pipeline.reading.planned_schedule import schedule_texts
 from .differences import Difference, each_setting, leaf_name, shares
 
@@ -77,8 +78,9 @@ class DescribedLeaf:
     epochs_together: int | None
 
     def key(self, *, moved: bool) -> str:
-        """Return a text that differs for other data; with ``moved`` the path does not count."""
-        source = {name: value for name, value in self.source.items() if not (moved and name == "path")}
+        """Return a text that differs for other data, whatever it excludes; with ``moved`` the path does not count."""
+        ignored = ("excluded", "path") if moved else ("excluded",)
+        source = {name: value for name, value in self.source.items() if name not in ignored}
         return json.dumps([source, self.epochs_together], sort_keys=True)
 
     def changed_from(self, old: DescribedLeaf) -> str:
@@ -130,6 +132,15 @@ def replaced_leaves(before: Iterable[tuple[Any, float]], after: Iterable[tuple[A
         yield LeafChange(leaf_name(leaf.source), "gone", part, None)
 
 
+def sources_in(identity: Any) -> Iterator[dict[str, Any]]:
+    """Yield the descriptions of the datasets in the description of a chain, in order."""
+    if isinstance(identity, list | tuple):
+        for part in identity:
+            yield from sources_in(part)
+    elif isinstance(identity, Mapping) and "path" in identity and "samples" in identity:
+        yield dict(identity)
+
+
 def leaves_of(settings: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) -> list[DescribedLeaf]:
     """Return the datasets of a reader from its settings and their descriptions."""
     lengths = each_setting(settings["slice_lengths"], len(sources))
@@ -155,8 +166,9 @@ def match_leaves(known: Mapping[int, DescribedLeaf], leaves: Sequence[DescribedL
     return matches
 
 
-def progress_text(consumed: float, samples: int) -> str:
+def progress_text(consumed: float, source: Mapping[str, Any]) -> str:
     """Describe how far a dataset was read: ``"41 % of epoch 2"``."""
+    samples = source["samples"] - count_packed(source.get("excluded", ""))
     epoch, percent = divmod(int(100 * consumed / samples), 100)
     return f"{percent} % of epoch {epoch + 1}" if epoch else f"{percent} %"
 

@@ -19,6 +19,7 @@ from loader.format.documents.subset import SampleRange
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.reading.dataset_source import DatasetSource
 from loader.pipeline.reading.order_plan import SequentialPlan
+from loader.pipeline.reading.packed_numbers import unpack_numbers
 from loader.pipeline.reading.read import ReadDataset
 from loader.pipeline.reading.sample_chunk import SourceTable
 from loader.samples.building.sample_builder import RawSample
@@ -82,14 +83,39 @@ def test_a_subset_is_a_range_of_the_parts_samples(whole: Path, subset: Any, expe
     assert (source.samples, numbers(source)) == (len(expected), expected)
 
 
-def test_excluded_samples_keep_their_numbers(tmp_path: Path) -> None:
+def test_samples_excluded_during_a_run_keep_their_numbers(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 3), "b.tar": texts(0, 4)})
     before = open_source(folder, split_part="train")
     assert (before.excluded.tolist(), before.samples) == ([], 7)
     leave_out(folder, "a.tar", "b.tar/002")
-    source = open_source(folder, split_part="train")
+    source = open_source(folder, split_part="train", excluded_later=True)
     assert (source.excluded.tolist(), source.samples, numbers(source)) == ([0, 1, 2, 5], 7, list(range(7)))
     assert source.identity() == before.identity()
+
+
+def test_samples_excluded_before_a_run_have_no_number(tmp_path: Path) -> None:
+    folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 3), "b.tar": texts(0, 4), "c.tar": texts(0, 2)})
+    before = open_source(folder, split_part="train").identity()
+    leave_out(folder, "a.tar/002", "b.tar/000", "b.tar/002", "c.tar")
+    source = open_source(folder, split_part="train")
+    assert (source.excluded.tolist(), source.samples, numbers(source)) == ([], 4, [0, 1, 4, 6])
+    assert source.index_numbers().tolist() == [0, 1, 4, 6]
+    assert source.positions(np.array([0, 2, 4, 5, 6])).tolist() == [0, 2, 3]
+    identity = source.identity()
+    assert unpack_numbers(identity.pop("excluded"), 9).tolist() == [2, 3, 5, 7, 8]
+    assert identity == before
+    # Another process takes the numbers of this one, also after more exclusions.
+    leave_out(folder, "a.tar/000")
+    other = pickle.loads(pickle.dumps(source))
+    assert (other.excluded.tolist(), numbers(other)) == ([0], [0, 1, 4, 6])
+    assert other.identity() == source.identity()
+
+
+def test_a_subset_is_cut_before_exclusions(tmp_path: Path) -> None:
+    folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 6), "b.tar": texts(0, 6)})
+    leave_out(folder, "a.tar/000", "a.tar/004", "b.tar/001", "b.tar/004")
+    source = open_source(folder, subset=(SampleRange(start=3, stop=9),))
+    assert numbers(source) == [3, 5, 6, 8]
 
 
 # --------------------------------------------------------------------------------------------------------------- errors
@@ -105,11 +131,13 @@ def test_a_source_without_samples_is_refused(whole: Path, subset: tuple[int, int
 def test_a_part_of_which_every_sample_is_excluded_is_refused(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 2), "b.tar": texts(0, 2), "val.tar": texts(0, 9)})
     leave_out(folder, "a.tar", "b.tar/000", "val.tar")
-    assert DatasetSource(request=LoadRequest(ref=DatasetRef(str(folder)), split_part="train")).samples == 4
+    assert DatasetSource(request=LoadRequest(ref=DatasetRef(str(folder)), split_part="train")).samples == 1
     leave_out(folder, "a.tar", "b.tar/000", "b.tar/001")
     with pytest.raises(ConfigError, match="all 4 samples of split part 'train' are excluded") as caught:
         DatasetSource(request=LoadRequest(ref=DatasetRef(str(folder)), split_part="train")).samples  # noqa: B018
     assert caught.value.hint == "remove some from 'exclude' in .nv-meta/split.yaml"
+    with pytest.raises(ConfigError, match="all 4 samples of split part 'train' are excluded"):
+        open_source(folder, excluded_later=True).samples  # noqa: B018
     assert DatasetSource(request=LoadRequest(ref=DatasetRef(str(folder)), split_part="val")).samples == 9
 
 

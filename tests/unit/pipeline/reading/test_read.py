@@ -157,7 +157,7 @@ def test_excluded_samples_and_shards_are_skipped_in_place(tmp_path: Path, plan: 
     leave_out(folder, "1.tar", "0.tar/003", "3.tar/007", "gone.tar")
     (folder / "1.tar").unlink()  # an excluded shard need not exist
 
-    dataset = reader(folder, plan=plan)
+    dataset = reader(folder, plan=plan, excluded_later=True)
     found = [step.value for number in range(3) for step in steps(dataset, lane(number, 3), most=20)]
 
     expected = [
@@ -171,7 +171,7 @@ def test_excluded_samples_and_shards_are_skipped_in_place(tmp_path: Path, plan: 
 
 def test_an_excluded_sample_is_rebuilt_as_skipped(small: Path, tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 3)}, exclude=["a.tar/001"])
-    running = reader(folder).open(lane(), {})
+    running = reader(folder, excluded_later=True).open(lane(), {})
     assert [running.load(position) is SKIPPED for position in range(3)] == [False, True, False]
 
 

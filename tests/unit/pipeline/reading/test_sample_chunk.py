@@ -43,6 +43,7 @@ class Watched(StubFile):
 def chunk(folder: Path, samples: Any, *, opened: Any = ()) -> tuple[SampleChunk, Any]:
     """Build a chunk of samples, with some shards open, and the log of these shards."""
     source = DatasetSource(request=LoadRequest(ref=DatasetRef(str(folder)), split_part="train"))
+    source.begin_without("")  # exclusions come after the run has begun
     shards = OpenFiles()
     noted: list[tuple[str, str, int, int]] = []
     for name in opened:

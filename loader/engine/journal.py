@@ -17,6 +17,9 @@ from ..storage import Storage
 SHARDS = "shards"
 """Part of a request that describes the shards of the data."""
 
+OF_THE_FUNCTION = "value of "
+"""Begin of the name of a part of a request that describes a value which a function reads."""
+
 _OF_THE_CODE = {"batch size", "function", "shares", "source of the function", "version"}
 """Differences of jobs whose tasks have the same samples, so that a user may keep the results."""
 
@@ -99,7 +102,7 @@ class Journal(Generic[_Result]):
         self.storage.create_once(file, msgspec.json.encode(job))
         there = self.job() or job
         different = there.differences(job)
-        is_keepable = {*different} <= _OF_THE_CODE
+        is_keepable = all(name in _OF_THE_CODE or name.startswith(OF_THE_FUNCTION) for name in different)
         if different and keeps_results and is_keepable:
             there = msgspec.structs.replace(job, results=there.results)
             self._write(file, there)
@@ -109,7 +112,8 @@ class Journal(Generic[_Result]):
                 f"an unfinished {there.command} with another {names} has results here{there.values(job)}",
                 at=self.storage.path(self.folder),
                 hint="finish it with the same options; or give its results up with --restart"
-                + (", or take them as they are with --keep-results" if is_keepable else ""),
+                + (", or take them as they are with --keep-results" if is_keepable else "")
+                + "; in Python, Engine(restart=True) or Engine(keeps_results=True)",
             )
         return self.follow(there)
 

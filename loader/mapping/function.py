@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from ..errors import ConfigError, EnergonError
+from .identity import identity_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,54 +169,30 @@ class UserFunction:
             ) from error
         return module
 
-    def source_digest(self) -> str:
-        """Return the SHA-256 of the file of the module, or of the code of a function that is in no file.
+    def identity(self) -> dict[str, str]:
+        """Return digests by name of all that the function computes by; see :func:`.identity_of`.
 
-        If a program passes an object without a version, the state of the object counts, too: arguments of a partial,
-        closure cells, attributes. An object with a state that does not pickle is equal to no other one.
+        Of a function by name, it is the file of its module; of one that a program passes with a version, its code
+        alone, since the user says what else is the same.
         """
-        target, state = self._resolved(), b""
-        if self.target is not None and not self.version:
-            try:
-                state = _state_of(target)
-            except Exception:  # noqa: BLE001 - the errors of pickle are of many types
-                state = self.token.encode()
+        if self.target is None:
+            return {"source of the function": self.source_digest()}
+        return identity_of(self.target, reads_values=not self.version)
+
+    def source_digest(self) -> str:
+        """Return the SHA-256 of the file of a function by name, or of its code if it is in no file."""
+        target = self._resolved()
         while isinstance(target, partial):
             target = target.func
-        return hashlib.sha256(_source_of(target) + state).hexdigest()
-
-
-def _state_of(target: Any) -> bytes:
-    """Pickle what distinguishes two objects of the same source; nothing for a plain function or a class."""
-    if inspect.isclass(target) or inspect.isbuiltin(target):
-        return b""
-    if inspect.isfunction(target):
-        cells = [cell.cell_contents for cell in target.__closure__ or ()]
-        state = (target.__defaults__, target.__kwdefaults__, cells)
-        return pickle.dumps(state) if any(state) else b""
-    return pickle.dumps(target)
-
-
-def _source_of(target: Any) -> bytes:
-    try:
-        file = inspect.getsourcefile(target if inspect.isclass(target) or inspect.isroutine(target) else type(target))
-        if file is None:
-            raise TypeError  # noqa: TRY301 - as of a builtin
+        is_named = inspect.isclass(target) or inspect.isroutine(target)
+        try:
+            file = inspect.getsourcefile(target if is_named else type(target))
+        except TypeError:  # of a builtin
+            file = None
+        if file is None or not os.path.isfile(file):
+            return identity_of(target, reads_values=False)["source of the function"]
         with open(file, "rb") as source:
-            return source.read()
-    except (OSError, TypeError):
-        code = getattr(target, "__code__", None)
-        return b"" if code is None else repr([*_facts_of(code)]).encode()
-
-
-def _facts_of(code: CodeType) -> Iterator[object]:
-    """Yield what a function computes by; the text of a code object has its address, too."""
-    yield from (code.co_code, code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _facts_of(constant)
-        else:
-            yield constant
+            return hashlib.sha256(source.read()).hexdigest()
 
 
 _LOADED: dict[UserFunction, Callable[[Any], Any]] = {}

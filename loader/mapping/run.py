@@ -93,7 +93,7 @@ class MapRequest:
             **request_of_data(folder),
             "dataset file": _hash_of(config),
             "function": str(self.function),
-            "source of the function": self.function.source_digest(),
+            **self.function.identity(),
             "version": self.function.version,
             "samples": "all" if samples is None else _hash_of(samples.tobytes()),
             "batch size": str(self.batch_size),

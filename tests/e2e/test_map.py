@@ -345,6 +345,46 @@ def test_ctrl_c_leaves_no_process_and_the_same_command_continues(copied: Copied)
     assert mapped.files()["score.npy"] == whole.files()["score.npy"]
 
 
+_SCRIPT = """
+import sys, time
+from loader import open_dataset
+{before}
+NAMES = {{"a", "b", "c", "d"}}
+FACTOR = {factor}
+def times(number):
+    time.sleep(0.02)
+    note(number)
+    return FACTOR * number + len(NAMES)
+report = open_dataset(sys.argv[1]).map(lambda sample: times(sample["json"]["number"]), write="x")
+print(report.resumed)
+"""
+
+
+def test_a_killed_script_that_maps_a_lambda_continues_in_a_new_process(copied: Copied, tmp_path: Path) -> None:
+    folder, script = copied().folder, tmp_path / "script.py"
+
+    def run(before: str, factor: int) -> subprocess.Popen[str]:
+        # The lambda moves in its file, and names are hashed in another way.
+        script.write_text(_SCRIPT.format(before=before, factor=factor))
+        command = [sys.executable, str(script), str(folder)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    note = "def note(n):\n    with open(sys.argv[1] + '/calls.txt', 'a') as calls: print(n, file=calls)\n"
+    first = run(note, 2)
+    wait_until(lambda: bool(list(folder.glob(".nv-meta/.jobs/*/*/00000001.result"))))
+    first.kill()
+    first.communicate()
+    # Another value of a global is refused, and named.
+    _, errors = run(note, 3).communicate()
+    assert "an unfinished map with another value of FACTOR has results here" in errors
+    # The same script continues: no finished task runs again.
+    output, errors = run("\n\n" + note, 2).communicate()
+    assert int(output) >= 2, errors
+    calls = [int(line) for line in (folder / "calls.txt").read_text().split()]
+    assert all(calls.count(number) == 1 for number in range(2 * SAMPLES))
+    assert open_dataset(folder).columns["x"][:].tolist() == [2 * number + 4 for number in range(SHARDS * SAMPLES)]
+
+
 def test_a_task_whose_worker_dies_each_time_ends_the_map(copied: Copied) -> None:
     mapped = copied()
     with pytest.raises(WorkerError, match=r"worked on .*samples 0–14 of shard_\d+.tar"):

@@ -65,7 +65,7 @@ def test_the_digest_of_a_function_without_a_file_is_the_same_in_each_process() -
     spaces: list[dict[str, Any]] = [{}, {}, {}]
     for space, text in zip(spaces, (code, code, code.replace("1", "2")), strict=True):
         exec(compile(text, "<cell>", "exec"), space)
-    first, second, other = (given_function(space["outer"]).source_digest() for space in spaces)
+    first, second, other = (given_function(space["outer"]).identity() for space in spaces)
     assert first == second != other
 
 
@@ -90,14 +90,99 @@ class Adder:
 
 @pytest.mark.parametrize("made", [lambda more: partial(add, more=more), adding, Adder])
 def test_the_state_of_an_object_distinguishes_it_unless_it_has_a_version(made: Any) -> None:
-    one, same, other = (given_function(made(more)).source_digest() for more in (1, 1, 2))
+    one, same, other = (given_function(made(more)).identity() for more in (1, 1, 2))
     assert one == same != other
-    versions = [given_function(made(more), version="a").source_digest() for more in (1, 2)]
+    versions = [given_function(made(more), version="a").identity() for more in (1, 2)]
     assert versions[0] == versions[1]  # the user says what is the same
 
 
 def test_an_object_whose_state_does_not_pickle_is_equal_to_no_other_one() -> None:
-    digests = {given_function(adding(threading.Lock())).source_digest() for _ in range(2)}
+    one, other = (given_function(adding(threading.Lock())).identity() for _ in range(2))
+    name = "value of more, which cannot be compared (lock),"
+    assert one[name] != other[name]
+    assert {**one, name: ""} == {**other, name: ""}
+
+
+_SOURCE = """
+import functools, json, torch
+import numpy as np
+FACTOR, NAMES, TABLE, MODEL = 2, {"a", "b", "c"}, {"x": [1, (2.5, None)]}, torch.nn.Linear(1, 1)
+MODEL.weight.data.fill_(3), MODEL.bias.data.fill_(0)
+WEIGHTS, HALF = np.arange(6).reshape(2, 3).T, torch.tensor(0.5, dtype=torch.bfloat16)
+UNUSED = 1
+class Score:
+    limit = 3
+    @functools.cached_property
+    def half(self): return self.limit / 2
+    @staticmethod
+    def of(text): return text in {"p", "q", "r"}
+def even(n): return n == 0 or odd(n - 1)
+def odd(n): return n > 0 and even(n - 1)
+@functools.lru_cache
+def cached(n): return n + 7
+@torch.no_grad()
+def run(x): return MODEL(x) * HALF
+def f(sample):
+    inner = lambda n: even(n) + cached(n)
+    return json.dumps(sample), inner(FACTOR), NAMES, TABLE, WEIGHTS, Score().half, run(sample)
+"""
+
+
+def _identity(source: str) -> dict[str, str]:
+    names: dict[str, Any] = {"__name__": "of_a_user"}
+    exec(compile(source, "<cell>", "exec"), names)
+    return given_function(names["f"]).identity()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "differs"),
+    [
+        ("FACTOR, NAMES", "FACTOR  ,\\\n NAMES", ""),
+        ("UNUSED = 1", "UNUSED = 2", ""),
+        ("= 2, {", "= 3, {", "FACTOR"),
+        ('"c"}', '"d"}', "NAMES"),
+        ("(2.5, None)", "(2.5, True)", "TABLE"),
+        ("reshape(2, 3)", "reshape(3, 2)", "WEIGHTS"),
+        ("fill_(3)", "fill_(4)", "MODEL"),
+        ("tensor(0.5", "tensor(0.25", "HALF"),
+        ("limit = 3", "limit = 4", "Score.limit"),
+        ("limit / 2", "limit / 3", "source"),
+        ('"r"}', '"s"}', "source"),
+        ("n > 0", "n > 1", "source"),
+        ("n + 7", "n + 8", "cached"),
+        (") * HALF", ") + HALF", "source"),
+        ("even(n) + cached", "even(n) - cached", "source"),
+        ("json.dumps", "json.loads", "source"),
+    ],
+)
+def test_a_function_is_another_one_if_its_code_or_a_value_that_it_reads_differs(
+    before: str, after: str, differs: str
+) -> None:
+    first, second = _identity(_SOURCE), _identity(_SOURCE.replace(before, after))
+    assert not [name for name in first if "cannot be compared" in name]
+    changed = [name for name in first | second if first.get(name) != second.get(name)]
+    assert len(changed) == bool(differs)
+    assert all(differs in name for name in changed)
+
+
+def test_values_are_digested_by_their_contents_up_to_a_limit() -> None:
+    cycle: list[Any] = []
+    cycle.append(cycle)
+    assert given_function(lambda: cycle).identity() == given_function(lambda: cycle).identity()
+    many = [[number] for number in range(300_000)]
+    assert any("cannot be compared (list)" in name for name in given_function(lambda: many).identity())
+
+
+def test_a_function_of_a_module_goes_with_the_file_of_modules_that_it_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    digests = set()
+    for value in (1, 2):
+        (tmp_path / "settings_of_user.py").write_text(f"LIMIT = {value}  #\n")
+        source = "import settings_of_user\ndef f(sample): return settings_of_user.LIMIT"
+        digests.add(_identity(source)["source of the function"])
+    sys.modules.pop("settings_of_user")
     assert len(digests) == 2
 
 

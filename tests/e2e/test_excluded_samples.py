@@ -17,6 +17,7 @@ from loader.errors import StateError
 from loader.inspect.runs.planned_run import PlannedRun, RunRequest
 from loader.pipeline.reading.packed_numbers import unpack_numbers
 from tests.e2e.dataset_tree import prepare, write_shard
+from tests.e2e.golden_states import CASES, EXCLUDED_LATER, VOLUMES, exclude_many, write_all
 from tests.e2e.mixed_data import write_metadataset
 from tests.e2e.text_dataset import TEXT, exclude
 from tests.elastic_runs import Pipeline, Spread, running, sealed, through_json
@@ -185,6 +186,51 @@ def test_a_state_with_exclusions_restores_after_more_of_them_on_other_ranks_and_
         expected = expected or run.delivered
         assert all(run.delivered[number] == expected[number] for number in range(8, 30) if number in run.delivered)
         assert run.delivered.keys() >= {*range(8, 30)}
+
+
+RUNS = {**EXCLUDED_LATER, "volumes": VOLUMES["volumes"], "filter": CASES["filter"]}
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """Return datasets whose exclusions were taken back, and for each case its states and batches from before that."""
+    folder = tmp_path_factory.mktemp("recorded")
+    write_all(folder)
+    write_metadataset(
+        folder / "volumes.yaml",
+        {
+            "train": {
+                "blend": [{"path": "texts", "weight": 2}, {"path": "more", "split_part": "val", "weight": 1}],
+                "blend_weight_unit": "tokens",
+            }
+        },
+    )
+    exclude_many(folder)
+    runs = {}
+    for name, case in RUNS.items():
+        with running(case.pipeline(folder), Spread(case.ranks)) as run:
+            for _ in range(case.steps):
+                run.step()
+            states, delivered = through_json(run.states()), {*run.delivered}
+            while run.is_unfinished() and run.step():
+                pass
+            runs[name] = states, {number: run.delivered[number] for number in run.delivered.keys() - delivered}
+    for dataset in ("texts", "more", "crude", "lines"):
+        exclude(folder / dataset)
+    return folder, runs
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_continues_without_the_samples_of_its_beginning_that_are_no_longer_excluded(
+    name: str, recorded: tuple[Path, dict[str, Any]]
+) -> None:
+    folder, runs = recorded
+    states, left = runs[name]
+    for ranks in (1, 2) if RUNS[name].known_ahead else (RUNS[name].ranks,):
+        with running(RUNS[name].pipeline(folder), Spread(ranks), states) as restored:
+            while not left.keys() <= restored.delivered.keys() and restored.step():
+                pass
+        assert {number: restored.delivered.get(number) for number in left} == left
 
 
 def test_a_dataset_that_enters_a_run_later_begins_with_its_exclusions_of_that_time(tmp_path: Path) -> None:

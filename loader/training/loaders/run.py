@@ -255,13 +255,15 @@ class LoaderRun:
             self.stats.end_profile()
         config = self.built.worker_config
         # A run that began with other ranks or exclusions counts as the saved one does.
-        before = None if self.built.identity() == saved.dataset else self.state()
+        dataset = self.built.identity()
+        before = None if dataset == saved.dataset else self.state()
         try:
             if before is not None:
                 begin_as(self.built, saved)
+                dataset = self.built.identity()
             # Compare the run with the saved one as a whole; only a difference is examined further.
             mix = ContinuedMix(chain=self.built, changes=(), change=None)
-            here = (self.built.identity(), config.seed_offset, self.lanes.lanes, dealt_samples(self.built, saved.lanes))
+            here = (dataset, config.seed_offset, self.lanes.lanes, dealt_samples(self.built, saved.lanes))
             if saved.mix_changes or here != (saved.dataset, saved.seed, saved.lanes, saved.deal):
                 mix = self._continue_mix(saved, lane_states, allowed=allow_mix_change)
             check_lanes(saved.lane_states, mix.chain.state_schema())

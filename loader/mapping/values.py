@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import SampleError
+from ..format.index.npy_column import MAX_VECTOR
 
 _VECTOR_TYPES = ("<f2", "<f4", "|u1", "<u4")
 """Types of the elements of vectors: embeddings, and the bits or the hashes of fingerprints."""
@@ -120,7 +121,7 @@ class UnfitValueError(SampleError):
     """No column holds a value, whatever the values of other samples are."""
 
 
-def plain_values(values: list[Any]) -> Iterator[tuple[int, UnfitValueError]]:
+def plain_values(values: list[Any]) -> Iterator[tuple[int, Exception]]:
     """Replace values by booleans, integers, floats, texts and arrays of one dimension; None stays.
 
     Yields:
@@ -135,7 +136,7 @@ def plain_values(values: list[Any]) -> Iterator[tuple[int, UnfitValueError]]:
         if value is not None:
             try:
                 values[row] = _plain(value)
-            except UnfitValueError as error:
+            except Exception as error:  # noqa: BLE001 - also of numpy and torch, for numbers that they cannot hold
                 values[row] = None
                 yield row, error
 
@@ -182,20 +183,26 @@ def _plain(value: Any) -> Any:
     """Return a value as bool, int, float, str, or an array of one dimension."""
     if isinstance(value, bool | int | float | str):
         return _checked(value)
-    if hasattr(value, "detach"):  # a tensor of torch, on any device
-        value = value.detach().cpu()
-        value = (value.float() if str(value.dtype) == "torch.bfloat16" else value).numpy()
+    value = without_torch(value)
     if isinstance(value, list | tuple) and value and all(isinstance(each, int | float) for each in value):
         value = np.array(value, np.float32)
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         return _checked(value.item())
-    if isinstance(value, np.ndarray) and value.ndim == 1 and len(value):
+    if isinstance(value, np.ndarray) and value.ndim == 1 and 1 <= len(value) <= MAX_VECTOR:
         dtype = value.dtype.newbyteorder("<").str
         if dtype in _VECTOR_TYPES:
             return value
         if value.dtype.kind == "f":
             return value.astype(np.float32)
     raise _refused(value)
+
+
+def without_torch(value: Any) -> Any:
+    """Return a tensor of torch, on any device, as an array; other values stay."""
+    if not hasattr(value, "detach"):
+        return value
+    value = value.detach().cpu()
+    return (value.float() if str(value.dtype) == "torch.bfloat16" else value).numpy()
 
 
 def _checked(value: Any) -> Any:
@@ -210,7 +217,7 @@ def _refused(value: Any) -> UnfitValueError:
     shape = f" of {value.dtype} and shape {value.shape}" if isinstance(value, np.ndarray) else ""
     return UnfitValueError(
         f"a value of {type(value).__name__}{shape} cannot be in a column; return a number of at most 64 bits, a text, a"
-        " boolean, or a vector of one dimension (float16, float32, uint8, uint32)"
+        f" boolean, or a vector of one dimension with 1 to {MAX_VECTOR:,} numbers (float16, float32, uint8, uint32)"
     )
 
 

@@ -23,6 +23,7 @@ from ..format.documents.value_name import MissingValueError, ValueName, parse_va
 from ..lazy_torch import torch
 from ..mapping.function import UserFunction, named_function
 from ..mapping.reading import whole_dataset
+from ..mapping.values import without_torch
 from ..pipeline.reading.dataset_source import WholeDataset
 from ..samples.building.described_dataset import DescribedDataset
 from ..samples.decoding.image_decode import ImageForm, convert_image, open_image
@@ -173,7 +174,7 @@ class _Model:
     is_text: bool
     dtype: str
 
-    def __call__(self) -> Callable[[Sequence[Mapping[str, Any]]], list[npt.NDArray[Any] | None]]:
+    def __call__(self) -> Callable[[Sequence[Mapping[str, Any]]], list[Any]]:
         """Load the model, and return the function of the samples of a batch."""
         name, _, weights = self.name.partition("@")
         try:
@@ -188,10 +189,10 @@ class _Model:
             ) from error
         return partial(self._vectors_of_samples, embed)
 
-    def _vectors_of_samples(self, embed: Embed, samples: Sequence[Mapping[str, Any]]) -> list[npt.NDArray[Any] | None]:
+    def _vectors_of_samples(self, embed: Embed, samples: Sequence[Mapping[str, Any]]) -> list[Any]:
         contents = [_content(sample, self.value) for sample in samples]
         rows = [row for row, content in enumerate(contents) if content is not None]
-        vectors: list[npt.NDArray[Any] | None] = [None] * len(samples)
+        vectors: list[Any] = [None] * len(samples)
         if rows:
             convert = _text if self.is_text else self._picture
             made = self._vectors(embed, [convert(contents[row]) for row in rows])
@@ -204,18 +205,24 @@ class _Model:
             lambda data: convert_image(open_image(data), "RGB", _RGB), self.value.part, as_bytes(content)
         )
 
-    def _vectors(self, embed: Embed, contents: list[Any]) -> npt.NDArray[Any]:
+    def _vectors(self, embed: Embed, contents: list[Any]) -> list[Any]:
+        """Return the vector of each content; an error for one that is not as long as the first one of the batch."""
         with torch.inference_mode():
-            made = embed(contents)
-            made = made.detach().float().cpu().numpy() if isinstance(made, torch.Tensor) else made
-            made = np.stack([row.detach().float().cpu().numpy() if hasattr(row, "detach") else row for row in made])
-        vectors = np.asarray(made, np.float32)
-        if vectors.shape[:1] != (len(contents),) or vectors.ndim != 2:
-            raise ValueError(f"expected {len(contents)} vectors, found shape {vectors.shape}")
-        lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
-        if not np.isfinite(lengths).all():
+            vectors = [np.asarray(without_torch(row)) for row in without_torch(embed(contents))]
+        if len(vectors) != len(contents):
+            raise ValueError(f"expected {len(contents)} vectors, found {len(vectors)}")
+        return [self._normalized(vector, vectors[0].shape) for vector in vectors]
+
+    def _normalized(self, vector: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any] | ValueError:
+        if len(shape) != 1 or vector.dtype.kind not in "buif":
+            raise ValueError(f"expected a vector of real numbers, found {vector.dtype} of shape {vector.shape}")
+        if vector.shape != shape:  # the model may return another one for this sample alone
+            return ValueError(f"expected a vector of shape {shape}, as for other samples, found {vector.shape}")
+        vector = vector.astype(np.float32)
+        length = np.linalg.norm(vector.astype(np.float64), axis=-1)
+        if not np.isfinite(length):
             raise ValueError("the model returned numbers that are not finite")
-        return np.asarray(vectors / np.maximum(lengths, 1e-12), self.dtype)
+        return np.asarray(vector / max(length, 1e-12), self.dtype)
 
 
 def _content(sample: Mapping[str, Any], value: ValueName) -> Any:

@@ -17,12 +17,15 @@ from ..nv_meta import outdated
 
 # As numpy writes it. numpy parses the header as Python and raises a dozen kinds of errors on damage.
 _HEADER = re.compile(
-    rb"\x93NUMPY\x01\0(..)\{'descr': '([^']*)', 'fortran_order': False, 'shape': \((\d{1,18}),(?: (\d{1,6}))?\), \} *"
+    rb"\x93NUMPY\x01\0(..)\{'descr': '([^']*)', 'fortran_order': False, 'shape': \((\d{1,18}),(?: (\d{1,7}))?\), \} *"
     rb"\n",
     re.DOTALL,
 )
 _HEADER_BYTES = 256  # of which :class:`ColumnWriter` uses 128
 _WRITTEN_HEADER_BYTES = 128
+MAX_VECTOR = 1 << 20
+"""Most elements of a vector: 4 MiB of float32, above all embeddings."""
+
 INTEGERS = re.compile(rb"[<|][iu][1248]")  # types of the columns of an index
 
 NUMBERS = re.compile(rb"[<|](?:[iu][1248]|f[248]|b1)")  # types of values of samples: also floats and booleans

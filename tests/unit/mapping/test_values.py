@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -9,9 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from loader import open_dataset
 from loader.errors import SampleError
+from loader.format.index.npy_column import MAX_VECTOR
 from loader.mapping.tasks import Failure, TaskResult
-from loader.mapping.values import ColumnPiece, ValueKind, number_type, piece_of, plain_values
+from loader.mapping.values import ColumnPiece, UnfitValueError, ValueKind, number_type, piece_of, plain_values
+from tests.e2e.dataset_tree import prepare, write_shards
 
 
 def piece(values: list[Any], first: int = 0) -> ColumnPiece:
@@ -93,13 +97,26 @@ def test_values_that_no_column_holds_together_are_both_named(
 
 @pytest.mark.parametrize(
     "value",
-    [object(), b"bytes", {}, [], [[1]], 2**63, -(2**63) - 1, np.ones((2, 2)), np.ones(0), np.ones(2, complex), 1j],
+    [
+        *(object(), b"bytes", {}, [], [[1]], 2**63, -(2**63) - 1, np.ones((2, 2)), np.ones(0), np.ones(2, complex), 1j),
+        *([10**400], torch.ones(2).to_sparse(), np.ones(MAX_VECTOR + 1, np.uint8)),
+    ],
 )
 def test_a_value_that_no_column_holds_is_replaced(value: Any) -> None:
     values = [1, value, 2]
     [(row, error)] = plain_values(values)
     assert (row, values) == (1, [1, None, 2])
-    assert "cannot be in a column" in error.message
+    assert isinstance(error, UnfitValueError | OverflowError | TypeError)
+
+
+def test_the_longest_vector_of_a_column_is_read(tmp_path: Path) -> None:
+    folder = write_shards(tmp_path / "data", 1, samples=2)
+    prepare(folder)
+    dataset = open_dataset(folder)
+    dataset.map(lambda sample: np.full(MAX_VECTOR, sample["json"]["number"], np.uint8), write="long")
+    assert dataset.columns["long"][:].sum(axis=1).tolist() == [0, MAX_VECTOR]
+    with pytest.raises(SampleError, match=rf"00000: UnfitValueError: .*shape \({MAX_VECTOR + 1},\) cannot be"):
+        dataset.map(lambda sample: np.zeros(MAX_VECTOR + 1, np.uint8), write="longer")
 
 
 def test_a_receipt_is_small_whatever_the_values() -> None:

@@ -165,6 +165,14 @@ def test_the_users_class_gets_pictures_or_texts(tmp_path: Path) -> None:
         "    return [[float(len(text)), 1.0] for text in texts]\n"
         "def wrong(texts):\n"
         "    return [[1.0, float('nan')] for text in texts]\n"
+        "def ragged(texts):\n"
+        "    return [[1.0] * (2 + row % 2) for row, text in enumerate(texts)]\n"
+        "def complexes(texts):\n"
+        "    return [[1j, 2] for text in texts]\n"
+        "def strings(texts):\n"
+        "    return [['1', '2'] for text in texts]\n"
+        "def single(texts):\n"
+        "    return [1.0]\n"
     )
 
     def make(name: str, **options: Any) -> Callable[[Any], Any]:
@@ -178,6 +186,17 @@ def test_the_users_class_gets_pictures_or_texts(tmp_path: Path) -> None:
     assert lengths[1] / lengths[0] == pytest.approx(1 / 6, abs=1e-3)
     with pytest.raises(ValueError, match="not finite"):
         make("wrong", part="txt")([{"txt": b"a"}])
+    for name, fault in (
+        ("complexes", "complex128 of"),
+        ("strings", "<U1 of"),
+        ("single", "2 vectors, found 1"),
+    ):
+        with pytest.raises(ValueError, match=f"expected .*{fault}"):
+            make(name, part="txt")([{"txt": b"a"}, {"txt": b"b"}])
+    # A sample alone would get a vector that no other call gives.
+    first, fault, last = make("ragged", part="txt")([{"txt": b"a"}, {"txt": b"b"}, {"txt": b"c"}])
+    assert (first.shape, last.shape) == ((2,), (2,))
+    assert "as for other samples" in str(fault)
 
 
 def test_a_worker_makes_one_instance_of_the_users_class_until_its_file_changes(tmp_path: Path) -> None:

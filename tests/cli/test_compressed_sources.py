@@ -110,6 +110,74 @@ def test_a_member_of_a_zip_that_unpacks_to_a_thousand_times_its_size_fails_its_r
     assert [(each["reason"], each["count"]) for each in failed] == [("F110", 1)]
 
 
+def _zip_of(source: Path, members: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(source, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return source
+
+
+def _zip_of_many(folder: Path) -> Path:
+    return _zip_of(folder / "s.zip", {f"{number}.txt": bytes(1 << 20) for number in range(40)})
+
+
+def _zip_of_tars(folder: Path) -> Path:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        member = tarfile.TarInfo("a.txt")
+        member.size = 1 << 20
+        tar.addfile(member, io.BytesIO(bytes(1 << 20)))
+    return _zip_of(folder / "s.zip", {f"{number}.tar.gz": packed.getvalue() for number in range(40)})
+
+
+def _tar_of_links(folder: Path) -> Path:
+    with tarfile.open(folder / "s.tar", "w") as tar:
+        member = tarfile.TarInfo("a.txt")
+        member.size = 100 << 10
+        tar.addfile(member, io.BytesIO(bytes(100 << 10)))
+        for number in range(600):
+            link = tarfile.TarInfo(f"{number}.txt")
+            link.type, link.linkname = tarfile.LNKTYPE, "a.txt"
+            tar.addfile(link)
+    return folder / "s.tar"
+
+
+def _rows_of_one_value(folder: Path) -> Path:
+    parquet.write_table(pa.table({"text": ["x" * (1 << 20)] * 40}), folder / "t.parquet")
+    return folder / "t.parquet"
+
+
+def _small_record_batches(folder: Path) -> Path:
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    batch = pa.record_batch({"text": ["x" * (1 << 20)]})
+    with pa.OSFile(str(folder / "t.arrow"), "wb") as file, pa.ipc.new_file(file, batch.schema, options=options) as out:
+        for _ in range(40):
+            out.write_batch(batch)
+    return folder / "t.arrow"
+
+
+@pytest.mark.parametrize(
+    "write", [_zip_of_many, _zip_of_tars, _tar_of_links, _rows_of_one_value, _small_record_batches]
+)
+def test_an_archive_of_small_contents_is_refused_by_their_sum(
+    write: Callable[[Path], Path], tmp_path: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write(tmp_path)
+    if write is _tar_of_links:  # each link takes 512 bytes
+        monkeypatch.setenv("ENERGON_MAX_UNPACKING_RATIO", "100")
+    done = run(energon, source)
+    assert done.code == 1
+    assert "times as many" in done.err
+    assert not list((tmp_path / "out").glob("*.tar"))
+    monkeypatch.setenv("ENERGON_MAX_UNPACKING_RATIO", "100000")
+    assert run(energon, source).code == 0
+
+
+def test_a_small_archive_of_texts_that_repeat_is_imported(tmp_path: Path, energon: RunEnergon) -> None:
+    members = {f"{number}.txt": bytes(100 << 10) for number in range(300)}
+    assert run(energon, _zip_of(tmp_path / "s.zip", members)).code == 0
+
+
 def test_a_line_of_json_that_is_too_long_fails_alone(
     tmp_path: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
 ) -> None:

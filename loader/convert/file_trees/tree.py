@@ -24,7 +24,7 @@ from ...format.tar.scan import TarLink, TarScan, read_members
 from ...storage import FileStream, is_url, open_parent, raise_storage_error
 from ...storage.unpacked import check_ratio
 from ..rows.file_access import FileAccess, file_version
-from ..rows.row import CellRef, PartRef, RangeRef
+from ..rows.row import CellRef, FaultRef, PartRef, RangeRef
 from .file_names import HIDDEN, TAR_ENDINGS, is_medium_of_data, join_names, reason_of_name, sort_files
 
 _MAX_LINKS = 40  # that are followed one after another, as in Linux
@@ -342,6 +342,10 @@ class ZipTree(ListedTree):
 
     def ref(self, name: str, part: str) -> PartRef:
         index, size_bytes = self.members[name]
+        try:
+            check_ratio(size_bytes, self._file.infolist()[index].compress_size, path=self.path, name=name)
+        except FormatError as error:
+            return FaultRef(error.message, hint=error.hint, code="F110")
         return CellRef(index, part, size_bytes, changed=self._changed)
 
     @contextmanager

@@ -22,7 +22,8 @@ from ...format.unfinished import IMPORT_FOLDER
 from ...storage import Storage
 from ...storage.durable_copy import scratch_folder
 from ...storage.remote import DownloadOptions, host_of
-from ..rows.row import Row, UrlRef
+from ...storage.unpacked import check_ratio
+from ..rows.row import FileRef, Row, UrlRef
 from ..rows.row_file import RowFile, RowFileWriter, ShardLayout, order_rows, plan_shards
 from ..sources.source import ListedPictures, Listing, Source
 from ..writing.written_shards import FileVersion, version_of
@@ -137,8 +138,15 @@ def list_rows(
     # Count the parts and hosts of rows on their way to the file.
     def numbered(source: Source, source_index: int) -> Iterator[Row]:
         listing = Listing(shuffled=shuffled, scratch=folder, account=account, notes=notes, pictures=pictures)
+        packed = os.path.getsize(source.path) if os.path.isfile(source.path) else None
+        unpacked = 0
         for row in source.rows(listing):
             counts.update(row.parts.keys())
+            # Samples come out of one file, which may be an archive of archives, or have many links to one member.
+            if packed is not None:
+                inside = (part for part in row.parts.values() if not isinstance(part, FileRef))
+                unpacked += sum(max(0, part.size_bytes) for part in inside)
+                check_ratio(unpacked, packed, path=source.path)
             urls = [os.fsdecode(part.url) for part in row.parts.values() if isinstance(part, UrlRef)]
             if urls:
                 hosts.add(urls)

@@ -13,10 +13,9 @@ import msgspec
 
 from ...accounting import Account, meanings
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
-from ...errors import ConfigError, EnergonError, FormatError, SampleError
+from ...errors import ConfigError, EnergonError, SampleError
 from ...storage import is_url
 from ...storage.durable_copy import scratch_folder
-from ...storage.unpacked import check_ratio
 from ..annotations.json_elements import LINE_ENDINGS
 from ..annotations.kinds import annotation_kind, is_annotation_list
 from ..file_trees.file_names import (
@@ -438,12 +437,7 @@ class ZipCells(CellReader):
     def read(self, cell: CellRef) -> bytes:
         info = self._infos[cell.row]
         try:
-            check_ratio(info.file_size, info.compress_size, path=self._path, name=info.filename)
             return self._file.read(info)
-        except FormatError as error:
-            raise SampleError(
-                error.message, part=cell.column, source=self._path, code="F110", hint=error.hint
-            ) from error
         except UNREADABLE as error:
             raise SampleError(f"cannot unpack {info.filename}: {error}", part=cell.column, source=self._path) from error
 

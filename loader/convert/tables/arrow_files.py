@@ -107,7 +107,7 @@ class ParquetTable(ArrowTable):
         self.num_rows = sum(self._rows)
 
     def batches(self, start: int, columns: Sequence[str]) -> Iterator[Batch]:
-        first = 0
+        first = unpacked = 0
         for group, rows in enumerate(self._rows):
             if first + rows > start:
                 # Refuse columns that unpack to too much before they are read.
@@ -124,6 +124,9 @@ class ParquetTable(ArrowTable):
                     for batch in self._parquet.iter_batches(
                         batch_rows, row_groups=[group], columns=list(columns), use_threads=False
                     ):
+                        # A few bytes may repeat a value of a dictionary in all rows.
+                        unpacked += batch.nbytes
+                        check_ratio(unpacked, self._file.size_bytes, path=self._path)
                         yield position, batch
                         position += batch.num_rows
             first += rows
@@ -220,10 +223,12 @@ class ArrowFile(ArrowTable):
 
     def batches(self, start: int, columns: Sequence[str]) -> Iterator[Batch]:
         with _readable(self._path, "this Arrow file"):
-            reader = self._open(columns)
+            reader, unpacked = self._open(columns), 0
             for index, end in enumerate(accumulate(self._rows)):
                 batch = self._read(reader, index) if self._is_stream or end > start else None
-                if end > start:
+                if batch is not None and end > start:
+                    unpacked += batch.nbytes
+                    check_ratio(unpacked, self._file.size_bytes, path=self._path)
                     yield end - self._rows[index], batch
 
     def row_sizes(self, columns: Sequence[str]) -> Iterator[tuple[int, int]]:
@@ -232,9 +237,9 @@ class ArrowFile(ArrowTable):
             for index, header in enumerate(self._batches):
                 try:
                     # After damage in a stream, the next batches cannot be found: their headers must do.
-                    size_bytes = header.unpacked_bytes if is_lost else self._read(reader, index).nbytes
+                    size_bytes = header.packed_bytes if is_lost else self._read(reader, index).nbytes
                 except FormatError:
-                    size_bytes, is_lost = header.unpacked_bytes, self._is_stream
+                    size_bytes, is_lost = header.packed_bytes, self._is_stream
                 if header.rows:
                     yield header.rows, -(-size_bytes // header.rows)
 

@@ -303,7 +303,9 @@ def carry_to_next_index(
             staged = f"{STAGING}/{kind.word}s/{name}"
             values.write(work, staged)
             written = [end for end in kind.extensions if work.exists(f"{staged}{end}")]
-            renames += [(f"{staged}{end}", f"{final}{end}") for end in (*written, ".json")]
+            # The record of a column first: its digest keeps readers of the earlier order from the new values.
+            ends = (".json", *written) if kind is COLUMNS else (*written, ".json")
+            renames += [(f"{staged}{end}", f"{final}{end}") for end in ends]
             # A mask is gone with the samples that it marked.
             stale = [end for end in kind.extensions if end not in written]
             removals += [f"{final}{end}" for end in stale if storage.exists(f"{final}{end}")]

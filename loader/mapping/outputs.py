@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..dataset.dataset import Dataset
+from ..dataset.exclusions.change import ExclusionFiles
 from ..engine.journal import Journal
 from ..errors import ConfigError, SampleError
 from ..format.columns.column import check_column_name, write_map_column
@@ -195,5 +196,6 @@ class ToFilter(MapOutput):
             numbers.append(task.start + np.flatnonzero(np.frombuffer(result.kept, np.bool_)))
         meta = folder.ref.meta_folder
         kept = np.concatenate(numbers)
-        build_filter_index(folder.ref.path, self.name, kept, meta_folder=meta)
+        with folder.storage.lock(ExclusionFiles.of(folder).lock, wait=True):
+            build_filter_index(folder.ref.path, self.name, kept, meta_folder=meta)
         return Written((self.name,), kept=len(kept))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shlex
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import ConfigError, EnergonError, FormatError, StorageError
-from ...storage import FileInfo, LocalStorage, Storage, read_document
+from ...storage import LocalStorage, Storage, read_document
 from ..documents.messages import did_you_mean
 from ..documents.value_name import ValueName
 from ..index.layout import SampleIndex, ShardEntry
 from ..index.npy_column import NUMBERS, ColumnReader, create_column, map_bytes, map_column
-from ..nv_meta import COLUMNS_FOLDER
+from ..nv_meta import COLUMNS_FOLDER, LOCK
 
 _FORMAT_VERSION = 1
 DATA_EXTENSIONS = (".npy", ".valid.npy", ".utf8")  # of the files that a column may have next to its record
@@ -28,7 +29,6 @@ _VECTOR_TYPES = ("float16", "float32", "uint8", "uint32")
 BY_STATS = "energon stats"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _NEW = ".new"  # between the name of a column and the extension: a file that replaces the one without it
-_IN_FOLDER = re.compile(rf"{re.escape(COLUMNS_FOLDER)}/([^/]+?)(?:{re.escape(_NEW)})?\.json")
 
 
 class ColumnRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -82,8 +82,18 @@ def column_names(storage: Storage) -> list[str]:
     """List the columns of a dataset."""
     if not storage.exists(COLUMNS_FOLDER):
         return []
-    matches = (_IN_FOLDER.fullmatch(file.name) for file in storage.list(COLUMNS_FOLDER))
-    return sorted({match[1] for match in matches if match and _NAME.fullmatch(match[1])})
+    files = {file.name for file in storage.list(COLUMNS_FOLDER)}
+    names = {file.removeprefix(f"{COLUMNS_FOLDER}/").partition(".")[0] for file in files}
+    return sorted(
+        name
+        for name in names
+        if _NAME.fullmatch(name) and (column_path(name, ".json") in files or _has_record(storage, name))
+    )
+
+
+def _has_record(storage: Storage, name: str) -> bool:
+    """Return True if a column has a record, also if that gets its final name between two questions."""
+    return any(storage.exists(column_path(name, end)) for end in (".json", f"{_NEW}.json", ".json"))
 
 
 def shards_digest(shards: Iterable[ShardEntry]) -> str:
@@ -268,13 +278,15 @@ def write_column(
     unit: str = "",
     description: str = "",
     made_by: str = "",
+    is_locked: bool = False,
 ) -> None:
-    """Write a column; an earlier one of this name is replaced.
+    """Write a column; an earlier one of this name is replaced. Writers of a dataset wait for each other.
 
     Args:
         values: Array of integers, floats or booleans, of shape (samples,).
         missing: Value of the samples that have none; floats may also be NaN.
         categories: If given, ``values`` are positions in this list of texts.
+        is_locked: The caller holds the lock of the dataset, as it does if new values depend on earlier ones.
     """
     check_column_name(name, at=storage.path(COLUMNS_FOLDER))
     if values.shape != (len(index),) or values.dtype.kind not in "biuf":
@@ -294,7 +306,8 @@ def write_column(
         made_by=made_by,
     )
     blocks = ((values[start : start + _ROWS_AT_ONCE], None) for start in range(0, len(values), _ROWS_AT_ONCE))
-    write_column_files(storage, column_path(name, ""), record, values.dtype, blocks)
+    with nullcontext() if is_locked else storage.lock(LOCK, wait=True):
+        write_column_files(storage, column_path(name, ""), record, values.dtype, blocks)
 
 
 Block = tuple[Any, npt.NDArray[np.bool_] | None]
@@ -314,7 +327,7 @@ def write_map_column(
     metric: str = "",
     model: str = "",
 ) -> None:
-    """Write a column of numbers, vectors or texts block by block; an earlier one of this name is replaced.
+    """Write a column of numbers, vectors or texts block by block, as :func:`write_column` does.
 
     Args:
         dtype: Type of the numbers; None for texts.
@@ -335,7 +348,8 @@ def write_map_column(
     )
     if dtype is None:
         blocks = (([text.encode("utf-8", "surrogatepass") for text in texts], known) for texts, known in blocks)
-    write_column_files(storage, column_path(name, ""), record, dtype or np.dtype(np.int64), blocks)
+    with storage.lock(LOCK, wait=True):
+        write_column_files(storage, column_path(name, ""), record, dtype or np.dtype(np.int64), blocks)
 
 
 def _current(storage: Storage, name: str, extension: str) -> str:
@@ -364,8 +378,8 @@ def write_column_files(
 ) -> None:
     """Write the files of a column, whose names without the extensions are ``stem``; earlier ones are replaced.
 
-    On this machine, a kill leaves the earlier column or this one. In an object store, it may leave none, if it comes
-    while the last objects are stored.
+    On this machine, the caller holds the lock of the dataset, and a kill leaves the earlier column or this one. In an
+    object store, it may leave none, if it comes while the last objects are stored.
 
     Args:
         record: Its record; with a mask, if samples may lack a value. The mask is left out if none does.
@@ -429,24 +443,37 @@ def read_column(storage: Storage, shards: Sequence[ShardEntry], name: str, *, re
     """
     # A column that is replaced at this moment is read again, so that all of its files are of one write.
     while True:
-        before = _version(storage, name)
-        try:
-            column = _read_files(storage, shards, name, reads_vectors=reads_vectors)
-        except FormatError:
-            if _version(storage, name) == before:
-                raise
-            continue
-        if _version(storage, name) == before:
-            return column
+        with ExitStack() as held:
+            before = _version(storage, name, held)
+            try:
+                column = _read_files(storage, shards, name, reads_vectors=reads_vectors)
+            except (FormatError, StorageError):
+                if _version(storage, name, held) == before:
+                    raise
+                continue
+            if before != _GONE and _version(storage, name, held) == before:
+                return column
 
 
-def _version(storage: Storage, name: str) -> FileInfo | None:
-    """Return size and time of the record of a column; None without it, and in an object store, to save the request."""
-    file = column_path(name, ".json")
+_GONE = ("",)  # version of a column without a record
+
+
+def _version(storage: Storage, name: str, held: ExitStack) -> tuple[str | int, ...]:
+    """Return what tells a state of the files of a column from all others; nothing in an object store, for speed.
+
+    Sizes and times of two writes may be equal, so the number of the record's file counts, which no other file gets
+    while it is held open.
+    """
+    if not isinstance(storage, LocalStorage):
+        return ()
+    file, plain = _current(storage, name, ".json"), column_path(name, "")
     try:
-        return storage.stat(file) if isinstance(storage, LocalStorage) else None
-    except StorageError:
-        return None
+        record = os.open(storage.path(file), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return _GONE
+    held.callback(os.close, record)
+    # Until the record has its final name, the others are renamed one by one.
+    return os.fstat(record).st_ino, file, *(staged_files(storage, plain) if file != f"{plain}.json" else ())
 
 
 def _read_files(storage: Storage, shards: Sequence[ShardEntry], name: str, *, reads_vectors: bool) -> Column:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from loader.dataset.opening import folder_at
 from loader.errors import FormatError
 from loader.format.columns import column as columns
 from loader.format.columns.column import Column, column_names, open_column, write_column, write_map_column
+from loader.storage import LocalStorage
 from tests.e2e.dataset_tree import caption_samples, prepare, shard_path, write_shard, write_shards
 from tests.e2e.test_prepare_kills import in_child, kill_before
 
@@ -120,6 +123,84 @@ def test_a_reader_sees_the_files_of_one_write(
     read_then = values(folder)
     monkeypatch.undo()
     assert read_then == new or calls <= moment
+
+
+def forked(function: Callable[[], object]) -> int:
+    """Run a function in a child, and return its process number."""
+    if child := os.fork():
+        return child
+    code = 1
+    try:
+        function()
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def exit_codes(children: list[int]) -> list[int]:
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+
+
+def test_processes_write_one_column_at_once_and_readers_see_whole_writes(folder: Path) -> None:
+    known = set()
+    for write in WRITES:
+        write(folder)
+        known.add(values(folder))
+
+    def write_often(first: int) -> None:
+        for turn in range(40):
+            WRITES[(first + turn) % len(WRITES)](folder)
+
+    def read_often() -> None:
+        for _ in range(150):
+            seen = values(folder)
+            assert seen in known, seen
+
+    assert exit_codes([*(forked(partial(write_often, first)) for first in range(3)), forked(read_often)]) == [0] * 4
+    assert len(files(folder)) <= 4
+    assert values(folder) in known
+
+
+def test_a_record_of_the_same_size_and_time_is_another_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clocks of file systems tick every few milliseconds, in which a column may be replaced twice."""
+    write_texts(folder)
+    before, read_files = values(folder), columns._read_files
+    record = folder / ".nv-meta/columns/x.json"
+    times, calls = record.stat(), 0
+
+    def replaced(*args: Any, **options: Any) -> Column:
+        nonlocal calls
+        calls += 1
+        column = read_files(*args, **options)
+        if calls == 1:
+            opened = folder_at(folder)
+            texts = [f"TEXT {sample}" for sample in range(SAMPLES)]
+            write_map_column(opened.storage, opened.index, "x", None, [(texts, KNOWN)])
+            os.utime(record, ns=(times.st_atime_ns, times.st_mtime_ns))
+            assert record.stat().st_size == times.st_size
+        return column
+
+    monkeypatch.setattr(columns, "_read_files", replaced)
+    assert values(folder) == before.replace("text ", "TEXT ")
+    assert calls == 2
+
+
+def test_a_prepare_renames_the_record_of_a_column_before_its_values(folder: Path) -> None:
+    """A reader of the earlier order refuses the record, and takes no values of the next order."""
+    write_numbers(folder)
+    shard_path(folder, 0).unlink()
+    renames, rename = list[str](), LocalStorage.rename
+
+    def noted(storage: LocalStorage, old: str, new: str) -> None:
+        renames.append(new)
+        rename(storage, old, new)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(LocalStorage, "rename", noted)
+        prepare(folder)
+    assert [name for name in renames if "columns/" in name][-2:] == [
+        f".nv-meta/columns/x{end}" for end in (".json", ".npy")
+    ]
 
 
 def test_a_write_that_was_not_committed_does_not_replace_a_column_that_is_dropped(

@@ -108,9 +108,9 @@ def run_split(plan: SplitPlan, *, on_progress: ProgressCallback | None = None) -
     for part, count in zip(plan.ratio, counts, strict=True):
         if plan.ratio[part] > 0 and not count:
             raise ConfigError(
-                f"part {part!r} would have no samples: there are {len(groups.names):,} groups in {len(names):,} shards",
+                f"part {part!r} would have no samples: groups: {len(groups.names):,}, shards: {len(names):,}",
                 at=folder.path,
-                hint="pass --split-by samples, group by something finer, or give the part a larger share",
+                hint=_how_to_fill(plan, len(groups.names)),
             )
     # Write the split.
     file = f"{FOLDER}/{folder.documents.split_file or SPLIT_YAML}"
@@ -134,6 +134,13 @@ def run_split(plan: SplitPlan, *, on_progress: ProgressCallback | None = None) -
         dry_run=plan.dry_run,
         warnings=tuple(warnings),
     )
+
+
+def _how_to_fill(plan: SplitPlan, groups: int) -> str:
+    """Return how a split can have no part without samples."""
+    if groups < sum(share > 0 for share in plan.ratio.values()):
+        return f"pass a ratio with {groups:,} or fewer parts, or group by something finer"
+    return "omit --stable, or give the part a larger share" if plan.stable else "pass --split-by samples"
 
 
 def _parts_of_groups(plan: SplitPlan, names: list[str], sizes: IntArray) -> IntArray:
@@ -241,7 +248,8 @@ def _ends(ratio: Mapping[str, float]) -> npt.NDArray[np.float64]:
 def assign_balanced(names: Sequence[str], sizes: IntArray, ratio: Mapping[str, float], seed: int) -> IntArray:
     """Return the part of each group, so that the parts come as near to the ratio as the groups' sizes allow.
 
-    Groups are put in a pseudorandom order, which is cut where the share of the samples is reached.
+    Groups are put in a pseudorandom order, which is cut where the share of the samples is reached. Where there are
+    enough groups, each part with a share has one at least.
 
     Args:
         sizes: Their numbers of samples, shape (n,).
@@ -257,6 +265,14 @@ def assign_balanced(names: Sequence[str], sizes: IntArray, ratio: Mapping[str, f
     middles = np.cumsum(sizes[order]) - sizes[order] / 2
     parts = np.empty(len(names), np.int64)
     parts[order] = np.searchsorted(_ends(ratio)[:-1] * sizes.sum(), middles, side="right")
+    # Move the cuts apart by a group where a part would be empty: from the left, then from the right.
+    shares = np.flatnonzero([*ratio.values()])
+    if len(shares) <= len(names):
+        least = np.arange(1, len(shares) + 1)
+        cuts = np.searchsorted(parts[order], shares, side="right")
+        cuts = np.maximum.accumulate(np.maximum(cuts - least, 0)) + least
+        cuts = np.minimum(cuts, len(names) - len(shares) + least)
+        parts[order] = np.repeat(shares, np.diff(cuts, prepend=0))
     return parts
 
 

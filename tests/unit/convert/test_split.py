@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import yaml
+from hypothesis import given, strategies as st
 
 from loader.convert.resharding import ReshardPlan, run_reshard
 from loader.convert.split_groups import find_leaks
-from loader.convert.splitting import SplitPlan, run_split, undo_split
+from loader.convert.splitting import SplitPlan, assign_balanced, run_split, undo_split
 from loader.dataset.opening import folder_at
 from loader.dataset.tar import tar_index
 from loader.errors import ConfigError
@@ -185,8 +187,34 @@ def test_wrong_groups_are_named(dataset: Path) -> None:
     for group_by, message in (("jsn[site]", "there is no column or part"), ("key:(", "is no regular expression")):
         with pytest.raises(ConfigError, match=message):
             run_split(SplitPlan(path=str(dataset), ratio=RATIO, group_by=group_by))
-    with pytest.raises(ConfigError, match="part 'val' would have no samples"):
-        run_split(SplitPlan(path=str(dataset), ratio={"train": 999, "val": 1}, by="shards"))
+    with pytest.raises(ConfigError, match=r"part 'train' would have no samples(.|\n)*pass --split-by samples"):
+        run_split(SplitPlan(path=str(dataset), ratio=RATIO, group_by="json[site]", by="shards"))
+
+
+@pytest.mark.parametrize("by", ["auto", "samples"])
+def test_each_part_gets_a_group_where_there_are_enough(tmp_path: Path, by: Any) -> None:
+    samples = {f"{n:02d}": {"json": json.dumps({"g": n % 7}).encode()} for n in range(21)}
+    path = str(write_dataset(tmp_path / "d", {"s_0.tar": samples}, {"train": ("s_0.tar",)}))
+    ratio = {"train": 8, "val": 1, "none": 0, "test": 1}
+    for seed in range(5):
+        report = run_split(SplitPlan(path=path, ratio=ratio, group_by="json[g]", by=by, seed=seed))
+        assert [share.samples for share in report.parts.values()] == [15, 3, 0, 3]
+    eight = {str(part): 1.0 for part in range(8)}
+    with pytest.raises(ConfigError, match="pass a ratio with 7 or fewer parts, or group by something finer"):
+        run_split(SplitPlan(path=path, ratio=eight, group_by="json[g]", by=by))
+    with pytest.raises(ConfigError, match="omit --stable"):
+        run_split(SplitPlan(path=path, ratio={"a": 1e9, "b": 1}, group_by="json[g]", by="samples", stable=True))
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=12), st.lists(st.integers(0, 9), min_size=1, max_size=5))
+def test_groups_fill_all_parts_that_they_can(sizes: list[int], shares: list[int]) -> None:
+    if not any(shares):
+        return
+    ratio = {str(part): float(share) for part, share in enumerate(shares)}
+    parts = assign_balanced([str(group) for group in range(len(sizes))], np.array(sizes), ratio, 0)
+    wanted = {part for part, share in enumerate(shares) if share}
+    assert {*parts.tolist()} <= wanted
+    assert {*parts.tolist()} == wanted or len(wanted) > len(sizes)
 
 
 def test_a_hostile_name_of_a_filter_is_refused(dataset: Path) -> None:

@@ -345,7 +345,7 @@ class ZipTree(ListedTree):
         try:
             check_ratio(size_bytes, self._file.infolist()[index].compress_size, path=self.path, name=name)
         except FormatError as error:
-            return FaultRef(error.message, hint=error.hint, code="F110")
+            return FaultRef(error.message, hint=error.hint or "", code="F110")
         return CellRef(index, part, size_bytes, changed=self._changed)
 
     @contextmanager

@@ -459,7 +459,7 @@ _GONE = ("",)  # version of a column without a record
 
 
 def _version(storage: Storage, name: str, held: ExitStack) -> tuple[str | int, ...]:
-    """Return what tells a state of the files of a column from all others; nothing in an object store, for speed.
+    """Return what differs for each state of the files of a column; nothing in an object store, for speed.
 
     Sizes and times of two writes may be equal, so the number of the record's file counts, which no other file gets
     while it is held open.

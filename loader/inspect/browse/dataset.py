@@ -398,7 +398,7 @@ def tag_samples(folder: Dataset, numbers: Sequence[int], tag: str) -> int:
     """Set the tag of samples, or remove it (an empty text); return the number of samples that now have it."""
     if len(tag) > _MAX_CHARACTERS:
         raise ConfigError(f"expected a tag of at most {_MAX_CHARACTERS} characters, found {len(tag)}", hint="cut it")
-    # Nobody else changes the tags between reading and writing them.
+    # No other writer changes the tags between reading and writing them.
     with folder.storage.lock(LOCK, wait=True):
         # Read the tags that samples have.
         codes = np.full(len(folder.index), -1, np.int16)

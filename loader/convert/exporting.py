@@ -148,14 +148,14 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
                 size_bytes = copy_shards(folder, request.output, link=request.link, on_progress=on_progress)
             else:
                 with pieces.locked():
-                    copies = pieces.of_shards(folder, opened[0].dataset.ref, on_progress=advance)
+                    copies = pieces.of_shards(folder, opened[0].dataset.ref.resolved(), on_progress=advance)
                     size_bytes = _place_shards(pieces, copies, request.output)
             account.use("samples", total)
             account.take("bytes", size_bytes)
             return ExportReport(samples=total, size_bytes=size_bytes, output=request.output, account=account)
         # Read samples one by one, or in pieces.
         read = ReadRequest(
-            refs=tuple(each.dataset.ref for each in opened),
+            refs=tuple(each.dataset.ref.resolved() for each in opened),
             prefixes=tuple(each.name if each.dataset.is_file else f"{each.name}/" for each in opened)
             if len(opened) > 1
             else (),

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from ..errors import ConfigError, FormatError
+from ..errors import ConfigError, FormatError, StorageError
 from ..storage import Storage
 
 SHARDS = "shards"
@@ -122,6 +122,12 @@ class Journal(Generic[_Result]):
         self.results = job.results
         return job
 
+    def check_visible(self) -> None:
+        """Raise a ``StorageError`` in a worker that sees another folder than the command, which may be a dataset."""
+        there = self.job()
+        if there is None or there.results != self.results:
+            raise other_folder(self.storage.path(self.folder))
+
     def _give_up(self, file: str, job: Job) -> None:
         """Remove results before a job begins; several shares may do so at the same time."""
         try:
@@ -195,6 +201,16 @@ class Journal(Generic[_Result]):
         return f"{self.folder}/{self.results}/{task_index:08}.result"
 
 
+def other_folder(path: str) -> StorageError:
+    """Return the error of a worker that does not see what the command has begun in a folder."""
+    return StorageError(
+        "a worker does not see the work of this command here, or another command has given it up; the worker has"
+        " written nothing",
+        path=path,
+        hint="use a folder that all workers see under the same path, then run the same command again",
+    )
+
+
 def _name_of_results(job: Job) -> str:
     """Return 16 hex digits that name what a job computes, whatever its shares."""
     described = [job.command, sorted(job.request.items()), job.tasks]
@@ -223,6 +239,7 @@ class Journaled(Generic[_Result]):
 
     def __call__(self, numbered: NumberedTask) -> _Result:
         task_index, task = numbered
+        self.journal.check_visible()
         result = self.function(task)
         self.journal.write(task_index, result)
         return result if self.receipt is None else self.receipt(result)

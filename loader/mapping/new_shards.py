@@ -31,7 +31,7 @@ from ..format.nv_meta import DATASET_YAML, FOLDER, JOBS_FOLDER
 from ..format.prepare.plan import PreparePlan, SplitRequest
 from ..format.prepare.run import open_prepare
 from ..format.unfinished import remove_left_files
-from ..storage import Storage, open_storage, read_document
+from ..storage import Storage, open_storage, read_document, resolve_path
 from .outputs import ToColumns, ToFilter, results_of
 from .tasks import MapOutput, MapTask, TaskFailures, TaskResult, Values, Written, WrittenShard
 
@@ -362,5 +362,5 @@ def output_of(
     if to_filter:
         return ToFilter(name=to_filter, path=ref.path), f"filter-{to_filter}"
     if to_parts:
-        return ToParts(ref=ref, output=to_parts), ToParts.target
-    return ToDataset(ref=ref, output=str(to_dataset)), ToDataset.target
+        return ToParts(ref=ref, output=resolve_path(to_parts)), ToParts.target
+    return ToDataset(ref=ref, output=resolve_path(str(to_dataset))), ToDataset.target

@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from ...engine.journal import other_folder
 from ...errors import ConfigError
+from ...format.unfinished import IMPORT_FOLDER
+from ...storage import LocalStorage
 from ...storage.durable_copy import scratch_folder
 from ..rows.row_file import PlannedShard, RowFile
 from ..sources.source import Source
@@ -49,6 +52,9 @@ class PackedShard:
 
     def run(self) -> Written:
         """Write the shard, and return its end with the counts of the whole shard."""
+        storage = self.write.storage
+        if isinstance(storage, LocalStorage) and not storage.exists(IMPORT_FOLDER):
+            raise other_folder(storage.path(""))
         with scratch_folder() as folder:
             # Downloads lie next to the rows.
             if isinstance(self.write.rows, _PackedRows):

@@ -23,11 +23,10 @@ ARGS ?=
 
 PEER_BIN := .venv-peer/bin
 LOADERS_BIN := .venv-loaders/bin
-# install PYTHON PACKAGES: of what pip prints, its errors and the files that it takes, so that no minute is silent.
-install = $(1) -m pip install --no-compile --disable-pip-version-check --progress-bar off $(2) \
-	2> >(grep --line-buffered -v '^WARNING' >&2) \
-	| sed -un -E -e 's/^ *(Downloading|Using cached|Processing) ([^ ]*\/)?([^ /-]+-[^ /-]+)[^ ]*\.whl( \([0-9.]+ .?B\))?.*/  \3\4/p' \
-		-e 's/^Installing collected packages.*/  installing the files/p'
+# install PYTHON PACKAGES: with uv, which takes a tenth of pip's time; pip itself takes torch, which may lie on its path
+# of wheels. Naming torch again keeps it: asked for by another package alone, its newest build would come instead.
+pip = $(1) -m pip install --quiet --no-compile --disable-pip-version-check 2> >(grep -v "^WARNING" >&2)
+install = $(call pip,$(1)) uv && $(1) -m uv pip install --quiet --python $(1) "$(TORCH)" $(2)
 # compile PYTHON: byte code on all cores, of what is likely to be imported; pip would compile all on one.
 # Some files are for newer Pythons, hence true.
 compile = echo "  compiling byte code"; $(1) -m compileall -qq -j0 \
@@ -143,10 +142,10 @@ $(DEMO_INSTALLED): pyproject.toml
 	@echo "setting up .venv (a minute; once, and when pyproject.toml changes)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "1 of 2: $(TORCH)"
-	@$(call install,$(BIN)/python,"$(TORCH)")
+	@$(call pip,$(BIN)/python) "$(TORCH)"
 	@echo "2 of 2: this project, and what the demo needs"
 	@$(call install,$(BIN)/python,--editable '.[demo]')
-	@$(call install,$(BIN)/python,--upgrade --no-deps --target .venv/photographs "$(PHOTOGRAPHS)")
+	@$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --no-deps --target .venv/photographs "$(PHOTOGRAPHS)"
 	@$(call compile,$(BIN)/python)
 	@touch $@
 
@@ -168,7 +167,7 @@ $(PEER_INSTALLED):
 	@echo "setting up .venv-peer with $(PEER) (a minute or two, once)"
 	@test -x $(PEER_BIN)/python || $(PYTHON) -m venv .venv-peer
 	@echo "1 of 2: $(TORCH)"
-	@$(call install,$(PEER_BIN)/python,"$(TORCH)")
+	@$(call pip,$(PEER_BIN)/python) "$(TORCH)"
 	@echo "2 of 2: $(PEER)"
 	@$(call install,$(PEER_BIN)/python,"$(PEER)")
 	@$(call compile,$(PEER_BIN)/python)
@@ -180,9 +179,9 @@ $(LOADERS_INSTALLED):
 	@echo "setting up .venv-loaders with $(LOADERS) (a few minutes, once)"
 	@test -x $(LOADERS_BIN)/python || $(PYTHON) -m venv .venv-loaders
 	@echo "1 of 2: $(TORCH)"
-	@$(call install,$(LOADERS_BIN)/python,"$(TORCH)")
+	@$(call pip,$(LOADERS_BIN)/python) "$(TORCH)"
 	@echo "2 of 2: $(LOADERS)"
-	@$(call install,$(LOADERS_BIN)/python,"$(TORCH)" $(LOADERS) pillow)
-	@$(LOADERS_BIN)/python -m pip uninstall -qq --yes torchvision obstore
+	@$(call install,$(LOADERS_BIN)/python,$(LOADERS) pillow)
+	@$(LOADERS_BIN)/python -m uv pip uninstall -q --python $(LOADERS_BIN)/python torchvision obstore
 	@$(call compile,$(LOADERS_BIN)/python)
 	@touch $@

@@ -170,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str], settings: OutputSettings) -> int:
-    from loader.errors import EnergonError
+    from loader.errors import EnergonError, error_text
 
     try:
         # Run the command; --debug shows where an unexpected error was raised.
@@ -209,7 +209,7 @@ def _run(arguments: list[str], settings: OutputSettings) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001 - any other error becomes one line instead of a traceback
-        _print_message(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+        _print_message(error_text(error))
         if not settings.debug:
             _print_message(
                 "  this is a bug or an unexpected state of the machine; run again with --debug",

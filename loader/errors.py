@@ -40,15 +40,26 @@ _UNSAFE = re.compile(
 
 _QUERY = re.compile(r"(\b(?!file:|local:)[a-z][a-z0-9+.-]*://[^\s?'\"<>]*\?)[^\s'\"<>]+", re.IGNORECASE)
 _PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^/\s?#'\"<>]*:[^/\s?#'\"<>]*@", re.IGNORECASE)
+_NAMED = re.compile(  # lines of headers, their values in quotes, and other secrets by name
+    r"(\b(?:(?:proxy-)?authorization|(?:set-)?cookie)\b['\"]?[:=] *)(?:b?'[^']*'|b?\"[^\"]*\"|[^\n'\"]+)"
+    r"|([\w-]*(?:password|passwd|secret|token|signature|credential|(?:api|access|secret)[_-]?key(?:[_-]?id)?)"
+    r"(?:=|['\"]: ?))(?:b?'[^']*'|b?\"[^\"]*\"|[^\s,;&'\"]+)"
+    r"|(\b(?:bearer|basic) +)[\w.~+/-]{16,}=*",
+    re.IGNORECASE,
+)
 
 
-def hide_queries(text: str) -> str:
-    """Replace the queries of all URLs of a text, which often hold signatures and tokens, and remove passwords.
+def hide_secrets(text: str) -> str:
+    """Replace passwords, tokens and signatures of a text: queries of URLs, headers, and what has such a name.
 
-    >>> hide_queries("https://me:secret@host/a.jpg?sig=secret is missing")
+    >>> hide_secrets("https://me:secret@host/a.jpg?sig=secret is missing")
     'https://host/a.jpg?… is missing'
+    >>> hide_secrets("{'Authorization': 'Bearer abc', 'Accept': '*/*'} password=abc, retry")
+    "{'Authorization': …, 'Accept': '*/*'} password=…, retry"
     """
-    return _PASSWORD.sub(r"\1", _QUERY.sub(r"\1…", text)) if "://" in text else text
+    if "://" in text:
+        text = _PASSWORD.sub(r"\1", _QUERY.sub(r"\1…", text))
+    return _NAMED.sub(lambda match: f"{match[1] or match[2] or match[3]}…", text)
 
 
 def escape_controls(text: str, *, keep: str = "") -> str:
@@ -98,7 +109,7 @@ class EnergonError(Exception):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _KEPT and isinstance(value, str):
-            value = hide_queries(escape_controls(value, keep=_KEPT[name]))
+            value = hide_secrets(escape_controls(value, keep=_KEPT[name]))
         super().__setattr__(name, value)
 
     def __str__(self) -> str:
@@ -112,6 +123,19 @@ class EnergonError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         # Worker processes send errors pickled; the default reduction would lose the keyword arguments.
         return _rebuild, (type(self), self.message, {"at": self.at, "hint": self.hint, **self._fields})
+
+
+def error_text(error: BaseException) -> str:
+    """Return the type and the message of an error as they are stored and shown, without secrets.
+
+    >>> error_text(ValueError("token=abc")), error_text(ValueError())
+    ('ValueError: token=…', 'ValueError')
+    """
+    try:
+        text = error.message if isinstance(error, EnergonError) else hide_secrets(str(error))
+    except Exception as fault:  # noqa: BLE001 - of the __str__ of a user's class
+        text = f"its message cannot be formatted: {type(fault).__name__}"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _rebuild(cls: type[EnergonError], message: str, fields: dict[str, Any]) -> EnergonError:

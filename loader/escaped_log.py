@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import traceback
 
-from .errors import escape_controls, hide_queries
+from .errors import escape_controls, hide_secrets
 
 _KEPT = "\n\t"
 
@@ -23,12 +23,12 @@ def get_logger(name: str) -> logging.Logger:
 
 def _escape(record: logging.LogRecord) -> bool:
     message = record.getMessage()
-    escaped = hide_queries(escape_controls(message, keep=_KEPT))
+    escaped = hide_secrets(escape_controls(message, keep=_KEPT))
     if escaped != message:
         record.msg, record.args = escaped, None
     if record.exc_info and record.exc_info[1] is not None and not record.exc_text:
         trace = "".join(traceback.format_exception(record.exc_info[1])).rstrip("\n")
-        escaped = hide_queries(escape_controls(trace, keep=_KEPT))
+        escaped = hide_secrets(escape_controls(trace, keep=_KEPT))
         if escaped != trace:
             record.exc_text = escaped  # formatters print it in place of the exception
     return True

@@ -113,7 +113,7 @@ class Journal(Generic[_Result]):
                 at=self.storage.path(self.folder),
                 hint="finish it with the same options; or give its results up with --restart"
                 + (", or take them as they are with --keep-results" if is_keepable else "")
-                + "; in Python, Engine(restart=True) or Engine(keeps_results=True)",
+                + "; in Python, pass an Engine with this option",
             )
         return self.follow(there)
 

@@ -13,7 +13,7 @@ from ..accounting.kinds import TORCH
 from ..accounting.large_parts import SHOWN_JSON_BYTES
 from ..dataset.dataset import Dataset
 from ..dataset.split_parts import is_excluded
-from ..errors import EnergonError, TrustError
+from ..errors import EnergonError, TrustError, error_text
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig, is_own_module
 from ..format.nv_meta import FOLDER
@@ -217,7 +217,7 @@ def reason_of(error: Exception, *, shown: str, before: str = "") -> dict[str, An
         at = f"\n  at: {error.at}" if error.at else ""
         hint = "\n  hint: read it; if you trust it, add --trust-code"
         return {"note": f"{shown}, since --trust-code is not given: {error.message}{at}{hint}"}
-    return {"fault": str(error) if isinstance(error, EnergonError) else f"{before}{type(error).__name__}: {error}"}
+    return {"fault": str(error) if isinstance(error, EnergonError) else f"{before}{error_text(error)}"}
 
 
 def _is_excluded(dataset: Dataset, sample: int) -> bool:

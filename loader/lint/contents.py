@@ -11,7 +11,7 @@ import numpy as np
 from ..accounting.large_parts import LargePart
 from ..dataset.dataset import Dataset
 from ..dataset.tar import tar_index
-from ..errors import EnergonError, FormatError
+from ..errors import EnergonError, FormatError, error_text
 from ..format.index.dataset_index import PartLocation
 from ..format.index.layout import ShardEntry
 from ..format.index.sample_bytes import read_sample
@@ -137,7 +137,7 @@ class SampleLint:
         try:
             faults = () if check is None else check(key, parts)
         except Exception as error:  # noqa: BLE001 - one sample must not hide the faults of all others
-            faults = [(None, f"the check of this sample failed: {type(error).__name__}: {error}")]
+            faults = [(None, f"the check of this sample failed: {error_text(error)}")]
         # Report its faults, each with the rule that fits: a part that is missing, damaged, or too large.
         by_name = {part.name: part for part in locations} if faults else {}
         for part, message in faults:

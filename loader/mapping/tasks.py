@@ -17,7 +17,7 @@ from ..arrays import IntArray
 from ..convert.writing.written_shards import ShardRecord
 from ..dataset.dataset import Dataset
 from ..engine.journal import Journal
-from ..errors import EnergonError, SkipSample
+from ..errors import SkipSample, error_text
 from ..format.index.layout import ShardEntry
 from ..format.tar.names import printable
 from ..storage import Storage
@@ -316,9 +316,5 @@ def _value_alone(function: Callable[[Any], Any], sample: tuple[int, Any], calls:
 
 
 def _reason(error: BaseException) -> str:
-    try:
-        text = error.message if isinstance(error, EnergonError) else str(error)
-    except Exception as fault:  # noqa: BLE001 - of the __str__ of a user's class
-        text = f"its message cannot be formatted: {type(fault).__name__}"
     # An address differs from run to run.
-    return printable(f"{type(error).__name__}: {_ADDRESS.sub('', text)}"[:_MAX_REASON])
+    return printable(_ADDRESS.sub("", error_text(error))[:_MAX_REASON])

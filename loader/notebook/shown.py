@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..engine.workers import usable_cores
-from ..errors import ConfigError, EnergonError, TrustError, escape_controls
+from ..errors import ConfigError, EnergonError, TrustError, error_text, escape_controls
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import LoadRequest
 from ..inspect.facts import path_facts
@@ -157,5 +157,5 @@ def dataset_html(text: str, samples: Iterable[ShownSample]) -> str:
         except TrustError as error:
             add_sample(page, parts(), title=f"{title}   shown as parts: {error.message}")
         except Exception as error:  # noqa: BLE001 - the dataset's own code may raise anything
-            page.add(f"<p><b>{escaped(title)}</b></p><pre>{escaped(f'{type(error).__name__}: {error}')}</pre>")
+            page.add(f"<p><b>{escaped(title)}</b></p><pre>{escaped(error_text(error))}</pre>")
     return page.text()

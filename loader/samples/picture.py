@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..errors import TrustError, error_text
+
 if TYPE_CHECKING:
     import numpy as np
     from PIL.Image import Image
@@ -57,7 +59,7 @@ def encoded_picture(data: bytes) -> Picture:
             try:
                 return shrink_to_rgb(image, longest)
             except Exception as error:  # a broken file may raise anything from a codec
-                raise PictureError(_reason(error)) from error
+                raise PictureError(error_text(error)) from error
 
     return Picture(width=width, height=height, load=load)
 
@@ -91,7 +93,7 @@ def array_picture(array: Any) -> Picture | None:
         try:
             return shrink_to_rgb(_array_to_image(small, channels_first=channels_first), longest)
         except Exception as error:  # arrays of unforeseen types
-            raise PictureError(_reason(error)) from error
+            raise PictureError(error_text(error)) from error
 
     return Picture(width=width, height=height, load=load)
 
@@ -99,7 +101,6 @@ def array_picture(array: Any) -> Picture | None:
 def _open(data: bytes) -> Image:
     from PIL import Image as PillowImage, UnidentifiedImageError
 
-    from ..errors import TrustError
     from .decoding.image_decode import identify_image
 
     try:
@@ -113,7 +114,7 @@ def _open(data: bytes) -> Image:
     except UnidentifiedImageError as error:
         raise PictureError(f"not an image (it starts with {data[:12]!r})") from error
     except Exception as error:  # a broken header may raise anything from a format's plugin
-        raise PictureError(_reason(error)) from error
+        raise PictureError(error_text(error)) from error
 
 
 def shrink_to_rgb(image: Image, longest: int) -> Image:
@@ -197,7 +198,3 @@ def _to_bytes(pixels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
             scaled = numbers * numbers.dtype.type(255)
             return np.rint(scaled, out=scaled).astype(np.uint8)
     return _stretch(pixels)
-
-
-def _reason(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

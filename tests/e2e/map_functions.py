@@ -44,6 +44,19 @@ def fails_sometimes(sample: dict[str, Any]) -> Any:
     return object() if number(sample) == 6 else number(sample)
 
 
+SECRETS = (
+    "https://me:hush1@host/a.jpg?sig=hush2 and s3://b/k?X-Amz-Signature=hush3",
+    "{'Authorization': 'Bearer hush1', 'x-api-key': 'hush2', 'Accept': '*/*'}",
+    "GET /a\nAuthorization: AWS4-HMAC-SHA256 Credential=hush1/s3, Signature=hush2\npassword=hush3, retry",
+)
+
+
+def raises_secrets(sample: dict[str, Any]) -> int:
+    if number(sample) < len(SECRETS):
+        raise ValueError(SECRETS[number(sample)])
+    return 1
+
+
 def hangs(sample: dict[str, Any]) -> int:
     """Sleep for sample 3, and hang for sample 8 so that no signal interrupts it."""
     if number(sample) == 8:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from energon_cli.main import main
 from loader import open_dataset
 from loader.engine import Engine, Share, ShareDone
 from loader.errors import ConfigError, SampleError, StorageError, WorkerError
@@ -232,6 +233,26 @@ def test_a_sample_that_fails_has_no_value(copied: Copied) -> None:
     assert mapped.folder.joinpath(column_path("score", ".valid.npy")).exists()
     column = open_dataset(mapped.folder).select(where="score >= 0")
     assert len(column) == SHARDS * SAMPLES - 3
+
+
+def test_secrets_of_a_failure_are_neither_stored_nor_shown(
+    copied: Copied, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    mapped = copied()
+    with pytest.raises(SampleError, match="https://host/a"):
+        mapped.run("raises_secrets")
+    stored = b"".join(path.read_bytes() for path in mapped.folder.rglob(".nv-meta/.jobs/**/*") if path.is_file())
+    assert stored.count(b"ValueError: ") > 2
+    function = f"{FUNCTIONS}:raises_secrets"
+    command = ["map", str(mapped.folder), function]
+    assert main([*command, "--show", "--limit", "3"]) == 0
+    assert (
+        main([*command, "--write", "score", "--keep-results", "--max-failures", "3", "--task-samples", "4", "--json"])
+        == 0
+    )
+    shown = b"".join(capfdbinary.readouterr())
+    assert b"'Accept'" in shown
+    assert b"hush" not in stored + shown
 
 
 def test_failed_tasks_run_again_with_another_version_of_the_function(copied: Copied) -> None:

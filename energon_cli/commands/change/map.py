@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loader.errors import escape_controls
+from loader.errors import error_text, escape_controls
 
 from ...command import energon_command
 from ...console import facts_of, output_console, print_json, printing_to_stderr, show_note, show_warning
@@ -166,7 +166,7 @@ def map_dataset(
 
 
 def _print_value(key: str, value: object) -> None:
-    text = f"{type(value).__name__}: {value}" if isinstance(value, BaseException) else repr(value)
+    text = error_text(value) if isinstance(value, BaseException) else repr(value)
     text = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
     output_console().print(f"{escape_controls(key)}: {escape_controls(text)}", markup=False, highlight=False)
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from ...accounting.kinds import kind_of_name, part_extension
-from ...errors import ConfigError, hide_queries
+from ...errors import ConfigError, hide_secrets
 from ...format.documents.conversation import CONVERSATION_KEYS
 from ...format.documents.messages import did_you_mean, short_repr
 from ...storage import is_url
@@ -310,4 +310,4 @@ def _shown(value: object) -> str:
         return f"[{', '.join(map(_shown, value[:_SHOWN_EXAMPLES]))}{', …' * (len(value) > _SHOWN_EXAMPLES)}]"
     if isinstance(value, str) and is_link(value):
         value = hide_query(value)
-    return hide_queries(value if isinstance(value, str) and len(value) <= 60 else short_repr(value))
+    return hide_secrets(value if isinstance(value, str) and len(value) <= 60 else short_repr(value))

@@ -28,7 +28,7 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
-from ...errors import EnergonError, FormatError
+from ...errors import EnergonError, FormatError, error_text
 from ...samples.picture import PictureError, encoded_picture
 from .dataset import BrowsedDataset, DatasetAddress
 
@@ -310,7 +310,7 @@ def _result(picture: PartAddress, longest: int) -> bytes | Exception:
     except (EnergonError, PictureError, KeyError) as error:
         return error
     except Exception as error:  # noqa: BLE001 - a codec may raise anything
-        return PictureError(f"{type(error).__name__}: {error}")
+        return PictureError(error_text(error))
 
 
 def make_thumbnail(data: bytes, longest: int) -> bytes:

@@ -15,7 +15,7 @@ from traceback import walk_tb
 from types import FrameType
 from typing import Any
 
-from ...errors import EnergonError, RepeatedSampleError, escape_controls
+from ...errors import EnergonError, RepeatedSampleError, error_text, escape_controls
 from ...escaped_log import get_logger
 from ...format.documents.messages import nearest_hint
 from ...renamed_parameters import renamed_parameters
@@ -335,8 +335,7 @@ def one_line(error: BaseException) -> str:
     >>> one_line(ValueError("not a number:\n  x"))
     'ValueError: not a number: x'
     """
-    text = _shortened(error.message if isinstance(error, EnergonError) else str(error))
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return _shortened(error_text(error))
 
 
 def _shortened(text: str) -> str:

@@ -21,7 +21,7 @@ from PIL import Image
 from ...accounting.kinds import foreign_contents, is_compressed, kind_of_name
 from ...accounting.large_parts import LargePart
 from ...cached_property import cached_property
-from ...errors import EnergonError, SampleError
+from ...errors import EnergonError, SampleError, error_text
 from ...format.documents.conversation import conversation_turns
 from ...format.documents.dataset_config import DatasetConfig
 from ...format.documents.sample_types import FieldKind
@@ -204,7 +204,7 @@ class DecodeCheck:
         except SampleError as error:
             return [(error.part, error.message.removeprefix(f"sample {key!r}: "))]
         except Exception as error:  # noqa: BLE001 - the dataset's own code may raise anything
-            return [(None, f"building the sample fails: {type(error).__name__}: {error}")]
+            return [(None, f"building the sample fails: {error_text(error)}")]
         return []
 
     @cached_property

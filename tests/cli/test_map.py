@@ -101,7 +101,7 @@ def test_a_trial_prints_and_writes_nothing(prepared: Path, functions: str, energ
     assert done.out.splitlines() == [
         "shard_000.tar/000000: 0.0",
         "shard_000.tar/000001: 0.5",
-        "shard_000.tar/000002: SkipSample: ",
+        "shard_000.tar/000002: SkipSample",
         "shard_001.tar/000003: ValueError: a bad [sample]",
     ]
     assert not (prepared / ".nv-meta/.jobs").exists()

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from ...errors import ConfigError, EnergonError, FormatError, StorageError
 from ...storage import LocalStorage, Storage, read_document
+from ...storage.shared_answers import has_answers
 from ..documents.messages import did_you_mean
 from ..documents.value_name import ValueName
 from ..index.layout import SampleIndex, ShardEntry
@@ -459,12 +460,14 @@ _GONE = ("",)  # version of a column without a record
 
 
 def _version(storage: Storage, name: str, held: ExitStack) -> tuple[str | int, ...]:
-    """Return what differs for each state of the files of a column; nothing in an object store, for speed.
+    """Return what differs for each state of the files of a column.
+
+    Nothing does in an object store, for speed, or if another process has read the record for this one.
 
     Sizes and times of two writes may be equal, so the number of the record's file counts, which no other file gets
     while it is held open.
     """
-    if not isinstance(storage, LocalStorage):
+    if not isinstance(storage, LocalStorage) or has_answers(storage):
         return ()
     file, plain = _current(storage, name, ".json"), column_path(name, "")
     try:

@@ -15,8 +15,8 @@ _MAX_PLANES = 5  # bytes of a gap: a source has fewer than 2^40 samples
 def pack_numbers(numbers: IntArray) -> str:
     """Return ascending numbers as their count and the compressed gaps between them; no numbers as an empty text.
 
-    >>> pack_numbers(np.arange(1000, 2000))[:7]
-    '1000:eJ'
+    >>> pack_numbers(np.arange(1000, 2000)).partition(":")[0]
+    '1000'
     """
     if not len(numbers):
         return ""

@@ -30,13 +30,14 @@ SAMPLES_OF_TASK = 4096
 """Samples of a task: few enough to lose little at a kill, many enough that 10 M samples have 2,400 tasks."""
 
 _TASK_BYTES = 256 << 20  # of the shard: tasks of large samples have fewer
+_MANY_TASKS = 1024  # beyond these, small ones are joined: each has a synced file; fewer could leave workers without one
 _MAX_REASON = 300  # characters of the reason of a failure
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _FAULTS = (Exception, CallTimeoutError, SystemExit)  # of the user's function; some libraries exit
 
 
 class MapTask(NamedTuple):
-    """Consecutive samples of one shard.
+    """Consecutive samples of one shard, or of several small ones.
 
     Attributes:
         name: Name for messages.
@@ -203,13 +204,38 @@ def tasks_of(folder: Dataset, samples: IntArray | None, *, most: int = SAMPLES_O
         samples: Numbers of the chosen samples, ascending; None for all.
         most: Most samples of a task.
     """
+    # Cut large shards into pieces.
+    pieces: list[tuple[MapTask, float]] = []  # and its part of the largest task
     for shard in folder.index.shards:
         count = min(most, max(1, _TASK_BYTES * shard.samples // max(1, shard.size_bytes)))
         for start in range(shard.first_sample, shard.first_sample + shard.samples, count):
             stop = min(start + count, shard.first_sample + shard.samples)
             chosen = None if samples is None else samples[slice(*samples.searchsorted((start, stop)))]
             if chosen is None or len(chosen):
-                yield MapTask(_name(shard, start, stop), start, stop, chosen)
+                piece = MapTask(_name(shard, start, stop), start, stop, chosen)
+                pieces.append((piece, piece.size / count))
+    # Join small neighbours if there are many.
+    joined = -(-len(pieces) // _MANY_TASKS)
+    group: list[MapTask] = []
+    load = 0.0
+    for piece, part in pieces:
+        is_full = len(group) == joined or load + part > 1 or (group and piece.stop - group[0].start > joined * most)
+        if group and is_full:
+            yield _joined(group)
+            group, load = [], 0.0
+        group.append(piece)
+        load += part
+    if group:
+        yield _joined(group)
+
+
+def _joined(pieces: Sequence[MapTask]) -> MapTask:
+    first, last = pieces[0], pieces[-1]
+    if first is last:
+        return first
+    chosen = [piece.samples for piece in pieces if piece.samples is not None]
+    samples = np.concatenate(chosen) if chosen else None
+    return MapTask(f"{first.name} to {last.name}", first.start, last.stop, samples)
 
 
 def _name(shard: ShardEntry, start: int, stop: int) -> str:

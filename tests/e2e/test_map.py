@@ -220,6 +220,35 @@ def finish_if_begun(mapped: Mapped) -> None:
         finish(mapped)
 
 
+@forms
+def test_tasks_span_small_shards_if_there_are_many(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_shards(tmp_path / "small", 30, samples=1)
+    prepare(tmp_path / "small")
+    copied = copies_of(tmp_path / "small", tmp_path)
+    alone, killed, shares = copied(form, "alone"), copied(form, "killed"), copied(form, "shares")
+    assert alone.run().tasks == 30
+    monkeypatch.setattr("loader.mapping.tasks._MANY_TASKS", 10)  # three shards each
+    with monkeypatch.context() as patched:
+        kill_before(18, patched)
+        assert in_child(killed.run) == -signal.SIGKILL
+    report = killed.run()
+    assert report.tasks == 10 > report.resumed > 0
+    for share in (1, 2):
+        with pytest.raises(ShareDone):
+            shares.run(engine=Engine(workers=2, forks=True, share=Share(share, 2)))
+    shares.run(engine=Engine(merge=True))
+    assert killed.files() == shares.files()
+    if form in ("to_parts", "to_dataset"):  # a task has a shard for each split part
+        assert without_shards(killed.out) == without_shards(alone.out)
+        assert len([*killed.out.glob("*.tar")]) < len([*alone.out.glob("*.tar")])
+    else:
+        assert killed.files() == alone.files()
+
+
+def without_shards(folder: Path) -> dict[str, Any]:
+    return {key.partition("/")[2]: parts for key, parts in contents(folder).items()}
+
+
 def test_a_sample_that_fails_has_no_value(copied: Copied) -> None:
     mapped = copied()
     with pytest.raises(SampleError, match=r"2 samples failed, and 0 may; the first: .*/00004: ValueError"):

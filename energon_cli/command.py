@@ -235,11 +235,14 @@ class ExampleCommand(_NamesVariables):
             try:
                 return super().invoke(ctx)
             except Exception as error:
-                from loader.engine import ShareDone
+                from loader.engine import AlreadyDoneError, ShareDone
 
-                if not isinstance(error, ShareDone):
+                if isinstance(error, ShareDone):
+                    show_share(error, ctx.find_root().obj or ())
+                elif isinstance(error, AlreadyDoneError):
+                    _show_done(str(error.at), as_json=bool(ctx.params.get("as_json")))
+                else:
                     raise
-                show_share(error, ctx.find_root().obj or ())
                 return None
 
 
@@ -259,6 +262,17 @@ def show_share(done: Any, arguments: Sequence[str]) -> None:
     console = output_console()
     console.print(f"share {done.share} is done: {plural(done.tasks, 'task')}{before}")
     console.print(f"when all shares are done: {_command_line(merge)}")
+
+
+def _show_done(output: str, *, as_json: bool) -> None:
+    from loader.errors import escape_controls
+
+    from .console import output_console, print_json
+
+    if as_json:
+        print_json({"output": output, "already_done": True})
+    else:
+        output_console().print(f"already done: {escape_controls(output)}", markup=False, highlight=False)
 
 
 def _metavar(parameter: click.Parameter) -> str:

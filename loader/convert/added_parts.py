@@ -18,6 +18,7 @@ from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
 from ..dataset.split_parts import excluded_samples, runs_of_part
 from ..dataset.tar import tar_index
+from ..engine.journal import AlreadyDoneError
 from ..engine.run import RunsOnEngine
 from ..errors import ConfigError
 from ..format.dataset_ref import DatasetRef
@@ -25,7 +26,6 @@ from ..format.documents.dataset_files import read_shard_info
 from ..format.documents.next_command import split_hint
 from ..format.documents.sample_types import SAMPLE_TYPES
 from ..format.index.dataset_index import DatasetIndex
-from ..format.nv_meta import INFO_JSON
 from ..format.tar.names import split_member_name
 from ..metadataset.documents.leaf_plan import Nonmatch
 from ..metadataset.joins.prepare_metadataset import prepare_metadataset
@@ -41,6 +41,7 @@ from .sources.source import Listing, Source
 from .tables.columns import SourceOptions
 from .tables.part_values import encode_json
 from .tables.records import DelimitedReader, open_text_table, read_json_lines
+from .writing.new_output import remove_partials
 
 _TABLES = (".jsonl", ".csv", ".tsv")
 _KEYS = ("__key__", "key", "id")
@@ -333,14 +334,11 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
     used = _used_samples(folder)
     lacking = np.flatnonzero(used & ~counted.has_parts)
     _check(plan, folder, counted, lacking)
-    # Write the parts, unless an interrupted run has, and then the metadataset.
+    # Write the parts, unless an earlier run has, and then the metadataset.
     metadataset = plan.metadataset or f"{plan.output.rstrip('/')}.yaml"
     text = _metadataset(plan, metadataset, [part for part, shards in split.split_parts.items() if shards])
-    if _is_written(plan, metadataset, text):
-        failed, account = 0, _account_of(counted, folder_at(plan.output))
-        if plan.strict:
-            account.check_complete(at=plan.output)
-    else:
+    is_written = _is_same(metadataset, text)
+    try:
         imported = run_import(
             ImportPlan(
                 sources=(source,),
@@ -354,6 +352,9 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
             on_progress=on_progress,
         )
         failed, account = imported.failed, imported.account
+    except AlreadyDoneError:
+        failed, account = 0, _account_of(counted, folder_at(plan.output))
+    if not is_written:
         storage, name = open_parent(metadataset)
         storage.write(name, text.encode())
     # Prepare the join.
@@ -488,6 +489,7 @@ def write_join(folder: Dataset, output: str) -> str:
     if not _is_same(metadataset, text):
         storage, name = open_parent(metadataset)
         storage.write(name, text.encode())
+    remove_partials(metadataset)
     prepare_metadataset(metadataset)
     return metadataset
 
@@ -504,10 +506,6 @@ def _relative(path: str, file: str) -> str:
     if is_url(path) or is_url(file):
         return path if is_url(path) else os.path.abspath(path)
     return os.path.relpath(path, os.path.dirname(os.path.abspath(file)))
-
-
-def _is_written(plan: AddPartsPlan, metadataset: str, text: str) -> bool:
-    return _is_same(metadataset, text) and open_storage(plan.output).exists(INFO_JSON)
 
 
 def _is_same(metadataset: str, text: str) -> bool:

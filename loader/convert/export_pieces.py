@@ -138,6 +138,9 @@ class Pieces:
             if share is not None:
                 stack.enter_context(self.storage.lock(f"{self.folder}/{share.number}.lock"))
             yield
+        self.remove()
+
+    def remove(self) -> None:
         self.storage.remove(self.folder)
 
     def of_samples(

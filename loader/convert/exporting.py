@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,10 +13,10 @@ import numpy as np
 from ..accounting import Account
 from ..arrays import IntArray
 from ..dataset.dataset import Dataset
-from ..dataset.job_journal import request_of_data
+from ..dataset.job_journal import request_of_data, request_of_metadata
 from ..dataset.query import SampleQuery
 from ..dataset.tar import tar_index
-from ..engine.journal import SHARDS
+from ..engine.journal import SHARDS, Job, output_exists
 from ..engine.run import Engine
 from ..errors import ConfigError
 from ..format.dataset_ref import DatasetRef
@@ -22,9 +24,16 @@ from ..format.tar.names import decode_name, is_outside_name, printable, split_me
 from ..format.tar.scan import TarScan, read_members
 from ..metadataset.datasets import ChosenSamples, choose_samples, named_datasets, open_datasets
 from ..storage import LocalStorage
-from .export_pieces import Piece, Pieces, ReadRequest, ReadSample, digest_of_samples
+from .export_pieces import Pieces, ReadRequest, ReadSample, digest_of_samples
 from .sources.dataset import kept_parts
-from .writing.new_output import NewOutput, ShardSource, check_new_output, place_shard
+from .writing.new_output import (
+    NewOutput,
+    ShardSource,
+    check_new_output,
+    place_shard,
+    remove_partials,
+    written_output,
+)
 from .writing.sample_writers import (
     ExportedSample,
     FilesWriter,
@@ -114,7 +123,8 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
         ShareDone: The engine reads one share, and its samples are read.
     """
     engine = request.engine or Engine()
-    if engine.is_partial:
+    earlier = written_output(request.output)
+    if earlier is None:
         check_new_output(request.output, is_file=request.format in _FILES)
     named = named_datasets(request.refs, split_parts=request.query.split_parts)
     at = ", ".join(ref.path for ref in request.refs)
@@ -129,6 +139,11 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
         total = total if request.limit is None else min(total, request.limit)
         if not total:
             raise ConfigError("no sample is chosen", at=at, hint="check the conditions")
+        job = _job(request, chosen)
+        if earlier is not None:
+            remove_partials(request.output)
+            Pieces(request.output, engine, {}).remove()
+            raise output_exists(earlier, job, at=request.output)
         account = _account_of(chosen)
         account.see("samples", total)
         notes = tuple(f"no sample of {each.opened.dataset.path}: it has {each.lacks}" for each in chosen if each.lacks)
@@ -137,19 +152,15 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
         is_whole = len(opened) == 1 and total == len(folder.index) and names is None
         is_whole = is_whole and request.format == "webdataset" and not folder.traits.are_records
         is_whole = is_whole and not outside_members(folder, account)
-        pieces = _pieces(request, engine, chosen, is_whole=is_whole)
+        pieces = _pieces(request, engine, chosen, job, is_whole=is_whole)
 
         def advance(done: int) -> None:
             if on_progress is not None:
                 on_progress(min(done, total), total)
 
         if is_whole:
-            if pieces is None:
-                size_bytes = copy_shards(folder, request.output, link=request.link, on_progress=on_progress)
-            else:
-                with pieces.locked():
-                    copies = pieces.of_shards(folder, opened[0].dataset.ref.resolved(), on_progress=advance)
-                    size_bytes = _place_shards(pieces, copies, request.output)
+            with nullcontext() if pieces is None else pieces.locked():
+                size_bytes = _copy_shards(folder, request, job, pieces, on_progress=advance)
             account.use("samples", total)
             account.take("bytes", size_bytes)
             return ExportReport(samples=total, size_bytes=size_bytes, output=request.output, account=account)
@@ -162,14 +173,12 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
             names=names,
             has_splits=request.format in ("parquet", "hf"),  # only tables have a column of splits
         )
-        columns = names or every
-        if pieces is None:
-            samples = _read(read, chosen, total)
-            written, size_bytes = _write(request, samples, columns, account, on_progress=advance, at=at)
-        else:
-            with pieces.locked():
-                samples = pieces.of_samples(read, _limited(chosen, total), on_progress=advance)
-                written, size_bytes = _write(request, samples, columns, account, on_progress=None, at=at)
+        with nullcontext() if pieces is None else pieces.locked():
+            if pieces is None:
+                samples, on_write = _read(read, chosen, total), advance
+            else:
+                samples, on_write = pieces.of_samples(read, _limited(chosen, total), on_progress=advance), None
+            written, size_bytes = _write(request, job, samples, names or every, account, on_progress=on_write, at=at)
     return ExportReport(samples=written, size_bytes=size_bytes, output=request.output, notes=notes, account=account)
 
 
@@ -177,7 +186,7 @@ _FILES = ("jsonl", "parquet")
 
 
 def _pieces(
-    request: ExportRequest, engine: Engine, chosen: Sequence[ChosenSamples], *, is_whole: bool
+    request: ExportRequest, engine: Engine, chosen: Sequence[ChosenSamples], job: Job, *, is_whole: bool
 ) -> Pieces | None:
     """Return where workers and shares leave what they read; None if this process reads the samples."""
     if not (engine.is_partial or engine.executor is not None or engine.workers > 1) or (is_whole and request.link):
@@ -193,16 +202,27 @@ def _pieces(
             at=unprepared,
             hint="energon prepare it, or export it in one process: --num-workers 1",
         )
-    settings = (request.format, request.keep_parts, request.drop_parts, request.by_shard, request.shard_bytes)
-    return Pieces(
-        request.output,
-        engine,
-        {
-            "datasets": str([each.opened.dataset.path for each in chosen]),
-            SHARDS: str([request_of_data(each.opened.folder) for each in chosen]),
+    # Only the end of the export is strict, so that shares need not name it.
+    return Pieces(request.output, engine, {name: fact for name, fact in job.request.items() if name != "strict"})
+
+
+def _job(request: ExportRequest, chosen: Sequence[ChosenSamples]) -> Job:
+    """Describe what an export writes; paths, which may have secrets, as digests."""
+    data = []
+    for each in chosen:
+        folder, path = each.opened.folder, each.opened.dataset.path
+        # The index of shards that are not prepared is another one in each run.
+        others = {"dataset": path} if each.opened.is_temporary else request_of_metadata(folder)
+        data.append({**request_of_data(folder), **others})
+    options = ("format", "keep_parts", "drop_parts", "by_shard", "shard_bytes", "link", "raw", "limit", "strict")
+    return Job(
+        command="export",
+        request={
+            SHARDS: hashlib.sha256(str(data).encode("utf-8", "surrogateescape")).hexdigest(),
             "samples": digest_of_samples([each.numbers for each in chosen]),
-            "options": str((settings, request.raw, request.limit)),
+            **{name.replace("_", " "): str(getattr(request, name)) for name in options},
         },
+        tasks=0,
     )
 
 
@@ -225,6 +245,7 @@ def _limited(chosen: Sequence[ChosenSamples], total: int) -> list[IntArray]:
 
 def _write(
     request: ExportRequest,
+    job: Job,
     samples: Iterable[ReadSample],
     columns: Sequence[str],
     account: Account,
@@ -235,6 +256,7 @@ def _write(
     """Write samples; return their number and the bytes of their parts."""
     written = size_bytes = 0
     with _writer(request, columns, at) as writer:
+        writer.job = job
         for done, (sample, repeated) in enumerate(samples):
             if on_progress is not None and done % 100 == 0:
                 on_progress(done)
@@ -256,17 +278,6 @@ def _write(
         if request.strict:
             account.check_complete(at=request.output)
     return written, size_bytes
-
-
-def _place_shards(pieces: Pieces, copies: Iterable[Piece], output: str) -> int:
-    """Link copies of shards into a new folder; return their bytes."""
-    copied = [*copies]
-    with NewOutput(output) as target:
-        for piece in copied:
-            path = os.path.join(target.folder, piece.name)
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            os.link(pieces.path_of_shard(piece.name), path)  # a killed merge can begin again
-    return sum(piece.size_bytes for piece in copied)
 
 
 def _reason_to_leave(sample: ExportedSample, format: str) -> str:  # noqa: A002 - the name of the attribute
@@ -326,15 +337,23 @@ def outside_members(folder: Dataset, account: Account) -> bool:
     return has_outside
 
 
-def copy_shards(
-    folder: Dataset, output: str, *, link: bool = False, on_progress: Callable[[int, int], None] | None = None
+def _copy_shards(
+    folder: Dataset, request: ExportRequest, job: Job, pieces: Pieces | None, *, on_progress: Callable[[int], None]
 ) -> int:
-    """Copy all shards of a dataset of tar shards to a new folder, and return their bytes."""
-    index = tar_index(folder)
-    how: ShardSource = "link" if link and isinstance(folder.storage, LocalStorage) else "copy"
-    with NewOutput(output) as target:
-        for shard in index.shards:
-            if on_progress is not None:
-                on_progress(shard.first_sample, len(index))
-            place_shard(folder, shard, os.path.join(target.folder, shard.name), how, final=target.path)
-    return sum(shard.size_bytes for shard in index.shards)
+    """Copy all shards of a dataset of tar shards to a new folder, or link to the copies of workers; return bytes."""
+    shards = tar_index(folder).shards
+    how: ShardSource = "link" if request.link and isinstance(folder.storage, LocalStorage) else "copy"
+    if pieces is not None:
+        for _ in pieces.of_shards(folder, folder.ref.resolved(), on_progress=on_progress):
+            pass
+    with NewOutput(request.output) as target:
+        target.job = job
+        for shard in shards:
+            path = os.path.join(target.folder, shard.name)
+            if pieces is None:
+                on_progress(shard.first_sample)
+                place_shard(folder, shard, path, how, final=target.path)
+            else:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                os.link(pieces.path_of_shard(shard.name), path)  # a killed merge can begin again
+    return sum(shard.size_bytes for shard in shards)

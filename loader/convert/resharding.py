@@ -10,6 +10,7 @@ import numpy as np
 from ..accounting import Account
 from ..arrays import IntArray
 from ..dataset.dataset import Dataset
+from ..dataset.job_journal import request_of_metadata
 from ..dataset.opening import folder_at
 from ..dataset.query import Compute, DatasetValues, SampleQuery, find_samples
 from ..dataset.split_parts import excluded_samples
@@ -110,7 +111,9 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
         carried.write(order, storage, without_filters=of_parts)
 
     written = run_import(
-        _import_plan(plan, source, layout, carried_documents(folder)), on_progress=on_progress, before_commit=carry
+        replace(_import_plan(plan, source, layout, carried_documents(folder)), inputs=request_of_metadata(folder)),
+        on_progress=on_progress,
+        before_commit=carry,
     )
     account.merge(written.account)
     # Samples that the split excludes are counted only if they were to be left out.

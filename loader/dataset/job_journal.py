@@ -14,7 +14,7 @@ from ..engine.journal import SHARDS, Journal
 from ..errors import StorageError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import is_record_file, is_tar_file
-from ..format.nv_meta import FOLDER, JOBS_FOLDER, TEMPORARY_INDEX
+from ..format.nv_meta import FOLDER, JOBS_FOLDER, REQUEST_JSON, TEMPORARY_INDEX
 from ..storage import FileInfo, RemoteStorage
 from .dataset import Dataset
 
@@ -66,7 +66,21 @@ def request_of_data(dataset: Dataset, current: Iterable[FileInfo] = ()) -> dict[
     Args:
         current: The shards as they are now, if results depend on them, too.
     """
+    shards = (shard.info for shard in dataset.index.shards)
+    return {"dataset": str(dataset.index.uuid), SHARDS: _digest_of_files([*shards, *current])}
+
+
+def request_of_metadata(dataset: Dataset) -> dict[str, str]:
+    """Return what results take over from ``.nv-meta`` besides the index: a digest of documents, columns and filters."""
+    storage = dataset.storage
+    files = storage.list(FOLDER) if storage.exists(FOLDER) else ()
+    names = {file: file.name.removeprefix(f"{FOLDER}/") for file in files}
+    taken = [file for file, name in names.items() if not name.startswith((".", "index", REQUEST_JSON))]
+    return {"set of documents, columns and filters": _digest_of_files(taken)}
+
+
+def _digest_of_files(files: Iterable[FileInfo]) -> str:
     digest = hashlib.sha256()
-    for file in [*(shard.info for shard in dataset.index.shards), *current]:
+    for file in files:
         digest.update(f"{file.name}\0{file.size_bytes}\0{file.version}\n".encode("utf-8", "surrogateescape"))
-    return {"dataset": str(dataset.index.uuid), SHARDS: digest.hexdigest()[:16]}
+    return digest.hexdigest()[:16]

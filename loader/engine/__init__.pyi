@@ -1,6 +1,7 @@
 # The public names of this package, each with the module that defines it.
 
 from .executor import open_dask_executor as open_dask_executor
+from .journal import AlreadyDoneError as AlreadyDoneError
 from .ray_executor import open_ray_executor as open_ray_executor
 from .run import Engine as Engine, ShareDone as ShareDone, ShareEnds as ShareEnds
 from .share import Share as Share, parse_share as parse_share

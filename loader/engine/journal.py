@@ -64,6 +64,35 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return "".join(f"; {name}: {left or 'none'} then, {right or 'none'} now" for name, left, right in readable)
 
 
+class AlreadyDoneError(ConfigError):
+    """A run with the same request has written the output before: commands then end with exit code 0."""
+
+
+def decode_job(data: bytes) -> Job | None:
+    """Return the job that is recorded in an output; None if the record is damaged."""
+    try:
+        return msgspec.json.decode(data, type=Job)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def output_exists(written: Job, job: Job, *, at: str) -> ConfigError:
+    """Return the error of a job whose output is there: an ``AlreadyDoneError``, or one that names what differs.
+
+    Args:
+        written: The job that has written the output.
+    """
+    different = written.differences(job) if written.command == job.command else ["command"]
+    if not different:
+        return AlreadyDoneError("the same command has written this already", at=at)
+    names = ", ".join(different)
+    return ConfigError(
+        f"energon {written.command} has written this, but not with the same {names}{written.values(job)}",
+        at=at,
+        hint="name another output; nothing is overwritten",
+    )
+
+
 @dataclass(slots=True)
 class Journal(Generic[_Result]):
     """The results of the tasks of one job.

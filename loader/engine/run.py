@@ -230,7 +230,7 @@ class JobTasks(Generic[_Result]):
         starts = divide(self.sizes or [1] * total, share.count) if share else ()
         job = Job(command=self.command, request=self.request, tasks=total, starts=starts)
         if engine.merge:
-            job = self._merged_job(job)
+            job = merged_job(self.journal, job)
         else:
             job = self.journal.begin(job, restart=engine.restart, keeps_results=engine.keeps_results)
         wanted = range(total)
@@ -259,24 +259,28 @@ class JobTasks(Generic[_Result]):
                 share, tasks=len(wanted), ran=len(missing), at=self.journal.storage.path(self.journal.folder)
             )
 
-    def _merged_job(self, job: Job) -> Job:
-        """Return the job of the shares."""
-        there = self.journal.job()
-        if there is None:
-            raise ConfigError(
-                "there are no shares to merge: none was started with these options, or they are merged",
-                at=self.journal.storage.path(self.journal.folder),
-                hint=f"run the shares first: energon {self.command} … --share 1/8, and so on, which must see this"
-                " folder",
-            )
-        different = [name for name in there.differences(job) if name != "shares"]
-        if different:
-            raise ConfigError(
-                f"the shares were run with another {', '.join(different)}",
-                at=self.journal.storage.path(self.journal.folder),
-                hint="merge with the options of the shares, or run them again with --restart",
-            )
-        return self.journal.follow(there)
+
+def merged_job(journal: Journal[Any], job: Job) -> Job:
+    """Return the job of the shares that a merge of ``job`` joins.
+
+    Raises:
+        ConfigError: No share has begun, or the shares had another request.
+    """
+    there, at = journal.job(), journal.storage.path(journal.folder)
+    if there is None:
+        raise ConfigError(
+            "there are no shares to merge: none was started with these options, or they are merged",
+            at=at,
+            hint=f"run the shares first: energon {job.command} … --share 1/8, and so on, which must see this folder",
+        )
+    different = [name for name in there.differences(job) if name != "shares"]
+    if different:
+        raise ConfigError(
+            f"the shares were run with another {', '.join(different)}{there.values(job)}",
+            at=at,
+            hint="merge with the options of the shares, or run them again with --restart",
+        )
+    return journal.follow(there)
 
 
 def missing_tasks(missing: Sequence[int], job: Job, *, at: str) -> ConfigError:

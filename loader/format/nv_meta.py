@@ -15,6 +15,7 @@ SPLIT_JSON = "split.json"  # used if split.yaml is missing
 # How names of temporary folders begin that replace ``.nv-meta`` for shards that are not prepared.
 TEMPORARY_INDEX = "energon-index-"
 DATASET_YAML = "dataset.yaml"
+REQUEST_JSON = "request.json"  # in FOLDER: the command that has written the shards, and what they follow from
 INDEX_SQLITE = f"{FOLDER}/index.sqlite"
 INDEX_UUID = f"{FOLDER}/index.uuid"
 INDEX_FOLDER = f"{FOLDER}/index"

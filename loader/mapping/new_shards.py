@@ -16,18 +16,19 @@ import numpy as np
 from ..cached_property import cached_property
 from ..convert.added_parts import ALL_PART, check_fields, check_join, write_join
 from ..convert.resharding import carried_documents
-from ..convert.writing.new_output import check_new_folder, check_outside, remove_other_shards
+from ..convert.writing.new_output import check_new_folder, check_not_written, check_outside, remove_other_shards
 from ..convert.writing.sample_parts import SampleParts, checked_key, description, encode_part, type_of_sample
 from ..convert.writing.written_shards import OpenShard, repeated_keys, shard_entries
 from ..dataset.dataset import Dataset
+from ..dataset.job_journal import request_of_metadata
 from ..dataset.opening import folder_at
 from ..dataset.split_parts import runs_of_part
-from ..engine.journal import Journal
+from ..engine.journal import Job, Journal
 from ..errors import ConfigError, SampleError
 from ..format.carry import Carried, NewOrder, OldDataset
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.sample_types import CRUDE
-from ..format.nv_meta import DATASET_YAML, FOLDER, JOBS_FOLDER
+from ..format.nv_meta import DATASET_YAML, FOLDER, JOBS_FOLDER, REQUEST_JSON
 from ..format.prepare.plan import PreparePlan, SplitRequest
 from ..format.prepare.run import open_prepare
 from ..format.unfinished import remove_left_files
@@ -62,7 +63,25 @@ class ToDataset(MapOutput):
         check_outside(self.output, [self.ref.path])
         storage = self.storage()
         if not storage.exists(f"{JOBS_FOLDER}/map-{self.target}"):
-            check_new_folder(storage, f"{JOBS_FOLDER}/map-{self.target}", hint="name a new folder")
+            check_new_folder(storage, f"{JOBS_FOLDER}/map-{self.target}", hint="name a new folder", command="map")
+
+    def check_not_written(self, folder: Dataset, job: Job) -> None:
+        """Raise an error if a map has written the output; complete it first if it was the same one.
+
+        Raises:
+            AlreadyDoneError: It was the same one.
+            ConfigError: The map had another request.
+        """
+        check_not_written(self.storage(), JOBS_FOLDER, self._done(folder, job), lambda: self._complete(folder))
+
+    def _done(self, folder: Dataset, job: Job) -> Job:
+        """Return the record of a finished job in its output."""
+        request = {**job.request, **request_of_metadata(folder)}
+        return msgspec.structs.replace(job, request=request, tasks=0, starts=(), results="")
+
+    def _complete(self, folder: Dataset) -> tuple[str, ...]:  # noqa: ARG002 - as of parts
+        """Write what belongs to the new dataset, and return the paths of all."""
+        return (self.output,)
 
     def request(self, folder: Dataset) -> dict[str, str]:
         """Return the digest of the split file, which names the split part of each new shard."""
@@ -182,10 +201,12 @@ class ToDataset(MapOutput):
             part = shard.split or ("" if has_split else "train")
             if part:
                 split[part] = (*split.get(part, ()), shard.name)
+        job = journal.job()
+        record = {} if job is None else {REQUEST_JSON: msgspec.json.encode(self._done(folder, job)).decode()}
         plan = PreparePlan(
             path=self.output,
             split=SplitRequest(parts=split),
-            files=self._documents(folder, part_names, kinds),
+            files={**self._documents(folder, part_names, kinds), **record},
         )
         with open_prepare(plan) as prepare:
             prepare.scan()
@@ -197,7 +218,7 @@ class ToDataset(MapOutput):
                     hint="return other keys, and pass --restart",
                 )
             report = prepare.commit(plan.split, plan.files)
-        return Written((self.output,), (*warnings, *report.warnings))
+        return Written(self._complete(folder), (*warnings, *report.warnings))
 
     def is_lost(self, storage: Storage, result: TaskResult) -> bool:
         """Return True if a shard of a finished task is missing or has changed."""
@@ -264,10 +285,9 @@ class ToParts(ToDataset):
         """Return a function that raises an error as soon as a sample has a part that no join can have."""
         return lambda result: _check_part_names(folder, result.part_names)
 
-    def commit(self, folder: Dataset, tasks: Sequence[MapTask], journal: Journal[TaskResult], made_by: str) -> Written:
-        """Prepare the shards of the parts, and write the metadataset that joins them with the dataset."""
-        written = super().commit(folder, tasks, journal, made_by)
-        return Written((self.output, write_join(folder, self.output)), written.warnings)
+    def _complete(self, folder: Dataset) -> tuple[str, ...]:
+        """Write the metadataset that joins the new parts with the dataset."""
+        return self.output, write_join(folder, self.output)
 
     def _carry(self, folder: Dataset, storage: Storage, shards: Sequence[WrittenShard]) -> tuple[str, ...]:  # noqa: ARG002
         return ()  # a join has the columns of its first dataset

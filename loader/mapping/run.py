@@ -15,7 +15,7 @@ import msgspec
 
 from ..arrays import IntArray
 from ..dataset.job_journal import request_of_data
-from ..engine.journal import Journal
+from ..engine.journal import Job, Journal
 from ..engine.ray_executor import RayExecutor
 from ..engine.run import Engine, JobTasks
 from ..errors import ConfigError, SampleError, StorageError
@@ -26,6 +26,7 @@ from ..storage import LocalStorage, Storage, read_document
 from ..version import __version__
 from .call_limit import CallLimit
 from .function import UserFunction, one_thread
+from .new_shards import ToDataset
 from .reading import SampleReader
 from .tasks import SAMPLES_OF_TASK, Failure, MapOutput, MapWork, TaskResult, tasks_of
 
@@ -191,6 +192,10 @@ def _locked(request: MapRequest) -> Iterator[Storage]:
         request.output.check(folder)  # another run may have ended since
         if engine.share is None:
             remove_leftovers(storage, name)
+        if isinstance(request.output, ToDataset):
+            retries = {"retry of failed samples": "True"} if request.retry_failed else {}
+            job = Job(command=request.command, request={**request.digest(), **retries}, tasks=0)
+            request.output.check_not_written(folder, job)
         yield storage
         if engine.share is None:
             storage.remove(lock)

@@ -32,7 +32,7 @@ def test_reshard_writes_a_dataset_and_says_so(energon: RunEnergon, folder: Path,
     assert opened.index.part_names == ("jpg", "txt")
     again = energon("reshard", folder, tmp_path / "new")
     assert again.code == 1
-    assert "this folder is a prepared dataset" in again.err
+    assert "seed: 1 then, none now" in again.err
 
 
 def test_reshard_reports_as_json(energon: RunEnergon, folder: Path, tmp_path: Path) -> None:

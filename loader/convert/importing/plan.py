@@ -219,6 +219,7 @@ class ImportPlan(RunsOnEngine):
         strict: Publish nothing if any part of the sources is left out or fails.
         downloads: What may be downloaded of the URLs that the sources name; None fails such rows.
         command: Name of the command, for messages.
+        inputs: What the dataset depends on besides the rows, name → digest.
     """
 
     sources: tuple[Source, ...]
@@ -231,6 +232,7 @@ class ImportPlan(RunsOnEngine):
     strict: bool = False
     downloads: DownloadOptions | None = None
     command: str = "import"
+    inputs: Mapping[str, str] = field(default_factory=dict)
 
 
 def exceeds(failed: int, rows: int, limit: float) -> bool:

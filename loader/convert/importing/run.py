@@ -15,10 +15,11 @@ from traceback import clear_frames
 import msgspec
 
 from ...arrays import IntArray
+from ...engine.journal import Job
 from ...engine.run import Engine, ShareDone, missing_tasks, repeat_after_deaths
 from ...engine.workers import stream_from_workers
 from ...errors import ConfigError, SampleError
-from ...format.nv_meta import FOLDER
+from ...format.nv_meta import FOLDER, REQUEST_JSON
 from ...format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
 from ...format.prepare.run import run_prepare
 from ...format.unfinished import (
@@ -33,7 +34,7 @@ from ...format.unfinished import (
 from ...storage import LocalStorage, Storage, may_use_rust, open_storage
 from ..rows.row import NO_SPLIT
 from ..rows.row_file import order_rows, plan_shards
-from ..writing.new_output import check_new_folder, check_outside, remove_other_shards
+from ..writing.new_output import check_new_folder, check_not_written, check_outside, remove_other_shards
 from ..writing.written_shards import FileVersion
 from .packed_shard import PackedShard, check_visible
 from .plan import (
@@ -48,7 +49,7 @@ from .plan import (
     check_failures,
     list_rows,
 )
-from .shares import agree_on_shares, share_lock
+from .shares import agree_on_shares, job_of_import, share_lock
 from .write_shard import WriteShard, Written, contact_hosts
 
 FAILURES_FILE = f"{FOLDER}/import_failures.jsonl"
@@ -94,16 +95,21 @@ def run_import(
     engine = plan.runs_on
     plan.layout.check()
     storage = open_storage(plan.output)
-    check_output(plan.output, sources=[source.path for source in plan.sources])
+    check_output(plan.output, sources=[source.path for source in plan.sources], command=plan.command)
     with _locked(storage, engine), _leaving_no_files(storage, engine) as leftovers, ExitStack() as stack:
         # List the rows, and refuse what the plan does not allow.
         if listed is None:
             listed = stack.enter_context(_listed(plan, on_progress))
         if plan.strict:
             listed.account.check_complete(at=storage.path(""))
+        job = job_of_import(plan, listed.rows)
+        limits = {"limit of failures": f"{plan.max_failures:g}", "strict": str(plan.strict), "compat": str(plan.compat)}
+        done = msgspec.structs.replace(job, request={**job.request, **limits})
+        check_not_written(storage, IMPORT_FOLDER, done)
+        plan = replace(plan, files={**plan.files, REQUEST_JSON: msgspec.json.encode(done).decode()})
         contact_hosts(listed, plan.downloads, plan.max_failures, at=storage.path(""))
         # Write the shards, then what the caller adds, and commit.
-        run = _Run(plan, engine, storage, listed, on_progress)
+        run = _Run(plan, job, storage, listed, on_progress)
         leftovers.begin(run.own_shards())
         run.write(leftovers)
         result: ShareDone | ImportReport | None = run.share_done()
@@ -192,14 +198,15 @@ def _listed(plan: ImportPlan, on_progress: ProgressCallback | None) -> AbstractC
     return list_rows(plan.sources, shuffled=plan.layout.shuffle_seed is not None, on_progress=report)
 
 
-def check_output(output: str, *, sources: Sequence[str] = ()) -> None:
-    """Check that a folder is new or empty, or belongs to an interrupted import.
+def check_output(output: str, *, sources: Sequence[str] = (), command: str = "import") -> None:
+    """Check that a folder is new or empty, or belongs to an import, which may be this one.
 
     Args:
+        command: The command of the import.
         sources: Paths of the sources of the import, which must not contain it.
 
     Raises:
-        ConfigError: It has other files, is a prepared dataset, or is inside of a source.
+        ConfigError: It has other files, is a dataset that no import has written, or is inside of a source.
         StorageError: It is a file.
     """
     storage = open_storage(output)
@@ -207,7 +214,8 @@ def check_output(output: str, *, sources: Sequence[str] = ()) -> None:
     if storage.exists(IMPORT_FOLDER):
         return
     try:
-        check_new_folder(storage, IMPORT_FOLDER, hint="name a new folder; energon merge joins datasets")
+        hint = "name a new folder; energon merge joins datasets"
+        check_new_folder(storage, IMPORT_FOLDER, hint=hint, command=command)
     except ConfigError:
         if not storage.exists(IMPORT_FOLDER):  # another share has begun meanwhile
             raise
@@ -217,13 +225,13 @@ class _Run:
     def __init__(
         self,
         plan: ImportPlan,
-        engine: Engine,
+        job: Job,
         storage: Storage,
         listed: ListedRows,
         on_progress: ProgressCallback | None,
     ) -> None:
         self._plan = plan
-        self._engine = engine
+        self._engine = engine = plan.runs_on
         self._storage = storage
         self._rows = rows = listed.rows
         self._account = listed.account.copy()
@@ -233,7 +241,7 @@ class _Run:
         self._split_names = [name for name, _, _ in parts]
         self._job = None
         if engine.is_partial:
-            self._job = agree_on_shares(storage, plan, engine, rows=rows, order=self._order, shards=self._shards)
+            self._job = agree_on_shares(storage, job, engine, rows=rows, order=self._order, shards=self._shards)
         # A share has a range of the shards.
         self._own = range(len(self._shards))
         if self._job is not None and engine.share is not None:

@@ -6,20 +6,34 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import BinaryIO, Literal, Self
 
+import msgspec
+
 from ...dataset.dataset import Dataset
+from ...engine.journal import AlreadyDoneError, Job, decode_job, output_exists
 from ...errors import ConfigError, StorageError
 from ...format.index.layout import ShardEntry
-from ...format.nv_meta import INFO_JSON
-from ...format.unfinished import remember_command, remove_leftovers
-from ...storage import COMMAND_FILE, LocalStorage, Storage, is_url, partials_of, raise_storage_error, temporary_name
+from ...format.nv_meta import FOLDER, INFO_JSON, LOCK, REQUEST_JSON, WORK_FOLDER
+from ...format.unfinished import remember_command, remove_left_files, remove_leftovers, remove_work_folder
+from ...storage import (
+    COMMAND_FILE,
+    LocalStorage,
+    Storage,
+    is_url,
+    partials_of,
+    raise_storage_error,
+    read_document,
+    temporary_name,
+)
 
 ShardSource = Literal["reference", "link", "copy"]
 
 _COPY_BYTES = 16 << 20
+_REQUEST = "user.energon.request"
+"""Extended attribute of an export with its job: other programs read its files, which have no place for a record."""
 
 
 class NewOutput:
@@ -30,9 +44,13 @@ class NewOutput:
     Args:
         path: A new or empty folder of this machine; or a new file.
         sources: Paths of what it is made of, which must not contain it.
+
+    Attributes:
+        job: Recorded in an extended attribute, where the file system has them, for :func:`written_output`.
     """
 
     is_file = False
+    job: Job | None = None
 
     def __init__(self, path: str, sources: Iterable[str] = ()) -> None:
         self.path = check_new_output(path, sources, is_file=self.is_file)
@@ -67,14 +85,15 @@ class NewOutput:
     def _publish(self) -> None:
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(self.folder, COMMAND_FILE))
+        if self.job is not None and hasattr(os, "setxattr"):  # not on macOS
+            with suppress(OSError):  # a file system without extended attributes
+                os.setxattr(self.file.name if self.is_file else self.folder, _REQUEST, msgspec.json.encode(self.job))
         # Take the name, unless another process has taken it.
         if self.is_file:
             os.link(self.file.name, self.path)  # fails if the name is taken
         else:
             os.replace(self.folder, self.path)  # over an empty folder
-        # Remove what this run and killed ones with the same output have left.
-        for partial in partials_of(self.path):
-            shutil.rmtree(partial, ignore_errors=True)
+        remove_partials(self.path)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -82,6 +101,22 @@ class NewOutput:
             yield
         except OSError as error:
             raise_storage_error("write", error.filename or self.path, error)
+
+
+def remove_partials(path: str) -> None:
+    """Remove what this run and killed ones with the same output have left."""
+    for partial in [] if is_url(path) else partials_of(path):
+        with suppress(OSError):
+            shutil.rmtree(partial) if os.path.isdir(partial) else os.unlink(partial)
+
+
+def written_output(path: str) -> Job | None:
+    """Return the job that has written a file or folder; None if nothing is recorded."""
+    if is_url(path) or not hasattr(os, "getxattr"):
+        return None
+    with suppress(OSError):
+        return decode_job(os.getxattr(path, _REQUEST))
+    return None
 
 
 def check_new_output(path: str, sources: Iterable[str] = (), *, is_file: bool) -> str:
@@ -132,14 +167,53 @@ def is_below_url(url: str, folder: str) -> bool:
     return f"{url.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/")
 
 
-def check_new_folder(storage: Storage, work_folder: str, *, hint: str, may_have_files: bool = False) -> None:
+def _written_by(storage: Storage) -> Job | None:
+    """Return the job that has written the dataset in a folder; None if there is no dataset, or no record of it."""
+    name = f"{FOLDER}/{REQUEST_JSON}"
+    if not (storage.exists(INFO_JSON) and storage.exists(name)):
+        return None
+    return decode_job(read_document(storage, name))
+
+
+def check_not_written(
+    storage: Storage, work_folder: str, job: Job, complete: Callable[[], object] = lambda: None
+) -> None:
+    """Raise an error if a run has written the dataset in a folder; remove what it has left.
+
+    Args:
+        complete: Called if it was a run of the same job, which may have been killed after the commit.
+
+    Raises:
+        AlreadyDoneError: It was a run of the same job.
+        ConfigError: The job had another request.
+    """
+    written = _written_by(storage)
+    if written is None:
+        return
+    error = output_exists(written, job, at=storage.path(""))
+    if isinstance(error, AlreadyDoneError):
+        complete()
+    with storage.lock(LOCK):
+        remove_left_files(storage)
+        for folder in (WORK_FOLDER, work_folder):
+            remove_work_folder(storage, folder)
+    raise error
+
+
+def check_new_folder(
+    storage: Storage, work_folder: str, *, hint: str, command: str = "", may_have_files: bool = False
+) -> None:
     """Check that a folder is new or empty; remove what a finished run has left in a prepared dataset.
 
     Args:
         hint: What to do if it is a dataset.
+        command: Command whose datasets pass, for :func:`check_not_written`.
         may_have_files: Only check that it is no dataset.
     """
     path = storage.path("")
+    written = _written_by(storage) if command else None
+    if written is not None and written.command == command:
+        return
     # A dataset is never written over.
     if storage.exists(INFO_JSON):
         remove_leftovers(storage, work_folder)

@@ -242,7 +242,8 @@ def _listed(flags: ImportFlags, console: Console, stack: ExitStack) -> tuple[Imp
 def _list(flags: ImportFlags, access: FileAccess, stack: ExitStack) -> ListedRows:
     sources = open_sources(flags.sources, kind=flags.kind, options=flags.source_options(access))
     if not flags.dry_run:
-        check_output(flags.output, sources=flags.sources)
+        # A person learns before the questions that the folder has a dataset.
+        check_output(flags.output, sources=flags.sources, command="" if flags.asks_by_menus else "import")
     with ProgressBar("Listing samples", unit="samples") as bar:
         is_shuffled = flags.shuffle_seed is not None
         return stack.enter_context(

@@ -72,6 +72,7 @@ def test_a_folder_becomes_a_prepared_dataset(tmp_path: Path) -> None:
         "index",
         "index.sqlite",
         "index.uuid",
+        "request.json",
         "split.yaml",
     ]
 
@@ -197,6 +198,9 @@ def test_an_output_with_other_files_is_refused(tmp_path: Path) -> None:
         import_folder(photos, output)
     (output / "notes.txt").unlink()
     import_folder(photos, output)
+    with pytest.raises(ConfigError, match="samples per shard: 10,000 then, 7 now"):
+        import_folder(photos, output, layout=SMALL)
+    (output / ".nv-meta/request.json").unlink()  # as of a dataset that no import has written
     with pytest.raises(ConfigError, match="prepared dataset"):
         import_folder(photos, output)
     with pytest.raises(StorageError, match="found a file"):

@@ -308,17 +308,18 @@ def _split_notes(folder: ShardFolder, request: SplitRequest) -> Iterator[str]:
     of_shards = replace(request, by_samples=False)
     if not request.by_samples:
         if misses_ratio(folder.sizes, request, by=_NOTED_DEVIATION):
-            yield f"shards are never divided, so {_shares_of_shards(folder, request)}; --split-by samples divides them"
+            count, shares = len(folder.sizes), _shares_of_shards(folder, request)
+            comes = f"{plural(count, 'shard')} {'comes' if count == 1 else 'come'} to {shares}"
+            yield f"shards are never divided, so {comes}; --split-by samples divides them"
         return
     if misses_ratio(folder.sizes, of_shards):
-        yield f"the samples of each shard are split: as a whole, {_shares_of_shards(folder, of_shards)}"
+        yield f"the samples of each shard are split: whole shards would come to {_shares_of_shards(folder, of_shards)}"
     yield "megatron-energon itself reads splits of whole shards only: --split-by shards keeps whole shards"
 
 
 def _shares_of_shards(folder: ShardFolder, request: SplitRequest) -> str:
-    asked, exact, count = asked_shares(request), _exact_shares(folder.sizes, request), len(folder.sizes)
-    shares = ", ".join(f"{name} {exact[name]:.1f} % ({share:.1f} % requested)" for name, share in asked.items())
-    return f"{plural(count, 'shard')} {'comes' if count == 1 else 'come'} to {shares}"
+    asked, exact = asked_shares(request), _exact_shares(folder.sizes, request)
+    return ", ".join(f"{name} {exact[name]:.1f} % ({share:.1f} % requested)" for name, share in asked.items())
 
 
 def view_first_sample(folder: ShardFolder, choice: DatasetYaml, *, trust_code: bool = False) -> SampleView:

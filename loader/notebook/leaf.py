@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,11 @@ from ..arrays import IntArray
 from ..dataset.dataset import Dataset
 from ..dataset.query import SampleQuery, find_samples, samples_of_keys
 from ..dataset.records import as_bytes
+from ..engine.workers import usable_cores
 from ..errors import SampleError
 from ..format.documents.providers import format_of
 from ..format.records.folder_index import RecordIndex
+from ..inspect.stats import compute_values
 from ..pipeline.reading.source import Source
 from ..stores.file_store import MissingFileError
 
@@ -67,7 +70,8 @@ class Leaf:
 
     def find(self, query: SampleQuery) -> IntArray:
         """Return the samples, or rows, whose sample in the first dataset a query chooses; ascending."""
-        return self.source.with_first(find_samples(self.first, query))
+        compute = partial(compute_values, workers=usable_cores())
+        return self.source.with_first(find_samples(self.first, replace(query, compute=compute)))
 
     def find_keys(self, keys: Sequence[str]) -> dict[str, IntArray]:
         """Return the samples, or rows, of each key, ascending; a key may also be the name of a shard."""

@@ -413,8 +413,8 @@ class OpenedDataset(NumberedSamples[Any]):
 
         Args:
             split_part: A split part; of a metadataset, one of its splits.
-            where: Condition on columns, ``bytes``, ``shard``, ``size("jpg")`` and ``has("jpg")``, as
-                ``energon export --where`` takes it.
+            where: Condition on columns, ``bytes``, ``shard``, ``size("jpg")`` and ``has("jpg")``, and on values such as
+                ``txt.chars``, for which all samples are read unless ``energon stats --write`` keeps them as a column.
             filter: Name of a filter.
             keys: Keys of samples, ``<shard>/<key>`` or bare, and names of shards; a text is one key.
 

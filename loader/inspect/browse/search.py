@@ -18,7 +18,6 @@ import numpy as np
 from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...arrays import IntArray
 from ...dataset.dataset import Dataset
-from ...dataset.opening import folder_at
 from ...dataset.query import (
     Condition,
     DatasetValues,
@@ -30,7 +29,6 @@ from ...dataset.query import (
 )
 from ...dataset.tar import tar_index
 from ...errors import EnergonError
-from ...format.columns.column import column_names, open_column
 from ...format.dataset_ref import DatasetRef
 from ...format.tar.names import encode_name
 from ...lint.contents import SampleLint
@@ -40,7 +38,7 @@ from ...lint.samples import Samples, required_parts
 from ...samples.building.check import DecodeCheck
 from ...samples.building.dataset_code import DatasetCode
 from ...storage import EPath
-from ..stats import Distribution, StatsRequest, collect_stats, compute_values, estimate_values, value_names
+from ..stats import StatsRequest, collect_stats, compute_values, estimate_values, value_names
 from .dataset import BrowsedDataset, DatasetAddress, media_type
 from .workers import open_dataset
 
@@ -250,21 +248,11 @@ def statistics(ref: DatasetRef, split_part: str | None, sample: int) -> dict[str
 
     Args:
         split_part: Only samples of this split part; None for all.
-        sample: Number of random samples that are read; values in columns are complete.
+        sample: Number of random samples that are read.
     """
-    folder = folder_at(ref)
     query = SampleQuery(split_parts=() if split_part is None else [split_part])
     report = collect_stats(StatsRequest(ref=ref, query=query, sample=sample))
     document = report.document()
     for summary in (*document["numbers"].values(), *document["texts"].values()):
         summary["term"] = summary.pop("name")
-    # Add the columns, whose values are complete.
-    columns = {}
-    for name in column_names(folder.storage):
-        column = open_column(folder.storage, folder.index, name)
-        if column.kind == "numbers":
-            values = Distribution()
-            values.add(column.values[column.is_known()])
-            columns[name] = {**values.document(), "term": name if name in Condition(name).columns else None}
-    document["numbers"] = columns | document["numbers"]
     return document

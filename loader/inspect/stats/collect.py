@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -20,11 +20,12 @@ from ...dataset.dataset import Dataset
 from ...dataset.job_journal import digest_of_numbers, job_journal, request_of_data
 from ...dataset.opening import dataset_at
 from ...dataset.query import SampleQuery, find_samples
-from ...dataset.query.dataset_values import only_value
+from ...dataset.query.dataset_values import DatasetValues, only_value
 from ...dataset.records import SingleFile
 from ...engine.run import JobTasks, RunsOnEngine, in_order
-from ...errors import ConfigError
-from ...format.columns.column import BY_STATS, column_of, value_of_column, write_column
+from ...errors import ConfigError, EnergonError
+from ...escaped_log import get_logger
+from ...format.columns.column import BY_STATS, column_of, read_record, value_of_column, write_column
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.messages import did_you_mean
 from ...format.documents.value_name import ValueName, parse_value_name, values_meant
@@ -33,6 +34,7 @@ from .distribution import Distribution, TopValues
 from .scan import Broken, ScanTask, media_parts
 from .summary import ColumnValues, SampleSummary, summarize_samples, unpacked, unpacked_part
 
+_log = get_logger(__name__)
 _MAX_CATEGORIES = 1000  # different texts of a column
 _MAX_NAMES = 1000  # of numbers, and of texts
 _MAX_BROKEN = 100  # that are named
@@ -75,7 +77,7 @@ class StatsReport:
     """The statistics of a dataset.
 
     Attributes:
-        numbers: Name → distribution: ``jpg.width``, ``txt.chars``, ``json[score]`` …
+        numbers: Name → distribution: ``jpg.width``, ``txt.chars``, ``json[score]`` …, and columns of other commands.
         texts: Name → most frequent texts.
         broken: The first parts that are not what their names say.
         large: The first parts that were not parsed, because they are larger than the limit.
@@ -219,9 +221,37 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
     if hashes is not None:
         report.duplicate_numbers = duplicate_groups(folder, chosen, hashes, report.hashed_parts)
         report.duplicates = [[folder.index.full_key(sample) for sample in group] for group in report.duplicate_numbers]
+    if request.parts is None:
+        _add_columns(folder, chosen, report)
     for name in request.write:
         _write(folder, name, kept, report)
     return report
+
+
+def _add_columns(folder: Dataset, samples: IntArray, report: StatsReport) -> None:
+    """Add the values of the columns that have others than parts do, such as results of ``energon map``; no vectors."""
+    for name in folder.documents.column_names():
+        try:
+            record = read_record(folder.storage, name)
+            if record.length or record.made_by.startswith(BY_STATS):
+                continue
+            columns = DatasetValues(folder, [name], samples)
+            numbers, texts = Distribution(), TopValues()
+            for start in range(0, len(samples), columns.rows_at_once):
+                some = columns.values(name, samples[start : start + columns.rows_at_once])
+                known = some.values[some.known]
+                if some.categories is None:
+                    numbers.add(known)
+                else:
+                    texts.add(Counter(some.categories[code] for code in known.tolist()))
+        except EnergonError as error:
+            _log.warning("%s", error)
+            continue
+        # Conditions mean the column by this name, too.
+        if numbers.count:
+            report.numbers[name] = numbers
+        elif texts.count:
+            report.texts[name] = texts
 
 
 def _results(

@@ -136,7 +136,7 @@ def test_samples_are_split_where_whole_shards_miss_the_ratio_by_more_than_ten_po
         folder, Choices(split=propose_choices(by_ratio).split, dataset_yaml=DatasetYaml(spec=CRUDE))
     )
     assert why.startswith(
-        "the samples of each shard are split: as a whole, 4 shards come to train 75.0 % (90.0 % requested)"
+        "the samples of each shard are split: whole shards would come to train 75.0 % (90.0 % requested)"
     )
     assert who == "megatron-energon itself reads splits of whole shards only: --split-by shards keeps whole shards"
 

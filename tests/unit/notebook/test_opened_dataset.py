@@ -107,6 +107,19 @@ def test_a_selection_is_what_all_criteria_choose(texts: Path) -> None:
     assert len(dataset.select(where="width > 10_000")) == 0
 
 
+def test_a_condition_on_values_that_are_no_column_reads_the_samples(texts: Path, tmp_path: Path) -> None:
+    lengths = [len(open_dataset(texts).parts(number)["txt"]) for number in range(SAMPLES)]
+    longer = [number for number, length in enumerate(lengths) if length > min(lengths)]
+    assert 0 < len(longer) < SAMPLES
+    assert numbers_in(open_dataset(texts).select(where=f"txt.chars > {min(lengths)}")) == longer
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"text": "four"}\n{"text": "longer"}\n')
+    prepare_jsonl(*open_parent(str(rows)))
+    assert len(open_dataset(rows).select(where="text.chars > 4")) == 1
+    with pytest.raises(ConfigError, match=r"no sample has the value 'txt\.width'"):
+        open_dataset(texts).select(where="txt.width > 4")
+
+
 def test_numbers_are_those_of_preview(texts: Path) -> None:
     dataset = open_dataset(texts)
     total, view = open_views(PreviewRequest(ref=DatasetRef(str(texts))))

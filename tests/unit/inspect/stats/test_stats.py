@@ -7,6 +7,7 @@ import io
 import json
 import math
 import random
+import shutil
 import statistics
 from collections import Counter
 from pathlib import Path
@@ -19,11 +20,12 @@ from PIL import Image
 from loader.dataset.opening import folder_at
 from loader.dataset.query import SampleQuery, find_samples
 from loader.errors import ConfigError, TrustError
-from loader.format.columns.column import open_column
+from loader.format.columns.column import open_column, write_column, write_map_column
 from loader.format.dataset_ref import DatasetRef
 from loader.format.jsonl.index import prepare_jsonl
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
+from loader.inspect.browse.search import statistics as browse_statistics
 from loader.inspect.stats import (
     Distribution,
     StatsReport,
@@ -168,6 +170,28 @@ def test_columns_hold_the_values_and_are_conditions(folder: Path) -> None:
     assert values("txt_chars") == [5 + 2 * number for number in range(COUNT)]
     found = find_samples(opened, SampleQuery(where="jpg_width > 60 and json_lang == 'de'"))
     assert found.tolist() == [number for number in range(41, COUNT) if number % 3 == 0 and number % 5]
+
+
+def test_columns_of_other_commands_are_values_of_the_samples(folder: Path, tmp_path: Path) -> None:
+    copied = Path(shutil.copytree(folder, tmp_path / "ds"))
+    dataset = folder_at(copied)
+    every = np.ones(COUNT, np.bool_)
+    blocks = [([f"text {number % 7}" for number in range(COUNT)], np.arange(COUNT) % 2 == 0)]
+    write_map_column(dataset.storage, dataset.index, "label", None, blocks, made_by="energon map")
+    write_map_column(dataset.storage, dataset.index, "and", np.dtype("f4"), [(np.arange(COUNT) / 4, every)])
+    vectors = [(np.ones((COUNT, 2), np.float32), every)]
+    write_map_column(dataset.storage, dataset.index, "vector", np.dtype("f4"), vectors, length=2)
+    write_column(dataset.storage, dataset.index, "stale", np.arange(COUNT))
+    copied.joinpath(".nv-meta/columns/stale.npy").write_bytes(b"")
+    collect(copied, write=("txt.chars",))
+    report = collect(copied, query=SampleQuery(split_parts=["train"]))
+    assert report.samples == COUNT // 2
+    check(report.numbers["and"], [number / 4 for number in range(COUNT // 2)])
+    assert (report.texts["label"].count, report.texts["label"].distinct) == (COUNT // 4, 7)
+    assert not {"vector", "stale", "txt_chars"} & {*report.numbers, *report.texts}
+    assert "and" not in collect(copied, parts=("txt",)).numbers
+    document = browse_statistics(DatasetRef(str(copied)), None, COUNT)
+    assert (document["numbers"]["and"]["count"], document["texts"]["label"]["term"]) == (COUNT, "label")
 
 
 def test_a_value_that_one_part_has_needs_no_name_of_the_part(folder: Path) -> None:

@@ -26,6 +26,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Self
 
 # Control characters, line separators and bidirectional marks could rewrite the terminal's contents, and characters
@@ -310,6 +311,37 @@ class SampleException(ValueError):  # noqa: N818 - the public name that training
 
 class FatalSampleError(SampleException):
     """Raise in user code to stop the run instead of skipping the sample."""
+
+
+@lru_cache
+def _fatal_kind(kind: type[Exception]) -> type[Exception]:
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__reduce__": _reduce_fatal}
+    return type(kind.__name__, (kind, FatalSampleError), names)
+
+
+def _reduce_fatal(error: Exception) -> tuple[Any, ...]:
+    """Pickle an error of :func:`as_fatal` as the type that can be imported, which it has besides."""
+    kind = type(error).__bases__[0]
+    return _fatal_of, (kind, *kind.__reduce__(error)[1:])  # type: ignore[call-arg] # not the one of object
+
+
+def _fatal_of(kind: type[Exception], args: tuple[Any, ...], attributes: dict[str, Any] | None = None) -> Exception:
+    made = _fatal_kind(kind)(*args)  # type: ignore[arg-type] # a type is hashable
+    made.__setstate__(attributes)
+    return made
+
+
+def as_fatal(error: Exception) -> Exception:
+    """Return an error that is a :class:`FatalSampleError` and of the same type as another, with its traceback.
+
+    >>> error = as_fatal(SyntaxError("no statement"))
+    >>> error, isinstance(error, SyntaxError), isinstance(error, FatalSampleError)
+    (SyntaxError('no statement'), True, True)
+    """
+    made = _fatal_of(type(error), *error.__reduce__()[1:])  # its arguments and attributes
+    if isinstance(error, NameError):
+        made.name = error.name  # type: ignore[attr-defined] # for "Did you mean", which its attributes lack
+    return made.with_traceback(error.__traceback__)
 
 
 class RepeatedSampleError(SampleError, FatalSampleError):

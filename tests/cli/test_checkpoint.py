@@ -435,7 +435,7 @@ def test_the_written_files_are_reported_as_text_and_as_json(
     done = energon("checkpoint", "redist", tmp_path / "in", tmp_path / "one", "--new-world-size", 1, "--json")
     assert done.json == {
         "ranks_before": 2, "ranks": 1, "batch": 6, "folder": f"{tmp_path}/one", "files": ["dp0.json"],
-        "left_out": ["step", "data.seed"],
+        "left_out": ["step", "data.seed"], "set_aside": [],
     }  # fmt: skip
     written = json.loads((tmp_path / "one/dp0.json").read_text())
     assert list(written) == ["data"]
@@ -473,10 +473,6 @@ def test_the_converted_files_are_overwritten_only_with_the_flag(
     assert "2 of the files to write exist already: dp0.json, dp1.json" in done.err
     assert "--force-overwrite" in done.err
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-    done = energon("checkpoint", "redist", tmp_path, tmp_path, "--new-world-size", 1, "--force-overwrite")
-    assert done.code == 1
-    assert "dp1.json of another number of ranks would remain among the new files" in done.err
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert energon("checkpoint", "redist", tmp_path, tmp_path, "--new-world-size", 3, "--force-overwrite").code == 0
     assert energon("checkpoint", "info", tmp_path, "--json").json["runs"][0]["ranks"] == 3
 
@@ -493,8 +489,21 @@ def test_files_of_an_earlier_conversion_are_replaced(
     assert energon(*command, 4).code == 0
     assert energon("checkpoint", "info", tmp_path / "out", "--json").json["runs"][0]["ranks"] == 4
     assert (tmp_path / "out/notes.txt").exists()
-    done = energon(*command, 2)
-    assert "dp2.json, dp3.json of another number of ranks would remain among the new files" in done.err
+
+
+def test_files_of_further_ranks_are_renamed_and_kept(
+    two: list[dict[str, Any]], tmp_path: Path, energon: RunEnergon
+) -> None:
+    for rank, state in enumerate(two):
+        save(tmp_path / f"dp{rank}.json", state)
+    command = ("checkpoint", "redist", tmp_path, tmp_path, "--force-overwrite", "--new-world-size")
+    (tmp_path / "dp1.json.stale").write_text("of an earlier conversion")
+    before = (tmp_path / "dp1.json").read_bytes()
+    done = energon(*command, 1)
+    assert (done.code, "were renamed: dp1.json.stale1" in done.err) == (0, True)
+    assert sorted(os.listdir(tmp_path)) == ["dp0.json", "dp1.json.stale", "dp1.json.stale1"]
+    assert (tmp_path / "dp1.json.stale1").read_bytes() == before
+    assert energon("checkpoint", "info", tmp_path, "--json").json["runs"][0]["ranks"] == 1
 
 
 def test_a_file_that_cannot_be_written_leaves_none_of_the_others(

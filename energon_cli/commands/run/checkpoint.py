@@ -255,7 +255,10 @@ def read_states_to_convert(paths: Sequence[str], place: str | None, *, allow_edi
 
 
 def note_dropped(done: Redistributed) -> None:
-    """Show which contents of the files were not copied."""
+    """Show which contents of the files were not copied, and which files were renamed."""
+    if done.set_aside:
+        names = ", ".join(done.set_aside[:8]) + " …" * (len(done.set_aside) > 8)
+        show_note(f"files of further ranks in {done.folder} were renamed: {names}")
     if done.left_out:
         names = ", ".join(done.left_out[:8]) + " …" * (len(done.left_out) > 8)
         show_note(f"not copied, since only states are written: {names}")

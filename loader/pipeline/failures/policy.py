@@ -9,7 +9,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ...errors import ConfigError, FatalSampleError, FormatError, RepeatedSampleError, StorageError, TrustError
+from ...errors import (
+    ConfigError,
+    FatalSampleError,
+    FormatError,
+    RepeatedSampleError,
+    StorageError,
+    TrustError,
+    as_fatal,
+)
 from ...escaped_log import get_logger
 from ...samples.hooks import default_failure_tolerance, failure_tolerance
 from .error_handlers import (
@@ -32,12 +40,10 @@ _WARN_AT = 10_000
 _STOP_AT = 1_000_000  # consecutive samples that a hook may skip after it has kept one
 _ROUNDS = 20  # through the data; if one of its samples is good, a lane misses it in this time with probability e^-20
 
+_FAULTS_OF_CODE = (NameError, ImportError, SyntaxError)  # every other sample would fail as well
 _FATAL_ERRORS = (
+    *_FAULTS_OF_CODE,
     FatalSampleError,
-    # Faults of the program: every other sample would fail as well.
-    NameError,
-    ImportError,
-    SyntaxError,
     TrustError,
     ConfigError,
     # A damaged file of a dataset, not one of its samples.
@@ -68,8 +74,8 @@ class FailurePolicy:
 
     Each failure is passed to the handler, and its sample is skipped. The run ends with:
 
-    - a ``FatalSampleError``, or a fault of the program: ``NameError``, ``ImportError``, ``SyntaxError``,
-      ``TrustError``, ``ConfigError``;
+    - a ``FatalSampleError``, or a fault of the program: ``TrustError``, ``ConfigError``, and ``NameError``,
+      ``ImportError`` and ``SyntaxError``, which are raised as a ``FatalSampleError``, too;
     - a read that failed, a ``StorageError``, or a damaged file of a dataset, a ``FormatError``;
     - ``tolerance`` consecutive failures of a hook;
     - ten different samples that fail alike, before any other sample, at one line of the user's code (see
@@ -234,6 +240,8 @@ class FailurePolicy:
         # An error that ends the run is no failure of a sample: the handler does not see it.
         if ends_run(error):
             failure.note_on(error)
+            if isinstance(error, _FAULTS_OF_CODE):  # for code that catches the FatalSampleError of megatron-energon
+                raise as_fatal(error) from error.__cause__
             raise error
         report_to(handler, failure, error, sample, sources)
         return failure

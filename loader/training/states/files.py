@@ -58,6 +58,7 @@ class Redistributed:
 
     Attributes:
         left_out: The places of values that were not written, since they belong to no state.
+        set_aside: The new names of files of further ranks, which were in the folder.
     """
 
     ranks_before: int
@@ -66,6 +67,7 @@ class Redistributed:
     folder: str
     files: tuple[str, ...]
     left_out: tuple[str, ...]
+    set_aside: tuple[str, ...] = ()
 
 
 def list_state_files(folder: str | os.PathLike[str]) -> list[str]:
@@ -179,7 +181,8 @@ def rewrite_files(
     The new files have the form of the old ones, so that the same code restores them. Files with one state each become
     files with one state each, named alike with the number of the rank (``_rank000`` is appended if names have no
     number). A list of all states in one file becomes such a list. States keep their keys; other values are dropped. If
-    one file cannot be written, the other new ones are removed. A checkpoint of Lightning has the states of all ranks,
+    one file cannot be written, the other new ones are removed. Files of further ranks in the folder are renamed, so
+    that the folder has the states of one run. A checkpoint of Lightning has the states of all ranks,
     and becomes one file, in which all other values stay.
 
     Args:
@@ -198,11 +201,11 @@ def rewrite_files(
     name_of = _name_of_rank(files)
     names = [os.path.basename(files[0].path)] if in_list else [*map(name_of, range(ranks))]
     data = [_serialise(document, place, form) for document in ([plain] if in_list else plain)]
-    # Check what would be replaced, then write.
+    # Check what would be replaced, then write, and set the files of further ranks aside.
     _check_existing_files(folder, names, protected)
-    if not in_list:
-        _check_further_ranks(folder, name_of, range(ranks, states[0].ranks))
     _write_all(names, data, folder)
+    further = [] if in_list else _files_of_further_ranks(folder, name_of, range(ranks, states[0].ranks))
+    set_aside = tuple(_set_aside(folder, name) for name in further)
     # Report what the new files lack.
     dropped = dict.fromkeys(name for file in files for name in file.others)
     return Redistributed(
@@ -212,6 +215,7 @@ def rewrite_files(
         folder=os.fspath(folder),
         files=tuple(names),
         left_out=tuple(dropped),
+        set_aside=set_aside,
     )
 
 
@@ -318,17 +322,24 @@ def _check_existing_files(
         )
 
 
-def _check_further_ranks(folder: str | os.PathLike[str], name_of: Callable[[int], str], old: range) -> None:
-    """Raise StorageError for files of further ranks that would remain: of the old ones, or of an earlier conversion."""
+def _files_of_further_ranks(folder: str | os.PathLike[str], name_of: Callable[[int], str], old: range) -> list[str]:
+    """Return the files of further ranks in the folder: of the converted run, or of an earlier conversion."""
     storage = open_storage(folder)
     more = takewhile(storage.exists, map(name_of, count(max(old.start, old.stop))))
-    remaining = [*filter(storage.exists, map(name_of, old)), *more]
-    if remaining:
-        raise StorageError(
-            f"{_listed(remaining)} of another number of ranks would remain among the new files",
-            path=storage.path(""),
-            hint="write to another folder",
-        )
+    return [*filter(storage.exists, map(name_of, old)), *more]
+
+
+def _set_aside(folder: str | os.PathLike[str], name: str) -> str:
+    """Rename a file so that no command takes it for a state; return its new name."""
+    storage = open_storage(folder)
+    new = f"{name}.stale"
+    for attempt in count(1):
+        if not storage.exists(new):
+            break
+        new = f"{name}.stale{attempt}"
+    storage.write(new, storage.read(name))  # objects cannot be renamed
+    storage.remove(name)
+    return new
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from megatron.energon import (
 from megatron.energon.errors import FatalSampleError, SampleException
 
 DIFFERS = {
-    "program_error": "stop the run as they are",
+    "program_error": "stop the run as what they are, and as `FatalSampleError`",
     "every_sample_skipped": "the run stops with an error",
     "selection_that_fails_once": (
         "A failing `select_samples_to_pack` is called again for halves of the buffer, and the handler gets the samples "

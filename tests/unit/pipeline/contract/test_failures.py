@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import pickle
+import traceback
 from typing import Any, NamedTuple
 
 import pytest
@@ -91,9 +93,29 @@ def test_a_fault_of_the_program_ends_the_run_and_names_hook_and_sample(error: An
     succeed(policy, times=2000)
     with pytest.raises(type(error)) as caught:
         policy.failed(encode, error, SAMPLE)
-    assert caught.value is error
-    assert error.__notes__ == ["raised by encode for sample 'a.tar/0001'"]
+    assert (str(caught.value), type(caught.value).__name__) == (str(error), type(error).__name__)
+    assert caught.value.__notes__ == ["raised by encode for sample 'a.tar/0001'"]
     assert not received
+
+
+@pytest.mark.parametrize(
+    "code", ["import no_such_module_of_anyone", "misspelt_name", "eval('1 +')"], ids=("import", "name", "syntax")
+)
+def test_a_fault_of_code_is_an_error_of_both_kinds_also_from_a_worker(code: str) -> None:
+    with pytest.raises((ImportError, NameError, SyntaxError)) as fault:
+        exec(code)
+    cause = fault.value
+    with pytest.raises(FatalSampleError) as caught:
+        made_policy().failed(encode, cause, SAMPLE)
+    for copy in (caught.value, pickle.loads(pickle.dumps(caught.value))):
+        assert isinstance(copy, type(cause))
+        assert (str(copy), copy.args, type(copy).__name__) == (str(cause), cause.args, type(cause).__name__)
+        assert getattr(copy, "path", None) == getattr(cause, "path", None)
+        assert copy.__notes__ == ["raised by encode for sample 'a.tar/0001'"]
+    lines = traceback.format_exception(caught.value)
+    assert lines[0].startswith("Traceback")
+    assert sum(line.startswith("Traceback") for line in lines) == 1
+    assert "exec(code)" in "".join(lines)
 
 
 def test_a_hook_that_is_not_implemented_for_some_samples_skips_them() -> None:

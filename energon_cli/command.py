@@ -18,7 +18,6 @@ from .environment import name_variables, options_from_environment, replace_old_s
 from .options import COMMON_OPTIONS, common_options, suggest_choices
 from .settings import name_program, output_settings, scoped_settings
 
-_STORE_OPTION = "--storage-option"
 CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 _HELP_ALL = "energon_cli.help_all"
@@ -127,16 +126,11 @@ class LazyGroup(_NamesVariables, click.Group):
             _write_examples(formatter, self.examples)
 
 
-def _command_line(arguments: Sequence[str]) -> str:
-    """Return a command line for a shell, without secrets: options of stores, users and queries of URLs."""
+def _command_line(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return a command line as quoted words, without users and queries of URLs; no option takes other secrets."""
     from loader.format.documents import quoted
 
-    words = [
-        re.sub(r"://(?:[^/@?]*@)?([^?]*).*", r"://\1", word)
-        for before, word in zip(("", *arguments), arguments, strict=False)
-        if _STORE_OPTION not in (before, word) and not word.startswith(f"{_STORE_OPTION}=")
-    ]
-    return " ".join(["energon", *map(quoted, words)])
+    return "energon", *(quoted(re.sub(r"://(?:[^/@?]*@)?([^?]*).*", r"://\1", word)) for word in arguments)
 
 
 class ExampleCommand(_NamesVariables):
@@ -225,7 +219,7 @@ class ExampleCommand(_NamesVariables):
             for flag, variable in options_from_environment(ctx):
                 show_note(f"{flag} is set by {variable}")
         from loader.convert import sources
-        from loader.format import COMMAND_LINE
+        from loader.engine import COMMAND_LINE
         from loader.format.documents import deciding_imports
         from loader.storage import few_tries
 
@@ -238,7 +232,7 @@ class ExampleCommand(_NamesVariables):
                 from loader.engine import AlreadyDoneError, ShareDone
 
                 if isinstance(error, ShareDone):
-                    show_share(error, ctx.find_root().obj or ())
+                    _show_share(error)
                 elif isinstance(error, AlreadyDoneError):
                     _show_done(str(error.at), as_json=bool(ctx.params.get("as_json")))
                 else:
@@ -246,22 +240,17 @@ class ExampleCommand(_NamesVariables):
                 return None
 
 
-def show_share(done: Any, arguments: Sequence[str]) -> None:
+def _show_share(done: Any) -> None:
     """Print that a share of a command is done, and the command that joins all shares."""
+    from loader.engine import command_with
     from loader.inspect import plural
 
     from .console import output_console
 
-    # The share may be set by a variable of the environment instead of the flag.
-    merge = [*arguments]
-    for index, word in enumerate(arguments):
-        if word == "--share" or word.startswith("--share="):
-            del merge[index : index + (2 if word == "--share" else 1)]
-    merge.append("--merge")
     before = f"; {done.tasks - done.ran:,} of them had been done" if done.ran < done.tasks else ""
     console = output_console()
     console.print(f"share {done.share} is done: {plural(done.tasks, 'task')}{before}")
-    console.print(f"when all shares are done: {_command_line(merge)}")
+    console.print(f"when all shares are done: {command_with('--merge', command='')}")
 
 
 def _show_done(output: str, *, as_json: bool) -> None:

@@ -4,5 +4,10 @@ from .executor import open_dask_executor as open_dask_executor
 from .journal import AlreadyDoneError as AlreadyDoneError
 from .ray_executor import open_ray_executor as open_ray_executor
 from .run import Engine as Engine, ShareDone as ShareDone, ShareEnds as ShareEnds
-from .share import Share as Share, parse_share as parse_share
+from .share import (
+    COMMAND_LINE as COMMAND_LINE,
+    Share as Share,
+    command_with as command_with,
+    parse_share as parse_share,
+)
 from .workers import gpu_environments as gpu_environments, usable_cores as usable_cores

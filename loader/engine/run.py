@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from ..errors import ConfigError, WorkerError
 from .executor import run_in_executor
 from .journal import Job, Journal, Journaled, NumberedTask
-from .share import Share, divide, incomplete_shares
+from .share import Share, command_with, divide, incomplete_shares
 from .workers import Environments, run_in_workers
 
 _MAX_DEATHS = 3  # of workers with the same task: one may be chance, as when memory is short for a moment
@@ -271,7 +271,8 @@ def merged_job(journal: Journal[Any], job: Job) -> Job:
         raise ConfigError(
             "there are no shares to merge: none was started with these options, or they are merged",
             at=at,
-            hint=f"run the shares first: energon {job.command} … --share 1/8, and so on, which must see this folder",
+            hint=f"run the shares first: {command_with('--share 1/8', command=f'{job.command} …')}, and so on, which"
+            " must see this folder",
         )
     different = [name for name in there.differences(job) if name != "shares"]
     if different:
@@ -293,8 +294,9 @@ def missing_tasks(missing: Sequence[int], job: Job, *, at: str) -> ConfigError:
     what = f"{len(missing):,} of {job.tasks:,} tasks have no result"
     if not job.starts:
         return ConfigError(what, at=at, hint="run the same command without --merge")
+    command = partial(command_with, command=f"{job.command} …")
     shares = sorted({bisect_right(job.starts, task_index) for task_index in missing})
-    return incomplete_shares(shares, len(job.starts), what=what, command=f"{job.command} …", at=at)
+    return incomplete_shares(shares, len(job.starts), what=what, command=command, at=at)
 
 
 def in_order(results: Iterable[tuple[int, _Result]]) -> Iterator[tuple[int, _Result]]:

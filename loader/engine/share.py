@@ -9,7 +9,8 @@ import json
 import re
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -271,13 +272,41 @@ def format_numbers(numbers: Iterable[int]) -> str:
     return ",".join(str(start) if start == stop else f"{start}-{stop}" for start, stop in ranges)
 
 
-def incomplete_shares(shares: Sequence[int], count: int, *, what: str, command: str, at: str) -> ConfigError:
-    """Return the error of a merge about shares to run, by ascending numbers, with a command without its ``--share``."""
+COMMAND_LINE: ContextVar[tuple[str, ...] | None] = ContextVar("energon_command_line", default=None)
+"""The command line of this process, as quoted words without secrets; None for a program that uses the library."""
+
+_SHARE_FLAGS = ("--share", "--part")
+
+
+def command_with(options: str, *, command: str) -> str:
+    """Return the command line of this process with other options instead of its ``--share`` or ``--merge``.
+
+    Args:
+        command: The command of a program that uses the library.
+    """
+    words = [*(COMMAND_LINE.get() or ("energon", command))]
+    end = words.index("--") if "--" in words else len(words)
+    before = words[:end]
+    for index in reversed(range(end)):
+        flag, equals, _ = before[index].partition("=")
+        if flag in (*_SHARE_FLAGS, "--merge"):
+            del before[index : index + (2 if flag in _SHARE_FLAGS and not equals else 1)]
+    return " ".join([*before, options, *words[end:]])
+
+
+def incomplete_shares(
+    shares: Sequence[int], count: int, *, what: str, command: Callable[[str], str], at: str
+) -> ConfigError:
+    """Return the error of a merge about shares to run, by ascending numbers.
+
+    Args:
+        command: Returns the command line of a share for its option.
+    """
     names, is_single = format_numbers(shares), len(shares) == 1
     return ConfigError(
         f"{f'share {names} of {count} is' if is_single else f'shares {names} of {count} are'} not complete: {what}",
         at=at,
-        hint=f"run {'it' if is_single else 'them'}, then merge again: energon {command} --share"
-        f" {Share(shares[0], count)}"
+        hint=f"run {'it' if is_single else 'them'}, then merge again:"
+        f" {command(f'--share {Share(shares[0], count)}')}"
         + ("" if is_single else f" (with SLURM: sbatch --array={names}, and --share $SLURM_ARRAY_TASK_ID/{count})"),
     )

@@ -1,7 +1,4 @@
 # The public names of this package, each with the module that defines it.
 
 from .dataset_ref import DatasetRef as DatasetRef
-from .unfinished import (
-    COMMAND_LINE as COMMAND_LINE,
-    check_finished as check_finished,
-)
+from .unfinished import check_finished as check_finished

@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from contextvars import ContextVar
 
 import msgspec
 
+from ..engine.share import COMMAND_LINE
 from ..errors import StorageError
 from ..storage import COMMAND_FILE, LocalStorage, Storage, left_command, process_of_partial, size_of
 from .nv_meta import FOLDER, INFO_JSON
 
 IMPORT_FOLDER = f"{FOLDER}/.import"  # the folder of an unfinished import
 WRITING_FOLDER = f"{FOLDER}/.writing"  # the folder of unfinished writers of shards
-# The command line of this process, which continues its runs; None for a program that uses the library.
-COMMAND_LINE: ContextVar[str | None] = ContextVar("energon_command_line", default=None)
 
 _LOCK = f"{IMPORT_FOLDER}/lock"
 _DONE = ".done"
@@ -24,10 +22,10 @@ _DONE = ".done"
 
 def remember_command(folder: str) -> None:
     """Record the command line in a folder of this machine, from which :func:`left_command` reads it."""
-    line = COMMAND_LINE.get()
-    if line is not None:
+    words = COMMAND_LINE.get()
+    if words is not None:
         with open(os.path.join(folder, COMMAND_FILE), "wb") as file:
-            file.write(msgspec.json.encode({"line": line, "folder": os.getcwd()}))
+            file.write(msgspec.json.encode({"line": " ".join(words), "folder": os.getcwd()}))
 
 
 def remove_work_folder(storage: Storage, folder: str) -> None:

@@ -21,7 +21,7 @@ def test_the_jobs_of_an_array_and_a_merge(tmp_path: Path, energon: RunEnergon, m
         done = energon("prepare", folder, "--share", "auto", "--num-workers", 1)
         assert done.code == 0, done.err
         assert done.out.startswith(f"scanned share {task + 1}/2 of {folder}: {2 + task} shards (")
-        assert f"when all shares are done: energon prepare '{folder}' --merge" in done.out
+        assert f"when all shares are done: energon prepare '{folder}' --num-workers 1 --merge" in done.out
     again = energon("prepare", folder, "--share", "1/2", "--json").json
     assert {key: again[key] for key in ("part", "parts", "shards", "scanned", "dry_run")} == {
         "part": 1,
@@ -113,6 +113,9 @@ def test_a_meta_folder_takes_the_parts(tmp_path: Path, energon: RunEnergon) -> N
     folder, meta = write_captions(tmp_path / "ds", shards=4), tmp_path / "meta"
     for number in (1, 2):
         done = energon("prepare", folder, "--share", f"{number}/2", "--meta-folder", meta, "--num-workers", 1)
-        assert f"--merge --meta-folder {meta}" in done.out
+        assert f"--meta-folder {meta} --num-workers 1 --merge" in done.out
+        if number == 1:
+            early = energon("prepare", folder, "--yes", "--merge", "--meta-folder", meta)
+            assert f"then merge again: energon prepare {folder} --meta-folder {meta} --share 2/2" in early.err
     done = energon("prepare", folder, "--yes", "--merge", "--meta-folder", meta, "--json")
     assert (done.json["resumed"], (folder / ".nv-meta").exists()) == (4, False)

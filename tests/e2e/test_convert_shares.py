@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import shlex
 import signal
 import time
 from collections.abc import Callable
@@ -113,7 +114,7 @@ def test_shares_and_a_merge_write_the_files_of_one_process(name: str, energon: R
     early = energon(*line("out"), "--merge")
     assert early.code == 1
     assert "share 2 of 4 is not complete" in early.err
-    assert f"energon {line('')[0]} … --share 2/4" in early.err
+    assert f"then merge again: energon {shlex.join(map(str, line('out')))} --share 2/4" in early.err
     # The missing one, and one again.
     last = energon(*line("out"), "--share", "2/4")
     assert last.code == 0, last.err

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ...engine.share import Share, SharePlan, divide_shards, incomplete_shares, read_plan, write_plan
 from ...errors import ConfigError, StorageError
 from ...storage import FileInfo, RemoteStorage, Storage
+from ..dataset_ref import DatasetRef
 from ..index.current import PreviousIndex
 from ..index.journal import Journal, ScanFolders, download_scans
 from ..nv_meta import WORK_FOLDER
@@ -164,20 +165,22 @@ def check_not_planned(storage: Storage, *, is_known: bool = True) -> None:
 _MAX_SHARDS = 5  # in a message
 
 
-def check_complete(storage: Storage, unscanned: Sequence[str]) -> None:
+def check_complete(storage: Storage, ref: DatasetRef, unscanned: Sequence[str]) -> None:
     """Check that each shard of the plan was scanned.
 
     Args:
         unscanned: Shards without a scan; those that arrived after the plan are no fault.
     """
-    plan, url = read_plan(storage, PART_PLAN), shlex.quote(storage.url)
+    plan = read_plan(storage, PART_PLAN)
+    # A share takes fewer options than the merge.
+    command = shlex.join(["energon", "prepare", ref.path, *ref.folder_flags])
     if plan is None:
         if not unscanned:
             return
         raise ConfigError(
             f"there are no shares to merge: {len(unscanned):,} shards are not scanned, and no share was started",
             at=storage.path(""),
-            hint=f"run the shares first: energon prepare {url} --share 1/64, and so on",
+            hint=f"run the shares first: {command} --share 1/64, and so on",
         )
     # Find the shares with shards that are not scanned.
     missing = frozenset(unscanned)
@@ -192,6 +195,8 @@ def check_complete(storage: Storage, unscanned: Sequence[str]) -> None:
     numbers = [position for position, shards in unscanned_of.items() if shards]
     shown = ", ".join(names[:_MAX_SHARDS]) + (", …" if len(names) > _MAX_SHARDS else "")
     what = f"{len(names):,} of {len(plan.shards):,} shards are not scanned: {shown}"
-    error = incomplete_shares(numbers, plan.count, what=what, command=f"prepare {url}", at=storage.path(""))
+    error = incomplete_shares(
+        numbers, plan.count, what=what, command=lambda share: f"{command} {share}", at=storage.path("")
+    )
     error.hint = f"{error.hint}; a share names shards that are damaged"
     raise error

@@ -182,7 +182,7 @@ class TarPrepare(RunningPrepare):
         self._inputs = PrepareInputs(workspace, plan, search)
         self._staging: IndexStaging | None = None
         if plan.merge:
-            check_complete(workspace.storage, [shard.name for shard in self._inputs.to_scan()])
+            check_complete(workspace.storage, plan.ref, [shard.name for shard in self._inputs.to_scan()])
         if how.is_trial or not is_up_to_date(self._inputs):
             self._staging = self._stage()
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from loader.engine.share import Share, parse_share
+from loader.engine.share import COMMAND_LINE, Share, command_with, parse_share
 from loader.errors import ConfigError
 
 
@@ -79,3 +81,21 @@ def test_an_environment_without_a_share_is_an_error(environ: dict[str, str], mes
 def test_a_text_that_is_no_share_is_an_error(text: str) -> None:
     with pytest.raises(ConfigError, match="expected SHARE/SHARES with"):
         parse_share(text, {})
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("energon map ds f.py:f --merge --write a", "energon map ds f.py:f --write a --share 2/3"),
+        ("energon map --share 1/3 ds f.py:f --write a", "energon map ds f.py:f --write a --share 2/3"),
+        ("energon prepare --part=1/3 'my data'", "energon prepare 'my data' --share 2/3"),
+        ("energon import --merge -- --merge out", "energon import --share 2/3 -- --merge out"),
+        ("", "energon map … --share 2/3"),
+    ],
+)
+def test_a_command_is_shown_whole_with_another_share(typed: str, shown: str) -> None:
+    token = COMMAND_LINE.set(tuple(re.findall(r"'[^']*'|\S+", typed)) or None)
+    try:
+        assert command_with("--share 2/3", command="map …") == shown
+    finally:
+        COMMAND_LINE.reset(token)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from loader.engine import Share, usable_cores
+from loader.engine import Share, command_with, usable_cores
 from loader.errors import StorageError, escape_controls
 from loader.format.documents import content_of_folder, import_hint
 from loader.format.prepare import (
@@ -109,8 +108,7 @@ def _show_share(flags: PrepareFlags, report: PartReport) -> None:
         f"scanned share {report.part} of {path}: {size} in {report.seconds:.1f} s{before}",
         style="green",
     )
-    names = [flags.path, "--merge", *flags.ref.folder_flags]
-    console.print(f"when all shares are done: energon prepare {escape_controls(shlex.join(names))}")
+    console.print(f"when all shares are done: {command_with('--merge', command='prepare')}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

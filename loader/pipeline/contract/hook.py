@@ -284,13 +284,13 @@ class Hook:
             self.note_skipped(item_id)
             self.skips.add(samples_in(item_id))
 
-    def succeeded(self, argument: Any = None) -> None:
-        """Count a success; the argument is needed if the function dispatches to others.
+    def succeeded(self, argument: Any) -> None:
+        """Count a success of the function for an argument.
 
         Call it before ``skips.count`` is set to 0: the first success is counted in any case.
         """
         if self.skips.count or self._failures.pending:
-            self._failures.succeeded(self._function_for(argument))
+            self._failures.succeeded(self._function_for(argument), argument)
 
     def _function_for(self, argument: Any) -> Callable[..., Any]:
         return self._function if self._choose_function is None else self._choose_function(argument)

@@ -6,6 +6,7 @@ import errno
 import inspect
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -24,6 +25,7 @@ from .error_handlers import (
     Failure,
     FirstFailures,
     SampleErrorHandler,
+    datasets_of_sources,
     joined_names,
     keys_of_sample,
     log_held,
@@ -69,6 +71,22 @@ def ends_run(error: BaseException) -> bool:
 Hook = Callable[..., Any] | str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerFailures:
+    """Share the counts of failures between the lanes of a worker.
+
+    Attributes:
+        is_new: False in a run that is resumed, in which no hook is new.
+        passed: The hooks that a sample has passed.
+        in_a_row: For each hook that failed last, the number of its failures in a row and the text of the first one: for
+            each lane, by its number, and for each dataset, by its path.
+    """
+
+    is_new: bool = False
+    passed: set[object] = field(default_factory=set)
+    in_a_row: dict[object, dict[object, tuple[int, str]]] = field(default_factory=dict)
+
+
 class FailurePolicy:
     """Count the failures of a lane's hooks, and raise those that end the run.
 
@@ -77,7 +95,8 @@ class FailurePolicy:
     - a ``FatalSampleError``, or a fault of the program: ``TrustError``, ``ConfigError``, and ``NameError``,
       ``ImportError`` and ``SyntaxError``, which are raised as a ``FatalSampleError``, too;
     - a read that failed, a ``StorageError``, or a damaged file of a dataset, a ``FormatError``;
-    - ``tolerance`` consecutive failures of a hook;
+    - ``tolerance`` consecutive failures of a hook, in the lane, or for samples of one dataset in the worker. What holds
+      samples of several datasets, such as a batch, counts for each of them;
     - ten different samples that fail alike, before any other sample, at one line of the user's code (see
       :class:`.FirstFailures`), unless the tolerance is 0 or the run is resumed;
     - any error that the handler raises.
@@ -94,11 +113,11 @@ class FailurePolicy:
         skip_tolerance: Consecutive samples that a hook may skip before it has kept any, or fail for if it has no other
             tolerance; None: any number. The default grows with the data.
         samples: Samples in a round through the data; each of them comes at least once.
-        passed: The hooks that a sample has passed in this worker, whose lanes share the set; None for a run that is
-            resumed, in which no hook is new.
+        worker: What the lanes of this worker share; by default the lane is its only one, in a run that is resumed.
 
     Attributes:
-        pending: True while ``succeeded`` has to be called: a hook's last call has failed.
+        pending: Not empty while ``succeeded`` has to be called: a hook's last call in a lane, or for a dataset, has
+            failed.
         dropped: By reason, the number of samples that hooks skipped or failed for.
         last: The last failure and its error.
         remainder: The stage that dropped samples that all hooks had kept, for ``drop_last``, and why; empty if none.
@@ -118,7 +137,7 @@ class FailurePolicy:
         tolerance: int | None = 100,
         skip_tolerance: int | None = SKIP_TOLERANCE,
         samples: int = 0,
-        passed: set[object] | None = None,
+        worker: WorkerFailures | None = None,
     ) -> None:
         self._handler: SampleErrorHandler = three_argument_handler(handler)
         self._restore_handler: SampleErrorHandler = three_argument_handler(restore_handler)
@@ -130,12 +149,10 @@ class FailurePolicy:
             skip_tolerance = max(skip_tolerance, min(_ROUNDS * samples, _STOP_AT))
         self.skip_tolerance = skip_tolerance
         self.samples = samples
-        self._in_a_row: dict[object, tuple[int, str]] = {}  # number of failures, and text of the first one
+        worker = worker or WorkerFailures()
+        self.pending, self._passed, self._is_new = worker.in_a_row, worker.passed, worker.is_new
         self._first: dict[object, FirstFailures] = {}
-        self._passed = set() if passed is None else passed
-        self._is_new = passed is not None
         self._skips: dict[tuple[object, str], EndlessSkips] = {}
-        self.pending = False
         self.dropped: Counter[str] = Counter()
         self.remainder = ""
         self.last: tuple[Failure, Exception] | None = None
@@ -235,6 +252,7 @@ class FailurePolicy:
             lane=self._lane,
             keys=keys_of_sample(sample),
             places=places_of_sample(sample, sources),
+            datasets=datasets_of_sources(sources),
             held=held,
         )
         # An error that ends the run is no failure of a sample: the handler does not see it.
@@ -246,11 +264,22 @@ class FailurePolicy:
         report_to(handler, failure, error, sample, sources)
         return failure
 
-    def succeeded(self, hook: Hook) -> None:
-        """Count a success, which ends a series of failures; call it for the first one, and while :attr:`pending`."""
+    def succeeded(self, hook: Hook, sample: Any) -> None:
+        """Count a success, which ends the rows of failures of the lane, and of the datasets that the sample is from.
+
+        Call it for the first success, and while :attr:`pending`.
+
+        Args:
+            hook: As for :meth:`failed`.
+            sample: The function's argument.
+        """
         name = _identity(hook)
-        self._in_a_row.pop(name, None)
-        self.pending = bool(self._in_a_row)
+        rows = self.pending.get(name)
+        if rows is not None:
+            for row in (self._lane, *datasets_of_sources(sources_of_sample(sample))):
+                rows.pop(row, None)
+            if not rows:
+                del self.pending[name]
         self._passed.add(name)
         first = self._first.pop(name, None)
         if first is not None:
@@ -268,16 +297,19 @@ class FailurePolicy:
 
     def _count(self, hook: Hook, failure: Failure, error: Exception, tolerance: int) -> None:
         name = _identity(hook)
-        # Keep the first failure of a row for the error: later ones may be its consequences.
-        before, first = self._in_a_row.get(name) or (0, failure.text_of(error))
-        count = before + 1
-        self._in_a_row[name] = count, first
-        self.pending = True
         limit = _checked(tolerance) or self.skip_tolerance
-        if limit is not None and count >= limit:
+        rows = self.pending.setdefault(name, {})
+        for row in (self._lane, *failure.datasets):
+            # Keep the first failure of a row for the error: later ones may be its consequences.
+            before, first = rows.get(row) or (0, failure.text_of(error))
+            count = before + 1
+            rows[row] = count, first
+            if limit is None or count < limit:
+                continue
             more = "@stateless(failure_tolerance=…), 0 for as many as samples may be skipped"
             raise failure.stop(
-                f"{failure.hook} failed {count} time{'s' if count > 1 else ''} in a row in lane {self._lane}",
+                f"{failure.hook} failed {count} time{'s' if count > 1 else ''} in a row "
+                + (f"in lane {row}" if row == self._lane else f"for samples of {row}"),
                 error,
                 hint="read the warnings about these samples in the log; to allow more failures, pass "
                 f"{more if tolerance else 'WorkerConfig(skip_tolerance=…), None for any number'}"

@@ -125,7 +125,7 @@ class _DecodeRunning:
         # Most samples follow a success, which needs no note.
         if self._skips.count or self._failures.pending:
             self._skips.count = 0
-            self._failures.succeeded("decode")
+            self._failures.succeeded("decode", self._failed_sample(raw) if self._failures.pending else None)
         return sample, item_id
 
     def _failed_sample(self, raw: Raw) -> dict[str, Any]:

@@ -140,7 +140,7 @@ class _IterMapRunning:
             raise StopIteration
         if self._skips.count or self._lane.failures.pending:
             self._skips.count = 0
-            self._lane.failures.succeeded(self._function)
+            self._lane.failures.succeeded(self._function, None)
         item_id = self._item_id()
         self._given += 1
         set_restore_key(value, self._stage, self._lane, item_id)

@@ -233,7 +233,7 @@ class _SelectionRunning:
             failure = one_line(error)
         else:
             # The usual end: groups end a series of skips, and samples that are not selected are skipped.
-            self._select.succeeded()
+            self._select.succeeded(_columns(samples)[0])
             items = _find_items(chosen, samples, self._batch, self._earlier)
             if any(items[1:]):
                 self._select.skips.count = 0

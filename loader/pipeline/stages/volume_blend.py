@@ -155,7 +155,7 @@ class VolumeBlendRunning:
                 return SKIPPED, whole_id
             if self._skips.count or self._failures.pending:
                 self._skips.count = 0
-                self._failures.succeeded(self._metric)
+                self._failures.succeeded(self._metric, value)
             blend.count(
                 index, float(size) if type(size) is int and 0 <= size <= _EXACT else checked_size(size, self._unit)
             )

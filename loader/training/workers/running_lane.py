@@ -14,7 +14,7 @@ from ...pipeline.contract.item_id import ItemId
 from ...pipeline.contract.lane import Lane, LastSample, set_restore_key
 from ...pipeline.contract.rng import seed_batch
 from ...pipeline.contract.stage import SKIPPED, Running, SavableDataset, State, has_end
-from ...pipeline.failures.policy import FailurePolicy
+from ...pipeline.failures.policy import FailurePolicy, WorkerFailures
 from ...pipeline.measuring.recorder import WorkerRecorder
 from ...pipeline.reading.read import dealt_samples
 from ...samples.hooks import HookContext, in_hook_context, running_hook_context, set_hook_context
@@ -57,7 +57,7 @@ class Notes(NamedTuple):
     last_sample: LastSample | None = None
     recorder: WorkerRecorder | None = None
     record: Record | None = None
-    passed: set[object] | None = None
+    failures: WorkerFailures | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +160,7 @@ class LanesOneByOne(LaneHost):
 
 def running_lanes(host: LaneHost, numbers: Sequence[int], notes: Notes) -> list[RunningLane]:
     """Return the lanes of a worker; at the end of a pass, each may take samples of the others."""
-    memory, notes = ReusedMemory(), notes._replace(passed=set())
+    memory, notes = ReusedMemory(), notes._replace(failures=WorkerFailures(is_new=not host.states))
     lanes = [RunningLane(host, lane_number, memory, notes) for lane_number in numbers]
     if has_end(host.dataset):
         changed: set[int] = set()
@@ -206,7 +206,7 @@ class RunningLane:
             host.lanes,
             notes.last_sample,
             recorder=notes.recorder,
-            passed=None if host.states else notes.passed,
+            failures=notes.failures,
         )
         if notes.recorder is not None:
             notes.recorder.samples.add_dropped(self._lane.failures.dropped)
@@ -318,7 +318,7 @@ def open_lane(
     last_sample: LastSample | None = None,
     *,
     recorder: WorkerRecorder | None = None,
-    passed: set[object] | None = None,
+    failures: WorkerFailures | None = None,
 ) -> Lane:
     """Build the lane for which a chain is opened, with the error handlers of the run."""
     config = dataset.worker_config
@@ -332,7 +332,7 @@ def open_lane(
             lane=lane_number,
             skip_tolerance=config.skip_tolerance,
             samples=dataset.round_samples,
-            passed=passed,
+            worker=failures,
         ),
         context=HookContext(cache=NoCachePool(), worker_config=config),
         last_sample=last_sample,

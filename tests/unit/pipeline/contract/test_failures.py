@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from loader.errors import ConfigError, FatalSampleError, SampleError, TrustError
-from loader.pipeline.failures.policy import FailurePolicy
+from loader.pipeline.failures.policy import FailurePolicy, WorkerFailures
 from loader.samples.hooks import stateless
 from loader.samples.source_info import SourceInfo
 
@@ -53,11 +53,11 @@ def fail(policy: Any, hook: Any = encode, times: int = 1, sample: Any = SAMPLE) 
         policy.failed(hook, ValueError(f"number {number}"), sample)
 
 
-def succeed(policy: Any, hook: Any = encode, times: int = 1) -> None:
+def succeed(policy: Any, hook: Any = encode, times: int = 1, sample: Any = SAMPLE) -> None:
     """As the pipeline does."""
     for _ in range(times):
         if policy.pending:
-            policy.succeeded(hook)
+            policy.succeeded(hook, sample)
 
 
 @pytest.mark.parametrize(("samples", "expected"), [(10, 20_000), (10_000, 200_000), (10**9, 10**6)])
@@ -317,6 +317,38 @@ def test_a_run_stops_at_the_tolerance_and_at_no_other_call(runs: Any, tolerance:
                 return
             else:
                 fail(policy)
+
+
+def sample_of(*datasets: str) -> dict[str, Any]:
+    return {"__key__": "a", "__sources__": tuple(SourceInfo(name, 0, "a.tar", ()) for name in datasets)}
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.sets(st.sampled_from("abc"), min_size=1), st.booleans()), max_size=60),
+    st.integers(1, 5),
+)
+def test_failures_of_a_dataset_are_counted_over_the_lanes_of_a_worker(calls: Any, tolerance: int) -> None:
+    """End the run at the first call that completes a row of failures of a lane, or of a dataset of its samples."""
+    worker = WorkerFailures()
+    lanes = [FailurePolicy(skip_silently, lane=lane, tolerance=tolerance, worker=worker) for lane in range(2)]
+    rows: dict[Any, int] = {}
+    for lane, datasets, succeeds in calls:
+        for row in (lane, *datasets):
+            rows[row] = 0 if succeeds else rows.get(row, 0) + 1
+        # A joined sample has several sources, a batch has several samples.
+        sample = sample_of(*datasets) if lane else [sample_of(each) for each in datasets]
+        if succeeds:
+            succeed(lanes[lane], sample=sample)
+        elif max(rows.values()) == tolerance:
+            names = [
+                f"in lane {row}" if row == lane else f"for samples of {row}" for row in rows if rows[row] == tolerance
+            ]
+            with pytest.raises(SampleError, match="|".join(names)):
+                fail(lanes[lane], sample=sample)
+            return
+        else:
+            fail(lanes[lane], sample=sample)
+    assert bool(worker.in_a_row) == any(rows.values())
 
 
 def test_an_error_of_the_handler_ends_the_run() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from loader.errors import RepeatedSampleError, SampleError
 from loader.pipeline.failures import error_handlers
-from loader.pipeline.failures.policy import FailurePolicy
+from loader.pipeline.failures.policy import FailurePolicy, WorkerFailures
 from loader.samples import CaptioningSample, CrudeSample
 from loader.samples.hooks import stateless
 
@@ -33,7 +33,7 @@ def crude(number: int) -> CrudeSample:
 
 
 def policy_of() -> FailurePolicy:
-    return FailurePolicy(error_handlers.log_exception, lane=0, passed=set())
+    return FailurePolicy(error_handlers.log_exception, lane=0, worker=WorkerFailures(is_new=True))
 
 
 def failures_of(
@@ -53,7 +53,7 @@ def failures_of(
             failed += 1
             policy.failed(hook, error, sample, tolerance=tolerance)
         else:
-            policy.succeeded(hook)
+            policy.succeeded(hook, None)
     return failed
 
 
@@ -177,14 +177,14 @@ def test_other_failures_end_a_run_no_sooner_than_the_tolerance(hook: Fails, samp
 
 
 def test_samples_that_fail_after_one_has_passed_in_another_lane_of_the_worker_end_nothing() -> None:
-    passed: set[object] = set()
-    one, other = (FailurePolicy(error_handlers.log_exception, lane=lane, passed=passed) for lane in range(2))
-    one.succeeded(misspelt_attribute)
+    worker = WorkerFailures(is_new=True)
+    one, other = (FailurePolicy(error_handlers.log_exception, lane=lane, worker=worker) for lane in range(2))
+    one.succeeded(misspelt_attribute, None)
     assert failures_of(misspelt_attribute, MANY, policy=other) == len(MANY)
 
 
 def test_a_resumed_run_ends_no_sooner() -> None:
-    policy = FailurePolicy(error_handlers.log_exception, lane=0, passed=None)
+    policy = FailurePolicy(error_handlers.log_exception, lane=0)
     assert failures_of(misspelt_attribute, MANY, policy=policy) == len(MANY)
 
 

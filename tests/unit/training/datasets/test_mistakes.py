@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from loader import (
 )
 from loader.pipeline.stages.iter_map import IterMapDataset
 from loader.pipeline.stages.map import FilterDataset, MapDataset
+from tests.e2e.mixed_data import write_metadataset
 from tests.unit.pipeline.tar_dataset import texts, write_dataset
 
 CONFIG = """\
@@ -69,6 +71,47 @@ def test_the_cause_is_the_first_failure_of_several(folder: Path) -> None:
         first(folder, Failing())
     assert str(caught.value).splitlines()[-1].endswith(": ValueError: call 1")
     assert "ValueError: call 100" in caught.value.message
+
+
+class Refusing(DefaultTaskEncoder[Any, Any, Any, Any]):
+    """An encoder that fails for samples of one dataset."""
+
+    def __init__(self, hook: str) -> None:
+        super().__init__()
+        self.hook = hook
+
+    def refuse(self, hook: str, sample: Any) -> Any:
+        if hook == self.hook and str(sample["__sources__"][0].dataset_path).endswith("broken"):
+            raise ValueError("refused")
+        return sample
+
+    def encode_sample(self, sample: Any) -> Any:
+        return self.refuse("encode_sample", sample)
+
+    def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:
+        return [[sample] for sample in samples]
+
+    def pack_selected_samples(self, samples: list[Any]) -> Any:
+        return self.refuse("pack_selected_samples", samples[0])
+
+
+@pytest.mark.parametrize("hook", ["decode", "encode_sample", "pack_selected_samples"])
+def test_a_dataset_that_fails_as_a_whole_ends_a_mix_by_name(hook: str, folder: Path, tmp_path: Path) -> None:
+    broken = write_dataset(
+        tmp_path / "broken", {"a.tar": texts(0, 30)}, **{"config": CONFIG} if hook == "decode" else {}
+    )
+    entries = [{"path": str(folder), "weight": 9}, {"path": str(broken), "weight": 1}]
+    mix = write_metadataset(tmp_path / "mix.yaml", {"train": {"blend": entries}})
+    dataset = get_train_dataset(
+        mix,
+        worker_config=WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=4, global_error_handler=lambda *_: None),
+        task_encoder=Refusing(hook),
+        packing_buffer_size=20,
+        **ARGUMENTS,
+    )
+    match = f"^{hook} failed 100 times in a row for samples of {broken}, the"
+    with pytest.raises(RepeatedSampleError, match=match):
+        list(islice(get_loader(dataset), 2000))
 
 
 # ------------------------------------------------------------------------------------------- a forgotten return

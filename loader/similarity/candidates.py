@@ -64,11 +64,11 @@ class Components:
             np.minimum.at(self._parent, right, left)
 
     def groups(self) -> list[IntArray]:
-        """Return the positions of groups of several samples, ascending: the largest first, then by the first sample."""
+        """Return the positions of groups of several samples, ascending."""
         roots = self.roots(np.arange(len(self._parent)))
         order = np.argsort(roots, kind="stable")
         parts = np.split(order, np.flatnonzero(np.diff(roots[order])) + 1) if len(order) else []
-        return sorted((part for part in parts if len(part) > 1), key=lambda part: (-len(part), int(part[0])))
+        return [part for part in parts if len(part) > 1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""Groups of near-duplicates: the samples that pairs of similar vectors connect."""
+"""Groups of near-duplicates: a sample with all similar ones, or the samples that a chain of pairs connects."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ class NearDuplicates:
 
     Attributes:
         groups: Numbers of the samples of each group, ascending; the largest group first, then by the first sample.
+            Without chains, all samples of a group are near its first, and the first ones are near none of each other.
         samples: Number of the samples that were compared.
         metric: How vectors were compared.
         threshold: Similarity of near-duplicates.
@@ -55,17 +56,20 @@ def near_duplicate_groups(
     column: Column,
     threshold: float | None = None,
     *,
+    chains: bool = False,
     chosen: IntArray | None = None,
     exact: bool | None = None,
     on_progress: OnProgress | None = None,
 ) -> NearDuplicates:
     """Group the samples of a column whose vectors are similar.
 
-    Two samples are in one group if a chain of similar ones connects them. The result is the same every time.
+    Samples are taken in their order: one that is similar to the first sample of a group is in the first such group,
+    and any other begins a group. The result is the same every time.
 
     Args:
         threshold: Least similarity, above 0 and at most 1; None for the metric's own: 0.95 of cosines, 0.78 of bits,
             0.8 of MinHashes.
+        chains: Also let two samples be in one group if a chain of similar ones connects them.
         chosen: Numbers of the samples to compare; None for all. Samples without a vector are in no group.
         exact: Compare all pairs, or only those in the same cells of nearby vectors; None compares all pairs of up to
             300,000 samples, of MinHashes, and where there is a GPU.
@@ -93,8 +97,12 @@ def near_duplicate_groups(
         candidates = pairs_of_cells(vectors, rows, least, components, threads=threads, on_progress=on_progress)
     for pairs in candidates:
         _join_similar(vectors, rows, pairs, least, components)
+    # Similar samples are in one chain, so only chains are divided.
+    groups = [rows[group] for group in components.groups()]
+    if not chains:
+        groups = [part for group in groups for part in _around_firsts(vectors, group, least)]
     return NearDuplicates(
-        groups=[rows[group] for group in components.groups()],
+        groups=sorted(groups, key=lambda group: (-len(group), int(group[0]))),
         samples=len(rows),
         metric=vectors.metric,
         threshold=least,
@@ -112,17 +120,31 @@ def _join_similar(vectors: Vectors, rows: IntArray, pairs: Pairs, least: float, 
         components.join(first[similar], second[similar])
 
 
+def _around_firsts(vectors: Vectors, group: IntArray, least: float) -> Iterator[IntArray]:
+    """Yield the first sample with all similar ones, then continue with the rest."""
+    while len(group) > 1:
+        first = vectors.values[group[:1]]
+        blocks = np.split(group, range(_COMPARED_AT_ONCE, len(group), _COMPARED_AT_ONCE))
+        similarities = np.concatenate([vectors.similarities(vectors.values[block], first) for block in blocks])
+        similarities[0] = 1
+        is_near = similarities >= least - _EQUAL
+        if np.count_nonzero(is_near) > 1:
+            yield group[is_near]
+        group = group[~is_near]
+
+
 def near_duplicates_of(
     folder: Dataset,
     column: str,
     threshold: float | None = None,
     *,
+    chains: bool = False,
     chosen: IntArray | None = None,
     on_progress: OnProgress | None = None,
 ) -> NearDuplicates:
     """Group the samples of a dataset by a column of vectors; see :func:`near_duplicate_groups`."""
     opened = vector_column(folder, column)
-    return near_duplicate_groups(opened, threshold, chosen=chosen, on_progress=on_progress)
+    return near_duplicate_groups(opened, threshold, chains=chains, chosen=chosen, on_progress=on_progress)
 
 
 def find_near_leaks(
@@ -130,13 +152,15 @@ def find_near_leaks(
 ) -> LeakReport:
     """Find the groups of near-duplicates whose samples are in several parts of the split; excluded ones do not count.
 
+    Chains of near-duplicates are groups, so that no two near-duplicates are in several parts without a report.
+
     Raises:
         ConfigError: The dataset has no split, or no column of vectors of this name.
     """
     folder = folder_at(DatasetRef(path))
     members = samples_of_parts(folder)
     chosen = np.unique(np.concatenate([np.empty(0, np.int64), *members.values()]))
-    duplicates = near_duplicates_of(folder, column, threshold, chosen=chosen, on_progress=on_progress)
+    duplicates = near_duplicates_of(folder, column, threshold, chains=True, chosen=chosen, on_progress=on_progress)
     # A sample without near-duplicates is a group of its own, which no report names.
     firsts = np.arange(len(folder.index))
     for group in duplicates.groups:

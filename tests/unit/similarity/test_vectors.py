@@ -66,17 +66,25 @@ def similarity(one: npt.NDArray[Any], other: npt.NDArray[Any], kind: str) -> flo
     return 1 - min(int((a != b).sum()) for a in bits[:2] for b in bits[2:]) / 143
 
 
-def groups_by_hand(column_: Column, kind: str, threshold: float, chosen: list[int]) -> list[list[int]]:
-    group = {sample: sample for sample in chosen}
-    for place, one in enumerate(chosen):
-        for other in chosen[place + 1 :]:
-            if similarity(column_.values[one], column_.values[other], kind) >= threshold - 1e-9:
-                low, high = sorted((group[one], group[other]))
-                group = {sample: low if first == high else first for sample, first in group.items()}
-    members: dict[int, list[int]] = {}
-    for sample, first in group.items():
-        members.setdefault(first, []).append(sample)
-    return sorted((some for some in members.values() if len(some) > 1), key=lambda some: (-len(some), some[0]))
+def groups_by_hand(
+    column_: Column, kind: str, threshold: float, chosen: list[int], *, chains: bool = False
+) -> list[list[int]]:
+    """Put each sample into the first group whose first sample is near it, or else begin one; or join chains."""
+
+    def near(one: int, other: int) -> bool:
+        return similarity(column_.values[one], column_.values[other], kind) >= threshold - 1e-9
+
+    groups: list[list[int]] = []
+    for sample in chosen:
+        joined = [group for group in groups if any(near(sample, each) for each in (group if chains else group[:1]))]
+        if not joined:
+            groups.append([sample])
+        elif chains:
+            groups = [group for group in groups if group not in joined]
+            groups.append(sorted([*(each for group in joined for each in group), sample]))
+        else:
+            joined[0].append(sample)
+    return sorted((some for some in groups if len(some) > 1), key=lambda some: (-len(some), some[0]))
 
 
 CASES: dict[str, tuple[Callable[[], Column], tuple[float, ...]]] = {
@@ -86,18 +94,27 @@ CASES: dict[str, tuple[Callable[[], Column], tuple[float, ...]]] = {
 }
 
 
+@pytest.mark.parametrize("chains", [False, True])
 @pytest.mark.parametrize("kind", CASES)
-def test_groups_are_those_of_all_pairs(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_are_those_of_all_pairs(kind: str, chains: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidates_module, "_BLOCK", 64)
     build, thresholds = CASES[kind]
     vectors = build()
     for threshold in thresholds:
-        groups = near_duplicate_groups(vectors, threshold)
-        expected = groups_by_hand(vectors, kind, threshold, list(range(150)))
+        groups = near_duplicate_groups(vectors, threshold, chains=chains)
+        expected = groups_by_hand(vectors, kind, threshold, list(range(150)), chains=chains)
         assert expected or threshold == 1
         assert [group.tolist() for group in groups.groups] == expected
         assert groups.is_exact
         assert groups.copies.tolist() == sorted(sample for group in expected for sample in group[1:])
+
+
+def test_a_sample_near_a_copy_alone_is_kept_and_chains_join_it() -> None:
+    """Each vector is near its neighbours alone; the copies of a group are near what is kept of it."""
+    angles = np.arange(16) * np.arccos(0.95) * 0.6
+    vectors = column(np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32))
+    assert [group.tolist() for group in near_duplicate_groups(vectors, chains=True).groups] == [[*range(16)]]
+    assert near_duplicate_groups(vectors).copies.tolist() == [*range(1, 16, 2)]
 
 
 def test_samples_without_a_vector_and_others_than_the_chosen_take_no_part() -> None:

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from ..samples.decoding.decoder import SampleDecoder
 
 
-_MAX_SHOWN_PIXELS = 1 << 26  # a tensor of floats takes 22 bytes a pixel while it is made
-
-
 Build = Callable[[Mapping[str, bytes], str], Any]
 """Builds a sample of its parts and its key."""
 
@@ -138,11 +135,10 @@ def view_decoder(config: DatasetConfig | None) -> SampleDecoder:
     Importing torch takes longer than all the rest; code that comes with a dataset gets the tensors that it expects, and
     values inside of a part that only torch decodes need it, too.
     """
-    from ..format.media.open_picture import PIXEL_LIMIT_VARIABLE
     from ..samples.decoding.decoder import ArrayDecoder, SampleDecoder
-    from ..storage.protocol import limit_of_environment
+    from ..samples.picture import most_shown_pixels
 
-    max_pixels = limit_of_environment(PIXEL_LIMIT_VARIABLE, _MAX_SHOWN_PIXELS, unit="pixels")
+    max_pixels = most_shown_pixels()
     field_map = None if config is None or not is_own_module(config.module) else config.field_map
     shows = field_map is not None and not field_map.looks_inside(TORCH)
     return ArrayDecoder(max_pixels=max_pixels) if shows else SampleDecoder(max_pixels=max_pixels)

@@ -617,5 +617,12 @@ class OpenedDataset(NumberedSamples[Any]):
         excluded, samples = {*self.excluded[:_SHOWN].tolist()}, []
         for sample in range(min(_SHOWN, len(self))):
             title = f"{sample}   {self.key(sample)}{', excluded' if sample in excluded else ''}"
-            samples.append((title, partial(self.__getitem__, sample), partial(self.parts, sample)))
+            samples.append((title, partial(self._shown, self._position(sample)), partial(self.parts, sample)))
         return dataset_html(self._info, samples)
+
+    def _shown(self, position: int) -> Any:
+        from .shown import check_shown
+
+        raw = self._reader.picking.read_one(position)
+        check_shown(raw)
+        return self._build(raw, position)

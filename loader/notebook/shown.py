@@ -14,13 +14,19 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from ..accounting.kinds import kind_of_name
+from ..accounting.large_parts import SHOWN_JSON_BYTES, LargePart, limit_parts
 from ..engine.workers import usable_cores
-from ..errors import ConfigError, EnergonError, TrustError, error_text, escape_controls
+from ..errors import ConfigError, EnergonError, SampleError, TrustError, error_text, escape_controls
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import LoadRequest
+from ..format.media.open_picture import PIXEL_LIMIT_VARIABLE
 from ..inspect.facts import path_facts
 from ..inspect.report import show_facts
 from ..inspect.text import plural
+from ..pipeline.reading.source import Raw, RawRow
+from ..samples.decoding.part_decode import part_error
+from ..samples.picture import is_too_large_to_show, most_shown_pixels
 from ..samples.sample_format import Page, add_sample, escaped
 
 _FRAME = """<iframe src="{url}" width="100%" height="{height}" style="border:1px solid #8886"></iframe>
@@ -144,6 +150,17 @@ def info_text(request: LoadRequest, samples: int, selection: tuple[str, ...]) ->
 
 ShownSample = tuple[str, Callable[[], Any], Callable[[], Mapping[str, bytes]]]
 """A sample to show: its heading, and functions that return it and its parts."""
+
+
+def check_shown(raw: Raw) -> None:
+    """Raise a ``SampleError`` for a part that takes too much memory to be decoded only to show it."""
+    for member in raw.members if isinstance(raw, RawRow) else [raw]:
+        for name, part in limit_parts(member.parts if member else {}, SHOWN_JSON_BYTES).items():
+            if isinstance(part, LargePart):
+                raise part_error(name, part, ValueError())
+            if isinstance(part, bytes) and kind_of_name(name) == "image" and is_too_large_to_show(part):
+                limit = f"{most_shown_pixels():,} pixels (or set {PIXEL_LIMIT_VARIABLE})"
+                raise SampleError(f"part {name!r} is not shown: expected at most {limit}", part=name)
 
 
 def dataset_html(text: str, samples: Iterable[ShownSample]) -> str:

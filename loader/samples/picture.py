@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TrustError, error_text
+from ..storage.protocol import limit_of_environment
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 _MODE_OF_CHANNELS = {1: "L", 3: "RGB", 4: "RGBA"}
 _INDEXED_MODES = ("1", "P", "PA")
+_MAX_SHOWN_PIXELS = 1 << 26  # a tensor of floats takes 22 bytes a pixel while it is made
 
 
 class PictureError(Exception):
@@ -36,6 +39,13 @@ class Picture:
     load: Callable[[int], Image]
 
 
+def most_shown_pixels() -> int:
+    """Return the most pixels of a picture that is decoded in order to show a sample."""
+    from ..format.media.open_picture import PIXEL_LIMIT_VARIABLE
+
+    return limit_of_environment(PIXEL_LIMIT_VARIABLE, _MAX_SHOWN_PIXELS, unit="pixels")
+
+
 def image_facts(data: bytes) -> tuple[str, int, int, str]:
     """Read format, width, height and mode from an image file's header.
 
@@ -44,6 +54,14 @@ def image_facts(data: bytes) -> tuple[str, int, int, str]:
     """
     with _open(data) as image:
         return image.format or "?", image.width, image.height, image.mode
+
+
+def is_too_large_to_show(data: bytes) -> bool:
+    """Return True for an image file of more pixels than are decoded in order to show a sample."""
+    with suppress(PictureError):
+        _format, width, height, _mode = image_facts(data)
+        return width * height > most_shown_pixels()
+    return False
 
 
 def encoded_picture(data: bytes) -> Picture:

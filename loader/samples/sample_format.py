@@ -17,7 +17,7 @@ import yaml
 from torch import Tensor
 
 from ..errors import escape_controls
-from .picture import Picture, PictureError, array_picture, encoded_picture, shrink_to_rgb
+from .picture import Picture, PictureError, array_picture, encoded_picture, is_too_large_to_show, shrink_to_rgb
 
 MAX_PAGE_BYTES = 200_000
 """Largest page: notebooks keep the page of each cell in their file."""
@@ -108,7 +108,8 @@ def _pictures(value: Any) -> Iterator[Picture]:
             yield picture
     elif isinstance(value, bytes):
         with suppress(PictureError):
-            yield encoded_picture(value)
+            if not is_too_large_to_show(value):
+                yield encoded_picture(value)
     elif isinstance(value, list | tuple):
         for each in value[:_MAX_PICTURES]:
             if isinstance(each, Tensor | np.ndarray | bytes) or hasattr(each, "getbands"):

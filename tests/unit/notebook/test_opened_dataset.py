@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import gzip
 import io
 import os
 import pickle
@@ -517,6 +518,26 @@ def test_a_sample_whose_part_does_not_decode_is_shown_with_its_error(tmp_path: P
     page = open_dataset(tmp_path / "ds")._repr_html_()
     assert "part &#x27;png&#x27; is not an image" in page
     assert page.count("<img") == 1
+
+
+def test_a_page_names_parts_that_take_too_much_memory_to_be_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = io.BytesIO()
+    Image.new("1", (9000, 8000)).save(file, "PNG")
+    large = b"[%s1]" % (b"1," * (9 << 20))
+    samples = {"0": {"png": file.getvalue()}, "1": {"json": large}, "2": {"json.gz": gzip.compress(large, 1)}}
+    write_shard(tmp_path / "ds" / "a.tar", {**samples, "3": {"png": png()}})
+    (tmp_path / "rows.jsonl").write_bytes(b'{"text": "a"}\n{"text": %s}\n' % large)
+    prepare_jsonl(*open_parent(str(tmp_path / "rows.jsonl")))
+    page = open_dataset(tmp_path / "ds")._repr_html_()
+    assert "part &#x27;png&#x27; is not shown: expected at most 67,108,864 pixels" in page
+    assert page.count("more than --max-json-bytes 16,777,216, so it is not parsed") == 2
+    assert page.count("<img") == 1
+    assert "so it is not parsed" in open_dataset(tmp_path / "rows.jsonl")._repr_html_()
+    assert open_dataset(tmp_path / "ds", decoder=None)._repr_html_().count("<img") == 1
+    monkeypatch.setenv("ENERGON_MAX_PIXELS", "80000000")
+    assert open_dataset(tmp_path / "ds")._repr_html_().count("<img") == 2
 
 
 def test_excluded_samples_are_marked(copied: Path) -> None:

@@ -248,7 +248,7 @@ def statistics(ref: DatasetRef, split_part: str | None, sample: int) -> dict[str
 
     Args:
         split_part: Only samples of this split part; None for all.
-        sample: Number of random samples that are read.
+        sample: Number of random samples that are read; values in columns are complete.
     """
     query = SampleQuery(split_parts=() if split_part is None else [split_part])
     report = collect_stats(StatsRequest(ref=ref, query=query, sample=sample))

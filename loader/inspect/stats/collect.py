@@ -222,7 +222,7 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
         report.duplicate_numbers = duplicate_groups(folder, chosen, hashes, report.hashed_parts)
         report.duplicates = [[folder.index.full_key(sample) for sample in group] for group in report.duplicate_numbers]
     if request.parts is None:
-        _add_columns(folder, chosen, report)
+        _add_columns(folder, every, report)
     for name in request.write:
         _write(folder, name, kept, report)
     return report

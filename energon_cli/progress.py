@@ -85,6 +85,10 @@ class ProgressBar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Leave the terminal, until the next update."""
         if self._progress is not None:
             self._progress.stop()
             self._progress = None

@@ -29,12 +29,15 @@ from ..errors import ConfigError, StorageError
 from ..format.dataset_ref import DatasetRef
 from ..format.nv_meta import FOLDER
 from ..metadataset.datasets import ChosenSamples, OpenDataset, choose_samples, named_datasets
-from ..similarity import near_duplicates_of
+from ..similarity import NearDuplicates, near_duplicates_of
 from ..storage import RemoteStorage
 from .lint import LintRequest, run_lint
 from .stats import StatsRequest, collect_stats
+from .text import plural
 
 _MAX_SHOWN = 10  # samples or shards that a report names
+_MAX_SHARE = 0.2  # of samples that are near-duplicates: more are often alike by their kind, such as pages of text
+_MAX_GROUP = 100  # samples: copies of one content are rarely so many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +53,8 @@ class ExcludeRequest(RunsOnEngine):
         near_duplicates: Exclude all but the first of the samples whose vectors in this column are similar, within the
             query. Excluded samples are in no group.
         threshold: Least similarity of near-duplicates; None for the one of the column's metric.
+        max_share: Largest share of near-duplicates to exclude, in groups of any size; None for 0.2 and groups of 100.
+        confirm: Asked, with what was found, whether to exceed these limits: raises if not. None always refuses.
         filter: Change this named filter instead of the split file.
         engine: Where the lint or the search runs; None for processes. Only one of them runs in shares.
     """
@@ -60,6 +65,8 @@ class ExcludeRequest(RunsOnEngine):
     duplicates: str | None = None
     near_duplicates: str | None = None
     threshold: float | None = None
+    max_share: float | None = None
+    confirm: Callable[[str], None] | None = None
     filter: str | None = None
     reason: str = ""
     dry_run: bool = False
@@ -170,10 +177,33 @@ def _narrowed(
     if request.near_duplicates is not None and len(numbers):
         folder = selection.opened.folder
         compared = np.intersect1d(numbers, included_samples(folder, request.filter))
-        numbers = near_duplicates_of(
+        result = near_duplicates_of(
             folder, request.near_duplicates, request.threshold, chosen=compared, on_progress=on_progress
-        ).copies
+        )
+        _check_extent(result, request, at=folder.path)
+        numbers = result.copies
     return numbers
+
+
+def _check_extent(result: NearDuplicates, request: ExcludeRequest, *, at: str) -> None:
+    """Ask before very many samples are excluded as near-duplicates, or refuse it."""
+    copies, largest = len(result.copies), max(map(len, result.groups), default=0)
+    max_share, max_group = (_MAX_SHARE, _MAX_GROUP) if request.max_share is None else (request.max_share, largest)
+    if request.dry_run or (copies <= max_share * result.samples and largest <= max_group):
+        return
+    message = (
+        f"{copies:,} of {plural(result.samples, 'sample')} are near-duplicates of others,"
+        f" and the largest group has {largest:,}"
+    )
+    if request.confirm is not None:
+        request.confirm(f"{at}: {message}.")
+        return
+    raise ConfigError(
+        message,
+        at=at,
+        hint=f"look at them with energon stats --near-duplicates {request.near_duplicates}; to exclude them, pass"
+        f" --max-share {np.ceil(100 * copies / result.samples) / 100:g}, or a higher --threshold for fewer",
+    )
 
 
 def _with_part(chosen: list[ChosenSamples], part: str | None) -> list[ChosenSamples]:

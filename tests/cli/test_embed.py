@@ -13,6 +13,7 @@ from PIL import Image
 
 from tests.cli.make_dataset import write_shard
 from tests.cli.run_energon import RunEnergon
+from tests.cli.terminal import ENTER, TerminalRun
 from tests.source_tree import ROOT
 
 SAMPLES = 12
@@ -85,6 +86,41 @@ def test_hashes_find_copies_in_all_commands(pictures: Path, energon: RunEnergon)
     assert "near-duplicates by phash" in energon("exclude", pictures, "--list").out
     assert energon("exclude", pictures, "--near-duplicates", "phash", "--json").json["samples"] == 0
     assert energon("split", pictures, "--check", "--near", "phash").code == 0
+
+
+def many_alike(folder: Path, energon: RunEnergon, *, different: int, alike: int) -> Path:
+    """Different pictures in one shard, and many equal ones in another, with their hashes."""
+    groups = {"a": range(different), "b": [999] * alike}
+    for shard, numbers in groups.items():
+        write_shard(folder / f"{shard}.tar", {f"{n:04d}": {"jpg": jpeg(scene(s))} for n, s in enumerate(numbers)})
+    assert energon("prepare", folder, "--non-interactive", "--split-ratio", "1").code == 0
+    assert energon("embed", folder, "--model", "phash").code == 0
+    return folder
+
+
+def test_very_many_near_duplicates_are_excluded_only_on_request(tmp_path: Path, energon: RunEnergon) -> None:
+    # 3 of 9 samples are more than a fifth, and 102 of 523 are not, but are one group.
+    few = many_alike(tmp_path / "few", energon, different=5, alike=4)
+    group = many_alike(tmp_path / "group", energon, different=421, alike=102)
+    search = ("--near-duplicates", "phash")
+    for folder, message, enough in (
+        (few, "3 of 9 samples are near-duplicates of others, and the largest group has 4", "0.34"),
+        (group, "101 of 523 samples are near-duplicates of others, and the largest group has 102", "0.2"),
+    ):
+        done = energon("exclude", folder, *search)
+        assert (done.code, message in done.err, f"--max-share {enough}" in done.err) == (1, True, True), done.err
+        assert "would exclude" in energon("exclude", folder, *search, "--dry-run").err
+        assert energon("exclude", folder, *search, "--max-share", "0.1").code == 1
+        assert "the split excludes 0 samples" in energon("exclude", folder, "--list").out
+        done = energon("exclude", folder, *search, "--max-share", enough, "--json")
+        assert f"{done.json['samples']} of" in message
+    # A person is asked.
+    energon("exclude", few, "--undo")
+    for answer, code, excluded in (("n", 1, "0 samples"), ("y", 0, "3 samples")):
+        with TerminalRun("exclude", few, *search, columns=150) as run:
+            assert run.wait_for("Exclude them? [y/N]").press(answer, ENTER).finish() == code
+        assert f"the split excludes {excluded}" in energon("exclude", few, "--list").out
+    assert energon("exclude", few, "0001", "--max-share", "0.5").code == 2
 
 
 def test_minhash_compares_texts(pictures: Path, energon: RunEnergon) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +12,7 @@ import click
 from loader.errors import escape_controls
 
 from ...command import energon_command
-from ...console import facts_of, output_console, print_json, print_reports, show_note
+from ...console import facts_of, is_terminal, output_console, print_json, print_reports, show_note
 from ...dataset_options import check_ref, dataset_options, query_options
 from ...engine_options import EngineChoice, engine_options
 from ...options import shared_options
@@ -31,6 +33,13 @@ if TYPE_CHECKING:
 @shared_options("duplicates_of")
 @shared_options("near_duplicates", help="Exclude all but the first of samples with similar vectors in this column.")
 @shared_options("threshold")
+@click.option(
+    "--max-share",
+    metavar="S",
+    type=click.FloatRange(min=0, max=1, min_open=True),
+    help="Exclude near-duplicates up to this share of samples, in groups of any size, and do not ask."
+    "  [default: 0.2, in groups of up to 100]",
+)
 @click.option("--to-filter", metavar="NAME", help="Build this filter without the samples; leave the split file.")
 @click.option("--reason", metavar="TEXT", default="", help="Reason that --list shows.")
 @shared_options("dry_run", help="Change nothing; show what would be excluded.")
@@ -49,6 +58,7 @@ def exclude(
     duplicates_of: str | None,
     near_duplicates: str | None,
     threshold: float | None,
+    max_share: float | None,
     to_filter: str | None,
     reason: str,
     dry_run: bool,
@@ -106,8 +116,8 @@ def exclude(
         raise click.UsageError("Expected one of these: samples to exclude, --list, or --undo.")
     if (engine.share is not None or engine.merge) and lint == (copies_of is not None):
         raise click.UsageError("--share and --merge are valid with --lint or --duplicates, and not with both.")
-    if threshold is not None and near_duplicates is None:
-        raise click.UsageError("--threshold belongs to --near-duplicates.")
+    if near_duplicates is None and (threshold is not None or max_share is not None):
+        raise click.UsageError("--threshold and --max-share belong to --near-duplicates.")
     # List or undo earlier exclusions.
     is_mix = is_metadataset(ref.path)
     if is_list:
@@ -117,7 +127,7 @@ def exclude(
         _undo(ref, is_mix=is_mix, as_json=as_json)
         return
     # Choose samples, and exclude them.
-    with engine.open() as opened:
+    with engine.open() as opened, ProgressBar("Checking samples", unit="samples") as bar:
         request = library.ExcludeRequest(
             ref=ref,
             query=query,
@@ -125,13 +135,14 @@ def exclude(
             duplicates=copies_of,
             near_duplicates=near_duplicates,
             threshold=threshold,
+            max_share=max_share,
+            confirm=partial(_confirm, bar) if is_terminal(sys.stdin) and is_terminal(sys.stderr) else None,
             filter=to_filter,
             reason=reason or query.where or _reason(lint=lint, copies_of=copies_of, near_duplicates=near_duplicates),
             dry_run=dry_run,
             engine=opened,
         )
-        with ProgressBar("Checking samples", unit="samples") as bar:
-            reports = library.exclude(request, bar.update)
+        reports = library.exclude(request, bar.update)
         if not dry_run:
             opened.discard_merged()
     # Report.
@@ -140,6 +151,12 @@ def exclude(
         print_reports([facts_of(report, names, lacks=report.lacks or None) for report in reports], is_list=is_mix)
     else:
         _show_reports(request, reports, is_mix=is_mix)
+
+
+def _confirm(bar: ProgressBar, message: str) -> None:
+    bar.stop()
+    click.echo(escape_controls(message), err=True)
+    click.confirm("Exclude them?", abort=True, err=True)
 
 
 def _reason(*, lint: bool, copies_of: str | None, near_duplicates: str | None) -> str:

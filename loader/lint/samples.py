@@ -16,7 +16,8 @@ from ..format.index.dataset_index import DatasetIndex
 from ..format.index.keys import equal_neighbours
 from ..format.index.layout import once_warning
 from ..format.index.shard_index import ShardIndex
-from .rule import DATASETS, SHARDS, TARS, Finding, LintRule, LintRules, ScannedShard
+from ..format.jsonl.lines import BYTE_ORDER_MARK
+from .rule import DATASETS, SHARDS, TARS, Finding, LintRule, LintRules, ReadSample, ScannedShard
 
 
 def _check_parts(scan: ScannedShard) -> Iterator[Finding]:
@@ -131,6 +132,13 @@ def _duplicate_keys(index: DatasetIndex) -> Iterator[Finding]:
         start = stop
 
 
+def _check_byte_order_marks(sample: ReadSample) -> Iterator[Finding]:
+    for part, data in sample.parts.items():
+        if isinstance(data, bytes) and data.startswith(BYTE_ORDER_MARK) and kind_of_name(part) in ("text", "tree"):
+            message = "the text begins with a byte order mark, which is dropped when it is decoded"
+            yield Finding(Samples.W311, message, shard=sample.shard, key=sample.key, part=part)
+
+
 class Samples(LintRules):
     """The rules of samples."""
 
@@ -216,4 +224,11 @@ class Samples(LintRules):
         "`--max-json-bytes`",
         example="A job wrote the annotations of all pictures, 225 MB, into the `.json` of the first one.",
         kinds=("tar shards", "unprepared tar files", "folders of JSONL or Parquet files", "JSONL files"),
+    )
+    W311 = LintRule(
+        "a text begins with a byte order mark",
+        why="Nothing is lost here, but other tools give the model a character that no reader sees.",
+        action="none here; write the texts without it if other tools read the shards",
+        example="`000083.txt` was saved by an editor on Windows as UTF-8 with BOM.",
+        of_sample=_check_byte_order_marks,
     )

@@ -192,7 +192,7 @@ def _texts(leaf: Leaf, index: int, names: Sequence[str]) -> dict[str, str | None
     for name in names:
         data = parts.get(name)
         try:
-            texts[name] = None if data is None else data.decode()
+            texts[name] = None if data is None else data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise SampleError(
                 f"expected text in part {name!r}, found bytes that are not UTF-8",

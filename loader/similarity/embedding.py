@@ -238,7 +238,7 @@ def _content(sample: Mapping[str, Any], value: ValueName) -> Any:
 
 
 def _text(content: Any) -> str:
-    return as_bytes(content).decode("utf-8", "replace")
+    return as_bytes(content).decode("utf-8-sig", "replace")
 
 
 # Ready classes: the model of a package in evaluation mode, on the GPU if there is one.

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import simplejpeg
 
+from loader import random_access
 from loader.dataset.opening import folder_at
 from loader.dataset.tar import tar_index
 from loader.errors import ConfigError, StorageError, WorkerError
@@ -50,6 +51,7 @@ from tests.e2e.dataset_tree import (
     write_shards,
     write_tar,
 )
+from tests.tables import CRUDE_YAML
 
 prepare = partial(prepare_split, split=SplitRequest(ratio={"train": 1.0}))
 
@@ -234,6 +236,18 @@ def test_a_picture_that_was_cut_before_it_was_packed_is_named(tmp_path: Path) ->
     write_shard(tmp_path / "a.tar", samples)
     prepare(tmp_path, files={"dataset.yaml": DATASET_YAML})
     assert places(lint(tmp_path).findings) == [("E302", "a.tar", "4", "jpg", offset_of(tmp_path, "a.tar", "4.jpg"))]
+
+
+def test_texts_with_a_byte_order_mark_are_named_and_arrive_without_it(tmp_path: Path) -> None:
+    marked = {"txt": b"\xef\xbb\xbfhello", "json": b'\xef\xbb\xbf{"n": 1}', "bin": b"\xef\xbb\xbf"}
+    write_shard(tmp_path / "a.tar", {"1": {"txt": b"hello", "json": b"{}", "bin": b"x"}, "2": marked, "3": marked})
+    prepare(tmp_path, files={"dataset.yaml": CRUDE_YAML})
+    assert [(finding.code, finding.key, finding.part) for finding in lint(tmp_path).findings] == [
+        ("W311", key, part) for key in "23" for part in ("txt", "json")
+    ]
+    samples = random_access(tmp_path)
+    assert [samples[number]["txt"] for number in range(3)] == ["hello"] * 3
+    assert samples[2]["json"] == {"n": 1}
 
 
 def test_many_kinds_of_damage_are_all_named_in_order_and_fix_leaves_a_clean_dataset(tmp_path: Path) -> None:
@@ -1026,9 +1040,6 @@ def write_same_keys(folder: Path, shards: int, samples: int) -> Path:
         write_shard(shard_path(folder, shard), {f"{number}": {"txt": b"text"} for number in range(samples)})
     prepare(folder, split=SplitRequest(ratio={"train": 1.0}), files={"dataset.yaml": CRUDE_YAML})
     return folder
-
-
-CRUDE_YAML = "__module__: megatron.energon\n__class__: CrudeWebdataset\n"
 
 
 def test_keys_that_every_shard_has_cost_no_more_look_ups_than_others(

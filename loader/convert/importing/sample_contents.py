@@ -316,7 +316,7 @@ def with_document(parts: Mapping[str, PartContents]) -> dict[str, PartContents]:
     tree = others.get("tree", "json")
     try:
         document: dict[str, Any] = msgspec.json.decode(cast("bytes", values.get("tree", b"{}")), type=dict[str, Any])
-        items = _items(document, pages, cast("bytes", values.get("text", b"")).decode())
+        items = _items(document, pages, cast("bytes", values.get("text", b"")).decode("utf-8-sig"))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, SampleError):
         return {**parts}
     if "images" in document or not items or tree.lower() not in ("json", "jsn"):

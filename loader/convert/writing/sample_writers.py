@@ -158,7 +158,7 @@ def as_json(name: str, data: bytes) -> Any:
                 )
             return json.loads(data)
         if ending in _TEXTS:
-            return data.decode("utf-8")
+            return data.decode("utf-8-sig")
     except (ValueError, RecursionError):
         pass  # not what its name says
     return {"base64": base64.b64encode(data).decode("ascii")}
@@ -188,7 +188,7 @@ def as_cell(name: str, data: bytes, kind: CellKind, *, key: str) -> Any:
     if kind not in ("text", "label"):
         return data
     try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-8-sig")
         return text if kind == "text" else int(text)
     except ValueError as error:
         expected = "a text in UTF-8" if kind == "text" else "an integer"

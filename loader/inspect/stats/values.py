@@ -157,7 +157,7 @@ def content_values(name: str, value: Any, request: ValueRequest) -> PartValues:
         if kind == "label":
             values: SampleValues = [(_content_names(name)[0], value.decode("utf-8").strip()[:_MAX_TEXT])]
             return values, values
-        value = _parse_json(value) if kind == "tree" else value.decode("utf-8")
+        value = _parse_json(value) if kind == "tree" else value.decode("utf-8-sig")
     values = []
     kept: SampleValues = []
     # All values, for the statistics.

@@ -213,7 +213,7 @@ class SampleBuilder:
         All look-ups are done beforehand: a crude sample may have only some hundred bytes, so fixed costs dominate.
         """
         sample_class, decode, short_keys = self.sample_class, self.decode_part, self._short_keys
-        # Quick decoders are functions in C that save a call; what they refuse, decode_part takes, or explains.
+        # Quick decoders save calls; what they refuse, decode_part takes, or explains.
         quick = QUICK_DECODERS if type(self._decoder) is SampleDecoder else {}
         labels = {**self.subflavors, **subflavors}
 

@@ -61,6 +61,18 @@ def test_a_parquet_file_has_a_column_for_each_part(folder: Path, tmp_path: Path)
     assert report.samples == 12
 
 
+def test_a_byte_order_mark_is_no_part_of_an_exported_text(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    write_shard(shard_path(tmp_path / "ds", 0), {"1": {"txt": b"\xef\xbb\xbfhello", "json": b"\xef\xbb\xbf[1]"}})
+    prepare(tmp_path / "ds", split=RATIO)
+    export(tmp_path / "ds", tmp_path / "out.parquet", format="parquet")
+    export(tmp_path / "ds", tmp_path / "out.jsonl", format="jsonl")
+    [row] = parquet.read_table(tmp_path / "out.parquet").to_pylist()
+    assert (row["txt"], row["json"]) == ("hello", "[1]")
+    line = json.loads((tmp_path / "out.jsonl").read_text())
+    assert (line["txt"], line["json"]) == ("hello", [1])
+
+
 def test_a_hugging_face_dataset_decodes_pictures_and_keeps_splits(folder: Path, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     export(folder, tmp_path / "hf", format="hf")

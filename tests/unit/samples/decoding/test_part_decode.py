@@ -106,6 +106,20 @@ def assert_equal(ours: Any, theirs: Any) -> None:
         assert ours == theirs
 
 
+@pytest.mark.parametrize("name", ["txt", "TEXT", "left.txt", "transcript", "txt.gz"])
+def test_a_byte_order_mark_is_no_part_of_a_text(name: str) -> None:
+    def encoded(text: str) -> bytes:
+        return gzip.compress(text.encode()) if name.endswith(".gz") else text.encode()
+
+    assert SampleDecoder().decode_part(name, encoded("\ufeffhéllo")) == "héllo"
+    assert SampleDecoder().decode_part(name, encoded("a\ufeff")) == "a\ufeff"
+
+
+def test_a_byte_order_mark_is_no_part_of_json() -> None:
+    assert SampleDecoder().decode_part("json", b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
+    assert SampleDecoder().decode_part("jsonl", b'\xef\xbb\xbf{"a": 1}\n{"a": 2}') == [{"a": 1}, {"a": 2}]
+
+
 @pytest.mark.parametrize("name", PARTS)
 def test_a_part_decodes_as_in_webdataset(name: str) -> None:
     theirs = webdataset_decoder().decode({name: PARTS[name]})

@@ -6,7 +6,6 @@ what a reader has to insert: the path of a real dataset, and the rank.
 
 from __future__ import annotations
 
-import _thread
 import contextlib
 import gc
 import io
@@ -15,8 +14,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +23,7 @@ import yaml
 
 from loader import CaptioningSample, get_savable_loader
 from tests.cli.make_dataset import write_captions
+from tests.seeds.interrupts import interrupted
 from tests.source_tree import ROOT
 
 QUICKSTART = """\
@@ -245,21 +243,8 @@ def ended(variables: dict[str, Any]) -> bool:
 
 def test_the_quickstart_loads_batches_until_it_is_interrupted(captions: Path) -> None:
     variables: dict[str, Any] = {}
-
-    def interrupt_after_some() -> None:
-        seen: list[object] = []  # the batches, not their ids: freed batches leave their ids to later ones
-        while len(seen) < 5:
-            batch = variables.get("batch")
-            if all(batch is not one for one in seen):
-                seen.append(batch)
-            time.sleep(0.001)
-        _thread.interrupt_main()
-
-    watch = threading.Thread(target=interrupt_after_some)
-    watch.start()
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted(variables, "batch", 5):
         run(QUICKSTART, captions, variables)
-    watch.join()
     batch = variables["batch"]
     assert isinstance(batch, CaptioningSample)
     assert batch.image.shape == (1, 3, 16, 24)

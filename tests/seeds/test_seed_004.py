@@ -7,13 +7,9 @@ errors, which :data:`FIXED` corrects with minimal changes.
 
 from __future__ import annotations
 
-import _thread
 import multiprocessing
 import sys
-import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -23,6 +19,7 @@ import torch
 from loader import get_savable_loader
 from tests.cli.make_dataset import write_captions
 from tests.e2e.dataset_tree import prepare
+from tests.seeds.interrupts import interrupted
 
 PREAMBLE = """\
 from dataclasses import dataclass
@@ -354,33 +351,6 @@ def variables() -> Iterator[dict[str, Any]]:
     del sys.modules[page.__name__]
 
 
-@contextmanager
-def interrupted(variables: dict[str, Any], batches: int) -> Iterator[None]:
-    """Interrupt an endless loop over ``sample`` after some batches, as a user would."""
-    over = threading.Event()
-
-    def watch() -> None:
-        seen: list[Any] = []  # the samples, not their ids: freed samples leave their ids to later ones
-        while len(seen) < batches and not over.is_set():
-            sample = variables.get("sample")
-            if sample is not None and all(sample is not one for one in seen):
-                seen.append(sample)
-            time.sleep(0.001)
-        pause_s = 0.0
-        while not over.wait(pause_s):
-            _thread.interrupt_main()
-            pause_s = 20  # Python drops an interrupt that arrives in a finalizer
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            yield
-    finally:
-        over.set()
-        thread.join()
-
-
 def fixed(block: str) -> str:
     """Fix the errors of the page."""
     for printed, right in FIXED.items():
@@ -401,7 +371,7 @@ def run_until_interrupted(
     """Run blocks, the last of which ends in an endless loop."""
     for block in blocks[:-1]:
         run(block, paths, variables)
-    with interrupted(variables, batches):
+    with interrupted(variables, "sample", batches):
         run(blocks[-1], paths, variables)
     variables["train_loader"].close()
 

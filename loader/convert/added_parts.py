@@ -119,7 +119,7 @@ class KeyedTable(Source):
                             at=f"{self.path}, line {line}",
                             hint="give the columns names that differ in more than case and punctuation",
                         )
-                    parts[new] = ValueRef(data)
+                    parts[new] = ValueRef(bytes(data))
             yield Row(key=str(key), parts=parts, origin=f"{os.path.basename(self.path)}, line {line}")
 
     def _key(self, record: Mapping[str, Any], line: int) -> str:

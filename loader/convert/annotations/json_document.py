@@ -32,7 +32,7 @@ class Value(NamedTuple):
 
     Attributes:
         offset: Its first byte in the file.
-        data: Its JSON, with null for NaN; empty if it has a fault.
+        data: Its JSON, with null for NaN, unless the document keeps it; empty if it has a fault.
         fault: Why it cannot be read, although what follows can; an empty text for most.
     """
 
@@ -46,13 +46,15 @@ class JsonDocument(ClosesOnExit):
 
     Args:
         path: The file or its URL; a URL is copied first.
+        keeps_constants: Values have NaN and infinity as they are in the file, instead of null.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, keeps_constants: bool = False) -> None:
         storage, name = open_parent(path)
         if is_url(path):
             storage, name = open_parent(str(storage.local_path(name)))
         self._path = path
+        self._keeps_constants = keeps_constants
         self._file: ReadableFile = storage.open(name)
         self._begin = self._start = 3 if self._file.read_at(0, 3) == codecs.BOM_UTF8 else 0
         self._buffer = self._text = b""  # from the offset _start on; in the text, constants are numbers
@@ -190,7 +192,7 @@ class JsonDocument(ClosesOnExit):
 
     def _value(self, offset: int, data: bytes) -> Value:
         data = data.rstrip(b" \t\r\n")
-        return Value(offset, without_constants(data) if self._has_constants else data)
+        return Value(offset, without_constants(data) if self._has_constants and not self._keeps_constants else data)
 
 
 _TOO_DEEP = "it is nested too deeply"

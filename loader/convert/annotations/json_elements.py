@@ -68,13 +68,14 @@ def valid_elements(elements: Iterable[Element], convert: Callable[[Element], T])
         yield converted
 
 
-def read_elements(path: str, *, inside: Sequence[str] = ("data",)) -> Iterator[Element]:
+def read_elements(path: str, *, inside: Sequence[str] = ("data",), keeps_constants: bool = False) -> Iterator[Element]:
     """Yield the elements of a list, of a list inside an object, or of the lines of a JSONL file.
 
     A line that is not valid JSON is an element, too; :func:`decode` refuses it.
 
     Args:
         inside: Keys that the list may have in an object.
+        keeps_constants: Elements of a list have NaN and infinity as they are in the file, instead of null.
     """
     name = os.path.basename(path)
     if _has_lines(path):
@@ -83,7 +84,7 @@ def read_elements(path: str, *, inside: Sequence[str] = ("data",)) -> Iterator[E
                 yield _of_line(f"{name}, line {position:,}", line)
         return
     # The elements of a list are read one by one.
-    with JsonDocument(path) as document:
+    with JsonDocument(path, keeps_constants=keeps_constants) as document:
         if document.peek() == b"[":
             for position, _ in enumerate(document.items(b"]")):
                 value = document.value()

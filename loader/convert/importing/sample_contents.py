@@ -17,6 +17,7 @@ from ...errors import EnergonError, SampleError, StorageError
 from ..annotations.coordinates import Coordinates, PictureChange, find_coordinates, is_moved, move_document
 from ..rows.documents import Item, lined_up_items, with_items
 from ..rows.row import CellRef, FileRef, Row, UrlRef, ValueRef, unique_part
+from ..tables.part_values import LossyJson
 from ..writing.shard_file import FileContents, PartContents
 from .contents import ContentReader, check_contents
 from .pictures import (
@@ -72,6 +73,7 @@ def read_sample(reader: ContentReader, row: Row, options: PictureOptions) -> Sam
     """
     contents: dict[str, bytes | FileContents] = {}
     coco: set[str] = set()
+    lossy = 0
     # Read the parts, under names that their contents may decide.
     for name, part in row.parts.items():
         data = reader.read(row.source, part)
@@ -82,6 +84,7 @@ def read_sample(reader: ContentReader, row: Row, options: PictureOptions) -> Sam
         contents[name] = data
         if isinstance(part, ValueRef) and part.layout == "coco":
             coco.add(name)
+        lossy += isinstance(data, LossyJson) or (isinstance(part, ValueRef) and part.layout == "lossy")
     # Count the bytes before pictures change them.
     read_bytes = sum(data.size_bytes if isinstance(data, FileContents) else len(data) for data in contents.values())
     sample = SampleContents({**contents}, Counter())
@@ -92,6 +95,7 @@ def read_sample(reader: ContentReader, row: Row, options: PictureOptions) -> Sam
         sample = _converted(contents, coco, options)
     if options.pages == "split":
         sample = sample._replace(parts=with_document(sample.parts))
+    sample.changed["numbers_lost"] += lossy
     sample.changed["frames_unread"] += sum(has_frames(name, data) for name, data in sample.parts.items())
     return sample._replace(read_bytes=read_bytes)
 

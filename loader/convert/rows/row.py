@@ -60,7 +60,8 @@ class ValueRef(msgspec.Struct, frozen=True, array_like=True, tag="value"):
     """Bytes that the source knows already, such as the text in a table.
 
     Attributes:
-        layout: ``"coco"`` for JSON with COCO's coordinates, so that they follow the picture.
+        layout: ``"coco"`` for JSON with COCO's coordinates, so that they follow the picture; ``"lossy"`` for JSON that
+            has null for NaN and infinite numbers.
     """
 
     data: bytes

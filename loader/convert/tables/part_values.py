@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -41,11 +42,27 @@ def part_bytes(part: PartColumns, values: Mapping[str, Any], class_names: Mappin
 
 
 def encode_json(value: Any) -> bytes:
-    """Return a value as JSON; dates as text, and bytes in Base64."""
+    """Return a value as JSON; dates as text, bytes in Base64, and :class:`LossyJson` for a value with NaN."""
     try:
-        return msgspec.json.encode(value, enc_hook=str)
+        data = msgspec.json.encode(value, enc_hook=str)
+        return LossyJson(data) if b"null" in data and _is_lossy(value) else data
     except (TypeError, ValueError, RecursionError) as error:
         raise SampleError(f"a value cannot be written as JSON: {error}") from error
+
+
+class LossyJson(bytes):
+    """JSON that has null for NaN and infinite numbers."""
+
+
+def _is_lossy(value: Any) -> bool:
+    if isinstance(value, dict | list | tuple):
+        return any(map(_is_lossy, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def value_ref(data: bytes) -> ValueRef:
+    """Return the reference to contents that are known."""
+    return ValueRef(bytes(data), "lossy" if isinstance(data, LossyJson) else "")
 
 
 def is_empty(value: object) -> bool:
@@ -212,7 +229,7 @@ class RowMaker:
             if layout.keeps_others and layout.object_part is None and cell is None:
                 others = {name: value for name, value in values.items() if name not in self._used}
                 if others:
-                    parts["json" if "json" not in parts else "columns.json"] = ValueRef(encode_json(others))
+                    parts["json" if "json" not in parts else "columns.json"] = value_ref(encode_json(others))
         except (SampleError, StorageError) as error:
             parts = {layout.parts[0].name: FaultRef(error.message, code=getattr(error, "code", "F101"))}
             has_media = True
@@ -273,8 +290,8 @@ class RowMaker:
             others = {name: value for name, value in values.items() if name not in self._used}
             if others:
                 named = {name: values[name] for name in part.columns if name in values}
-                return {part.name: ValueRef(encode_json({**named, **others}))}
-        return {part.name: ValueRef(part_bytes(part, values, self._layout.class_names))}
+                return {part.name: value_ref(encode_json({**named, **others}))}
+        return {part.name: value_ref(part_bytes(part, values, self._layout.class_names))}
 
     def _key(self, values: Mapping[str, Any], row: int) -> str:
         if self._layout.key is not None:

@@ -64,6 +64,7 @@ _CHANGES = {
     "geometry_moved": "{} of coordinates: moved with their picture",
     "geometry_ignored": "{} of coordinates: written as they are, while their picture was resized or turned",
     "sizes_kept": "{} with the width and height that a picture had before: written as they are",
+    "numbers_lost": "{} with NaN or infinite numbers, which JSON does not have: null was written",
 }
 """What :attr:`ImportReport.changed` counts, for people."""
 
@@ -131,7 +132,7 @@ def _changes(report: ImportReport) -> Iterator[str]:
     changed = report.changed
     for name, text in _CHANGES.items():
         if changed.get(name):
-            unit = "document" if name.startswith(("geometry", "sizes")) else "picture"
+            unit = "document" if name.startswith(("geometry", "sizes", "numbers")) else "picture"
             at = f", first {report.first_changed[name]}" if name in report.first_changed else ""
             yield f"{text.format(plural(changed[name], unit))}{at}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -44,6 +45,25 @@ def photos(folder: Path, *names: str) -> None:
 
 def rows_left_out(report: Any) -> dict[str, int]:
     return {entry.reason: entry.count for entry in report.account.left_out if entry.unit == "rows"}
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.jsonl", "t.json"])
+def test_numbers_that_json_does_not_have_are_counted(name: str, tmp_path: Path) -> None:
+    numbers = [1.0, float("nan"), None, 2.0]
+    rows: list[dict[str, Any]] = [{"text": f"t{n}", "a": number, "b": None} for n, number in enumerate(numbers)]
+    rows[3]["b"] = [{"c": 1.0}, {"c": -float("inf")}]
+    texts = [json.dumps(row) for row in rows]
+    source: Any
+    if name == "t.parquet":
+        source = parquet_table(tmp_path / name, pa.Table.from_pylist(rows))
+    else:
+        text = "\n".join(texts) if name == "t.jsonl" else f"[{','.join(texts)}]"
+        source = replace(text_table(tmp_path / name, text), kind="jsonl")
+    samples, report = imported(source, tmp_path / "out")
+    assert report.changed == {"numbers_lost": 2}
+    place = {"t.parquet": "row 1", "t.jsonl": "line 2", "t.json": "element 1"}[name]
+    assert report.first_changed == {"numbers_lost": f"{name}, {place}"}
+    assert [json.loads(sample["json"])["a"] for _, sample in sorted(samples.items())] == [1, None, None, 2]
 
 
 # ------------------------------------------------------------------------------------------------ late columns

@@ -16,7 +16,7 @@ from ..format.documents.dataset_config import is_own_module
 from ..format.documents.yaml_document import parse_yaml
 from ..samples.trust import is_trusted, refuse
 from ..storage import open_parent
-from ..storage.epath import EPath
+from ..training.datasets.dataset_factory import BaseCoreDatasetFactory
 
 T = TypeVar("T")
 
@@ -96,7 +96,9 @@ class JsonParser:
     def _call(self, given: dict[str, Any], target: Callable[..., Any], path: str, *, named: bool) -> Any:
         # The document may name the class or function to call.
         if named and "__module__" in given:
-            target = self._named(given, target)
+            target = self._named(given, default=target)
+        if given.get("trust_code") and not is_trusted(self.trust_code):
+            raise refuse("the document asks for trust_code")
         signature = inspect.signature(target)
         hints = get_type_hints(target.__init__ if isinstance(target, type) else target)  # type: ignore[misc]
         # Convert each argument to the type that the signature declares.
@@ -120,8 +122,13 @@ class JsonParser:
         values = [arguments.pop(name) for name in positional if name in arguments]
         return target(*values, **arguments)
 
-    def _named(self, given: dict[str, Any], expected: Callable[..., Any]) -> Callable[..., Any]:
-        """Remove the names of a class or function from its arguments, and return it."""
+    def _named(self, given: dict[str, Any], default: Callable[..., Any] | None = None) -> Callable[..., Any]:
+        """Remove the names of a class or function from its arguments, and return it.
+
+        Args:
+            given: The arguments.
+            default: The class or function that is called if a document names none; None if nothing is called.
+        """
         module = str(given.pop("__module__"))
         is_class = "__class__" in given
         name = str(given.pop("__class__" if is_class else "__function__", None))
@@ -132,11 +139,12 @@ class JsonParser:
         code = getattr(importlib.import_module(module), name, None)
         if not callable(code):
             raise ConfigError(f"there is no {module}.{name}")
-        # Without trust, only an expected class or a dataclass may be called: any function could do harm.
-        checked = isinstance(expected, type) and expected is not object and isinstance(code, type)
-        if checked and not issubclass(code, typing.cast("type", expected)):
-            raise ConfigError(f"expected a subclass of {expected.__qualname__}, found {module}.{name}")
-        if not trusted and not checked and not is_dataclass(code):
+        # Without trust, only an expected class, a dataclass or a dataset may be called: any function could do harm.
+        expected = default if isinstance(default, type) and default is not object else BaseCoreDatasetFactory
+        is_harmless = isinstance(code, type) and (
+            is_dataclass(code) or issubclass(code, (expected, BaseCoreDatasetFactory))
+        )
+        if not trusted and default is not None and not is_harmless:
             raise refuse(f"the document asks to call {module}.{name}")
         return code  # type: ignore[no-any-return]  # any callable
 
@@ -163,8 +171,11 @@ class JsonParser:
         # Scalars, paths, and objects by their arguments.
         if _is_plain(value, kind):
             return value
-        if kind is EPath and isinstance(value, str):
-            return EPath(value)
+        target = origin or kind
+        if isinstance(target, type) and issubclass(target, os.PathLike) and isinstance(value, str | os.PathLike):
+            return value if target is os.PathLike else target(value)  # type: ignore[call-arg]  # a class of paths
+        if target is type and isinstance(value, dict) and "__class__" in value:
+            return self._named(dict(value))
         if isinstance(value, dict) and origin is None and getattr(kind, "__module__", "builtins") != "builtins":
             return self._call(dict(value), kind, path, named=named)
         raise _fault(f"expected {getattr(kind, '__name__', kind)}, found {value!r}", path)
@@ -198,6 +209,7 @@ def _is_plain(value: Any, kind: Any) -> bool:
         return value is None
     if isinstance(value, bool):
         return kind is bool or kind is object
+    kind = get_origin(kind) or kind
     return isinstance(value, int | float) if kind is float else isinstance(kind, type) and isinstance(value, kind)
 
 
@@ -262,4 +274,6 @@ def load_config(
         content = parse_yaml(storage.read(name).decode("utf-8", "replace"), file=file) or {}
         if not isinstance(content, Mapping):
             raise ConfigError(f"expected a mapping, found {type(content).__name__}", file=file)
-    return (parser or JsonParser()).raw_to_instance({**(default_kwargs or {}), **content}, default_type)
+    defaults = default_kwargs or {}
+    parser = parser or JsonParser(trust_code=bool(defaults.get("trust_code")))
+    return parser.raw_to_instance({**defaults, **content}, default_type)

@@ -159,6 +159,9 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
         ConfigError: A number is out of range.
     """
 
+    dataset_config: str | None = None
+    """Name of the dataset file that chose this class; None for the default one."""
+
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -209,7 +212,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
 
     @property
     def _dataset_ref(self) -> DatasetRef:
-        ref = DatasetRef(str(self.path), split_config=self.split_config, trust_code=self.trust_code)
+        ref = DatasetRef(str(self.path), self.split_config, self.dataset_config, trust_code=self.trust_code)
         return ref if self._nv_meta is None else ref.moved(ref.path, str(self._nv_meta))
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from loader import (
     load_dataset,
 )
 from loader.compat import webdatasets
+from loader.format.documents.brace_patterns import expand_pattern
 from loader.format.documents.sample_types import SAMPLE_TYPES
 from loader.format.documents.subset import SampleRange
 from loader.training.datasets.dataset_factory import DatasetSubset
@@ -123,6 +125,26 @@ def test_arguments_add_to_dataset_yaml(data: MixedData) -> None:
     said = factory.config()
     assert said["dataset"]["split_part"] == "val"
     assert said["type"].endswith(".CrudeWebdataset")
+
+
+def test_a_dataset_file_names_its_split_file(data: MixedData, tmp_path: Path) -> None:
+    folder = tmp_path / "texts"
+    shutil.copytree(data.texts, folder)
+    split = yaml.safe_load((folder / ".nv-meta/split.yaml").read_text())
+    train, val = split["split_parts"]["train"], split["split_parts"]["val"]
+    names = {"split_parts": {"train": val, "val": train}, "exclude": split["exclude"]}
+    (folder / ".nv-meta/other_split.yaml").write_text(yaml.safe_dump(names))
+    dataset = yaml.safe_load((folder / ".nv-meta/dataset.yaml").read_text())
+    (folder / ".nv-meta/other.yaml").write_text(yaml.safe_dump({**dataset, "split_config": "other_split.yaml"}))
+    val_texts = [f"text {number}" for number in range(157, 218)]
+    for part, expected in (("train", val_texts), ("val", TRAIN)):
+        factory: Any = get_dataset_from_config(
+            folder, dataset_config="other.yaml", split_part=part, training=False, worker_config=ONE
+        )
+        assert (texts(factory.build()), len(factory)) == (expected, len(expected))
+        assert factory.split_part_files == [
+            name for pattern in names["split_parts"][part] for name in expand_pattern(pattern)
+        ]
 
 
 def test_a_class_of_the_library_is_built_by_hand(data: Any) -> None:

@@ -31,7 +31,15 @@ from megatron.energon.fork_hook import DataclassForkMixin, ForkMixin, WeakCallba
 from megatron.energon.rng import SystemRng, WorkerRng
 from webdataset import TarWriter
 
-from loader import BaseWebdatasetFactory, ConfigError, StateError, TrustError
+from loader import (
+    BaseWebdatasetFactory,
+    ConfigError,
+    CrudeWebdataset,
+    StandardWebdatasetFactory,
+    StateError,
+    TrustError,
+    get_loader,
+)
 from loader.format.jsonl.index import prepare_jsonl
 from loader.storage import LocalStorage
 
@@ -240,8 +248,10 @@ def test_a_document_calls_no_code_that_is_not_trusted(monkeypatch: pytest.Monkey
     named = {"__module__": "megatron.energon.flavors.webdataset.structs", "__class__": "WebdatasetSplits"}
     made = load_config({**named, "split_parts": {"train": ["a.tar"]}}, default_type=object)
     assert made == WebdatasetSplits(split_parts={"train": ["a.tar"]})
-    with pytest.raises(ConfigError, match="expected a subclass of WebdatasetInfo"):
-        load_config({**named, "split_parts": {}}, default_type=WebdatasetInfo)
+    with pytest.raises(TrustError, match=r"asks to call threading\.Thread"):
+        load_config({"__module__": "threading", "__class__": "Thread"}, default_type=WebdatasetInfo)
+    with pytest.raises(TrustError, match="asks for trust_code"):
+        load_config({"path": "/data", "trust_code": True}, default_type=BaseWebdatasetFactory)
     monkeypatch.setenv("ENERGON_TRUST_CODE", "1")
     assert load_config(call, default_type=object) == os.getcwd()
 
@@ -316,3 +326,29 @@ def test_a_script_prepares_a_dataset_and_reads_its_shards(tmp_path: Path) -> Non
     with pytest.raises(ConfigError, match="no split part 'trian'; did you mean 'train'"):
         WebdatasetMeta.from_config(EPath(tmp_path), split_part="trian")
     assert issubclass(BaseWebdatasetFactory, WebdatasetPreparator)
+
+
+@pytest.mark.parametrize("make_path", [EPath, Path, str])
+def test_a_document_of_a_dataset_is_built_as_the_class_that_it_names(
+    make_path: Callable[[str], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with TarWriter(str(tmp_path / "s.tar")) as tar:
+        tar.write({"__key__": "a", "txt": "text"})
+    WebdatasetPreparator.prepare_dataset(tmp_path, ["s.tar"], split_parts_ratio=[("train", 1)], workers=1)
+    monkeypatch.delenv("ENERGON_TRUST_CODE", raising=False)
+    (tmp_path / "crude.yaml").write_text("__module__: megatron.energon\n__class__: CrudeWebdataset\n")
+    sample_type = "{__module__: megatron.energon, __class__: TextSample}"
+    (tmp_path / "texts.yaml").write_text(f"sample_type: {sample_type}\nfield_map: {{text: txt}}\n")
+    config = WorkerConfig(rank=0, world_size=1, num_workers=0)
+    defaults = {"path": make_path(str(tmp_path)), "split_part": "train", "worker_config": config}
+    for file, expected, part in (
+        ("crude.yaml", CrudeWebdataset, "txt"),
+        ("texts.yaml", StandardWebdatasetFactory, "text"),
+    ):
+        made: Any = load_config(tmp_path / file, default_type=StandardWebdatasetFactory, default_kwargs=defaults)
+        assert (type(made), made.path) == (expected, EPath(tmp_path))
+        (sample,) = get_loader(made.build())
+        assert (sample[part] if isinstance(sample, dict) else getattr(sample, part)) == "text"
+    # The caller may trust a dataset; the dataset itself may not ask for it.
+    trusted = {**defaults, "trust_code": True}
+    assert load_config(tmp_path / "crude.yaml", default_type=CrudeWebdataset, default_kwargs=trusted).trust_code

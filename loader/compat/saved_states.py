@@ -1,14 +1,12 @@
-"""The states that megatron-energon saves, loaders with its default of forked workers, and a buffer of samples."""
+"""The states that megatron-energon saves, generators of random numbers with states, and a buffer of samples."""
 
 # ruff: noqa: NPY002 - numpy's global generator is what user code draws from
 import hashlib
-import multiprocessing
 import random
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -20,7 +18,6 @@ from ..pipeline.contract.user_state import FlexState
 from ..pipeline.contract.worker_config import WorkerConfig
 from ..pipeline.stages.wrapper import BaseWrapperDataset
 from ..samples.sample_dataclass import ExtendableDataclassMixin
-from ..training.loaders.get_loader import get_loader as _get_loader, get_savable_loader as _get_savable_loader
 
 T = TypeVar("T")
 
@@ -148,27 +145,6 @@ class WorkerRng:
         if state["rng"] is not None:
             self._rng = torch.Generator()
             self._rng.set_state(torch.frombuffer(bytearray(state["rng"]), dtype=torch.uint8))
-
-
-P = ParamSpec("P")
-
-
-def _with_forked_workers(build: Callable[P, T]) -> Callable[P, T]:
-    """Return the function with another default: workers are forked, whatever start method the process has set."""
-
-    @wraps(build)
-    def with_forked_workers(*arguments: P.args, **options: P.kwargs) -> T:
-        chosen = options.get("worker_type") or options.get("multiprocessing_context")
-        if chosen is None and "fork" in multiprocessing.get_all_start_methods():
-            options["multiprocessing_context"] = "fork"
-        return build(*arguments, **options)
-
-    with_forked_workers.__module__ = __name__  # where it is found, also by pickle
-    return with_forked_workers
-
-
-get_loader = _with_forked_workers(_get_loader)
-get_savable_loader = _with_forked_workers(_get_savable_loader)
 
 
 @dataclass(slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import asdict
 from itertools import islice
 from statistics import median_low
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
@@ -55,7 +54,7 @@ def media_views(metadata: AVMetadata, open_media: OpenMedia) -> tuple[str, dict[
     Returns:
         Its metadata in one line, and the views as fields of a ``FieldView``.
     """
-    shown: dict[str, Any] = {"media": {name: value for name, value in asdict(metadata).items() if value is not None}}
+    shown: dict[str, Any] = {"media": {name: value for name, value in vars(metadata).items() if value is not None}}
     if metadata.video_width and metadata.video_height:
         shown["pictures"] = (_frame_picture(metadata, open_media),)
     elif metadata.audio_sample_rate:

@@ -50,8 +50,8 @@ def av_text(metadata: AVMetadata) -> str:
     >>> from loader.format.media.metadata import AVMetadata
     >>> av_text(AVMetadata(video_width=640, video_height=480, video_fps=30.0, video_duration=2.5))
     'video 640×480, 30 frames/s, 2.50 s'
-    >>> av_text(AVMetadata(audio_sample_rate=16000, audio_channels=1, audio_duration=0.5, audio_basis="counted"))
-    'audio 16,000 Hz, 1 channel, 0.50 s (counted)'
+    >>> av_text(AVMetadata(audio_channels=1, audio_duration=0.5).with_bases(audio_basis="counted"))
+    '1 channel, 0.50 s (counted)'
     """
     video_note, audio_note = (
         f" ({basis})" if basis in ("counted", "decoded") else ""

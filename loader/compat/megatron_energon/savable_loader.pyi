@@ -8,12 +8,12 @@ from loader import SavableDataset as SavableDataset
 from loader import WatchdogDataset as WatchdogDataset
 from loader import WorkerConfig as WorkerConfig
 from loader import edataclass as edataclass
+from loader.compat.run_functions import get_loader as get_loader
+from loader.compat.run_functions import get_savable_loader as get_savable_loader
 from loader.compat.saved_states import SavableCheckpoint as SavableCheckpoint
 from loader.compat.saved_states import SavableDataLoaderState as SavableDataLoaderState
 from loader.compat.saved_states import SavableDatasetCheckpoint as SavableDatasetCheckpoint
 from loader.compat.saved_states import SavableDatasetState as SavableDatasetState
-from loader.compat.saved_states import get_loader as get_loader
-from loader.compat.saved_states import get_savable_loader as get_savable_loader
 from loader.pipeline.failures.error_handlers import default_get_batch_keys as default_get_batch_keys
 from loader.pipeline.stages.observers import GC_DEFAULT_EVERY_N_ITER as GC_DEFAULT_EVERY_N_ITER
 from loader.training.loaders.data_loader import DataLoader as _DataLoader

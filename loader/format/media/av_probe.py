@@ -78,7 +78,8 @@ def probe_av(data: bytes | BinaryIO, *, exact: bool = False) -> AVMetadata:
             facts.update(_audio_facts(audio, span))
         if video is not None and is_indexed(container) and abs(rotation_of(container, video)) % 180 == 90:
             facts["video_width"], facts["video_height"] = facts["video_height"], facts["video_width"]
-    return AVMetadata(**facts)
+    bases = {name: facts.pop(name) for name in ("video_basis", "audio_basis") if name in facts}
+    return AVMetadata(**facts).with_bases(**bases)
 
 
 def _video_facts(video: VideoStream, span: StreamSpan | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar, Literal, Self, TypeAlias, cast, get_args
@@ -101,9 +101,6 @@ MediaType = Literal["image", "av"]
 Basis = Literal["counted", "decoded", "stated"]
 """What the length of a stream was taken from: its packets, its decoded frames or samples, or the file's header."""
 
-# Fields that are stored in a table of their own: megatron-energon refuses names that it does not know.
-_BASES = ("video_basis", "audio_basis")
-
 _QUERY = """
 SELECT entry_key, metadata_type, metadata_json, video_basis, audio_basis
 FROM media_metadata LEFT JOIN media_basis USING (entry_key)
@@ -139,10 +136,10 @@ class MediaMetadataBase:
     def to_dict(self) -> dict[str, Any]:
         """Return the known values by name, as ``media_metadata`` stores them.
 
-        >>> AVMetadata(audio_channels=2, audio_basis="counted").to_dict()
+        >>> AVMetadata(audio_channels=2).with_bases(audio_basis="counted").to_dict()
         {'audio_channels': 2}
         """
-        return {name: value for name, value in asdict(self).items() if value is not None and name not in _BASES}  # type: ignore[call-overload] # subclasses are dataclasses
+        return {name: value for name, value in asdict(self).items() if value is not None}  # type: ignore[call-overload] # subclasses are dataclasses
 
     @classmethod
     def from_dict(cls, payload: Mapping[str, Any]) -> Self:
@@ -173,7 +170,7 @@ class ImageMetadata(MediaMetadataBase):
     mode: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class AVMetadata(MediaMetadataBase):
     """Metadata of audio or video. A value is None if it is not known or the file has no such stream.
 
@@ -188,8 +185,8 @@ class AVMetadata(MediaMetadataBase):
         audio_sample_rate: Number of samples per second.
         audio_num_samples: Number of samples per channel that decode: whole blocks of the codec, without the padding
             before the start.
-        video_basis: What the duration and the number of frames were taken from; ignored by comparisons.
-        audio_basis: What the duration and the number of samples were taken from; ignored by comparisons.
+        video_basis: What the duration and the number of frames were taken from; an attribute without a field.
+        audio_basis: What the duration and the number of samples were taken from; an attribute without a field.
     """
 
     metadata_type = MediaMetadataType.AV
@@ -203,8 +200,15 @@ class AVMetadata(MediaMetadataBase):
     audio_channels: int | None = None
     audio_sample_rate: int | None = None
     audio_num_samples: int | None = None
-    video_basis: Basis | None = field(default=None, compare=False)
-    audio_basis: Basis | None = field(default=None, compare=False)
+    # No fields: code for megatron-energon compares, copies and lists the fields.
+    video_basis: ClassVar[Basis | None] = None
+    audio_basis: ClassVar[Basis | None] = None
+
+    def with_bases(self, **bases: Basis | None) -> Self:
+        """Return a copy whose ``video_basis`` or ``audio_basis`` is known; ``vars()`` has them after the fields."""
+        made = replace(self)
+        vars(made).update(bases)
+        return made
 
 
 MediaMetadata: TypeAlias = ImageMetadata | AVMetadata
@@ -332,7 +336,7 @@ class MediaMetadataReader:
         if isinstance(metadata, ImageMetadata):
             return metadata
         video, audio = (cast("Basis", basis) if basis in get_args(Basis) else None for basis in bases)
-        return replace(metadata, video_basis=video, audio_basis=audio)
+        return metadata.with_bases(video_basis=video, audio_basis=audio)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -8,7 +8,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 from typing import Any, BinaryIO, cast
@@ -132,7 +132,7 @@ def _of_av(name: str, metadata: AVMetadata) -> SampleValues:
     durations = [duration for duration in (metadata.video_duration, metadata.audio_duration) if duration is not None]
     if durations:
         values.append((f"{name}.duration", max(durations)))
-    for key, value in asdict(metadata).items():
+    for key, value in vars(metadata).items():
         if value is not None and not key.endswith("_duration"):
             values.append((f"{name}.{key.removeprefix('video_')}", value))
     return values

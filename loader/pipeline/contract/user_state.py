@@ -39,6 +39,9 @@ class FlexState(dict[str, Any]):
     """State of a user's dataset, a dict, under the name that megatron-energon has for it."""
 
 
+FlexState.__module__ = "megatron.energon.state"  # the name that pickles and lists of safe globals have
+
+
 _SEQUENCES: dict[str, Callable[[list[Any]], Any]] = {"$tuple": tuple, "$set": set, "$frozenset": frozenset}
 _TAGS: dict[Any, str] = {tuple: "$tuple", set: "$set", frozenset: "$frozenset"}
 
@@ -78,7 +81,7 @@ def encode_state(
             return {"$deque": [[plain(inner, f"{path}[…]") for inner in value], value.maxlen]}
         if kind is bytes:
             return {"$bytes": base64.b64encode(value).decode("ascii")}
-        if isinstance(value, dict) and kind.__module__ in ("builtins", "loader.pipeline.contract.user_state"):
+        if isinstance(value, dict) and kind.__module__ in ("builtins", FlexState.__module__):
             if all(type(key) is str and not key.startswith("$") for key in value):
                 return {key: plain(inner, f"{path}.{key}") for key, inner in value.items()}
             return {"$dict": [[plain(key, path), plain(inner, f"{path}[{key!r}]")] for key, inner in value.items()]}

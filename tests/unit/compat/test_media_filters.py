@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,17 @@ def test_metadata_are_written_with_a_type_and_read_by_it_or_its_text() -> None:
     assert deserialize_media_metadata(*serialize_media_metadata(sound)) == sound
     with pytest.raises(ValueError, match="expected a type"):
         deserialize_media_metadata("text", "{}")
+
+
+def test_metadata_have_the_fields_of_megatron_energon() -> None:
+    sound = AVMetadata(audio_channels=2)
+    counted = sound.with_bases(audio_basis="counted")
+    of_video = ["video_duration", "video_num_frames", "video_fps", "video_width", "video_height"]
+    of_sound = ["audio_duration", "audio_channels", "audio_sample_rate", "audio_num_samples"]
+    assert [field.name for field in dataclasses.fields(counted)] == of_video + of_sound
+    assert counted == sound
+    assert (counted.audio_basis, pickle.loads(pickle.dumps(counted)).audio_basis) == ("counted", "counted")
+    assert (counted.video_basis, sound.audio_basis) == (None, None)
 
 
 def test_metadata_are_plain_data() -> None:

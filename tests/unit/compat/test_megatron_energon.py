@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import io
 import json
 import os
@@ -64,6 +65,9 @@ IMPORTED = {
     "metadataset": "DatasetLoader Metadataset MetadatasetV2 load_dataset prepare_metadataset traverse_metadataset",
     "metadataset.loader": "load_dataset prepare_metadataset traverse_metadataset",
     "metadataset.loader_interface": "DatasetBlendMode DatasetLoaderInterface LoadedDataset",
+    "recipe": "DatasetLoader MetadatasetV2 Recipe load_dataset prepare_metadataset prepare_recipe traverse_metadataset",
+    "recipe.loader": "load_dataset prepare_metadataset traverse_metadataset",
+    "recipe.loader_interface": "DatasetBlendMode DatasetLoaderInterface LoadedDataset",
     "sample_utils": "default_get_batch_keys format_sample_compact format_sample_detailed",
     "rng": "SystemRng SystemRngState WorkerRng",
     "savable_loader": "SavableDataLoader SavableDataLoaderState",
@@ -85,8 +89,8 @@ IMPORTED = {
     "wrappers.blend_dataset": "BlendDataset",
     "wrappers.watchdog_dataset": "WatchdogDataset",
 }
-ALONE = {"get_loader", "get_savable_loader"}
-"""Functions that have another default than those of ``loader``."""
+ALONE = {"get_loader", "get_savable_loader", "get_train_dataset", "get_val_dataset", "get_val_datasets"}
+"""Functions that have another default or signature than those of ``loader``."""
 
 
 def run(code: str, *arguments: str, folder: Path) -> str:
@@ -149,6 +153,31 @@ def test_a_state_of_megatron_energon_can_be_read_but_not_restored(captions: Path
     one = loader.get_loader(loader.get_val_dataset(captions, batch_size=2, worker_config=config))
     with pytest.raises(loader.StateError, match="megatron-energon saved this state, a SavableDataLoader"):
         one.restore_state_rank(saved)
+
+
+class AllowList(pickle.Unpickler):
+    """Reads the classes that code for megatron-energon allows in states."""
+
+    def find_class(self, module: str, name: str) -> object:
+        assert (module, name) == ("megatron.energon.state", "FlexState")
+        return super().find_class(module, name)
+
+
+def test_a_state_of_a_dataset_is_read_by_the_name_that_lists_of_safe_classes_have() -> None:
+    state = megatron.energon.state.FlexState(offset=3)
+    assert AllowList(io.BytesIO(pickle.dumps(state))).load() == state
+    old = b"cloader.pipeline.contract.user_state\nFlexState\n)\x81\x8c\x06offsetK\x03s."
+    assert pickle.loads(old) == state
+
+
+@pytest.mark.parametrize("name", ["get_train_dataset", "get_val_dataset", "get_val_datasets"])
+def test_the_signature_of_a_run_requires_the_configuration_of_workers(name: str, captions: Path) -> None:
+    function = getattr(megatron.energon, name)
+    parameters = inspect.signature(function).parameters
+    assert parameters["worker_config"].default is inspect.Parameter.empty
+    assert [*parameters] == [*inspect.signature(getattr(loader, name)).parameters]
+    assert pickle.loads(pickle.dumps(function)) is function
+    assert function(captions, split_part="val", batch_size=2)
 
 
 def test_code_that_chooses_by_the_version_takes_the_branch_of_version_7() -> None:

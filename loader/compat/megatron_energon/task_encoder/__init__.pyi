@@ -10,8 +10,8 @@ from loader import batch_pad_stack as batch_pad_stack
 from loader import batch_stack as batch_stack
 from loader import cooker as cooker
 from loader import generic_batch as generic_batch
-from loader import get_train_dataset as get_train_dataset
-from loader import get_val_dataset as get_val_dataset
-from loader import get_val_datasets as get_val_datasets
 from loader import skip_safe as skip_safe
 from loader import stateless as stateless
+from loader.compat.run_functions import get_train_dataset as get_train_dataset
+from loader.compat.run_functions import get_val_dataset as get_val_dataset
+from loader.compat.run_functions import get_val_datasets as get_val_datasets

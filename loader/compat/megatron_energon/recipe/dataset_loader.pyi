@@ -1,0 +1,2 @@
+# Written by tests/unit/compat/test_megatron_energon.py from alias_modules.py.
+from loader import DatasetLoader as DatasetLoader

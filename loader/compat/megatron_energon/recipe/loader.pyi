@@ -1,0 +1,11 @@
+# Written by tests/unit/compat/test_megatron_energon.py from alias_modules.py.
+from loader import DatasetLoader as DatasetLoader
+from loader import DatasetLoaderInterface as DatasetLoaderInterface
+from loader import EPath as EPath
+from loader import Metadataset as Metadataset
+from loader import load_dataset as load_dataset
+from loader import traverse_metadataset as traverse_metadataset
+from loader.compat.dataset_facts import EnergonDatasetType as EnergonDatasetType
+from loader.compat.dataset_facts import get_dataset_type as get_dataset_type
+from loader.compat.dataset_facts import prepare_metadataset as prepare_metadataset
+from loader.metadataset.plans.plan_leaves import TraversedDatasetReference as TraversedDatasetReference

@@ -121,7 +121,15 @@ MALFORMED = "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-1</
 def test_a_bucket_of_another_region_is_recognised(
     status: int, body: str, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class OtherRegion(BaseHTTPRequestHandler):
+    with web_server(answering(status, body)) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+        error = error_of("s3://data/ds")
+    assert f"the bucket is {where}" in error.message
+    assert "AWS_REGION" in str(error.hint)
+
+
+def answering(status: int, body: str) -> type[BaseHTTPRequestHandler]:
+    class Answering(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
@@ -131,11 +139,29 @@ def test_a_bucket_of_another_region_is_recognised(
         def log_message(self, *args: object) -> None:
             pass
 
-    with web_server(OtherRegion) as url:
+    return Answering
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "hint"),
+    [
+        (400, "ExpiredToken", "the temporary credentials have expired"),
+        (403, "RequestTimeTooSkewed", "set the clock of this machine"),
+        (403, "InvalidObjectState", "it is in an archive, such as Glacier: restore it"),
+    ],
+)
+def test_a_refusal_that_no_other_key_helps_has_a_hint_of_its_own(
+    status: int, code: str, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>planted</Message></Error>"
+    with web_server(answering(status, body)) as url:
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
         error = error_of("s3://data/ds")
-    assert f"the bucket is {where}" in error.message
-    assert "AWS_REGION" in str(error.hint)
+        assert error.message == f"cannot list this folder: {status} {code}"
+        assert str(error.hint).startswith(hint)
+        with pytest.raises(StorageError) as caught:
+            EPath("s3://data/ds/a.tar").read_bytes()
+    assert str(caught.value.hint).startswith(hint)
 
 
 class Quiet(SimpleHTTPRequestHandler):

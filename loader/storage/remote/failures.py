@@ -32,7 +32,8 @@ class RequestFailure(OSError):  # noqa: N818 - it is no error of the caller
         kind: ``missing``, ``changed``, ``not as indexed`` (changed since), ``alternates`` (between two versions),
             ``exists``, ``denied``, ``unreachable`` (no connection was made), ``slow``, ``broken`` (no whole answer),
             ``refused`` (an address), ``too large``, ``given up`` (the host was), ``no bucket``, ``no listing``,
-            ``no ranges``, ``odd name`` (of a listed object), ``read-only``, ``wrong region`` or empty.
+            ``no ranges``, ``odd name`` (of a listed object), ``read-only``, ``wrong region``, ``expired``
+            (credentials), ``skewed clock``, ``archived`` or empty.
         retry_after_s: Seconds that the server asks to wait.
     """
 
@@ -48,7 +49,13 @@ class RequestFailure(OSError):  # noqa: N818 - it is no error of the caller
 
 
 def failure_of_status(status: int, words: str, retry_after_s: float | None = None) -> RequestFailure:
-    """Return the failure for an answer with a status other than 200 and 206; 501 is final."""
+    """Return the failure for an answer with a status other than 200 and 206; 501 is final.
+
+    Args:
+        words: The status, and what the service calls the error: ``403 RequestTimeTooSkewed``.
+    """
+    if kind := kind_of_words(words):
+        return RequestFailure(words, Remedy.REFRESH, kind=kind)
     if status in (429, 503):
         return RequestFailure(words, Remedy.SLOW_DOWN, retry_after_s=retry_after_s)
     if status == 408 or (status >= 500 and status != 501):  # 501: the service has no such request
@@ -62,6 +69,17 @@ def failure_of_status(status: int, words: str, retry_after_s: float | None = Non
     return RequestFailure(words, Remedy.GIVE_UP)
 
 
+def kind_of_words(words: str) -> str:
+    """Return the kind of a failure that a service names, and that has a hint of its own; else an empty text."""
+    return next((kind for code, kind in _KINDS.items() if code in words), "")
+
+
+_KINDS = {
+    "ExpiredToken": "expired",
+    "RequestTimeTooSkewed": "skewed clock",
+    "InvalidObjectState": "archived",  # of S3
+    "BlobArchived": "archived",  # of Azure
+}
 _ANOTHER_WRITER = "another process writes to this dataset: wait for it, then try again"
 _CHANGED = {
     "changed": ("while it was read", "wait until nothing writes to it, then try again"),
@@ -69,6 +87,9 @@ _CHANGED = {
 }
 _START_AGAIN = "check the network and the service, then start again: nothing was skipped"
 _HINTS = {
+    "archived": "it is in an archive, such as Glacier: restore it to a class that can be read, then start again",
+    "expired": "the temporary credentials have expired: get new ones, such as by aws sso login",
+    "skewed clock": "set the clock of this machine, which differs too much from the time of the service",
     "alternates": (
         "if its replicas hold the same files, set the storage option check_versions=false, which compares sizes alone"
     ),
@@ -113,7 +134,7 @@ def error_of_failure(
         since, hint = _CHANGED[failure.kind]
         return FormatError(f"this object changed {since}: {failure.cause}", at=url, hint=hint)
     what = "folder" if action == "list" else "object"
-    after = f" after {tries} tries in {spent_s:.0f} s" if tries > 1 and failure.kind != "denied" else ""
+    after = f" after {tries} tries in {spent_s:.0f} s" if tries > 1 and failure.remedy is not Remedy.REFRESH else ""
     return StorageError(
         f"cannot {action} this {what}: {failure.cause}{after}", path=url, hint=_hint(failure.kind, url, tries)
     )

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from ....errors import ConfigError, required_package
-from ..failures import Remedy, RequestFailure
+from ..failures import Remedy, RequestFailure, kind_of_words
 from ..object_url import ObjectUrl, redact_urls
 from ..options import StorageOptions
 from .connection import ClientObject, ObjectClient, Received
@@ -209,8 +209,9 @@ def _raise_failure(error: Exception) -> NoReturn:
         raise error
     if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
         raise RequestFailure("it does not exist", Remedy.GIVE_UP, kind="missing") from None
+    kind = kind_of_words(str(error))
     if isinstance(error, PermissionError):
-        raise RequestFailure("access is denied", Remedy.GIVE_UP, kind="denied") from None
+        raise RequestFailure("access is denied", Remedy.GIVE_UP, kind=kind or "denied") from None
     words = redact_urls(str(error).split("\n", 1)[0])
     remedy = Remedy.RETRY if type(error).__name__ == "RetryableError" else Remedy.RETRY_FEW
-    raise RequestFailure(f"{type(error).__name__}: {words}", remedy) from None
+    raise RequestFailure(f"{type(error).__name__}: {words}", Remedy.GIVE_UP if kind else remedy, kind=kind) from None

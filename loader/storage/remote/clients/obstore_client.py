@@ -340,8 +340,6 @@ def _raise_failure(error: Exception) -> NoReturn:
         raise RequestFailure("it exists", Remedy.GIVE_UP, kind="exists") from None
     if isinstance(error, exceptions.PreconditionError):
         raise RequestFailure("it has another version now", Remedy.GIVE_UP, kind="changed") from None
-    if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
-        raise RequestFailure(words or "access is denied", Remedy.REFRESH, kind="denied") from None
     # Other statuses: a wrong bucket or region is for the user to fix.
     if status:
         if code == "NoSuchBucket":
@@ -349,6 +347,8 @@ def _raise_failure(error: Exception) -> NoReturn:
         if code in ("AuthorizationHeaderMalformed", "PermanentRedirect"):
             raise _wrong_region(text) from None
         raise failure_of_status(int(status[1]), words) from None
+    if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
+        raise RequestFailure("access is denied", Remedy.REFRESH, kind="denied") from None
     if "redirect without LOCATION" in text:  # as S3 answers for buckets of other regions
         raise _wrong_region(text) from None
     # Errors without an answer differ in their text only.

@@ -15,6 +15,7 @@ from types import ModuleType
 import pytest
 from PIL import Image
 
+from energon_cli.main import main
 from loader.format.prepare.plan import SplitRequest
 from tests.e2e.dataset_tree import prepare, write_shard
 from tests.forked_scripts import ForkedScripts
@@ -61,8 +62,8 @@ def blocks(text: str, language: str) -> str:
     return "".join(re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL))
 
 
-def photographs_module() -> ModuleType:
-    spec = spec_from_file_location("demo_photographs", DEMO.with_name("demo_photographs.py"))
+def demo_module(name: str) -> ModuleType:
+    spec = spec_from_file_location(name, DEMO.with_name(f"{name}.py"))
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
@@ -72,10 +73,15 @@ def photographs_module() -> ModuleType:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder in which the code runs, with the demo's photographs in ``build/demo``."""
+    """The folder in which the code runs, with the dataset of ``make demo``, and another one of the same photographs."""
     folder = tmp_path_factory.mktemp("pages")
-    dataset = folder / "build" / "demo"
-    photographs_module().make_dataset(dataset)
+    photographs, demo, dataset = folder / "build" / "demo-photographs", folder / "build" / "demo", folder / "my_dataset"
+    # The commands of the demo that write.
+    demo_module("demo_photographs").write_photographs(photographs)
+    demo_module("demo").break_image(photographs / f"{demo_module('demo').BROKEN}.jpg")
+    assert main(["import", str(photographs), str(demo), "--samples-per-shard", "15", "--yes"]) == 0
+    assert main(["lint", str(demo), "--fix"]) == 1
+    demo_module("demo_photographs").make_dataset(dataset)
     prepare(dataset, split=SplitRequest(ratio={"train": 2.0, "val": 1.0, "test": 1.0}), files={"dataset.yaml": CONFIG})
     return folder
 
@@ -86,7 +92,7 @@ def test_the_code_on_a_page_prints_what_the_page_says(
 ) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     script = tmp_path / "page.py"
-    dataset = str(folder / "build" / "demo")
+    dataset = str(folder / "my_dataset")
     script.write_text(blocks(text, "python").replace("/data/my_dataset", dataset), encoding="utf-8")
     warnings = "ignore" if page in WARNS else "error"
     printed = scripts.run(script, folder=folder, warnings=warnings)

@@ -278,18 +278,6 @@ class HookContext:
         outer: The context to which ``worker_pop_sample_index`` returns; None for a context of the library.
     """
 
-    __slots__ = (
-        "_rng",
-        "_rng_of",
-        "batch_index",
-        "cache",
-        "closers",
-        "outer",
-        "rng_parts",
-        "sample_index",
-        "worker_config",
-    )
-
     def __init__(
         self,
         *,

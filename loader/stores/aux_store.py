@@ -32,8 +32,6 @@ class DecodeFileStore(FileStore[Any]):
         trust_code: Let a ``SampleDecoder`` load pickles, which may run code.
     """
 
-    __slots__ = ("_decode", "decoder", "inner", "trust_code")
-
     def __init__(self, inner: FileStore[bytes], *, decoder: FileStoreDecoder, trust_code: bool = False) -> None:
         self.inner = inner
         self.decoder = decoder
@@ -168,8 +166,6 @@ class PrimaryFileStore(FileStore[T_co]):
 
     ``PrimaryFileStore(store, "shard_0.tar/0001")[".jpg"]`` is ``store["shard_0.tar/0001.jpg"]``.
     """
-
-    __slots__ = ("current_key", "inner")
 
     def __init__(self, inner: FileStore[T_co], current_key: str) -> None:
         self.inner = inner

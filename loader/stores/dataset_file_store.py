@@ -46,8 +46,6 @@ class DatasetFileStore(FileStore[bytes]):
         FormatError: The index is damaged.
     """
 
-    __slots__ = ("_opened", "_ref")
-
     @renamed_parameters(dataset_path="path")
     def __init__(
         self,

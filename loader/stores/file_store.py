@@ -26,8 +26,6 @@ class FileStore(ABC, Generic[T_co]):
     (49, {'__sources__': (SourceInfo(dataset_path='squares', index='7', shard_name=None, file_names=('7',)),)})
     """
 
-    __slots__ = ()
-
     @abstractmethod
     def __getitem__(self, key: str) -> tuple[T_co, SourceInfo]:
         """Return the value of a file, and its source.

@@ -33,8 +33,6 @@ class SystemFileStore(FileStore[bytes]):
         StorageError: The URL's protocol is not supported.
     """
 
-    __slots__ = ("_base", "_media", "_real", "_remote", "base_dir")
-
     def __init__(self, base_dir: str | os.PathLike[str] | None = None) -> None:
         self.base_dir = base_dir
         storage = None if base_dir is None else open_storage(base_dir)

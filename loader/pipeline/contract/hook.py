@@ -40,31 +40,6 @@ class Hook:
         result_sizes: Metrics of the function's result, by name.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_call",
-        "_choose_function",
-        "_context",
-        "_failures",
-        "_function",
-        "_isolates",
-        "_isolates_global",
-        "_isolates_rng",
-        "_lanes",
-        "_last_sample",
-        "_may_return_none",
-        "_next",
-        "_number",
-        "_root_number",
-        "_seed",
-        "_skipped",
-        "_takes_batches",
-        "_tolerance",
-        "item_id",
-        "name",
-        "skips",
-    )
-
     def __init__(
         self,
         function: Callable[..., Any],
@@ -306,8 +281,6 @@ class BatchHook(Hook):
         path: Path and key of the stage.
         options: The other arguments of :class:`Hook`.
     """
-
-    __slots__ = ("_lane", "_path", "_upstream")
 
     def __init__(self, function: Callable[..., Any], lane: Lane, upstream: Any, path: str, **options: Any) -> None:
         super().__init__(function, lane, takes_batches=True, **options)

@@ -179,25 +179,6 @@ class Lane:
             worker finishes a repeated pass before it begins the next.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "context",
-        "count",
-        "deals",
-        "failures",
-        "inputs",
-        "last_sample",
-        "neighbours",
-        "number",
-        "path",
-        "readers",
-        "recorder",
-        "root_number",
-        "seed",
-        "shared",
-        "shares_pass",
-    )
-
     def __init__(
         self,
         number: int,
@@ -277,21 +258,6 @@ class LaneInput:
         release: Set by stages that buffer items between calls of ``next``: empties the buffers, and returns lists of
             :class:`BufferedItem`.
     """
-
-    __slots__ = (
-        "_copies",
-        "_current",
-        "_dataset",
-        "_following",
-        "_lane",
-        "_own",
-        "_stage",
-        "next",
-        "number",
-        "release",
-        "shares_pass",
-        "state",
-    )
 
     def __init__(self, dataset: Any, lane: Lane, state: State, stage: str) -> None:
         self._dataset = dataset

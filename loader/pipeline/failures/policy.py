@@ -399,8 +399,6 @@ class EndlessSkips:
         tolerance: Skips before the first kept sample that end the run; None: no number of skips ends it.
     """
 
-    __slots__ = ("_dropped", "_has_kept", "_is_warned", "_lane", "_name", "_tolerance", "count")
-
     def __init__(self, name: str, lane: int, tolerance: int | None, dropped: Counter[str]) -> None:
         self._name = name
         self._lane = lane

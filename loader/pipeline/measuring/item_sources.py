@@ -32,8 +32,6 @@ class Sizes:
         of_result: They measure the function's result; otherwise the items of the list that is its argument.
     """
 
-    __slots__ = ("_lane", "_owner", "metrics", "of_result")
-
     def __init__(self, lane: Any, owner: Any, metrics: Mapping[str, Metric], *, of_result: bool) -> None:
         self._lane = weakref.ref(lane)
         self._owner = weakref.ref(owner)
@@ -158,8 +156,6 @@ class ReaderSources:
     Args:
         lane: The lane for which it is opened; it gives the seed of the order.
     """
-
-    __slots__ = ("_blocks", "_count", "_first", "_orders", "_reader", "_seed", "only")
 
     def __init__(self, reader: Any, lane: Any, *, first: int, sources: int) -> None:
         self._reader = reader

@@ -337,8 +337,6 @@ class NextTurn:
     missing at any time, whatever their rate is, and turns become rare in proportion.
     """
 
-    __slots__ = ("_batches", "_ns", "_share")
-
     def __init__(self, share: float) -> None:
         self._share = share
         self._batches = self._ns = 0
@@ -360,8 +358,6 @@ class SkippedItems:
     Args:
         lane: The lane. It is not kept alive.
     """
-
-    __slots__ = ("_item_ids", "_lane", "_waiting")
 
     def __init__(self, lane: Any, waiting: list[SkippedItems]) -> None:
         self._lane = weakref.ref(lane)

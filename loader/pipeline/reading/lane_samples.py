@@ -65,8 +65,6 @@ _READ = "read"
 class LaneSamples:
     """The samples of a lane so far, excluded and skipped ones included."""
 
-    __slots__ = ("read",)
-
     def __init__(self, read: int) -> None:
         self.read = read
 

@@ -328,8 +328,6 @@ class EmptyPasses:
         last_kept: The last pass that gave the lane an item; the pass before its first one if no pass did.
     """
 
-    __slots__ = ("_dropped", "_failures", "_first", "_is_same", "_joins", "_lane", "_parts", "count", "last_kept")
-
     def __init__(
         self,
         failures: FailurePolicy,

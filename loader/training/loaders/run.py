@@ -42,8 +42,6 @@ class HeldPositions:
         of_step: The positions before the step that is being taken; else None.
     """
 
-    __slots__ = ("of_loop", "of_step")
-
     def __init__(self) -> None:
         self.of_loop: tuple[Position, ...] | None = None
         self.of_step: tuple[Position, ...] | None = None

@@ -147,8 +147,6 @@ class LanesOneByOne(LaneHost):
     A rank has every R-th lane, and a worker every W-th of these.
     """
 
-    __slots__ = ()
-
     def _messages(self, worker: int, notes: Notes, taken: int) -> Iterator[Message | None]:  # noqa: ARG002 - states tell
         running = running_lanes(self, range(self.rank, self.lanes, self.ranks)[worker :: max(1, self.workers)], notes)
         with end_of_worker(self, running):

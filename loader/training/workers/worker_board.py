@@ -54,8 +54,6 @@ class RecordedSample:
 class WorkerSlot:
     """The part of the board that one worker writes."""
 
-    __slots__ = ("_cells", "_last_path", "_numbers", "_paths", "note_position")
-
     def __init__(self, cells: memoryview, paths: memoryview) -> None:
         self._cells = cells
         self._paths = paths

@@ -82,7 +82,7 @@ def check_alias() -> None:
 def installation_faults() -> Iterator[InstallationFault]:
     """Yield the faults that keep ``megatron.energon`` from importing this library, and possible ones as warnings."""
     alias = _alias_origin()
-    is_ours = alias is not None and _is_ours(alias)
+    is_ours = alias is not None and _MARKER in _read(alias)
     if alias is None and os.path.isdir(os.path.join(_OWN_FOLDER, _ALIAS_FOLDER)):
         message = f"{_ALIAS} has lost files, probably because megatron-energon was uninstalled after it"
         yield _fault(message, at=os.path.join(_OWN_FOLDER, _ALIAS_FOLDER), hint=f"run '{_REINSTALL}'", breaks=True)
@@ -149,10 +149,6 @@ def _alias_origin() -> str | None:
     except (ImportError, ValueError):
         return None
     return None if spec is None else spec.origin
-
-
-def _is_ours(alias: str) -> bool:
-    return _MARKER in _read(alias)
 
 
 def _read(path: str) -> bytes:

@@ -144,14 +144,10 @@ def extract(
             energon extract s3://bucket/coco -o good --format tar --filter good
     """
     # Words that name no path are keys.
-    keys = [ref.path for ref in refs[1:] if not _is_path(ref.path)]
+    keys = [ref.path for ref in refs[1:] if not ("://" in ref.path or os.path.lexists(ref.path))]
     query = replace(query, keys=[*keys, *(query.keys or ())]) if keys else query
     paths = [ref for ref in refs if ref.path not in keys]
     _copy_samples(paths, output, file_format, forms_of_files=("jsonl",), query=query, **options)
-
-
-def _is_path(word: str) -> bool:
-    return "://" in word or os.path.lexists(word)
 
 
 def _copy_samples(

@@ -159,7 +159,7 @@ def _menu(question: str, lines: Mapping[str, str], *, instruction: str, default:
     return questionary.select(
         _wrapped(question),
         choices=[questionary.Choice(line, value=value) for value, line in lines.items()],
-        pointer=_pointer(),
+        pointer=">" if is_ascii_only() else "»",
         default=default,
         style=_style(),
         instruction=instruction,
@@ -259,10 +259,6 @@ def _escaping_processor() -> Any:
             )
 
     return EscapingProcessor()
-
-
-def _pointer() -> str:
-    return ">" if is_ascii_only() else "»"
 
 
 def _style() -> Any:

@@ -112,7 +112,7 @@ def read_sample(
 def _read_whole(file: ReadableFile, wanted: Sequence[PartLocation], shard: str) -> dict[str, bytes]:
     contents: dict[PartLocation, bytes] = {}
     for run in _runs(sorted(wanted, key=lambda part: part.offset)):
-        start, end = run[0].offset, _end(run)
+        start, end = run[0].offset, max(part.offset + part.size_bytes for part in run)
         data = file.read_at(start, end - start)
         for part in run:
             content = data[part.offset - start : part.offset - start + part.size_bytes]
@@ -139,7 +139,3 @@ def _runs(parts: Sequence[PartLocation]) -> Iterator[list[PartLocation]]:
         end = max(end, part.offset + part.size_bytes)
     if run:
         yield run
-
-
-def _end(run: Sequence[PartLocation]) -> int:
-    return max(part.offset + part.size_bytes for part in run)

@@ -132,10 +132,7 @@ class Walk:
             self._wait(is_ready=is_ready)
         while key is not None:  # all keys that have arrived, so that the screen never lags behind them
             self._press(key)
-            key = self._keyboard.pop() if self._takes_keys() else None
-
-    def _takes_keys(self) -> bool:
-        return not self._is_over and self._search is None
+            key = self._keyboard.pop() if not self._is_over and self._search is None else None
 
     def _wait(self, *, is_ready: bool) -> None:
         self._keyboard.wait(None if is_ready else _SLOW_S)

@@ -41,6 +41,7 @@ CHECKED_BY = {
     "- `transforms`, which": "unit/compat/test_transforms.py::test_own_transforms_need_no_torchvision",
     "- `EPath` of a URL with credentials": "unit/storage/test_epath.py::test_a_path_holds_no_credentials",
     "- `EPath`: writing": "interop/compat/scripts/names_and_utilities.py::paths",
+    "| `get_train_dataset`, `get_val_dataset`": "unit/compat/test_megatron_energon.py::test_the_signature_of_a_run_requires_the_configuration_of_workers",
     "| `shuffle_buffer_size` | costs integers": "unit/order/test_order_values.py::test_the_order_of_a_billion_samples_needs_no_memory",
     "| `__key__` |": "interop/compat/scripts/keys_of_samples.py::keys",
     "| passes that end": "interop/compat/scripts/passes_and_lengths.py::validation_with_each_kind_of_hook",

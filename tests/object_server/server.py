@@ -80,6 +80,7 @@ class ObjectServer:
     def __init__(self, root: Path, *, faults: FaultPlan | None = None, port: int = 0) -> None:
         self.faults = faults or FaultPlan()
         self.alter: Callable[[Request, dict[str, str]], None] | None = None  # changes the headers of an object
+        self.takes_signed_urls = True  # False: a signature must be in the header
         self.requests: list[Request] = []
         self.objects = Objects(root)
         self.most_open = 0  # requests at one time
@@ -231,6 +232,8 @@ class ObjectServer:
 
     def _answer(self, request: Request, headers: Mapping[str, str], body: bytes, fault: Fault | None) -> _Answer:
         query = {name: values[0] for name, values in parse_qs(request.query, keep_blank_values=True).items()}
+        if "X-Amz-Signature" in query and not self.takes_signed_urls:
+            raise Refused(403, "AccessDenied")
         conditions = {
             "if_match": headers.get("if-match", ""),
             "if_none_match": headers.get("if-none-match", ""),

@@ -20,6 +20,8 @@ from loader.storage.remote.clients import obstore_client
 from loader.storage.remote.options import OPTIONS_VARIABLE
 from tests.object_server import Fault, FaultPlan, ObjectServer, Request
 
+from .test_store_contract import MSC_CONFIG
+
 PART = 5 << 20
 CONTENT = os.urandom(1 << 20) * 12  # two parts and a third
 
@@ -233,6 +235,26 @@ def test_one_object_is_removed_by_a_request_for_its_key(server: ObjectServer, tm
     assert not path.exists()
     assert [request.key for request in server.requests if request.method == "DELETE"] == ["data/ds/ä #1.txt"]
     assert not [request for request in server.requests if request.method == "POST"]
+
+
+@pytest.mark.parametrize(("url", "without_bulk"), [("s3://data/below", False), ("msc://s3", False), ("msc://s3", True)])
+def test_an_object_is_removed_where_signatures_in_urls_are_refused(
+    server: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, without_bulk: bool
+) -> None:
+    pytest.importorskip("multistorageclient")
+    (tmp_path / "msc.yaml").write_text(MSC_CONFIG.format(url=server.url, folder=tmp_path))
+    monkeypatch.setenv("MSC_CONFIG", str(tmp_path / "msc.yaml"))
+    server.takes_signed_urls = False
+    server.faults = FaultPlan(faults=[Fault(kind="501", method="POST")] if without_bulk else [])
+    for name in ("a #1.txt", "b.txt"):
+        (EPath(url) / name).write_text(name)
+    (EPath(url) / "a #1.txt").unlink()
+    (EPath(url) / "b.txt").move(EPath(url) / "c.txt")
+    assert [path.name for path in EPath(url).glob("*")] == ["c.txt"]
+    # A service that refuses every removal is named as such.
+    server.faults = FaultPlan(faults=[Fault(kind="403", method=method) for method in ("POST", "DELETE")])
+    with pytest.raises(StorageError, match=r"403|access is denied"):
+        (EPath(url) / "c.txt").unlink()
 
 
 @pytest.mark.parametrize("names", [["a"], ["a", "b"]])

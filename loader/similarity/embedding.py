@@ -104,8 +104,10 @@ def embedding_of(
     # Choose the function.
     if model in _HASHES:
         target: Any = _HashFunction(model=model, value=value)
-        function = UserFunction(model, part, version=version, target=target)
-        metric, size, column = "hamming" if model == PICTURE_HASH else "jaccard", None, model
+        is_picture = model == PICTURE_HASH
+        # An interrupted run of a version whose vectors were shorter begins again.
+        function = UserFunction(model, part, version=version, target=target, token="90 bytes" if is_picture else "")
+        metric, size, column = "hamming" if is_picture else "jaccard", None, model
     else:
         user = None if family in _READY else named_function(model, folder=folder, version=version)
         digest = user.source_digest() if user else ""

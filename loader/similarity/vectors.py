@@ -37,7 +37,8 @@ class Vectors:
     Attributes:
         column: The column.
         metric: ``"cosine"``, ``"hamming"`` or ``"jaccard"``.
-        hashes: Hashes that a vector of bits consists of: the most similar two of two vectors count.
+        hashes: Hashes at the start of a vector of bits: the most similar two of two vectors count. Others may follow:
+            two vectors whose others are not zeros are as similar by these, if that is less.
         bits: Bits of each hash.
     """
 
@@ -74,10 +75,25 @@ class Vectors:
             return _cosines(left.astype(np.float64), right.astype(np.float64))
         if self.metric == "jaccard":
             return np.asarray((left == right).mean(axis=1), np.float64)
+        left, right = self._by_hash(left), self._by_hash(right)
+        similar = self._nearest(left[:, : self.hashes], right[:, : self.hashes])
+        left, right = left[:, self.hashes :], right[:, self.hashes :]
+        if not left.shape[1]:
+            return similar
+        have_both = left.any(axis=(1, 2)) & right.any(axis=(1, 2))
+        return np.where(have_both, np.minimum(similar, self._nearest(left, right)), similar)
+
+    def _by_hash(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the hashes of each vector, shape (n, hashes, bytes)."""
+        size = -(-self.bits // 8)
+        return values.reshape(len(values), values.shape[1] // size, size)
+
+    def _nearest(self, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> SimilarityArray:
+        """Return the similarity of the most similar two hashes of vectors."""
         distances = [
-            _BIT_COUNTS[first ^ second].sum(axis=1, dtype=np.int64)
-            for first in np.split(left, self.hashes, axis=1)
-            for second in np.split(right, self.hashes, axis=1)
+            _BIT_COUNTS[left[:, first] ^ right[:, second]].sum(axis=1, dtype=np.int64)
+            for first in range(left.shape[1])
+            for second in range(right.shape[1])
         ]
         return np.asarray(1 - np.minimum.reduce(distances) / self.bits, np.float64)
 
@@ -85,14 +101,15 @@ class Vectors:
         """Return vectors of length 1 whose products order samples as similarities do, shape (n · hashes, elements).
 
         The vectors of a sample follow each other. A bit is ±1, so that the product of two hashes of ``b`` bits, of
-        which ``d`` differ, is ``1 − 2 d / b``.
+        which ``d`` differ, is ``1 − 2 d / b``. Further hashes only make samples less similar, and take no part.
 
         Args:
             rows: Numbers of samples.
         """
         values = np.asarray(self.values[rows])
         if self.metric == "hamming":
-            bits = np.unpackbits(values.reshape(-1, values.shape[1] // self.hashes), axis=1, count=self.bits)
+            hashes = self._by_hash(values)[:, : self.hashes]
+            bits = np.unpackbits(hashes.reshape(-1, hashes.shape[2]), axis=1, count=self.bits)
             return (bits.astype(np.float32) * 2 - 1) / np.float32(np.sqrt(self.bits))
         directions = np.nan_to_num(values.astype(np.float32), copy=False, posinf=0.0, neginf=0.0)
         directions /= np.sqrt(np.maximum(np.einsum("ij,ij->i", directions, directions), _PARALLEL))[:, None]

@@ -220,7 +220,7 @@ def test_hashes_take_single_samples_and_skip_those_without_the_part() -> None:
     texts = embedding_of("minhash", PARTS, at="data")
     assert (pictures.part, pictures.metric, pictures.batch_size, pictures.column) == ("jpg", "hamming", None, "phash")
     assert (texts.part, texts.metric, texts.column) == ("txt", "jaccard", "minhash")
-    assert pictures.function.load()({"jpg": picture(0)}).shape == (36,)
+    assert pictures.function.load()({"jpg": picture(0)}).shape == (90,)
     assert texts.function.load()({"txt": "some words of a text"}).shape == (128,)
     for data, fault in ((b"no picture", "is not an image, but a text"), (picture(0)[:300], "does not decode as image")):
         with pytest.raises(SampleError, match=f"part 'jpg' {fault}"):

@@ -31,6 +31,7 @@ PAGES = (
     "docs/how-to/compose-stages.md",
     "docs/how-to/dataset-classes.md",
     "docs/how-to/deal-with-failures.md",
+    "docs/how-to/decode-samples.md",
     "docs/how-to/filter-samples.md",
     "docs/how-to/find-what-the-loader-waits-for.md",
     "docs/how-to/import-from-hugging-face.md",

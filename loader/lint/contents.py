@@ -21,7 +21,7 @@ from ..format.records.folder_index import RecordIndex
 from ..format.records.record_file import RecordFile, read_record
 from ..storage import AscendingFile, ReadableFile
 from .record_file import ColumnFiles, JsonlFiles, fault_of_line
-from .report import SampleCheck
+from .report import Caution, SampleCheck
 from .rule import Finding, ReadSample, kind_of
 from .samples import Samples
 from .shard import Shards
@@ -147,6 +147,8 @@ class SampleLint:
             rule = Samples.E307 if part is None else Samples.E302 if part in parts else Samples.E301
             if isinstance(parts.get(part or ""), LargePart):
                 rule = Samples.W310
+            elif isinstance(message, Caution):
+                rule = Samples.W312
             offset = (location or locations[0]).offset if locations else None
             yield Finding(rule, message, shard=sample.shard, key=key, part=part, offset=offset)
         # Then run the checks of the rules.

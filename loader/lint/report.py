@@ -22,6 +22,12 @@ SampleCheck = Callable[[str, Mapping[str, bytes]], Sequence[tuple[str | None, st
 """``check(key, parts)`` returns the faults of a sample: pairs of a part (None: the whole sample) and a message."""
 
 
+class Caution(str):
+    """A message of a check about a part that is whole as far as can be told: a warning, and no reason to exclude it."""
+
+    __slots__ = ()
+
+
 PictureCounts = Counter[tuple[str, str]]
 """Part name and trait → number of pictures; :data:`loader.format.media.picture_traits.TRAITS` has the traits."""
 

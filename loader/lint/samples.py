@@ -232,3 +232,11 @@ class Samples(LintRules):
         example="`000083.txt` was saved by an editor on Windows as UTF-8 with BOM.",
         of_sample=_check_byte_order_marks,
     )
+    W312 = LintRule(
+        "a part is whole, but no decoder here reads it",
+        why="Training skips the sample, as one that is damaged, unless it has a decoder for such parts.",
+        action="install the package that the message names, or write a decoder: "
+        "[pictures that Pillow does not read](../how-to/decode-samples.md#pictures-that-pillow-does-not-read)",
+        example="`scene.tif` has 13 bands of 16 bits; Pillow reads pictures of up to four.",
+        kinds=SHARDS,
+    )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import shutil
 import sqlite3
+import sys
 import tarfile
 import threading
 import time
@@ -18,6 +20,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 import simplejpeg
+import tifffile
+from PIL import Image
 
 from loader import random_access
 from loader.dataset.opening import folder_at
@@ -291,6 +295,66 @@ def test_many_kinds_of_damage_are_all_named_in_order_and_fix_leaves_a_clean_data
     assert exclude_broken_samples(folder_at(tmp_path), report.findings) == 0
     assert (tmp_path / ".nv-meta/split.yaml").read_bytes() == after
     assert not prepare(tmp_path, split=None).changed  # excluding samples does not change the data
+
+
+def tiff(shape: tuple[int, ...], kind: str, **layout: Any) -> bytes:
+    data = io.BytesIO()
+    tifffile.imwrite(data, np.ones(shape, kind), photometric="minisblack", **layout)
+    return data.getvalue()
+
+
+def jpeg_of_12_bits() -> bytes:
+    jpeg = bytearray(photo(1, np.random.default_rng(1)))
+    jpeg[jpeg.index(b"\xff\xc0") + 4] = 12
+    return bytes(jpeg)
+
+
+def jpeg_2000_of_13_channels() -> bytes:
+    data = io.BytesIO()
+    Image.new("RGB", (40, 30)).save(data, "JPEG2000", no_jp2=True)
+    code = bytearray(data.getvalue())
+    code[40:42] = (13).to_bytes(2, "big")
+    return bytes(code)
+
+
+UNREAD_PICTURES: dict[str, tuple[bytes, str]] = {
+    "bands": (tiff((13, 20, 30), "u2", planarconfig="separate"), "a TIFF picture with 13 bands of 16 bits"),
+    "pixels": (tiff((20, 30, 13), "u2", planarconfig="contig"), "13 bands of 16 bits, unsigned integers"),
+    "tiles": (tiff((32, 32, 5), "i4", planarconfig="contig", tile=(16, 16)), "5 bands of 32 bits, signed integers"),
+    "big": (tiff((6, 20, 30), "u1", planarconfig="separate", bigtiff=True), "6 bands of 8 bits"),
+    "big-endian": (tiff((2, 20, 30), "f4", planarconfig="separate", byteorder=">"), "2 bands of 32 bits, floats"),
+    "half": (tiff((20, 30), "f2"), "1 band of 16 bits, floats"),
+    "floats": (tiff((20, 30), "f4"), "its pixels are floats"),
+    "jpeg": (jpeg_of_12_bits(), "a JPEG picture with 12 bits a channel"),
+    "jpeg-2000": (jpeg_2000_of_13_channels(), "a JPEG 2000 code stream with 13 channels of 8 bits"),
+    "exr": (b"v/1\x01" + bytes(100), "an OpenEXR picture"),
+    "jxl": (b"\xff\x0a\x4d" + bytes(100), "pip install pillow-jxl-plugin"),
+}
+
+
+def test_whole_pictures_that_pillow_does_not_read_are_no_damage_and_fix_keeps_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pillow_jxl", None)
+    monkeypatch.delitem(Image.OPEN, "JXL", raising=False)
+    whole = {f"{name}": {"jpg": data, "txt": b"text"} for name, (data, _) in UNREAD_PICTURES.items()}
+    cut_off = {
+        f"cut-{name}": {"jpg": data[: len(data) * 2 // 3], "txt": b"text"}
+        for name, (data, _) in UNREAD_PICTURES.items()
+        if name not in ("exr", "jxl")  # which are not looked into
+    }
+    write_shard(tmp_path / "a.tar", {**whole, **cut_off})
+    prepare(tmp_path, files={"dataset.yaml": DATASET_YAML})
+    report = lint(tmp_path)
+    found = {str(finding.key): finding for finding in report.findings}
+    assert {key: finding.code for key, finding in found.items()} == {
+        **dict.fromkeys(whole, "W312"),
+        **dict.fromkeys(cut_off, "E302"),
+    }
+    for name, (_, text) in UNREAD_PICTURES.items():
+        assert text in found[name].message
+    assert exclude_broken_samples(folder_at(tmp_path), report.findings) == len(cut_off)
+    assert set(codes(lint(tmp_path))) == {"W312"}
 
 
 def test_fix_needs_a_split_file(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, cast
 from PIL import Image, UnidentifiedImageError
 
 from ...errors import SampleError
+from ...format.media.open_picture import open_picture
 from ...format.media.picture_traits import PictureBits, as_16_bits, picture_bits, to_8_bits
 from ..annotations.coordinates import TRANSPOSES, PictureChange
 from ..writing.shard_file import FileContents, PartContents
@@ -117,7 +118,7 @@ def opened_picture(data: PartContents) -> Iterator[Any]:
     """Open a picture without warnings; a file is at its start afterwards."""
     file: Any = data.file if isinstance(data, FileContents) else io.BytesIO(data)
     try:
-        with warnings.catch_warnings(action="ignore"), Image.open(file) as picture:
+        with warnings.catch_warnings(action="ignore"), open_picture(file) as picture:
             yield picture
     finally:
         file.seek(0)
@@ -125,9 +126,9 @@ def opened_picture(data: PartContents) -> Iterator[Any]:
 
 UNREADABLE = (
     UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError,
-    LookupError, TypeError, OverflowError
+    LookupError, TypeError, OverflowError, ImportError
 )  # fmt: skip
-"""What Pillow raises for damaged files; the last three for damaged metadata."""
+"""What Pillow raises for damaged files and damaged metadata; the last one if a package of its format is missing."""
 
 
 def _load(picture: Image.Image, *, all_frames: bool) -> int:

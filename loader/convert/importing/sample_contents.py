@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import msgspec
-from PIL import Image
 
 from ...accounting.kinds import HEADER_BYTES, kind_of_bytes, kind_of_name, part_extension, with_extension
 from ...errors import EnergonError, SampleError, StorageError
@@ -211,7 +210,7 @@ def _header(data: bytes | FileContents) -> tuple[str, tuple[int, int], str]:
     try:
         with opened_picture(data) as picture:
             return picture.mode, picture.size, picture.format or ""
-    except (OSError, ValueError, SyntaxError, EnergonError, Image.DecompressionBombError):
+    except (*UNREADABLE, EnergonError):
         return "", (0, 0), ""
 
 

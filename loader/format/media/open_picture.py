@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import BinaryIO, NamedTuple
 
@@ -9,6 +10,7 @@ from PIL import Image, UnidentifiedImageError
 
 from ...accounting.kinds import HEADER_BYTES, kind_of_bytes
 from ...storage.protocol import limit_of_environment
+from .unread_picture import refuse_unread_picture
 
 # Environment variable of the most pixels of a picture, for all decoders that set no limit.
 PIXEL_LIMIT_VARIABLE = "ENERGON_MAX_PIXELS"
@@ -18,6 +20,8 @@ _CODESTREAM = b"\xff\x0a"
 _CONTAINER = b"\0\0\0\x0cJXL \r\n\x87\n"
 _RATIOS = ((1, 1), (12, 10), (4, 3), (3, 2), (16, 9), (5, 4), (2, 1))  # of width and height
 _SIDE_BITS = (9, 13, 18, 30)
+
+logging.getLogger("PIL.TiffImagePlugin").setLevel(logging.CRITICAL)  # it repeats on stderr what our errors say
 
 
 class _Plugin(NamedTuple):
@@ -68,7 +72,8 @@ def open_picture(
     Raises:
         Image.DecompressionBombError: It has more pixels.
         ImportError: The format needs a plugin that is not installed; the message names it.
-        UnidentifiedImageError: The file is not a picture.
+        UnreadPictureError: Pillow does not read such pictures; the message says what it is.
+        UnidentifiedImageError: The file is not a picture, or damaged.
     """
     limit = pixel_limit(max_pixels)
     if Image.MAX_IMAGE_PIXELS is not None and limit > 2 * Image.MAX_IMAGE_PIXELS:
@@ -88,6 +93,7 @@ def _open_picture(file: BinaryIO, formats: tuple[str, ...] | None, limit: int) -
         kind = kind_of_bytes(file.read(HEADER_BYTES))
         plugin = _PLUGINS.get(kind.extension)
         if plugin is None or (plugin.format_name in Image.OPEN and plugin.format_name in (formats or Image.OPEN)):
+            refuse_unread_picture(file)
             raise
     try:
         module = import_module(plugin.module)

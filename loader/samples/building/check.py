@@ -29,7 +29,8 @@ from ...format.media.av_decode import media_fault
 from ...format.media.metadata import media_type_of_name
 from ...format.media.open_picture import pixel_limit
 from ...format.media.picture_traits import picture_traits
-from ...lint.report import PictureCounts
+from ...format.media.unread_picture import UnreadPictureError
+from ...lint.report import Caution, PictureCounts
 from ..decoding.image_decode import IMAGE_FORMS, convert_image, open_image
 from ..decoding.part_decode import decode_part, part_error
 from ..trust import is_trusted
@@ -111,21 +112,25 @@ class DecodeCheck:
 
         Returns:
             The faults: each the name of a part (None for the sample as a whole) and one line of text. An empty part is
-            a fault, unless it is text.
+            a fault, unless it is text. A :class:`.Caution` is about a whole part that no decoder here reads.
         """
         faults: list[tuple[str | None, str]] = []
         values: dict[str, Any] = {}
+        cautions: dict[str | None, Caution] = {}
         # Report all damaged parts; the sample is built only of whole ones.
         for name, data in parts.items():
             try:
                 values[name] = self._check_part(name, data)
-            except EnergonError as error:
-                faults.append((name, error.message))
-            except ImportError as error:
-                faults.append((name, str(error)))
-        if not faults:
-            faults = self._check_sample(key, parts, values)
-        return faults
+            except (EnergonError, ImportError, UnreadPictureError) as error:
+                cause = error.__cause__ or error
+                if isinstance(cause, (ImportError, UnreadPictureError)):
+                    cautions[name] = Caution(f"part {name!r} cannot be checked: {cause}")
+                    values[name] = CHECKED_IMAGE
+                else:
+                    faults.append((name, getattr(error, "message", "")))
+        if not faults and all(kind_of_name(name or "") == "image" for name in cautions):
+            faults = [fault for fault in self._check_sample(key, parts, values) if fault[0] not in cautions]
+        return [*faults, *cautions.items()]
 
     def check_values(self, key: str, values: Mapping[str, Any]) -> list[tuple[str | None, str]]:
         """Check a sample whose parts are final values, as the columns of Parquet files are.
@@ -143,7 +148,7 @@ class DecodeCheck:
             raise SampleError(f"part {name!r} is empty (0 bytes)", part=name)
         # Pictures are decoded here: a placeholder replaces their pixels in later checks.
         if kind == "image" and not is_compressed(name):
-            fault = check_image_bytes(data, name, trust_code=self._code.trust_code)
+            fault = _image_fault(data, name, trust_code=self._code.trust_code)
             if fault is not None:
                 raise SampleError(fault, part=name)
             with suppress(Exception):  # of any type: that it decodes was checked, and some damage is tolerated
@@ -240,6 +245,13 @@ def check_image_bytes(data: bytes, part_name: str, *, trust_code: bool = False) 
     >>> check_image_bytes(b"<!DOCTYPE html>", "jpg")
     "part 'jpg' is not an image, but an HTML page, as web servers answer with an error"
     """
+    try:
+        return _image_fault(data, part_name, trust_code=trust_code)
+    except (ImportError, UnreadPictureError) as error:
+        return f"part {part_name!r} cannot be checked: {error}"
+
+
+def _image_fault(data: bytes, part_name: str, *, trust_code: bool) -> str | None:
     damage = None
     # A JPEG that the quick check finds whole needs no other check.
     if data.startswith(_JPEG):
@@ -255,8 +267,8 @@ def check_image_bytes(data: bytes, part_name: str, *, trust_code: bool = False) 
             corner = image.crop((0, 0, min(image.width, _TRIED_SIDE), min(image.height, _TRIED_SIDE)))
             convert_image(corner, "RGB", IMAGE_FORMS["rgb8"])
         damage = damage or _damage_of_frames(image, data)
-    except ImportError as error:
-        return f"part {part_name!r} cannot be checked: {error}"
+    except (ImportError, UnreadPictureError):
+        raise
     except Exception as error:  # noqa: BLE001 - decoders raise exceptions of every kind
         return part_error(part_name, data, error).message
     return f"part {part_name!r} is a damaged image, though it decodes: {damage}" if damage else None

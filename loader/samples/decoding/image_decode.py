@@ -22,6 +22,7 @@ from PIL import Image
 from ...accounting.kinds import HEADER_BYTES, IMAGE, kind_of_bytes
 from ...format.media.open_picture import check_pixels, open_picture, pixel_limit
 from ...format.media.picture_traits import DeepPixels, as_16_bits, to_8_bits
+from ...format.media.unread_picture import UnreadPictureError, refuse_unread_picture
 from ...lazy_torch import torch
 from ..trust import is_trusted, refuse
 
@@ -193,7 +194,11 @@ def decode_image(data: bytes, form: ImageForm, *, trust_code: bool = False) -> A
 def open_image(data: bytes, *, trust_code: bool = False, max_pixels: int | None = None) -> Image.Image:
     """Open and decode an image with Pillow, which raises on any damage."""
     image = identify_image(data, trust_code=trust_code, max_pixels=max_pixels)
-    image.load()
+    try:
+        image.load()
+    except ValueError:  # of layouts that Pillow learns only here
+        refuse_unread_picture(io.BytesIO(data))
+        raise
     check_pixels(*image.size, pixel_limit(max_pixels))  # icons may hold a larger picture than they state
     return image
 
@@ -231,7 +236,7 @@ def convert_image(image: Image.Image, mode: ImageMode, form: ImageForm) -> Image
     """Convert an image to channels of 8 bits, on the background that the form has.
 
     Raises:
-        ValueError: Its pixels are floats, and the form has no range of them.
+        UnreadPictureError: Its pixels are floats, and the form has no range of them.
     """
     if image.mode[0] in _DEEP and form.deep == "scale":
         _check_floats(image, form)
@@ -255,7 +260,7 @@ def _deep_pixels(image: Image.Image, mode: ImageMode, form: ImageForm) -> NDArra
 
 def _check_floats(image: Image.Image, form: ImageForm) -> None:
     if image.mode == "F" and form.float_range is None:
-        raise ValueError(
+        raise UnreadPictureError(
             "its pixels are floats, which have no largest value to scale by: pass"
             " SampleDecoder(float_range=(black, white)), or image_decode='pil', which keeps them"
         )

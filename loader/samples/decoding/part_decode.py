@@ -32,6 +32,7 @@ from ...accounting.large_parts import LargePart
 from ...errors import EnergonError, SampleError, SkipSample
 from ...format.jsonl.lines import BYTE_ORDER_MARK
 from ...format.media.open_picture import PIXEL_LIMIT_VARIABLE
+from ...format.media.unread_picture import UnreadPictureError
 from ..trust import is_trusted, refuse
 from .image_decode import ImageForm, decode_image, keep_encoded, looks_like_image
 
@@ -129,6 +130,8 @@ def part_error(part_name: str, data: bytes, error: Exception) -> SampleError:
         name, cause = type(error).__name__, str(error).partition("\n")[0]
         foreign = foreign_contents(part_name, data, is_unreadable=name == "UnidentifiedImageError")
         message = foreign or f"part {part_name!r} does not decode as {expected}: {cause or name}"
+        if isinstance(error, UnreadPictureError):
+            hint = "write a decoder that reads it (docs/how-to/decode-samples.md), or convert the pictures"
         if name == "DecompressionBombError":
             hint = f"{hint}; if its size is right, pass SampleDecoder(max_pixels=…) or set {PIXEL_LIMIT_VARIABLE}"
     return SampleError(message, part=part_name, hint=hint)

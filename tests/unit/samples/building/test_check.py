@@ -186,7 +186,8 @@ def test_pickles_are_not_loaded_without_trust() -> None:
 
 def test_a_missing_package_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cbor2", None)
-    assert check({"cbor": b"\xa0"}) == [("cbor", "decoding cbor parts needs the package cbor2: pip install cbor2")]
+    expected = "part 'cbor' cannot be checked: decoding cbor parts needs the package cbor2: pip install cbor2"
+    assert check({"cbor": b"\xa0"}) == [("cbor", expected)]
 
 
 # ------------------------------------------------------------------------------------------------------ samples

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import io
-import lzma
 import os
-import shutil
-import zlib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Literal
+from typing import Literal
 
 from ...accounting import Account
-from ...errors import ConfigError, EnergonError, FormatError, StorageError
+from ...errors import ConfigError
 from ...format.index.shard_index import index_shard
-from ...format.prepare.shards import compression_of, is_compressed_tar
+from ...format.prepare.decompress import unpacked_chunks
+from ...format.prepare.shards import is_compressed_tar
 from ...format.tar.names import reason_without_sample, split_member_name
-from ...storage import FileStream, is_url, open_parent, open_storage, raise_storage_error
-from ...storage.unpacked import UnpackedFile
+from ...storage import is_url, open_parent, open_storage, raise_storage_error
+from ...storage.unpacked import check_ratio
 from ..file_trees.file_names import TAR_ENDINGS, reason_of_name
 from ..file_trees.tree import FolderTree, read_tar_members
 from ..file_trees.url_tree import UrlTree
 from ..rows.file_access import file_version
 from ..rows.row import PartRef, RangeRef, Row, key_of_path
 from .source import Listing, Source
-
-_COPY_BYTES = 1 << 20
 
 
 def tar_files(path: str) -> list[str]:
@@ -154,52 +146,17 @@ def _part_name(name: str) -> str:
 
 
 def _decompress(path: str, target: str) -> None:
+    storage, name = open_parent(path)
+    packed_bytes = 0
+
+    def advance(size_bytes: int) -> None:
+        nonlocal packed_bytes
+        packed_bytes += size_bytes
+
     try:
-        with _packed(path) as packed, _opened(path, packed) as source, open(target, "wb") as file:
-            shutil.copyfileobj(UnpackedFile(source, packed, path), file, _COPY_BYTES)
-    # A file that unpacks to too much is removed at once.
-    except EnergonError:
-        with suppress(OSError):
-            os.remove(target)
-        raise
+        with storage.open(name) as packed, open(target, "wb") as file:
+            for chunk in unpacked_chunks(packed, path, advance):
+                check_ratio(file.tell() + len(chunk), packed_bytes, path=path)
+                file.write(chunk)
     except OSError as error:
-        if error.errno is None:  # of the decompressor
-            raise FormatError(f"cannot be decompressed: {error}", shard=path) from error
         raise_storage_error(f"decompress {path} to this file", target, error)
-    except (EOFError, MemoryError, ValueError, RuntimeError, lzma.LZMAError, zlib.error) as error:
-        raise FormatError(f"cannot be decompressed: {error}", shard=path) from error
-
-
-@contextmanager
-def _packed(path: str) -> Iterator[BinaryIO]:
-    if is_url(path):
-        storage, name = open_parent(path)
-        with storage.open(name) as file, closing(io.BufferedReader(FileStream(file), _COPY_BYTES)) as stream:
-            yield stream
-    else:
-        with open(path, "rb") as local:
-            yield local
-
-
-def _opened(path: str, packed: BinaryIO) -> Any:
-    match compression_of(path):
-        case "gz":
-            return gzip.open(packed)
-        case "bz2":
-            return bz2.open(packed)
-        case "xz":
-            return lzma.open(packed)
-    try:
-        if path.endswith(".zst"):
-            import zstandard
-
-            return zstandard.open(packed, "rb")
-        import lz4.frame
-
-        return lz4.frame.open(packed, "rb")
-    except ImportError as error:
-        raise StorageError(
-            "the library for this compression is not installed",
-            path=path,
-            hint="pip install 'energon-toolkit[decompress]'",
-        ) from error

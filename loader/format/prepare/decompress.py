@@ -9,15 +9,15 @@ import sys
 import zlib
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from threading import Event, Lock
 from typing import Any
 
-from ...errors import EnergonError, FormatError, StorageError
+from ...errors import EnergonError, FormatError, StorageError, required_package
 from ...storage import ReadableFile, Storage, process_of_partial
 from ..nv_meta import LOCK
+from ..tar.header import damaged
 from .scans import raise_scan_errors
 from .shards import compression_of, find_compressed, tar_name
 
@@ -57,12 +57,12 @@ def decompress_shards(
         dry_run: Only check the names, and report what would be written.
 
     Raises:
-        ImportError: A package is missing; the message names it.
+        ConfigError: The package of a compression is missing.
     """
     names = find_compressed(storage, exclude=exclude)
     _check_names(storage, names)
     for name in names:
-        _check_package(name)
+        check_package(name)
     if dry_run or not names:
         return DecompressReport(written=tuple(map(tar_name, names)), kept=0, removed=0, size_bytes=0)
     with storage.lock(LOCK):
@@ -140,7 +140,7 @@ class _Decompression:
             size_bytes = None
         else:
             with storage.open(name) as file, storage.create(target) as output:
-                size_bytes = sum(map(output.write, self._chunks(name, file)))
+                size_bytes = sum(map(output.write, unpacked_chunks(file, storage.path(name), self._advance)))
                 if not size_bytes:
                     raise FormatError("this file is empty", shard=storage.path(name), hint="remove it")
             status = os.stat(storage.path(name))
@@ -158,7 +158,7 @@ class _Decompression:
             return
         with storage.open(name) as file, storage.open(target) as tar:
             offset = 0
-            for chunk in self._chunks(name, file):
+            for chunk in unpacked_chunks(file, storage.path(name), self._advance):
                 if tar.read_at(offset, len(chunk)) != chunk:
                     break
                 offset += len(chunk)
@@ -171,26 +171,9 @@ class _Decompression:
             hint=f"move one of them away, or skip the compressed one with --exclude '{name}'",
         )
 
-    def _chunks(self, name: str, file: ReadableFile) -> Iterator[bytes]:
-        with closing(_decompressed(file, _NEW_STREAM[compression_of(name)], self._advance)) as chunks:
-            while True:
-                try:
-                    chunk = next(chunks)
-                except StopIteration:
-                    return
-                except EnergonError:
-                    raise
-                except Exception as error:  # each library has its own kinds
-                    raise FormatError(
-                        f"the compressed data are damaged: {error}",
-                        shard=self._storage.path(name),
-                        hint="copy or download it again, or skip it with --exclude; the other shards are done",
-                    ) from error
-                if self._stop.is_set():
-                    raise StorageError("the decompression was stopped", path=self._storage.path(name))
-                yield chunk
-
     def _advance(self, size_bytes: int) -> None:
+        if self._stop.is_set():
+            raise StorageError("the decompression was stopped", path=self._storage.path(""))
         with self._lock:
             self._done_bytes += size_bytes
             if self._on_progress is not None:
@@ -198,6 +181,26 @@ class _Decompression:
 
 
 # ------------------------------------------------------------------------------------------------- the decompressors
+
+
+def unpacked_chunks(file: ReadableFile, path: str, advance: Callable[[int], None]) -> Iterator[bytes]:
+    """Yield the contents of a compressed tar file, whose name shows the compression.
+
+    Args:
+        advance: Called with the number of compressed bytes before each is unpacked.
+
+    Raises:
+        FormatError: The data are damaged.
+        ConfigError: The package of a compression is missing.
+    """
+    try:
+        check_package(path)
+        yield from _decompressed(file, _NEW_STREAM[compression_of(path)], advance)
+    except EnergonError:
+        raise
+    except Exception as error:  # each library has its own kinds
+        cure = "copy or download it again"
+        raise damaged(f"the compressed data are damaged: {error}", path, None, cure=cure) from error
 
 
 # Make the decompressor of one stream, as those of zlib; a file has several if a parallel compressor wrote it.
@@ -248,11 +251,8 @@ _NEW_STREAM: Mapping[str, _NewStream] = {
 }
 
 
-def _check_package(name: str) -> None:
-    """Raise an ``ImportError`` if the package that decompresses a shard is not installed."""
-    try:
+def check_package(name: str) -> None:
+    """Raise a ``ConfigError`` if the package that decompresses a shard is not installed."""
+    fault = f"the library that decompresses {name} is not installed"
+    with required_package(fault, hint="pip install 'energon-toolkit[decompress]'"):
         _NEW_STREAM[compression_of(name)]()
-    except ImportError as error:
-        raise ImportError(
-            f"decompressing {name} needs the package {error.name}: pip install 'energon-toolkit[decompress]'"
-        ) from None

@@ -87,7 +87,7 @@ def _checksums(header: bytes) -> tuple[int, int]:
     return unsigned, unsigned - 256 * sum(byte > 127 for byte in counted)
 
 
-def damaged(message: str, shard: str, offset: int, *, cure: str = "copy the shard again") -> FormatError:
+def damaged(message: str, shard: str, offset: int | None, *, cure: str = "copy the shard again") -> FormatError:
     """Return the error of a shard that cannot be read, as commands show it that do not prepare it, too."""
     hint = f"{cure}, or leave the shard out: energon prepare --exclude REGEX"
     return FormatError(message, shard=shard, offset=offset, hint=hint)

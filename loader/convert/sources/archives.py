@@ -9,7 +9,6 @@ from typing import Literal
 
 from ...accounting import Account
 from ...errors import ConfigError
-from ...format.index.shard_index import index_shard
 from ...format.prepare.decompress import unpacked_chunks
 from ...format.prepare.shards import is_compressed_tar
 from ...format.tar.names import reason_without_sample, split_member_name
@@ -75,51 +74,17 @@ class TarSource(Source):
 
 def webdataset_rows(shown: str, path: str, account: Account) -> Iterator[Row]:
     """Yield the samples of a tar, which is decompressed at ``path``."""
-    storage, name = open_parent(path)
-    index, changed = index_shard(storage, name), file_version(shown)
-    # The index has no links; members are then listed one by one.
-    if any(entry.reason == "L105" for entry in index.left_out):
-        yield from _linked_rows(shown, path, changed, account)
-        return
-    # Count the members that are no parts.
-    for entry in index.left_out:
-        account.see("members", entry.count)
-        account.add(entry, path=shown)
-    encoded, start = os.fsencode(path), 0
-    names, places = (
-        index.part_names,
-        zip(index.part_name.tolist(), index.part_offset.tolist(), index.part_size.tolist(), strict=True),
-    )
-    account.see("members", len(index.part_offset))
-    # Take the parts of each sample, which may be anywhere in the tar.
-    for key, stop in zip(index.keys(), index.part_ends.tolist(), strict=True):
-        parts: dict[str, PartRef] = {}
-        for _ in range(stop - start):
-            name_index, offset, size_bytes = next(places)
-            part = _part_name(names[name_index])
-            if part in parts:  # of two members of one name, the last one counts, as if the tar were unpacked
-                account.leave("members", "L106", f"{shown}, {key}.{part}", size_bytes=parts[part].size_bytes)
-            parts[part] = RangeRef(encoded, offset, size_bytes, changed)
-        start = stop
-        account.use("members", len(parts))
-        yield Row(key=key_of_path(key), parts=parts, origin=f"{shown}, {key}")
-
-
-def _linked_rows(shown: str, path: str, changed: str, account: Account) -> Iterator[Row]:
-    encoded = os.fsencode(path)
+    encoded, changed = os.fsencode(path), file_version(shown)
     samples: dict[str, dict[str, PartRef]] = {}
     for name, member in read_tar_members(path, account, shown=shown).items():
-        # Names of members divide into a key and a part.
-        split, code = split_member_name(name), reason_without_sample(name)
-        if split is None and code is None:
-            continue  # hidden
-        account.see("members")
-        if split is None:
-            account.leave("members", code or "L107", f"{shown}, {name}", size_bytes=member[1])
-        else:
-            key, part = split
-            account.use("members")
-            samples.setdefault(key, {})[_part_name(part)] = RangeRef(encoded, *member, changed)
+        # Names of members divide into a key and a part, and hidden members into nothing.
+        split, reason = split_member_name(name), reason_without_sample(name)
+        if reason is not None:
+            account.see("members")
+            account.leave("members", reason, f"{shown}, {name}", size_bytes=member[1])
+        elif split is not None:
+            account.take("members")
+            samples.setdefault(split[0], {})[_part_name(split[1])] = RangeRef(encoded, *member, changed)
     for key, parts in samples.items():
         yield Row(key=key_of_path(key), parts=parts, origin=f"{shown}, {key}")
 

@@ -19,8 +19,6 @@ from ..format.nv_meta import (
     INFO_JSON,
     INFO_YAML,
 )
-from ..metadataset.joins.prepare_join import JoinReport
-from ..metadataset.joins.prepare_metadataset import prepare_metadataset as prepare_joins
 from ..storage import open_parent, open_storage
 from ..storage.epath import EPath
 from ..stores.system_file_store import SystemFileStore
@@ -153,18 +151,3 @@ class AuxFilesystemReference:
         if not isinstance(self.fs_path, EPath):
             raise ConfigError("expected post_initialize() to be called before get_file_store()")
         return SystemFileStore(self.fs_path)
-
-
-def prepare_metadataset(path: str | os.PathLike[str]) -> tuple[JoinReport, ...]:
-    """Prepare all joins of a metadataset, and write the files that megatron-energon reads where they can express them.
-
-    Args:
-        path: The metadataset.
-
-    Returns:
-        A report for each join, in order.
-
-    Raises:
-        EnergonError: As :func:`loader.prepare_metadataset` raises it.
-    """
-    return prepare_joins(path, compat=None)

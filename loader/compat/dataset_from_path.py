@@ -104,7 +104,7 @@ class DatasetLoaderInterface(ABC):
         """
         if not is_metadataset(self.path):
             return ()
-        return tuple(dict.fromkeys(report.file for report in prepare_metadataset(self.path, compat=None)))
+        return tuple(dict.fromkeys(report.file for report in prepare_metadataset(self.path)))
 
     def post_initialize(self, mds_path: str | os.PathLike[str] | None = None) -> None:  # noqa: B027 - not abstract
         """Do nothing: documents are read when datasets are opened. Code written for megatron-energon calls it."""

@@ -358,7 +358,7 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
         storage, name = open_parent(metadataset)
         storage.write(name, text.encode())
     # Prepare the join.
-    reports = prepare_metadataset(metadataset)
+    reports = prepare_metadataset(metadataset, compat=False)
     return AddPartsReport(
         output=plan.output,
         metadataset=metadataset,
@@ -490,7 +490,7 @@ def write_join(folder: Dataset, output: str) -> str:
         storage, name = open_parent(metadataset)
         storage.write(name, text.encode())
     remove_partials(metadataset)
-    prepare_metadataset(metadataset)
+    prepare_metadataset(metadataset, compat=False)
     return metadataset
 
 

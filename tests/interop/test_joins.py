@@ -78,7 +78,7 @@ def test_both_write_the_same_bytes_and_ours_reads_those_of_the_peer(ours: Progra
     read_here = load(sys.executable, folder)
     assert not (folder / "join.yaml.joins").exists()
     of_peer.unlink()
-    ours.run("prepare", "--compat", folder / "join.yaml")
+    ours.run("prepare", folder / "join.yaml")
     assert index_of(folder) == of_peer
     assert of_peer.read_bytes() == written
     assert read_here == load(sys.executable, folder)

@@ -84,6 +84,24 @@ def write_peer_rows(plan: JoinPlan, folders: Sequence[Dataset], rows: IntArray) 
     return storage.path(name)
 
 
+def remove_other_peer_rows(file: str, kept: Sequence[str | None]) -> None:
+    """Remove the files of earlier states of a metadataset; none if a join has no such file, which may be one of them.
+
+    Args:
+        file: Path of the metadataset.
+        kept: Paths of the files that its joins have; None for a join without one.
+    """
+    storage, folder = open_storage(os.path.dirname(file)), _cache_folder(file)
+    if None not in kept and storage.exists(folder) and not os.path.islink(storage.path(folder)):
+        for entry in storage.list(folder):
+            if entry.name.startswith(f"{folder}/join_index_") and storage.path(entry.name) not in kept:
+                storage.remove(entry.name)
+
+
+def _cache_folder(file: str) -> str:
+    return f"{os.path.basename(file)}.cache"
+
+
 def _header(members: int) -> bytes:
     return _MAGIC + members.to_bytes(8, "little")
 
@@ -99,7 +117,7 @@ def _file_name(plan: JoinPlan, folders: Sequence[Dataset]) -> str | None:
         names = "".join(name + "\0" for name in excluded)
         text += f"\0uuid={tar_index(folder).uuid}\0excludes={names}\0nonmatch={member.nonmatch}\0"
     digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
-    return f"{os.path.basename(plan.file)}.cache/join_index_{digest}.bin"
+    return f"{_cache_folder(plan.file)}/join_index_{digest}.bin"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from ..documents.leaf_plan import JoinMember, JoinPlan
 from ..documents.parse import DocumentStore
 from ..plans.plan_leaves import check_is_metadataset, plan_tree
 from .files import JoinFiles, JoinRecord, identify_member, join_hash, open_join
-from .peer_index import write_peer_rows
+from .peer_index import remove_other_peer_rows, write_peer_rows
 from .prepare_join import JoinReport, prepare_join
 
 
@@ -23,7 +23,7 @@ def prepare_metadataset(
     path: str | os.PathLike[str],
     *,
     progress: Callable[[int, int], None] | None = None,
-    compat: bool | None = False,
+    compat: bool | None = None,
 ) -> tuple[JoinReport, ...]:
     """Prepare the joins of all splits of a metadataset, and of the metadatasets in it, each next to its own file.
 
@@ -32,9 +32,9 @@ def prepare_metadataset(
     Args:
         path: The metadataset.
         progress: Called for each join in turn with the number of keys matched so far, and their total number.
-        compat: Also write the file that megatron-energon reads, to ``meta.yaml.cache``. It has one file for all split
-            parts of the same datasets: the rows of the first split are written. None skips joins that the file cannot
-            express, which are an error otherwise.
+        compat: Write the file that megatron-energon reads, too, to ``meta.yaml.cache``, and remove its files of earlier
+            states. There is one file for all split parts of the same datasets: it has the rows of the first split. By
+            default, joins that such a file cannot express are skipped; if True, they are an error.
 
     Returns:
         A report for each join, in order; empty if there are no joins.
@@ -64,8 +64,8 @@ def prepare_metadataset(
             raise _combined_error(root, errors)
         # Write the files that megatron-energon reads.
         if compat is not False:
-            for plan in reversed(plans):  # the first of several with one name is written last
-                _write_peer_rows(plan, must=compat is True)
+            # The first of several with one name is written last.
+            remove_other_peer_rows(root, [_write_peer_rows(plan, must=compat is True) for plan in reversed(plans)])
         # Remove rows of earlier runs.
         for file, join_files in files.items():
             kept = {report.name for report in reports if report.file == file}
@@ -104,15 +104,17 @@ def plan_joins(path: str | os.PathLike[str]) -> tuple[JoinPlan, ...]:
     return tuple(joins.values())
 
 
-def _write_peer_rows(plan: JoinPlan, *, must: bool) -> None:
+def _write_peer_rows(plan: JoinPlan, *, must: bool) -> str | None:
     folders = [folder_at(member.ref) for member in plan.members]
-    if write_peer_rows(plan, folders, open_join(plan)) is None and must:
+    written = write_peer_rows(plan, folders, open_join(plan))
+    if written is None and must:
         raise ConfigError(
             "the join index of megatron-energon cannot express this join: a dataset excludes several samples, or the"
             " offsets of its samples are not known",
             at=f"{plan.file}: {plan.place}",
             hint="drop --compat: this library reads the join without it",
         )
+    return written
 
 
 def _identity(member: JoinMember) -> tuple[object, ...]:

@@ -104,12 +104,8 @@ def run(code: str, *arguments: str, folder: Path) -> str:
 # -------------------------------------------------------------------------------------------------- the names
 
 
-OTHER_DEFAULTS = {"prepare_metadataset"}
-"""Names of functions that act as those of megatron-energon if they are taken from there."""
-
-
 def test_every_name_of_the_package_is_the_object_of_loader() -> None:
-    for name in {*PUBLIC} - OTHER_DEFAULTS - ALONE - {"__version__"}:
+    for name in {*PUBLIC} - ALONE - {"__version__"}:
         assert getattr(megatron.energon, name) is getattr(loader, name), name
     assert {*PUBLIC} <= {*dir(megatron.energon)}
 
@@ -123,7 +119,7 @@ def test_importing_all_names_asks_for_no_package_of_an_extra() -> None:
 @pytest.mark.parametrize("module", MODULES)
 def test_every_submodule_reexports_the_objects_of_loader(module: str) -> None:
     found = importlib.import_module(module)
-    for name in {*getattr(found, "__all__", ())} & {*PUBLIC} - OTHER_DEFAULTS - ALONE:
+    for name in {*getattr(found, "__all__", ())} & {*PUBLIC} - ALONE:
         assert getattr(found, name) is getattr(loader, name), name
 
 

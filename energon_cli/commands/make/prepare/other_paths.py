@@ -159,7 +159,7 @@ def prepare_joins(flags: PrepareFlags) -> None:
         _print_plan(flags)
         return
     with ProgressBar("Joining", unit="samples") as bar:
-        reports = prepare_metadataset(path, progress=bar.update, compat=flags.compat is True)
+        reports = prepare_metadataset(path, progress=bar.update, compat=flags.compat)
     # Report.
     if flags.as_json:
         print_json(facts_of(flags, _JOIN_FACTS, joins=reports))

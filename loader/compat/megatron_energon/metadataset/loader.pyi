@@ -4,8 +4,8 @@ from loader import DatasetLoaderInterface as DatasetLoaderInterface
 from loader import EPath as EPath
 from loader import Metadataset as Metadataset
 from loader import load_dataset as load_dataset
+from loader import prepare_metadataset as prepare_metadataset
 from loader import traverse_metadataset as traverse_metadataset
 from loader.compat.dataset_facts import EnergonDatasetType as EnergonDatasetType
 from loader.compat.dataset_facts import get_dataset_type as get_dataset_type
-from loader.compat.dataset_facts import prepare_metadataset as prepare_metadataset
 from loader.metadataset.plans.plan_leaves import TraversedDatasetReference as TraversedDatasetReference

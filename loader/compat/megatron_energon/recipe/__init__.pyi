@@ -5,6 +5,6 @@ from loader import Metadataset as Metadataset
 from loader import MetadatasetV2 as MetadatasetV2
 from loader import Recipe as Recipe
 from loader import load_dataset as load_dataset
+from loader import prepare_metadataset as prepare_metadataset
 from loader import prepare_recipe as prepare_recipe
 from loader import traverse_metadataset as traverse_metadataset
-from loader.compat.dataset_facts import prepare_metadataset as prepare_metadataset

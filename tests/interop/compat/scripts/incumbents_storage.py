@@ -60,7 +60,7 @@ PROVES = {
     "conversion_into_the_same_folder": (
         "`energon checkpoint redist` replaces the files of an earlier conversion, as there."
     ),
-    "files_of_a_left_join": "as does `prepare_metadataset` if it is imported from `megatron.energon`.",
+    "files_of_a_left_join": "`energon prepare meta.yaml` writes its file, too, if the file can express the join,",
     "audio_samples": "`audio_num_samples` of an MP4 file counts the samples of all blocks that decode.",
 }
 

@@ -1,4 +1,4 @@
-"""Join indexes of megatron-energon: written by ``compat=True``, and used only if they are valid for the data."""
+"""Join indexes of megatron-energon: written where they can express a join, and used only if they are valid."""
 
 from __future__ import annotations
 
@@ -132,6 +132,24 @@ def test_damaged_files_are_not_used(data: JoinedData, content: bytes) -> None:
     write_peer_index(data, Path(plan.file)).write_bytes(content)
     with pytest.raises(ConfigError, match="this join is not prepared"):
         open_join(plan)
+
+
+def test_the_cache_folder_holds_the_files_of_the_newest_state(data: JoinedData) -> None:
+    path = data.write_join("p", skipping("q"))
+    prepare_metadataset(path)
+    cache = Path(f"{path}.cache")
+    (first,) = cache.iterdir()
+    (cache / "notes.txt").write_text("of the user")
+    # A state that no file can express, or one without a file, removes nothing.
+    data.set_split("q", {"train": list(Q)}, exclude=["q0.tar/10", "q0.tar/11"])
+    prepare_metadataset(path)
+    data.set_split("q", {"train": list(Q)}, exclude=["q0.tar/10"])
+    prepare_metadataset(path, compat=False)
+    assert {*cache.iterdir()} == {first, cache / "notes.txt"}
+    # The next one that has a file replaces it.
+    prepare_metadataset(path)
+    (second,) = {*cache.iterdir()} - {cache / "notes.txt"}
+    assert second != first
 
 
 def test_a_join_that_the_file_cannot_express_is_refused(data: JoinedData) -> None:

@@ -165,40 +165,34 @@ or None); and its half-open byte ranges, in order. A pickle without room in the 
 instead, and its bytes here are empty."""
 
 
-class BundlePacker:
-    """Packs the messages of a worker; copies the contents of their tensors and arrays.
+class Pickled(NamedTuple):
+    """An object that was pickled where its samples are known; a message that holds it is unpacked with the object."""
 
-    Each message has a pickle of its own, so that the rank unpacks it when it is used: objects that exist for the time
-    of one batch only are freed before Python's garbage collector would look at them.
-    """
+    data: bytes
+    contents: list[memoryview]  # of large tensors and arrays, outside of the pickle
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(pickle.loads, self.data, buffers=[*map(pickle.PickleBuffer, self.contents)]), ()
+
+
+class ObjectPickler:
+    """Pickles objects, one after the other."""
 
     def __init__(self) -> None:
-        self._pickles: list[tuple[bytes, int]] = []
-        self._room = _MAX_PICKLES
         self._contents: list[memoryview] = []
         self._stream = io.BytesIO()
         self._pickler = _Pickler(self._stream, pickle.HIGHEST_PROTOCOL, True, self._stays_in_pickle)
 
-    def add(self, message: Any) -> None:
-        """Add a message: any object that pickles. One that does not raises an error, and is not added."""
-        # If pickling fails, the message leaves nothing behind for the next one.
-        before = len(self._contents)
+    def pickle_object(self, value: Any) -> Pickled:
+        """Pickle an object. One that does not pickle raises an error, and leaves nothing behind for the next one."""
         try:
-            self._pickler.dump(message)
-        except BaseException:
-            del self._contents[before:]
-            raise
+            self._pickler.dump(value)
+            return Pickled(self._stream.getvalue(), self._contents)
         finally:
-            pickled = self._stream.getvalue()
+            self._contents = []  # the pickler's callback makes a cycle, which would keep the memory of batches
             self._stream.seek(0)
             self._stream.truncate()
             self._pickler.clear_memo()
-        # A pipe holds little before it blocks the worker: longer pickles go to the shared memory.
-        if len(pickled) > self._room:
-            self._contents.append(memoryview(pickled))
-            pickled = b""
-        self._room -= len(pickled)
-        self._pickles.append((pickled, len(self._contents) - before))
 
     def _stays_in_pickle(self, buffer: pickle.PickleBuffer) -> bool:
         raw = buffer.raw()
@@ -207,31 +201,43 @@ class BundlePacker:
         self._contents.append(raw)
         return False
 
-    def pack(self, pool: SegmentPool | None = None) -> PackedBundle:
-        """Return the bundle of the messages.
 
-        Args:
-            pool: The segments of the worker. None, or a pool without a free segment, uses torch's shared memory.
-        """
-        # Lay out the contents one after the other, aligned for tensors.
-        ranges: list[tuple[int, int]] = []
-        for content in self._contents:
-            start = -(-ranges[-1][1] // _ALIGNMENT) * _ALIGNMENT if ranges else 0
-            ranges.append((start, start + content.nbytes))
-        if not ranges:
-            return self._pickles, None, ranges
-        # A pool lends memory that the rank has mapped already; without one, or if all is in use, memory is created.
-        shared: Any = None if pool is None else pool.take(ranges[-1][1])
-        if shared is not None:
-            memory = memoryview(shared.memory)
-        else:
-            shared = _new_shared_tensor(ranges[-1][1])
-            memory = memoryview(shared.numpy())
-        for (start, stop), content in zip(ranges, self._contents, strict=True):
-            memory[start:stop] = content
-        memory.release()
-        self._contents.clear()  # the pickler's callback makes a cycle, which would keep the memory of batches
-        return self._pickles, shared, ranges
+def pack_bundle(messages: Sequence[Pickled], pool: SegmentPool | None = None) -> PackedBundle:
+    """Return the bundle of some messages; it has a copy of the contents of their tensors and arrays.
+
+    Each message has a pickle of its own, so that the rank unpacks it when it is used: objects that exist for the time
+    of one batch only are freed before Python's garbage collector would look at them.
+
+    Args:
+        pool: The segments of the worker. None, or a pool without a free segment, uses torch's shared memory.
+    """
+    # A pipe holds little before it blocks the worker: longer pickles go to the shared memory.
+    pickles: list[tuple[bytes, int]] = []
+    all_contents: list[memoryview] = []
+    room = _MAX_PICKLES
+    for data, contents in messages:
+        fits = len(data) <= room
+        all_contents += contents if fits else (*contents, memoryview(data))
+        pickles.append((data, len(contents)) if fits else (b"", len(contents) + 1))
+        room -= len(data) if fits else 0
+    # Lay out the contents one after the other, aligned for tensors.
+    ranges: list[tuple[int, int]] = []
+    for content in all_contents:
+        start = -(-ranges[-1][1] // _ALIGNMENT) * _ALIGNMENT if ranges else 0
+        ranges.append((start, start + content.nbytes))
+    if not ranges:
+        return pickles, None, ranges
+    # A pool lends memory that the rank has mapped already; without one, or if all is in use, memory is created.
+    shared: Any = None if pool is None else pool.take(ranges[-1][1])
+    if shared is not None:
+        memory = memoryview(shared.memory)
+    else:
+        shared = _new_shared_tensor(ranges[-1][1])
+        memory = memoryview(shared.numpy())
+    for (start, stop), content in zip(ranges, all_contents, strict=True):
+        memory[start:stop] = content
+    memory.release()
+    return pickles, shared, ranges
 
 
 def unpack_bundle(packed: PackedBundle, flags: SegmentFlags | None) -> list[Callable[[], Any]]:
@@ -240,7 +246,7 @@ def unpack_bundle(packed: PackedBundle, flags: SegmentFlags | None) -> list[Call
     Tensors and arrays of the messages are views of the shared memory, and writable.
 
     Args:
-        packed: The result of :meth:`BundlePacker.pack`, received from a worker.
+        packed: The result of :func:`pack_bundle`, received from a worker.
         flags: The owners of segments, for the release of this bundle's segment. None if workers have no segments.
     """
     pickles, shared, ranges = packed

@@ -35,7 +35,7 @@ from ...pipeline.contract.iterated import warn_once
 from ...pipeline.contract.running import State
 from ...pipeline.measuring.counts import PackedCounts
 from ...pipeline.measuring.recorder import WorkerRecorder
-from ...transport.message import BundlePacker, PackedBundle, SegmentFlags, SegmentPool, unpack_bundle
+from ...transport.message import ObjectPickler, PackedBundle, SegmentFlags, SegmentPool, pack_bundle, unpack_bundle
 from ..stats.meter import RankMeter, reader_numbers
 from .running_lane import LaneHost, Message
 from .stream_options import StreamOptions, collect_garbage_every
@@ -109,7 +109,8 @@ class _LaneWork:
         recorder = None
         if self.measures:
             recorder = WorkerRecorder(readers=reader_numbers(self.host.dataset))
-        messages = self.host.messages(self.worker, slot, taken=self.taken, recorder=recorder)
+        pickler = ObjectPickler()
+        messages = self.host.messages(self.worker, slot, taken=self.taken, recorder=recorder, pickler=pickler)
         messages = collect_garbage_every(self.options.gc_collect_every_n_steps, messages)
         is_last = False
         begin_ns = time.perf_counter_ns()
@@ -121,31 +122,26 @@ class _LaneWork:
             slot.note_idle(False)
             if recorder is not None:
                 recorder.follow(slot.is_traced())
-            # Make its messages; an error is the last one.
+            # Make and pickle its messages; an error is the last one.
             make_ns = time.perf_counter_ns()
             bundle: list[Message | PackedError | None] = []
+            pickles = []
             while not is_last and len(bundle) < self.size.value and not pipes.has_stopped:
                 try:
                     bundle.append(next(messages))
+                    pickles.append(pickler.pickle_object(bundle[-1]))
                 except StopIteration:
                     is_last = True
                 except Exception as error:
                     bundle.append(pack_error(error, worker=self.worker))
+                    pickles.append(pickler.pickle_object(bundle[-1]))
                     is_last = True
             # Note what was measured, and pack the messages.
             slot.note_made(len(bundle))
             counts = None
             if recorder is not None:
                 counts = recorder.take_bundle(len(bundle), begin_ns, make_ns, is_last=is_last)
-            packer = BundlePacker()
-            for message in bundle:
-                try:
-                    packer.add(message)
-                except Exception as error:  # a batch that does not pickle ends the run, after the batches before it
-                    packer.add(pack_error(error, worker=self.worker))
-                    is_last = True
-                    break
-            packed = packer.pack(pool)
+            packed = pack_bundle(pickles, pool)
             begin_ns = time.perf_counter_ns()
             yield _SentBundle(packed, len(bundle) - bundle.count(None), is_last, counts)
 

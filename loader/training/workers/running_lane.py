@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ...order import LaneHosting
+from ...pipeline.contract.hook import Hook
 from ...pipeline.contract.item_id import ItemId
 from ...pipeline.contract.lane import Lane, LastSample, set_restore_key
 from ...pipeline.contract.rng import seed_batch
@@ -22,6 +23,9 @@ from ...stores.cache_pool import CachePool, NoCachePool
 from ...transport.batch_memory import ReusedMemory, set_batch_memory
 from .batch_trace import BatchTrace, Record, recording
 from .worker_errors import dropped_samples
+
+if TYPE_CHECKING:  # it imports torch
+    from ...transport.message import ObjectPickler
 
 MICRO_BATCH = "micro-batch"
 """The stage in the ``__restore_key__`` of a micro-batch, as opposed to a sample of an inner stage."""
@@ -58,6 +62,7 @@ class Notes(NamedTuple):
     recorder: WorkerRecorder | None = None
     record: Record | None = None
     failures: WorkerFailures | None = None
+    pickler: ObjectPickler | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,15 +95,17 @@ class LaneHost(ABC):
         *,
         taken: int = 0,
         recorder: WorkerRecorder | None = None,
+        pickler: ObjectPickler | None = None,
     ) -> Iterator[Message | None]:
         """Yield the micro-batches of a worker's lanes; None for a turn that has none.
 
         Args:
             worker: The number of the worker, in [0, workers).
             taken: The number of messages to skip at the start, because another process has sent them.
+            pickler: Pickles micro-batches; one that does not pickle is skipped, as by a hook that fails.
         """
         with recording(self.trace, rank=self.rank, worker=worker) as record:
-            yield from self._messages(worker, Notes(last_sample, recorder, record), taken)
+            yield from self._messages(worker, Notes(last_sample, recorder, record, pickler=pickler), taken)
 
     @abstractmethod
     def _messages(self, worker: int, notes: Notes, taken: int) -> Iterator[Message | None]: ...
@@ -208,6 +215,8 @@ class RunningLane:
         )
         if notes.recorder is not None:
             notes.recorder.samples.add_dropped(self._lane.failures.dropped)
+        pickler = notes.pickler
+        self._pickle = None if pickler is None else Hook(pickler.pickle_object, self._lane, takes_batches=True)
         self._neighbours: WorkerNeighbours | None = None
         if host.cache_pool is not None:
             self._lane.context.cache = host.cache_pool
@@ -270,13 +279,11 @@ class RunningLane:
             is_timed = recorder.until_timed <= 0
             if is_timed:
                 recorder.begin_timed(lane.number)
-        # Make it; without a pass to divide, skipped ones take no turn.
+        # Make it.
         try:
             if running is None:
                 running = self._running = self._dataset.open(lane, self._state)
-            batch, item_id = running.next()
-            while batch is SKIPPED and not self._skips_turns:
-                batch, item_id = running.next()
+            batch, item_id = self._next(running)
         except StopIteration:
             if self._neighbours is not None:
                 self._neighbours.note_change()  # the lane may have skipped its last samples
@@ -290,7 +297,6 @@ class RunningLane:
         # Number it, and return it with the state behind it.
         self._made += 1
         self.has_batches |= batch is not SKIPPED
-        set_restore_key(batch, MICRO_BATCH, lane, item_id)
         if self._record is not None and batch is not SKIPPED:
             self._record(batch_number, item_id)
         if self._left_out and any(batch_number in batches for batches in self._left_out):
@@ -299,6 +305,17 @@ class RunningLane:
         if self._neighbours is None:
             return Message(batch_number, lane.number, state, batch)
         return Message(batch_number, lane.number, state, batch, self._neighbours.changed_states())
+
+    def _next(self, running: Running) -> tuple[Any, ItemId]:
+        """Return the next micro-batch, pickled if it is sent to another process, and its id."""
+        while True:
+            batch, item_id = running.next()
+            set_restore_key(batch, MICRO_BATCH, self._lane, item_id)
+            if self._pickle is not None and batch is not SKIPPED:
+                batch = self._pickle.attempt(batch, item_id)
+            # Without a pass to divide, skipped ones take no turn.
+            if batch is not SKIPPED or self._skips_turns:
+                return batch, item_id
 
 
 def remade_batches(host: LaneHost, lane: int) -> Iterator[tuple[Message, ItemId]]:

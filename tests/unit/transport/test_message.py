@@ -20,16 +20,14 @@ import torch.multiprocessing
 from loader.samples.source_info import SourceInfo
 from loader.samples.types import CrudeSample
 from loader.storage.epath import EPath
-from loader.transport.message import BundlePacker, PackedBundle, SegmentFlags, SegmentPool, unpack_bundle
+from loader.transport.message import ObjectPickler, PackedBundle, SegmentFlags, SegmentPool, pack_bundle, unpack_bundle
 
 MANY = 5000  # elements, more than travel in the pickle
 
 
 def packed_bundle(*messages: Any, pool: SegmentPool | None = None) -> PackedBundle:
-    packer = BundlePacker()
-    for message in messages:
-        packer.add(message)
-    return packer.pack(pool)
+    pickler = ObjectPickler()
+    return pack_bundle([pickler.pickle_object(message) for message in messages], pool)
 
 
 def sent(message: Any) -> Any:
@@ -263,15 +261,24 @@ def test_pickles_without_room_in_the_pipe_travel_in_shared_memory() -> None:
         check_tensor(message["tensor"], expected["tensor"])
 
 
-def test_a_message_that_does_not_pickle_leaves_the_others_of_its_bundle_whole() -> None:
-    packer = BundlePacker()
-    packer.add({"first": counted(MANY)})
+def test_an_object_that_does_not_pickle_leaves_the_next_ones_whole() -> None:
+    pickler = ObjectPickler()
+    first = pickler.pickle_object({"first": counted(MANY)})
     with pytest.raises(Exception, match=r"local object|Can't pickle|pickle.*lambda"):
-        packer.add([np.arange(MANY), lambda: None])
-    packer.add({"last": counted(7, MANY)})
-    first, last = (unpack() for unpack in unpack_bundle(packer.pack(), SegmentFlags()))
-    check_tensor(first["first"], counted(MANY))
-    check_tensor(last["last"], counted(7, MANY))
+        pickler.pickle_object([np.arange(MANY), lambda: None])
+    last = pickler.pickle_object({"last": counted(7, MANY)})
+    found = [unpack() for unpack in unpack_bundle(pack_bundle([first, last]), SegmentFlags())]
+    check_tensor(found[0]["first"], counted(MANY))
+    check_tensor(found[1]["last"], counted(7, MANY))
+
+
+def test_a_message_arrives_with_the_batch_that_was_pickled_before_it() -> None:
+    batch = {"small": counted(3), "large": counted(7, MANY), "array": np.arange(MANY), "text": "x" * 9000}
+    number, found = sent((7, ObjectPickler().pickle_object(batch)))
+    assert (number, found["text"]) == (7, batch["text"])
+    check_tensor(found["small"], batch["small"])
+    check_tensor(found["large"], batch["large"])
+    check_array(found["array"], batch["array"])
 
 
 def test_the_unpacked_messages_of_a_bundle_are_freed_one_by_one() -> None:

@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch.utils.data._utils import worker as torch_worker
 
-from loader import MapDataset, WorkerConfig, get_loader
+from loader import MapDataset, RepeatedSampleError, WorkerConfig, get_loader
 from loader.testing.stage import Values
 from loader.training.loaders.data_loader import SavableDataLoader
 from loader.transport import message
@@ -68,15 +68,22 @@ def test_segments_are_used_on_linux() -> None:
 # --------------------------------------------------------------------------------- a batch that does not pickle
 
 
-def make_lambda_of_forty(value: Any) -> Any:
-    return (lambda: value) if value == 40 else value
+def make_lambda_of_every_third(value: Any) -> Any:
+    return (lambda: value) if value % 3 == 0 else value
 
 
-def test_the_batches_before_one_that_does_not_pickle_arrive() -> None:
-    batches = iter(loader_of(make_lambda_of_forty, count=60, workers=1, method="fork"))
-    assert [next(batches) for _ in range(40)] == list(range(40))
-    with pytest.raises(Exception, match=r"local object|Can't pickle|pickle.*lambda"):
-        next(batches)
+def make_lambda(value: Any) -> Any:
+    return {"__key__": f"key {value}", "value": lambda: value}
+
+
+def test_a_batch_that_does_not_pickle_is_left_out() -> None:
+    batches = loader_of(make_lambda_of_every_third, count=30, workers=2, method="fork")
+    assert list(batches) == [value for value in range(30) if value % 3]
+
+
+def test_a_hundred_batches_in_a_row_that_do_not_pickle_end_the_run() -> None:
+    with pytest.raises(RepeatedSampleError, match=r"pickle_object failed 100 times in a row.*'key 99'.*lambda"):
+        next(iter(loader_of(make_lambda, count=120, workers=1, method="fork")))
 
 
 # -------------------------------------------------------------------------------------------- a rank that is killed

@@ -89,6 +89,10 @@ class CrudeSample(SummaryMixin, dict[str, Any]):
         return __newobj__, (type(self),), self.__getstate__(), None, iter(self.items())
 
 
+class CrudeBatch(SummaryMixin, dict[str, Any]):
+    """Batch of crude samples: a dict of the batched parts and of the lists ``__key__``, ``__sources__`` and so on."""
+
+
 @edataclass
 class Sample(SummaryMixin, PinMemoryMixin, ExtendableDataclassMixin, TagsMixin):
     """Base of all sample types.

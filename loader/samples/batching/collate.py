@@ -14,6 +14,7 @@ from ...errors import SampleError
 from ...lazy_torch import torch
 from ...transport.batch_memory import place
 from ..hooks import library_hook
+from ..types import CrudeBatch, CrudeSample
 
 SMALL = 1 << 20
 """Number of elements that fit into a processor's cache, where clearing the whole tensor first costs next to nothing.
@@ -227,17 +228,26 @@ def generic_batch(batch: Sequence[Any]) -> Any:
     {'ids': tensor([[1, 0],
             [2, 3]]), 'text': ['a', 'a b']}
     """
-    return collate(batch)
+    if not batch:
+        raise no_samples()
+    try:
+        batched = _batch(list(batch))
+    except MismatchError as error:
+        raise error.of(batch) from None
+    return CrudeBatch(batched) if isinstance(batch[0], CrudeSample) else batched
 
 
 def collate(samples: Sequence[Any]) -> Any:
-    """Build a batch as :func:`generic_batch` does."""
-    if not samples:
-        raise no_samples()
-    try:
-        return _batch(list(samples))
-    except MismatchError as error:
-        raise error.of(samples) from None
+    """Build a batch as :func:`generic_batch` does, but of tuples field by field, as torch does.
+
+    >>> collate([(torch.tensor([1]), "a"), (torch.tensor([2, 3]), "a b")])
+    [tensor([[1, 0],
+            [2, 3]]), ['a', 'a b']]
+    """
+    if not all(isinstance(sample, tuple) for sample in samples):
+        return generic_batch(samples)
+    columns = generic_batch([dict(enumerate(sample)) for sample in samples]).values()
+    return getattr(type(samples[0]), "_make", list)(columns)
 
 
 def batch_columns(columns: Mapping[str, list[Any]], samples: Sequence[Any]) -> dict[str, Any]:

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import default_collate
 
+from loader import DefaultTaskEncoder
 from loader.errors import SampleError
 from loader.samples import (
     CaptioningSample,
@@ -250,6 +253,38 @@ def test_other_values_become_a_list(values: list[Any]) -> None:
     assert batch == values
     assert type(batch) is list
     assert all(one is other for one, other in zip(batch, values, strict=True))
+
+
+class Pair(NamedTuple):
+    ids: Any
+    text: Any
+
+
+def test_tuples_are_batched_field_by_field_as_torch_does() -> None:
+    samples = [
+        (torch.arange(3), "a", {"n": torch.ones(2)}, (1, 2)),
+        (torch.arange(3), "b", {"n": torch.ones(2)}, (3, 4)),
+    ]
+    ids, texts, tree, sizes = batch = DefaultTaskEncoder().batch(samples)
+    assert type(batch) is type(default_collate([(1, 2)]))
+    assert torch.equal(ids, default_collate(samples)[0])
+    assert (texts, tree["n"].tolist(), sizes) == (["a", "b"], [[1, 1], [1, 1]], [(1, 2), (3, 4)])
+    pairs = DefaultTaskEncoder().batch([Pair(torch.ones(1), "a"), Pair(torch.ones(2), "b")])
+    assert (type(pairs), pairs.ids.tolist(), pairs.text) == (Pair, [[1, 0], [1, 1]], ["a", "b"])
+
+
+@pytest.mark.parametrize("other", [(1,), (1, 2, 3), ("ab", torch.ones(1)), {"a": 1}], ids=str)
+def test_tuples_that_differ_are_refused(other: Any) -> None:
+    with pytest.raises(SampleError, match="number 0 and number 1 cannot be batched"):
+        DefaultTaskEncoder().batch([(1, 2), other])
+
+
+def test_a_batch_of_crude_samples_prints_as_a_summary_and_stays_one_in_another_process() -> None:
+    batch = generic_batch([CrudeSample(__key__=f"a.tar/{n}", ids=torch.arange(5000)) for n in range(2)])
+    assert batch == {"__key__": ["a.tar/0", "a.tar/1"], "ids": batch["ids"]}
+    for text in (str(batch), repr(batch), str(pickle.loads(pickle.dumps(batch))), str({"batch": batch})):
+        assert "[2, 5000]" in text
+        assert "4.9990e+03" not in text
 
 
 def test_numpy_arrays_stay_arrays_in_a_list() -> None:

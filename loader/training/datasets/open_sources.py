@@ -122,14 +122,17 @@ def open_leaves(
     request = _request_of(path, given, unknown=unknown, caller=name, **choices)
     _check_encoder(task_encoder)
     opened = partial(open_sources, request, decoder=_decoder_of(given, task_encoder), training=training)
-    if config is None or not config.share_metadata:
-        leaves = opened()
-    else:
-        with shared_metadata(config):
+    try:
+        if config is None or not config.share_metadata:
             leaves = opened()
-            for leaf in leaves:
-                units = dict.fromkeys(step.unit for step in leaf.plan.blends)
-                read_lazy_documents(leaf.source, units=[unit for unit in units if unit != SAMPLES])
+        else:
+            with shared_metadata(config):
+                leaves = opened()
+                for leaf in leaves:
+                    units = dict.fromkeys(step.unit for step in leaf.plan.blends)
+                    read_lazy_documents(leaf.source, units=[unit for unit in units if unit != SAMPLES])
+    except EnergonError as error:  # it names what to change; the functions between this one and its cause do not help
+        raise error.with_traceback(None) from error.__cause__
     if unknown and not all(leaf.source.accepts_options for leaf in leaves):
         raise TypeError(next(iter(unknown.values())))
     return [replace(leaf, slice_length=slice_length) for leaf in leaves]

@@ -14,6 +14,7 @@ from loader import (
     ConfigError,
     DefaultTaskEncoder,
     RepeatedSampleError,
+    StorageError,
     TaskEncoder,
     WorkerConfig,
     get_loader,
@@ -277,3 +278,16 @@ def test_a_loader_prints_its_workers_and_its_chain(folder: Path) -> None:
     assert first_line.startswith("DataLoader(num_workers=0, ")
     assert second == "└─ batch(batch_size=2, drop_last=False)"
     assert rest[-1].strip() == f"└─ {folder}, train: 30 samples"
+
+
+@pytest.mark.parametrize("load", [get_train_dataset, get_val_dataset, random_access], ids=lambda load: load.__name__)
+def test_an_error_about_the_data_to_open_has_no_inner_frames(tmp_path: Path, load: Callable[..., Any]) -> None:
+    options = {} if load is random_access else {"worker_config": ONE, "batch_size": 1}
+    if load is get_train_dataset:
+        options |= {"shuffle_buffer_size": None, "max_samples_per_sequence": None}
+    with pytest.raises(StorageError, match="no prepared dataset") as caught:
+        load(tmp_path, **options)
+    functions = [entry.name for entry in caught.traceback]
+    assert functions[1] == load.__name__
+    assert functions[-1] == "open_leaves"
+    assert len(functions) <= 4

@@ -189,8 +189,11 @@ Cause = tuple[type, str | None, int]
 _MAX_TEXT = 300
 """Characters of an error's text in a line of the log."""
 
-_SHOWN_EVERY = 1000
-"""While no sample has passed a hook, the number of failures of one cause for each line of the log."""
+_SHOWN = 5
+"""The lines of the log about one cause in a process, before its failures are counted only."""
+
+_SHOWN_EVERY = 100
+"""The number of failures for each later line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,8 +272,8 @@ def log_exception(e: Exception, sample: Any, sources: Any = None) -> None:
     """Log a warning of one line that names the failed sample, which is then skipped.
 
     The first failure of each cause (the error's type, and the line of code that raised it) is logged with the
-    traceback, later ones with their number so far in this process. While no sample has passed the hook, later ones are
-    counted only; one line has their number when a sample passes.
+    traceback, four later ones with their number so far in this process, and then each hundredth. While no sample has
+    passed the hook, all later ones but each hundredth are counted only; one line has their number when a sample passes.
 
     Args:
         e: The error.
@@ -292,13 +295,12 @@ def log_exception(e: Exception, sample: Any, sources: Any = None) -> None:
     parts += [] if (worker := worker_number()) is None else [f"worker {worker}"]
     parts += [] if count == 1 else [f"{count} times so far"]
     text = escape_controls(" · ".join(parts))
-    # Until the hook has succeeded once, repetitions of a cause are held back, except one in so many.
-    held = failure.held
-    if held is not None and cause in held and count % _SHOWN_EVERY:
+    # After some lines, or before the hook has succeeded once, one in so many repetitions of a cause is logged.
+    held = {} if failure.held is None else failure.held
+    if count % _SHOWN_EVERY and (count > _SHOWN or cause in held):
         held[cause] = text
         return
-    if held is not None:
-        held[cause] = ""
+    held[cause] = ""
     _log.warning("%s", text, exc_info=e if count == 1 else None)
 
 

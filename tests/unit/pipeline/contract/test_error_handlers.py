@@ -62,6 +62,13 @@ def test_the_traceback_is_logged_once_for_a_cause_then_its_count(caplog: pytest.
     assert third.getMessage().endswith("· 3 times so far")
 
 
+def test_after_five_lines_of_a_cause_each_hundredth_failure_is_one(caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(3):
+        fail_with(ValueError("first"), times=80)  # a hundred in a row would end the run
+    numbers = [record.getMessage().rpartition(" · ")[2] for record in caplog.records[1:]]
+    assert numbers == [f"{number} times so far" for number in (2, 3, 4, 5, 100, 200)]
+
+
 def raise_one_of_two(number: int) -> None:
     if number == 1:
         raise ValueError("here")

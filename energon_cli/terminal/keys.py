@@ -15,7 +15,7 @@ import termios
 import time
 from collections import deque
 from collections.abc import Callable, Container
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cache
 from types import FrameType
 from typing import Any, Literal, Self
@@ -157,6 +157,7 @@ class Keyboard:
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
+@dataclass(eq=False)
 class RawMode:
     """A terminal that passes each key on at once and echoes none, for the duration of a ``with`` block.
 
@@ -164,24 +165,17 @@ class RawMode:
     restore the terminal first.
     """
 
-    def __init__(
-        self,
-        descriptor: int,
-        *,
-        on_enter: Callable[[], None] = lambda: None,  # also when the program continues after a pause
-        on_leave: Callable[[], None] = lambda: None,
-        on_change: Callable[[], None] | None = None,  # draws again: the size is another, or a pause ended
-    ) -> None:
-        self._descriptor = descriptor
-        self._on_enter = on_enter
-        self._on_leave = on_leave
-        self._on_change = on_change
-        self._modes: list[Any] | None = None
-        self._handlers: dict[signal.Signals, Any] = {}
+    descriptor: int
+    _: KW_ONLY
+    on_enter: Callable[[], None] = lambda: None  # also when the program continues after a pause
+    on_leave: Callable[[], None] = lambda: None
+    on_change: Callable[[], None] | None = None  # draws again: the size is another, or a pause ended
+    _modes: list[Any] | None = field(default=None, init=False)
+    _handlers: dict[signal.Signals, Any] = field(default_factory=dict, init=False)
 
     def __enter__(self) -> Self:
         self._enter()
-        if self._on_change is not None:
+        if self.on_change is not None:
             self._handle(signal.SIGTSTP, self._pause)
             self._handle(signal.SIGWINCH, self._changed)
             for which in _ENDING:
@@ -199,22 +193,22 @@ class RawMode:
             self._handlers[which] = signal.signal(which, handler)
 
     def _enter(self) -> None:
-        modes = termios.tcgetattr(self._descriptor)
+        modes = termios.tcgetattr(self.descriptor)
         self._modes = [*modes[:6], list(modes[6])]
         modes[0] &= ~termios.IXON  # Ctrl-S would freeze the screen
         modes[3] &= ~(termios.ICANON | termios.ECHO | termios.IEXTEN)
         modes[6][termios.VMIN], modes[6][termios.VTIME] = 1, 0
-        termios.tcsetattr(self._descriptor, termios.TCSADRAIN, modes)
-        self._on_enter()
+        termios.tcsetattr(self.descriptor, termios.TCSADRAIN, modes)
+        self.on_enter()
 
     def _leave(self) -> None:
         if self._modes is None:
             return
         modes, self._modes = self._modes, None
         try:
-            self._on_leave()
+            self.on_leave()
         finally:
-            termios.tcsetattr(self._descriptor, termios.TCSADRAIN, modes)
+            termios.tcsetattr(self.descriptor, termios.TCSADRAIN, modes)
 
     def _pause(self, *_: object) -> None:
         self._leave()
@@ -225,8 +219,8 @@ class RawMode:
         self._changed()
 
     def _changed(self, *_: object) -> None:
-        if self._on_change is not None:
-            self._on_change()
+        if self.on_change is not None:
+            self.on_change()
 
     def _end(self, which: int, _frame: FrameType | None) -> None:
         try:

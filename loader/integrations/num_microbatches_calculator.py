@@ -8,7 +8,7 @@ that module runs with this one instead. :class:`MegatronDataSampler` sets the co
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from importlib import import_module
 from typing import Any
 
@@ -206,6 +206,7 @@ def tell_consumed_samples(consumed_samples: int) -> None:
     update_num_microbatches(consumed_samples=consumed_samples, consistency_check=False)
 
 
+@dataclass(eq=False)
 class ConsumedSamplesBatchSampler(Sampler[list[int]]):
     """Batch sampler that yields the indices of one rank's micro-batches in order, behind the consumed samples.
 
@@ -223,26 +224,21 @@ class ConsumedSamplesBatchSampler(Sampler[list[int]]):
     [[4, 5], [6, 7], [8, 9]]
     """
 
-    def __init__(
-        self,
-        total_samples: int,
-        *,
-        consumed_samples: int = 0,
-        micro_batch_size: int = 1,
-        rank: int = 0,
-        data_parallel_size: int = 1,
-    ) -> None:
-        if not 0 <= rank < data_parallel_size:
-            raise ConfigError(f"expected 0 <= rank < data_parallel_size, found rank {rank} of {data_parallel_size}")
-        if micro_batch_size < 1:
-            raise ConfigError(f"expected a micro_batch_size of at least 1, found {micro_batch_size}")
-        if consumed_samples < 0:
-            raise ConfigError(f"expected consumed_samples of at least 0, found {consumed_samples}")
-        self.total_samples = total_samples
-        self.consumed_samples = consumed_samples
-        self.micro_batch_size = micro_batch_size
-        self.rank = rank
-        self.data_parallel_size = data_parallel_size
+    total_samples: int
+    _: KW_ONLY
+    consumed_samples: int = 0
+    micro_batch_size: int = 1
+    rank: int = 0
+    data_parallel_size: int = 1
+
+    def __post_init__(self) -> None:
+        rank, ranks = self.rank, self.data_parallel_size
+        if not 0 <= rank < ranks:
+            raise ConfigError(f"expected 0 <= rank < data_parallel_size, found rank {rank} of {ranks}")
+        if self.micro_batch_size < 1:
+            raise ConfigError(f"expected a micro_batch_size of at least 1, found {self.micro_batch_size}")
+        if self.consumed_samples < 0:
+            raise ConfigError(f"expected consumed_samples of at least 0, found {self.consumed_samples}")
 
     @property
     def _samples_per_round(self) -> int:

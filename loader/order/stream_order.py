@@ -279,14 +279,10 @@ class BlendedLane:
         self._number = lane
         self._streams = streams
         self._blend = blend
-        self._length = length
-
-    @property
-    def length(self) -> int | None:
-        return self._length
+        self.length = length
 
     def locate(self, start: int, stop: int) -> Located:
-        check_range(start, stop, self._length)
+        check_range(start, stop, self.length)
         if self._blend is None:
             source, position = np.zeros(stop - start, dtype=np.int64), np.arange(start, stop)
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
@@ -263,6 +264,7 @@ def default_failure_tolerance(fn: Callable[..., Any], default: int) -> int:
     return default
 
 
+@dataclass(eq=False, kw_only=True)
 class HookContext:
     """Position in the run of the item that a hook processes.
 
@@ -278,23 +280,15 @@ class HookContext:
         outer: The context to which ``worker_pop_sample_index`` returns; None for a context of the library.
     """
 
-    def __init__(
-        self,
-        *,
-        batch_index: int | None = None,
-        sample_index: int | None = None,
-        cache: Any | None = None,
-        worker_config: Any | None = None,
-    ) -> None:
-        self.batch_index = batch_index
-        self.sample_index = sample_index
-        self.cache = cache
-        self.worker_config = worker_config
-        self.rng_parts: tuple[int, ...] = ()
-        self.closers: list[Callable[[], None]] = []
-        self.outer: HookContext | None = None
-        self._rng_of: tuple[int, ...] | None = None
-        self._rng: HookRng | None = None
+    batch_index: int | None = None
+    sample_index: int | None = None
+    cache: Any = None
+    worker_config: Any = None
+    rng_parts: tuple[int, ...] = field(default=(), init=False)
+    closers: list[Callable[[], None]] = field(default_factory=list, init=False)
+    outer: HookContext | None = field(default=None, init=False)
+    _rng_of: tuple[int, ...] | None = field(default=None, init=False)
+    _rng: HookRng | None = field(default=None, init=False)
 
     @property
     def rng(self) -> HookRng:

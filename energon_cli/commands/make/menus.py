@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from itertools import takewhile
 from typing import Any
 
@@ -23,6 +23,7 @@ _BY_SAMPLES = "8,1,1    of the samples in each shard"
 _LABEL_COLUMNS = 76  # a menu's line on a terminal of 80 columns
 
 
+@dataclass(eq=False)
 class MenuQuestions:
     """Prompts as menus and text inputs, which start with the previous answers, and that a user can go back to.
 
@@ -37,19 +38,12 @@ class MenuQuestions:
 
     asks_all = False
 
-    def __init__(
-        self,
-        history: AnswerHistory,
-        sizes: Mapping[str, int],
-        *,
-        path: str = "",
-        try_field_map: Callable[[SampleTypeSpec, Mapping[str, str]], bool],
-        show_split: Callable[[SplitRequest], bool] = lambda _: False,
-    ) -> None:
-        self._history = history
-        self._shards, self._path = list(sizes), path
-        self._try_field_map = try_field_map
-        self._show_split = show_split
+    history: AnswerHistory
+    sizes: Mapping[str, int]
+    _: KW_ONLY
+    path: str = ""
+    try_field_map: Callable[[SampleTypeSpec, Mapping[str, str]], bool]
+    show_split: Callable[[SplitRequest], bool] = lambda _: False
 
     def what_to_change(self, *, has_dataset_yaml: bool) -> tuple[bool, bool]:
         """Prompt for what to change of a prepared dataset: the split, and the sample type with its fields."""
@@ -66,16 +60,16 @@ class MenuQuestions:
             question = "This dataset is already prepared. What should change?"
             return answers[self._select(question, list(answers), default)]
 
-        return self._history.answer("change", ask)
+        return self.history.answer("change", ask)
 
     def split(self, proposed: SplitRequest) -> SplitRequest:
-        return self._history.answer("split", lambda previous: self._ask_split(proposed, previous))
+        return self.history.answer("split", lambda previous: self._ask_split(proposed, previous))
 
     def _ask_split(self, proposed: SplitRequest, previous: SplitRequest | None) -> SplitRequest:
         while True:
             choice = self._pick_split(proposed, previous)
             try:
-                return self._divided(choice) if self._show_split(choice) else choice
+                return self._divided(choice) if self.show_split(choice) else choice
             except ConfigError as error:
                 print_dim(str(error))
             except GoBack:
@@ -83,7 +77,7 @@ class MenuQuestions:
 
     def _divided(self, choice: SplitRequest) -> SplitRequest:
         ratio = format_ratio(choice.ratio or {})
-        folders = (self._path, f"{self._path.rstrip('/')}-split")
+        folders = (self.path, f"{self.path.rstrip('/')}-split")
         command = shlex.join(["energon", "reshard", *folders, "--split-ratio", ratio])
         by_samples = "by samples: the same share of each shard (megatron-energon itself cannot read this)"
         reshard = f"leave, and write other shards: {command}"
@@ -93,7 +87,7 @@ class MenuQuestions:
             leave()
         choice = replace(choice, by_samples=answer == by_samples)
         if choice.by_samples:
-            self._show_split(choice)
+            self.show_split(choice)
         return choice
 
     def _pick_split(self, proposed: SplitRequest, previous: SplitRequest | None) -> SplitRequest:
@@ -103,7 +97,7 @@ class MenuQuestions:
             counts = ", ".join(f"{name} ({plural(len(shards), 'shard')})" for name, shards in proposed.parts.items())
             choices[f"by shard names: {counts}"] = proposed
         ratios = {label: SplitRequest(ratio=parse_ratio(ratio)) for label, ratio in RATIOS.items()}
-        if len(self._shards) == 1 and not proposed.by_samples:
+        if len(self.sizes) == 1 and not proposed.by_samples:
             ratios = dict(reversed(ratios.items()))  # all train first
         by_samples = {_BY_SAMPLES: SplitRequest(ratio=parse_ratio(DEFAULT_RATIO), by_samples=True)}
         choices |= by_samples | ratios if proposed.by_samples else ratios | by_samples
@@ -130,25 +124,25 @@ class MenuQuestions:
         patterns: list[tuple[str, str]] = []
 
         def match(text: str) -> int:
-            split = split_by_patterns(self._shards, [parse_split_part(text)])
+            split = split_by_patterns(list(self.sizes), [parse_split_part(text)])
             return sum(map(len, split.parts.values()))
 
         while True:
             answer = ask_text(
                 "Part and pattern (empty to finish)" if patterns else "Part and pattern",
-                default="" if patterns else f"train:{proposed_pattern(self._shards)}",
+                default="" if patterns else f"train:{proposed_pattern(list(self.sizes))}",
                 check=validator(lambda text: match(text) if text or not patterns else None),
             )
             if not answer:
                 return tuple(patterns)
-            print_dim(f"{answer}: {plural(match(answer), 'shard')} of {len(self._shards):,}")
+            print_dim(f"{answer}: {plural(match(answer), 'shard')} of {len(self.sizes):,}")
             patterns.append(parse_split_part(answer))
 
     def sample_type(
         self, likeliest_first: Sequence[SampleTypeSpec], fitting: AbstractSet[str]
     ) -> SampleTypeSpec | None:
         # A previous answer may be None, so that it is wrapped.
-        return self._history.answer("type", lambda previous: (self._ask_type(likeliest_first, fitting, previous),))[0]
+        return self.history.answer("type", lambda previous: (self._ask_type(likeliest_first, fitting, previous),))[0]
 
     def _ask_type(
         self,
@@ -183,7 +177,7 @@ class MenuQuestions:
             default = None if previous is None else field_map if previous else code
             return self._select(f"Where do the fields of {spec.name} come from?", choices, default) == field_map
 
-        return self._history.answer(("map", spec.name), ask)
+        return self.history.answer(("map", spec.name), ask)
 
     def field(self, question: FieldQuestion) -> str:
         field = question.field
@@ -199,19 +193,19 @@ class MenuQuestions:
                 complete=lambda text: complete_field(shown, text),
             )
 
-        return self._history.answer(("field", question.spec.name, field.name), ask)
+        return self.history.answer(("field", question.spec.name, field.name), ask)
 
     def accept_field_map(self, spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:
-        works = not self._history.is_recorded() and self._try_field_map(spec, field_map)
+        works = not self.history.is_recorded() and self.try_field_map(spec, field_map)
         edit, keep = "change the fields", "keep this map anyway"
 
         def ask(_previous: bool | None) -> bool:
             return works or self._select("The sample cannot be built with this field map.", [edit, keep]) != edit
 
-        return self._history.answer("accept", ask, prompted=not works)
+        return self.history.answer("accept", ask, prompted=not works)
 
     def _select(self, question: str, choices: Sequence[str], default: str | None = None) -> str:
-        return select(question, choices, default=default, can_go_back=self._history.can_go_back)
+        return select(question, choices, default=default, can_go_back=self.history.can_go_back)
 
 
 def menu_label(spec: SampleTypeSpec) -> str:

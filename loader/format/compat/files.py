@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,7 @@ from .sqlite_index import NotPatchable, SqliteIndexWriter
 STAGED_SQLITE = f"{STAGING}/index.sqlite"  # path of the new file until the commit renames it
 
 
+@dataclass(eq=False)
 class CompatFiles:
     """Collects the compat files of a prepare, shard by shard.
 
@@ -40,40 +42,34 @@ class CompatFiles:
         gone: Number of shards in that file after those in ``shards``.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        work: Storage,
-        *,
-        required_by: str | None,
-        shards: Sequence[FileInfo],
-        unchanged: frozenset[int] | None,
-        gone: int,
-    ) -> None:
-        self._storage = storage
-        self._work = work
-        self._required_by = required_by
-        self._shards = shards
-        self._unchanged = unchanged or frozenset()
-        self.reason: str | None = None  # why the files are skipped
-        self._is_damaged = False  # True if the earlier file is damaged inside
-        self._renames: list[tuple[str, str]] = []
-        self._sqlite = self._open(unchanged, gone)
+    storage: Storage
+    work: Storage
+    _: KW_ONLY
+    required_by: str | None
+    shards: Sequence[FileInfo]
+    unchanged: frozenset[int] | None
+    gone: int
+    reason: str | None = field(default=None, init=False)  # why the files are skipped
+    _is_damaged: bool = field(default=False, init=False)  # True if the earlier file is damaged inside
+    _renames: list[tuple[str, str]] = field(default_factory=list, init=False)
 
-    def _open(self, unchanged: frozenset[int] | None, gone: int) -> SqliteIndexWriter:
-        path = self._work.local_path(STAGED_SQLITE)
-        if unchanged is not None:
-            count = len(self._shards)
-            replaced = [*set(range(count)) - unchanged, *range(count, count + gone)]
+    def __post_init__(self) -> None:
+        self._sqlite = self._open()
+
+    def _open(self) -> SqliteIndexWriter:
+        path = self.work.local_path(STAGED_SQLITE)
+        if self.unchanged is not None:
+            count = len(self.shards)
+            replaced = [*set(range(count)) - self.unchanged, *range(count, count + self.gone)]
             try:
-                return SqliteIndexWriter(path, earlier=self._storage.local_path(INDEX_SQLITE), replaced=replaced)
+                return SqliteIndexWriter(path, earlier=self.storage.local_path(INDEX_SQLITE), replaced=replaced)
             except NotPatchable:
-                self._unchanged = frozenset()
+                self.unchanged = None
         return SqliteIndexWriter(path)
 
     def needs(self, position: int) -> bool:
         """Return True if :meth:`add` must be called for a shard."""
-        return self.reason is None and position not in self._unchanged
+        return self.reason is None and position not in (self.unchanged or ())
 
     def add(self, position: int, index: ShardIndex, *, is_staged: bool = False) -> None:
         """Add one shard. Shards may come in any order.
@@ -81,7 +77,7 @@ class CompatFiles:
         Args:
             is_staged: :func:`stage_tar_idx` has written its ``.tar.idx``.
         """
-        shard = self._shards[position]
+        shard = self.shards[position]
         reason = cannot_express(index)
         if reason:
             self.give_up(f"{shard.name}: {reason}")
@@ -92,7 +88,7 @@ class CompatFiles:
             except NotPatchable:
                 self._is_damaged = True
         if not is_staged:
-            stage_tar_idx(self._work, shard, index)
+            stage_tar_idx(self.work, shard, index)
         self._renames.append((_staged_tar_idx(shard), shard.name + TAR_IDX_SUFFIX))
 
     def give_up(self, reason: str, *, hint: str | None = None) -> None:
@@ -102,11 +98,11 @@ class CompatFiles:
             hint: Advice for the error; None advises to drop the flag.
         """
         self._sqlite.close()
-        if self._required_by:
+        if self.required_by:
             raise FormatError(
                 f"index.sqlite and .tar.idx cannot express this dataset: {reason}",
-                shard=self._storage.path(""),
-                hint=hint or f"drop {self._required_by}: this loader reads samples without them",
+                shard=self.storage.path(""),
+                hint=hint or f"drop {self.required_by}: this loader reads samples without them",
             )
         self.reason = self.reason or reason
         self._renames.clear()
@@ -120,7 +116,7 @@ class CompatFiles:
         if self.reason is None and duplicates.samples:
             self.give_up(
                 f"key {duplicates.first_key!r} occurs in two shards",
-                hint=f"rename such keys (energon prepare --fix-duplicates), or drop {self._required_by}",
+                hint=f"rename such keys (energon prepare --fix-duplicates), or drop {self.required_by}",
             )
         if self.reason is None and not self._finish_sqlite(read_index):
             self.give_up(
@@ -136,9 +132,9 @@ class CompatFiles:
             except NotPatchable:
                 pass  # another tool wrote the rows to be replaced: write the file again, from all shards
         self._sqlite.close()
-        self._work.remove(STAGED_SQLITE)
-        self._sqlite = SqliteIndexWriter(self._work.local_path(STAGED_SQLITE))
-        for position in range(len(self._shards)):
+        self.work.remove(STAGED_SQLITE)
+        self._sqlite = SqliteIndexWriter(self.work.local_path(STAGED_SQLITE))
+        for position in range(len(self.shards)):
             self._sqlite.add(position, read_index(position))
         return self._sqlite.finish()
 

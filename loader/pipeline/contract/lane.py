@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import copy
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, Protocol
 
 from ...errors import EnergonError, SkipSample
@@ -129,6 +130,9 @@ class _NoLastSample:
     note_hook = note_lane
 
 
+NO_LAST_SAMPLE: LastSample = _NoLastSample()
+
+
 class Neighbours(Protocol):
     """The lanes that one worker hosts, seen from one of them."""
 
@@ -154,6 +158,7 @@ class Neighbours(Protocol):
         """Note that another lane took items of this one, so that both states are sent."""
 
 
+@dataclass(eq=False)
 class Lane:
     """A lane, and what the stages of its chain share.
 
@@ -179,34 +184,26 @@ class Lane:
             worker finishes a repeated pass before it begins the next.
     """
 
-    def __init__(
-        self,
-        number: int,
-        count: int,
-        *,
-        seed: int,
-        failures: FailurePolicy,
-        context: HookContext | None = None,
-        last_sample: LastSample | None = None,
-        path: str = "",
-        neighbours: Neighbours | None = None,
-        recorder: WorkerRecorder | None = None,
-        deals: bool = False,
-    ) -> None:
-        self.number = self.root_number = number
-        self.count = count
-        self.deals = deals
-        self.path = path
-        self.seed = seed
-        self.failures = failures
-        self.context = context or HookContext()
-        self.last_sample: LastSample = last_sample or _NoLastSample()
-        self.neighbours = neighbours
-        self.recorder = recorder
-        self.readers: ReaderSources | None = None
-        self.inputs: dict[str, dict[int, Lane]] | None = None if recorder is None else {}
-        self.shared: dict[Any, Any] = {}
-        self.shares_pass = False
+    number: int
+    count: int
+    _: KW_ONLY
+    seed: int
+    failures: FailurePolicy
+    context: HookContext = field(default_factory=HookContext)
+    last_sample: LastSample = NO_LAST_SAMPLE
+    path: str = ""
+    neighbours: Neighbours | None = None
+    recorder: WorkerRecorder | None = None
+    deals: bool = False
+    root_number: int = field(init=False)
+    readers: ReaderSources | None = field(default=None, init=False)
+    inputs: dict[str, dict[int, Lane]] | None = field(init=False)
+    shared: dict[Any, Any] = field(default_factory=dict, init=False)
+    shares_pass: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self.root_number = self.number
+        self.inputs = None if self.recorder is None else {}
 
     def child(self, origin: int, key: str | None = None) -> Lane:
         """Return the lane for the ``origin``-th of several inputs: with another seed, and a longer path."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from weakref import WeakMethod
 
 import numpy as np
@@ -125,6 +126,7 @@ class FetchQueue:
         self._sent.append(following)
 
 
+@dataclass(eq=False)
 class FetchedRanges:
     """The samples of a chunk while they are fetched; each is taken once.
 
@@ -132,29 +134,23 @@ class FetchedRanges:
         file: Shape (n,): file number of each sample.
         start: Shape (n,): its first byte in the file.
         size_bytes: Shape (n,): its bytes.
-        wanted: Shape (n,): True for the samples to fetch.
+        missing: Shape (n,): True for the samples to fetch that are in no range yet; at first, all of them.
 
     Attributes:
-        missing: Shape (n,): True for the samples to fetch that are in no range yet.
         ranges: The range of each sample; None if it is not fetched.
     """
 
-    def __init__(
-        self,
-        queue: FetchQueue,
-        file: IntArray,
-        start: IntArray,
-        size_bytes: IntArray,
-        *,
-        wanted: npt.NDArray[np.bool_],
-        open_file: Callable[[int], ReadableFile],
-    ) -> None:
-        self.missing = wanted
-        self.file, self.start, self.size_bytes = file, start, size_bytes
-        self.open_file = open_file
-        self.queue = queue
-        self._starts = start.tolist()
-        self.ranges: list[_Range | None] = [None] * len(file)
+    queue: FetchQueue
+    file: IntArray
+    start: IntArray
+    size_bytes: IntArray
+    _: KW_ONLY
+    missing: npt.NDArray[np.bool_]
+    open_file: Callable[[int], ReadableFile]
+
+    def __post_init__(self) -> None:
+        self._starts = self.start.tolist()
+        self.ranges: list[_Range | None] = [None] * len(self.file)
 
     def has(self, row: int) -> bool:
         return self.ranges[row] is not None

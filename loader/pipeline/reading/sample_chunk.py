@@ -153,7 +153,7 @@ class SampleChunk:
             wanted &= ~self._excluded
         if wanted.any():
             self._fetched = FetchedRanges(
-                queue, self._file, self._start, self._size, wanted=wanted, open_file=self._open
+                queue, self._file, self._start, self._size, missing=wanted, open_file=self._open
             )
         return self._fetched
 

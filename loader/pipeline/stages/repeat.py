@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self, TypeVar
 
 from ...errors import ConfigError, RepeatedSampleError
@@ -311,6 +312,7 @@ fewer samples than lanes deals them to other lanes in each pass, so some empty p
 item in an average pass ends by chance with a probability of 2e-9."""
 
 
+@dataclass(eq=False)
 class EmptyPasses:
     """The consecutive passes of a lane without an item.
 
@@ -328,32 +330,26 @@ class EmptyPasses:
         last_kept: The last pass that gave the lane an item; the pass before its first one if no pass did.
     """
 
-    def __init__(
-        self,
-        failures: FailurePolicy,
-        *,
-        lane: int,
-        first: int = 0,
-        has_item: bool = False,
-        is_same: bool = False,
-        joins: bool = False,
-        parts: int = 1,
-    ) -> None:
-        self._failures = failures
-        self._lane = lane
-        self._first = first
-        self._is_same = is_same
-        self._joins = joins
-        self._parts = parts
-        self._dropped = 0  # samples that were dropped before the first of these passes
-        self.count = 0
-        self.last_kept = first if has_item else first - 1
+    failures: FailurePolicy
+    _: KW_ONLY
+    lane: int
+    first: int = 0
+    has_item: bool = False
+    is_same: bool = False
+    joins: bool = False
+    parts: int = 1
+    count: int = field(default=0, init=False)
+    last_kept: int = field(init=False)
+    _dropped: int = field(default=0, init=False)  # samples that were dropped before the first of these passes
+
+    def __post_init__(self) -> None:
+        self.last_kept = self.first if self.has_item else self.first - 1
 
     def note_end(self, pass_number: int) -> None:
         if self.last_kept < pass_number:
             self.count += 1
         else:
-            self._dropped = self._failures.dropped.total()
+            self._dropped = self.failures.dropped.total()
 
     def join(self, pass_number: int, others: Iterable[int]) -> None:
         """Count the passes up to ``pass_number`` that were empty in all lanes of the worker."""
@@ -362,14 +358,14 @@ class EmptyPasses:
     @property
     def are_final(self) -> bool:
         """True after so many empty passes that the lane will not have another item."""
-        failures = self._failures
-        if self._is_same:
+        failures = self.failures
+        if self.is_same:
             # Before a restore, other lanes may have taken all items of this one in the pass in which it begins.
-            return self.count >= (_MAX_EMPTY if failures.dropped or failures.remainder else 1 + self._joins)
+            return self.count >= (_MAX_EMPTY if failures.dropped or failures.remainder else 1 + self.joins)
         # All samples were dropped as often as a pass has them on average.
         if 0 < _MAX_EMPTY * failures.samples <= failures.dropped.total() - self._dropped and self.count >= _MAX_EMPTY:
             return True
-        return self.count >= _MAX_EMPTY * self._parts
+        return self.count >= _MAX_EMPTY * self.parts
 
     def check_dropped(self) -> None:
         """Check that the lane ends because it has no samples, and not because all of them are dropped.
@@ -377,15 +373,15 @@ class EmptyPasses:
         Raises:
             RepeatedSampleError: All samples of many passes were dropped, and not only those that the lane always has.
         """
-        failures = self._failures
+        failures = self.failures
         reasons = failures.remainder or failures.reasons()
         if failures.skip_tolerance is None or not reasons:
             return
-        if self._is_same and self.last_kept < self._first:
-            _log.warning("lane %d has no sample of a pass that is repeated: %s", self._lane, reasons)
+        if self.is_same and self.last_kept < self.first:
+            _log.warning("lane %d has no sample of a pass that is repeated: %s", self.lane, reasons)
             return
         raise RepeatedSampleError(
-            f"a repeated dataset has no item in lane {self._lane} after {self.count} pass"
+            f"a repeated dataset has no item in lane {self.lane} after {self.count} pass"
             f"{'es' if self.count > 1 else ''}: {reasons}",
             hint="check these hooks and filters, and pass a batch_size that a pass can fill, or drop_last=False; to "
             "allow such passes, pass WorkerConfig(skip_tolerance=None)",

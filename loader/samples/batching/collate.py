@@ -191,12 +191,8 @@ def batch_pad_stack(batch: Sequence[torch.Tensor]) -> torch.Tensor:
     tensor([[1., 1., 0.],
             [1., 1., 1.]])
     """
-    if not batch:
-        raise no_samples()
-    try:
-        return pad_stack(batch)
-    except MismatchError as error:
-        raise error.of(batch) from None
+    stacked: torch.Tensor = join_all(pad_stack, batch)
+    return stacked
 
 
 @library_hook
@@ -228,12 +224,7 @@ def generic_batch(batch: Sequence[Any]) -> Any:
     {'ids': tensor([[1, 0],
             [2, 3]]), 'text': ['a', 'a b']}
     """
-    if not batch:
-        raise no_samples()
-    try:
-        batched = _batch(list(batch))
-    except MismatchError as error:
-        raise error.of(batch) from None
+    batched = join_all(_batch, list(batch))
     return CrudeBatch(batched) if isinstance(batch[0], CrudeSample) else batched
 
 
@@ -248,6 +239,16 @@ def collate(samples: Sequence[Any]) -> Any:
         return generic_batch(samples)
     columns = generic_batch([dict(enumerate(sample)) for sample in samples]).values()
     return getattr(type(samples[0]), "_make", list)(columns)
+
+
+def join_all(join: Callable[[Any], Any], samples: Any) -> Any:
+    """Join samples to a batch; raise a ``SampleError`` if there are none, or two do not match."""
+    if not samples:
+        raise no_samples()
+    try:
+        return join(samples)
+    except MismatchError as error:
+        raise error.of(samples) from None
 
 
 def batch_columns(columns: Mapping[str, list[Any]], samples: Sequence[Any]) -> dict[str, Any]:

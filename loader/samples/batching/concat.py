@@ -14,11 +14,11 @@ from ...errors import ConfigError
 from .collate import (
     Join,
     MismatchError,
+    join_all,
     join_of_dataclass,
     join_of_dicts,
     join_sources,
     kind_of,
-    no_samples,
     pad_concat,
     pad_stack,
 )
@@ -42,12 +42,8 @@ def concat_pad(batch: Sequence[Tensor]) -> Tensor:
             [1., 1., 1.],
             [1., 1., 1.]])
     """
-    if not batch:
-        raise no_samples()
-    try:
-        return pad_concat(batch)
-    except MismatchError as error:
-        raise error.of(batch) from None
+    joined: Tensor = join_all(pad_concat, batch)
+    return joined
 
 
 def generic_concat(batch: Sequence[Any]) -> Any:
@@ -67,12 +63,7 @@ def generic_concat(batch: Sequence[Any]) -> Any:
     {'ids': tensor([[1, 0],
             [2, 3]]), 'text': ['a', 'b']}
     """
-    if not batch:
-        raise no_samples()
-    try:
-        return _concat(list(batch))
-    except MismatchError as error:
-        raise error.of(batch) from None
+    return join_all(_concat, list(batch))
 
 
 def homogeneous_concat_mix(samples: Sequence[Any]) -> Any:

@@ -59,18 +59,11 @@ class RankShare(DistributedSampler[Any]):
         raise TypeError("the order of samples is part of the dataset: take the length of the loader")
 
 
-class _Fixed:
+class _Fixed(property):
     """Property that cannot be set; the error names the reason."""
-
-    def __init__(self, getter: Callable[[Any], Any]) -> None:
-        self._getter = getter
-        self.__doc__ = getter.__doc__
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
-
-    def __get__(self, loader: Any, owner: type | None = None) -> Any:
-        return self if loader is None else self._getter(loader)
 
     def __set__(self, loader: Any, value: Any) -> None:
         raise ValueError(

@@ -92,7 +92,7 @@ class LoaderRun:
         self._log = LoaderLog(dataset) if dataset.worker_config.should_log(1) else None
         self.restored_lanes: Mapping[int, State] = {}
         self._continues = False  # the next iteration continues, even if the loader is one that starts over
-        self._iteration: object = None
+        self.iteration: object = None  # identifies the live one; None outside of iterations
 
     def _leave_out(self, numbering: RunSteps) -> None:
         given = self.options.skip_steps
@@ -116,7 +116,7 @@ class LoaderRun:
         """
         self._prepare()
         self._continues = False
-        self._iteration = iteration = object()
+        self.iteration = iteration = object()
         return self._iterate(iteration, length, raises_shut_down)
 
     def _iterate(self, iteration: object, length: int | None, raises_shut_down: bool) -> Iterator[Any]:
@@ -133,7 +133,7 @@ class LoaderRun:
                 batches = self.stats.trial.alternated(batches)
         # Deliver them, until another iteration begins. While one is made, a state is that before it.
         while True:
-            if iteration is not self._iteration:
+            if iteration is not self.iteration:
                 raise iteration_over()
             if self._is_alone:
                 held.of_step = (self.position(),)  # an error leaves it to the next iteration
@@ -196,11 +196,6 @@ class LoaderRun:
         self.hold(None)
 
     @property
-    def iteration(self) -> object:
-        """Identifies the live iteration; None outside of iterations."""
-        return self._iteration
-
-    @property
     def delivered(self) -> Position | None:
         """The position after the last micro-batch that the training loop got, if the run is ahead of it; else None."""
         positions = self._held.of_loop or self._held.of_step
@@ -222,7 +217,7 @@ class LoaderRun:
 
     def rewind(self, position: Position) -> None:
         """Continue from an earlier position of this run, in new workers; the live iteration ends."""
-        self._iteration = None
+        self.iteration = None
         self.steps.restore(position.steps, ranks=self.chain.worker_config.world_size)
         self.lanes.restore(position)
 
@@ -285,7 +280,7 @@ class LoaderRun:
             self.stats.clear()
         # End the live iteration; the next one continues at the position.
         self._held.of_loop = self._held.of_step = None
-        self._iteration = None
+        self.iteration = None
         self._continues = True
 
     def _continue_mix(self, saved: RunState, lane_states: Mapping[int, State], *, allowed: bool) -> ContinuedMix:
@@ -336,13 +331,13 @@ class LoaderLog:
     def __init__(self, dataset: SavableDataset[Any]) -> None:
         self._config = dataset.worker_config
         self._number = next(_numbers[self._config.rank])
-        self._iterations = 0
+        self.iterations = 0
         self._delivered = 0
         self._write("SavableLoader.__init__", config=_description(dataset))
 
     def logged(self, batches: Iterator[Any]) -> Iterator[Any]:
-        iteration = self._iterations
-        self._iterations += 1
+        iteration = self.iterations
+        self.iterations += 1
         self._write("SavableDataLoader.iter", iter_id=iteration)
         for index, batch in enumerate(batches):
             self._write(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from ...order import LaneHosting
 from ...pipeline.contract.hook import Hook
 from ...pipeline.contract.item_id import ItemId
-from ...pipeline.contract.lane import Lane, LastSample, set_restore_key
+from ...pipeline.contract.lane import NO_LAST_SAMPLE, Lane, LastSample, set_restore_key
 from ...pipeline.contract.rng import seed_batch
 from ...pipeline.contract.stage import SKIPPED, Running, SavableDataset, State, has_end
 from ...pipeline.failures.policy import FailurePolicy, WorkerFailures
@@ -209,7 +209,7 @@ class RunningLane:
             dataset,
             lane_number,
             host.lanes,
-            notes.last_sample,
+            notes.last_sample or NO_LAST_SAMPLE,
             recorder=notes.recorder,
             failures=notes.failures,
         )
@@ -330,7 +330,7 @@ def open_lane(
     dataset: SavableDataset[Any],
     lane_number: int,
     count: int,
-    last_sample: LastSample | None = None,
+    last_sample: LastSample = NO_LAST_SAMPLE,
     *,
     recorder: WorkerRecorder | None = None,
     failures: WorkerFailures | None = None,

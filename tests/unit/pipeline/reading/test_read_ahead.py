@@ -62,7 +62,7 @@ class Chunk:
     def fetch(self, queue: FetchQueue) -> FetchedRanges:
         start, size = np.array(self.samples, np.int64).reshape(-1, 2).T
         wanted = np.full(len(start), self._wanted)
-        self.ranges = FetchedRanges(queue, np.zeros_like(start), start, size, wanted=wanted, open_file=self._open_file)
+        self.ranges = FetchedRanges(queue, np.zeros_like(start), start, size, missing=wanted, open_file=self._open_file)
         return self.ranges
 
     def read(self, positions: Sequence[int], begin: Callable[[int], None]) -> Iterator[tuple[Any, int]]:
@@ -245,7 +245,7 @@ def test_a_sample_that_comes_twice_is_fetched_once_while_it_is_held() -> None:
 
 
 def test_chunks_without_a_sample_to_fetch_are_not_located_without_end() -> None:
-    lane = Lane([[(0, 0)] * 4 for _ in range(1000)], wanted=False)
+    lane = Lane([[(0, 0)] * 4 for _ in range(1000)], missing=False)
     next(lane.ahead.next())
     assert lane.located < 400
 

@@ -30,5 +30,4 @@ def positions_in(ranges: tuple[IntArray, IntArray], samples: int, numbers: IntAr
     row = order[firsts[order].searchsorted(numbers, side="right") - 1]
     offset = numbers - firsts[row]
     inside = (offset >= 0) & (offset < np.diff(begins, append=samples)[row])
-    positions: IntArray = np.sort(begins[row[inside]] + offset[inside])
-    return positions
+    return np.sort(begins[row[inside]] + offset[inside])

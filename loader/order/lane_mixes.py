@@ -64,8 +64,7 @@ class WeightSchedule:
         """
         batch, rest = np.divmod(np.array(self.starts, np.int64), self.deal)
         before, next_lane = np.divmod(batch, lanes)
-        starts: IntArray = (before + (lane < next_lane)) * self.deal + np.where(lane == next_lane, rest, 0)
-        return starts
+        return (before + (lane < next_lane)) * self.deal + np.where(lane == next_lane, rest, 0)
 
     @cached_property
     def counts(self) -> IntArray:
@@ -231,8 +230,7 @@ class LaneMix:
     def counts(self, stop: int) -> IntArray:
         """Return the number of samples of each source of the mix before a position."""
         stretch = self._stretch_at(stop)
-        totals: IntArray = stretch.offset - self._offset + stretch.counts(stop)
-        return totals
+        return stretch.offset - self._offset + stretch.counts(stop)
 
     def locate(self, start: int, stop: int) -> tuple[IntArray, IntArray]:
         """Return the sources, as numbers in the last mix, and the positions in their streams."""

@@ -199,8 +199,7 @@ class SourceShuffle:
         samples = take_by_source(self.samples, source)
         slice_number, offset = np.divmod(in_group, take_by_source(self.slice_length, source))
         key = extend(take_by_source(self._slice_seed, source), group_number)
-        drawn: IntArray = (_below_wide(extend(mix(key), _DRAWS, slice_number), samples) + offset) % samples
-        return drawn
+        return (_below_wide(extend(mix(key), _DRAWS, slice_number), samples) + offset) % samples
 
     def _permuted(self, source: IntArray, group_number: IntArray, index: IntArray, together: IntArray) -> IntArray:
         """Permute a group's whole slices, append the short ones, and rotate the result."""
@@ -237,8 +236,7 @@ def _permute_distinct(position: IntArray, size: IntArray, key: Words) -> IntArra
     if len(size) == 1 and len(key) == 1:
         first, stop = int(position.min()), int(position.max()) + 1
         if stop - first < len(position):
-            moved: IntArray = permute(np.arange(first, stop), size, key)[position - first]
-            return moved
+            return permute(np.arange(first, stop), size, key)[position - first]
     return permute(position, size, key)
 
 

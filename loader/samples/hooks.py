@@ -135,8 +135,7 @@ class _Alias:
         self._described = described
 
     def __get__(self, encoder: Any, owner: type[Any] | None = None) -> Callable[..., Any]:
-        hook: Callable[..., Any] = self._described if encoder is None else getattr(encoder, self._other)
-        return hook
+        return self._described if encoder is None else getattr(encoder, self._other)
 
 
 def marked(fn: Callable[..., Any], marks: Mapping[str, Any]) -> Callable[..., Any]:

@@ -260,8 +260,7 @@ class FilterRows:
         """Return the rows of the kept ones among some samples, by their numbers in the index; ascending."""
         wanted = np.sort(self._own_numbers(numbers))
         kept = wanted[self._is_kept(wanted)].astype(NUMBER)
-        rows: IntArray = self._kept.searchsorted(kept)
-        return rows
+        return self._kept.searchsorted(kept)
 
     def keeps(self, numbers: IntArray) -> npt.NDArray[np.bool_]:
         """Return a mask of the kept ones among some samples, by their numbers in the index."""
@@ -283,8 +282,7 @@ class FilterRows:
         some = np.flatnonzero(self._stops > self._starts)  # an empty shard starts where another one does
         order = some[np.argsort(starts[some])]
         position = order[np.searchsorted(starts[order], numbers, side="right") - 1]
-        converted: IntArray = numbers - self._shift[position]
-        return converted
+        return numbers - self._shift[position]
 
     @cached_property
     def checksum(self) -> int:

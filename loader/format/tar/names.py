@@ -158,5 +158,4 @@ def _tails(letters: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) -> lis
     width = letters.shape[1] - int(starts.min())
     positions = np.minimum(starts[:, None] + np.arange(width), letters.shape[1] - 1)  # the last column is all NUL
     tails = np.take_along_axis(letters, positions, axis=1)  # (k, width)
-    parts: list[bytes] = np.ascontiguousarray(tails).view(f"S{width}").reshape(-1).tolist()
-    return parts
+    return np.ascontiguousarray(tails).view(f"S{width}").reshape(-1).tolist()

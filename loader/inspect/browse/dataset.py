@@ -63,8 +63,7 @@ def ordered_samples(order: SampleOrder, start: int, stop: int) -> IntArray:
     if order.seed is not None and len(places):
         places = permute_array(places, total, order.seed)
     if isinstance(order.ranges, np.ndarray):
-        chosen: IntArray = order.ranges[places]
-        return chosen
+        return order.ranges[places]
     ends = np.cumsum([len(some) for some in order.ranges], dtype=np.int64)
     which = np.searchsorted(ends, places, side="right")
     shifts = np.array([some.start - end + len(some) for some, end in zip(order.ranges, ends, strict=True)], np.int64)

@@ -149,5 +149,4 @@ def _shard_numbers(run: PlannedRun, source: IntArray, index: IntArray) -> IntArr
 def _shards_at(source: DatasetSource, index: IntArray) -> IntArray:
     """Return the numbers of the shards of samples, by their numbers in the index."""
     firsts = np.array([entry.first_sample for entry in source.folder.index.shards])
-    shards: IntArray = np.searchsorted(firsts, index, side="right") - 1
-    return shards
+    return np.searchsorted(firsts, index, side="right") - 1

@@ -309,8 +309,7 @@ def unset_variables(path: str) -> list[str]:
 
 
 def _value(match: re.Match[str]) -> str:
-    value: str = os.environ.get(match[1], match[0] if match[2] is None else match[2])
-    return value
+    return os.environ.get(match[1], match[0] if match[2] is None else match[2])
 
 
 _UNITS = ("steps", "samples")

@@ -89,8 +89,7 @@ class Keys:
     def words_at(self, starts: IntArray, sizes: IntArray, offset: int) -> npt.NDArray[np.uint64]:
         """Return eight bytes of each key at an offset in it as a number; bytes behind a key's end are zero."""
         mask = _WORD_MASKS[np.clip(sizes - offset, 0, _WORD)]
-        word: npt.NDArray[np.uint64] = self._words[np.minimum(starts + offset, len(self._words) - 1)] & mask
-        return word
+        return self._words[np.minimum(starts + offset, len(self._words) - 1)] & mask
 
 
 _ROWS_PER_READ = 1 << 18

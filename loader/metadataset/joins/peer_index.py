@@ -165,13 +165,11 @@ class _Places:
 
     def of_samples(self, numbers: IntArray) -> IntArray:
         order = np.argsort(self.samples)
-        located: IntArray = self.places[order[np.searchsorted(self.samples, numbers, sorter=order)]]
-        return located
+        return self.places[order[np.searchsorted(self.samples, numbers, sorter=order)]]
 
 
 def _packed(places: IntArray) -> IntArray:
-    packed: IntArray = (places[:, 0] << _SHARD_BITS) + places[:, 1]
-    return packed
+    return (places[:, 0] << _SHARD_BITS) + places[:, 1]
 
 
 def _included(folder: Dataset, member: JoinMember) -> IntArray:

@@ -65,8 +65,7 @@ class JoinedSource(Source):
         return self.folder.part_names
 
     def first_numbers(self, samples: IntArray) -> IntArray:
-        numbers: IntArray = self.folder.numbers(samples)[:, 0]
-        return numbers
+        return self.folder.numbers(samples)[:, 0]
 
     def with_first(self, numbers: IntArray) -> IntArray:
         return self.folder.with_first(numbers)

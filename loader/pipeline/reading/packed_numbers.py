@@ -63,5 +63,4 @@ def unpack_numbers(packed: str, stop: int) -> IntArray:
     steps = gaps.view("<i8").ravel().astype(np.int64)
     if steps.min() < 1 or steps.sum(dtype=np.float64) > stop:
         raise ValueError(f"expected ascending numbers of excluded samples below {stop}")
-    numbers: IntArray = np.cumsum(steps) - 1
-    return numbers
+    return np.cumsum(steps) - 1

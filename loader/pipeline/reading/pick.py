@@ -201,8 +201,7 @@ def positions_without(excluded: IntArray, numbers: IntArray) -> IntArray:
     [1, 2, 4, 5]
     """
     before = excluded - np.arange(len(excluded))  # number of other samples before each excluded one
-    positions: IntArray = numbers + np.searchsorted(before, numbers, side="right")
-    return positions
+    return numbers + np.searchsorted(before, numbers, side="right")
 
 
 def replacements(excluded: IntArray, total: int) -> IntArray:

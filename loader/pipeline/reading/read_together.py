@@ -200,5 +200,4 @@ class LaneReaders:
         shares = self._taken[numbers] / total
         if total > 2 * _MAX_SAMPLES:
             self._taken /= 2
-        wanted: IntArray = 1 + np.ceil(shares * self._samples).astype(np.int64)
-        return wanted
+        return 1 + np.ceil(shares * self._samples).astype(np.int64)

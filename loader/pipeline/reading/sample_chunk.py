@@ -250,8 +250,7 @@ class SampleChunk:
         part = row[4]
         if type(part) is not str:
             row = (*row[:4], None, self._parts(part, row[5]))
-        sample: RawSample = _raw(row)
-        return sample
+        return _raw(row)
 
     def _one_by_one(
         self,

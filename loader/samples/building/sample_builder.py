@@ -49,8 +49,7 @@ class RawSample(NamedTuple):
 
     @property
     def parts(self) -> dict[str, Any]:
-        parts: dict[str, Any] = self.data if self.part is None else {self.part: self.data}
-        return parts
+        return self.data if self.part is None else {self.part: self.data}
 
 
 def sources_of(raw: RawSample, path: str) -> tuple[SourceInfo, ...]:

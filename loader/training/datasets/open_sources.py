@@ -185,8 +185,7 @@ def _decoder_of(given: Mapping[str, Any], task_encoder: Any) -> SampleDecoder | 
     if given.get("auto_decode") is False:
         return None
     decoding = {name: given[name] for name in _DECODER_ARGUMENTS if given.get(name) is not None}
-    decoder: SampleDecoder | None = SampleDecoder(**decoding) if decoding else task_encoder.decoder
-    return decoder
+    return SampleDecoder(**decoding) if decoding else task_encoder.decoder
 
 
 def _level_of_program() -> int:

@@ -245,7 +245,7 @@ def test_a_sample_that_comes_twice_is_fetched_once_while_it_is_held() -> None:
 
 
 def test_chunks_without_a_sample_to_fetch_are_not_located_without_end() -> None:
-    lane = Lane([[(0, 0)] * 4 for _ in range(1000)], missing=False)
+    lane = Lane([[(0, 0)] * 4 for _ in range(1000)], wanted=False)
     next(lane.ahead.next())
     assert lane.located < 400
 

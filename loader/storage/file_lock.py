@@ -17,8 +17,6 @@ from .protocol import raise_storage_error
 
 
 class _ThreadLock:
-    __slots__ = ("holder", "lock")
-
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.holder: int | None = None  # identity of the thread

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from ..errors import SampleError, StorageError
 from ..format.dataset_ref import DatasetRef
@@ -18,7 +18,7 @@ from ..samples.source_info import SourceInfo
 from ..samples.trust import is_trusted
 from ..storage import is_url, missing_folder, open_storage
 from .dataset_file_store import DatasetFileStore
-from .file_store import FileStore
+from .file_store import FileStore, T_co
 from .record_file_stores import BinIdxFileStore, JsonlFileStore
 from .system_file_store import SystemFileStore
 
@@ -91,8 +91,6 @@ def _decode_part(decode: Callable[[str, bytes], Any], fname: str, data: bytes) -
     part_name = fname[fname.rfind("/") + 1 :].partition(".")[2]
     return decode(part_name, data) if part_name else data
 
-
-T_co = TypeVar("T_co", covariant=True)
 
 _RECORD_STORES: dict[str, Callable[[str], FileStore[Any]]] = {"binidx": BinIdxFileStore, "jsonl": JsonlFileStore}
 

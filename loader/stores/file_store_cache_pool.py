@@ -8,14 +8,12 @@ import weakref
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar, cast, get_args
+from typing import Any, ClassVar, Literal, cast, get_args
 
 from ..errors import ConfigError, Fault
 from .cache_fetcher import CacheEntry, CacheFetcher, CacheLimits
-from .cache_pool import CachePool, DirectLazy, Lazy, held
+from .cache_pool import CachePool, DirectLazy, Lazy, T, held
 from .file_store import FileStore
-
-T = TypeVar("T")
 
 Method = Literal["raw", "pickle"]
 

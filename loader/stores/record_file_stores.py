@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,7 @@ from ..format.records.record_file import record_number
 from ..format.records.token_file import TOKENS
 from ..renamed_parameters import renamed_parameters
 from ..samples.source_info import SourceInfo
-from .file_store import FileStore, MissingFileError
-
-T_co = TypeVar("T_co", covariant=True)
+from .file_store import FileStore, MissingFileError, T_co
 
 
 class _RecordFileStore(FileStore[T_co]):

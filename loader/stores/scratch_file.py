@@ -28,8 +28,6 @@ _KEEP_SIZE, _PUNCH_HOLE = 1, 2  # flags of linux/falloc.h
 class _Segment:
     """A file without a name; it is closed when it and its extents are dropped."""
 
-    __slots__ = ("end", "extents", "fd", "size_bytes")
-
     def __init__(self, folder: str) -> None:
         self.fd = -1
         with tempfile.TemporaryFile(dir=folder) as file:  # without a name, and only for this user

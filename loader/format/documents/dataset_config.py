@@ -143,15 +143,7 @@ def format_dataset_config(config: DatasetConfig) -> str:
     if config.sample_type is not None and not config.crude and not is_implied:
         document["sample_type"] = {"__module__": config.module, "__class__": config.sample_type}
     # Write the other keys that the config has.
-    if config.field_map is not None:
-        document["field_map"] = config.field_map.expressions()
-    if config.sample_loader is not None:
-        document["sample_loader"] = config.sample_loader
-    if config.part_filter is not None:
-        is_function = isinstance(config.part_filter, str)
-        document["part_filter"] = config.part_filter if is_function else list(config.part_filter)
-    if config.subflavors:
-        document["subflavors"] = config.subflavors
+    document |= given_values(config)
     if config.key_format is not None:
         document["key_format"] = config.key_format
     document |= config.extra
@@ -160,6 +152,21 @@ def format_dataset_config(config: DatasetConfig) -> str:
         document, Dumper=PlainDumper, sort_keys=False, allow_unicode=True, default_flow_style=False, width=1000
     )
     return text.replace(f"{_MODULE_LINE}\n", f"{_MODULE_LINE}  # {_MODULE_REMARK}\n", 1)
+
+
+def given_values(config: DatasetConfig) -> dict[str, Any]:
+    """Return how samples are built, as ``dataset.yaml`` writes it; what the config does not set is missing."""
+    given: dict[str, Any] = {}
+    if config.field_map is not None:
+        given["field_map"] = config.field_map.expressions()
+    if config.sample_loader is not None:
+        given["sample_loader"] = config.sample_loader
+    if config.part_filter is not None:
+        is_function = isinstance(config.part_filter, str)
+        given["part_filter"] = config.part_filter if is_function else list(config.part_filter)
+    if config.subflavors:
+        given["subflavors"] = config.subflavors
+    return given
 
 
 class _Parser:

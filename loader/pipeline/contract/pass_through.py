@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from .running import StageTraits
-from .stage import SavableDataset
+from .stage import SavableDataset, T
 from .worker_config import WorkerConfig
-
-T = TypeVar("T")
 
 
 class PassThroughDataset(SavableDataset[T]):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ...errors import ConfigError, escape_controls
 from ...order import worker_share
 from ..failures.error_handlers import joined_names
-from .dataset_methods import DatasetMethods, inherits_stage, inner_datasets
+from .dataset_methods import DatasetMethods, T_co, inherits_stage, inner_datasets
 from .iterated import UserRunning, warn_once
 from .lane import Lane
 from .running import SKIPPED, Running, StageTraits, State
@@ -31,7 +31,7 @@ __all__ = [
     "stage_property",
 ]
 
-T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T")
 
 _FOR_USERS = ("can_restore_sample", "config", "dataset", "restore_sample", "restore_state", "save_state")
 """What ``dir()`` of a dataset lists besides its attributes; the other methods are the contract between stages."""

@@ -192,8 +192,6 @@ excluded (None instead of an array if no sample is)."""
 class SourceCounter:
     """Counts the samples that a reader has yielded in one lane."""
 
-    __slots__ = ("_chunks", "_counted", "_first", "_is_one", "_mean_bytes", "_noted")
-
     def __init__(self, first: int, position: int, mean_bytes: Callable[[int], int], *, sources: int) -> None:
         self._first = first
         self._is_one = sources == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from ...errors import ConfigError
 from ...samples.batching.collate import generic_batch
@@ -12,10 +12,8 @@ from ..contract.hook import open_joined
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane
 from ..contract.running import RunningFunctions, StageTraits
-from ..contract.stage import Running, SavableDataset, State
+from ..contract.stage import Running, SavableDataset, State, T
 from ..contract.worker_config import WorkerConfig, check_integers
-
-T = TypeVar("T")
 
 
 class BatchDataset(SavableDataset[T]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import isfinite
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from ...order import BlendOrder, quantise_weights
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane, note_lost_item
 from ..contract.running import RunningFunctions, StageTraits
-from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.stage import SKIPPED, Running, SavableDataset, State, T
 from ..contract.state_schema import COUNT, NUMBER, Count, NotRequired, Schema
 from ..contract.worker_config import WorkerConfig
 from ..reading.lane_samples import LaneSamples, counted_blend
@@ -23,8 +23,6 @@ from ..reading.planned_schedule import PlannedSchedule
 from .batch import BatchDataset
 from .map import MapDataset
 from .volume_blend import VolumeBlendRunning
-
-T = TypeVar("T")
 
 
 class BlendDataset(SavableDataset[T]):

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 from ...errors import ConfigError
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane
 from ..contract.running import StageTraits
-from ..contract.stage import Running, SavableDataset, State
+from ..contract.stage import Running, SavableDataset, State, T
 from ..contract.state_schema import Count, NotRequired, Schema
 from ..contract.worker_config import WorkerConfig
-
-T = TypeVar("T")
 
 
 class ConcatDataset(SavableDataset[T]):

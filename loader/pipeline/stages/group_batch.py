@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from math import inf
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from ...errors import ConfigError, RepeatedSampleError, SkipSample
 from ...samples.batching.collate import generic_batch
@@ -14,12 +14,11 @@ from ..contract.item_id import ItemId, samples_in
 from ..contract.lane import BufferedItem, Lane
 from ..contract.rng import preserve_rng_state
 from ..contract.running import StageTraits
-from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.stage import SKIPPED, Running, SavableDataset, State, T
 from ..contract.state_schema import BUFFERED_ITEM, Schema
 from ..contract.worker_config import WorkerConfig
 from ..failures.policy import SKIP_TOLERANCE
 
-T = TypeVar("T")
 _Group = tuple[int, list[BufferedItem]]  # the size of a batch, and its samples so far
 
 

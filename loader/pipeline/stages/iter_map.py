@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from ...errors import ConfigError, SkipSample
 from ...samples.hooks import restores_seeds
@@ -13,12 +13,10 @@ from ..contract.item_id import ItemId, sample_index_of
 from ..contract.lane import BufferedItem, Lane, set_restore_key
 from ..contract.rng import preserve_rng_state, seed_sample
 from ..contract.running import StageTraits
-from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.stage import SKIPPED, Running, SavableDataset, State, T
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, FLAG, NotRequired, Schema
 from ..contract.worker_config import WorkerConfig
 from ..measuring.recorder import register, skipped_items
-
-T = TypeVar("T")
 
 
 class IterMapDataset(SavableDataset[T]):

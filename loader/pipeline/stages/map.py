@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from types import GeneratorType
-from typing import Any, TypeVar
+from typing import Any
 
 from ...errors import SkipSample, StateError
 from ...samples.types import Sample
@@ -13,13 +13,11 @@ from ..contract.item_id import ItemId, as_item_id, integers_of, plain_item_id
 from ..contract.lane import Lane, lost_items, set_restore_key
 from ..contract.rng import preserve_rng_state, seed_sample
 from ..contract.running import RunningFunctions, StageTraits
-from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.stage import SKIPPED, Running, SavableDataset, State, T
 from ..contract.state_schema import COUNT, ITEM_ID, Nullable
 from ..contract.worker_config import WorkerConfig
 from ..failures.policy import stage_and_hook
 from ..measuring.recorder import skipped_items
-
-T = TypeVar("T")
 
 
 class FilterDataset(SavableDataset[T]):

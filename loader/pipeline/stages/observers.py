@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from ...errors import ConfigError
 from ..contract.item_id import ItemId, plain_item_id
 from ..contract.lane import Lane
 from ..contract.pass_through import PassThroughDataset
 from ..contract.running import RunningFunctions
-from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.stage import SKIPPED, Running, SavableDataset, State, T
 from ..contract.worker_config import WorkerConfig
 from ..failures.error_handlers import keys_of_sample
 from ..worker_identity import worker_number
-
-T = TypeVar("T")
 
 GC_DEFAULT_EVERY_N_ITER = 10
 """Items between two collections, by default."""

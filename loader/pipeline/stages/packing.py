@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from ...errors import ConfigError, SkipSample
 from ...escaped_log import get_logger
@@ -14,14 +14,13 @@ from ..contract.hook import Hook
 from ..contract.item_id import ItemId, as_item_id, plain_item_id
 from ..contract.lane import BufferedItem, Lane, LaneInput, set_restore_key
 from ..contract.running import StageTraits
-from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.stage import SKIPPED, Running, SavableDataset, State, T
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, ITEM_ID, NotRequired, Nullable, Schema
 from ..contract.worker_config import WorkerConfig
 from ..failures.error_handlers import joined_names, keys_of_sample, one_line
 from ..failures.policy import ends_run
 from .map import MapDataset
 
-T = TypeVar("T")
 _Sample = tuple[Any, ItemId]
 _log = get_logger(__name__)
 

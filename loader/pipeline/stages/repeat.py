@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from ...errors import ConfigError, RepeatedSampleError
 from ...escaped_log import get_logger
@@ -13,13 +13,11 @@ from ..contract.lane import Lane
 from ..contract.rank_stage import RankInput, RankRunning, RankStage, rank_stage_below
 from ..contract.rng import preserve_rng_state
 from ..contract.running import StageTraits
-from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.stage import SKIPPED, Running, SavableDataset, State, T
 from ..contract.state_schema import COUNT, Schema
 from ..contract.worker_config import WorkerConfig
 from ..failures.policy import FailurePolicy
 from .limit import EpochizeDataset
-
-T = TypeVar("T")
 
 _PASSES_KNOWN = 16  # passes whose items statistics can attribute to sources: buffers hold no older ones
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,11 +15,9 @@ from ..contract.hook import Hook, open_joined
 from ..contract.item_id import ItemId
 from ..contract.lane import BufferedItem, Lane
 from ..contract.running import StageTraits
-from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.stage import SKIPPED, Running, SavableDataset, State, T
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, Schema
 from ..contract.worker_config import WorkerConfig
-
-T = TypeVar("T")
 
 _PICK = 40  # separates these random numbers from others
 _CHUNK = 256  # picks that are drawn together

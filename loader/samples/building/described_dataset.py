@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from ...cached_property import cached_property
 from ...errors import ConfigError
-from ...format.documents.dataset_config import SPLIT_KEYS, DatasetConfig
+from ...format.documents.dataset_config import SPLIT_KEYS, DatasetConfig, given_values
 from ...format.nv_meta import FOLDER
 from ...renamed_parameters import renamed_parameters
 from ...storage import EPath
@@ -233,13 +233,4 @@ def arguments_of_config(config: DatasetConfig, *, trust_code: bool) -> dict[str,
     # Known values are passed under the names of the constructor, if they are set.
     if config.sample_type is not None:
         given["sample_type"] = sample_class_of(config, trust_code=trust_code)
-    if config.field_map is not None:
-        given["field_map"] = config.field_map.expressions()
-    if config.sample_loader is not None:
-        given["sample_loader"] = config.sample_loader
-    if config.part_filter is not None:
-        plain = isinstance(config.part_filter, str)
-        given["part_filter"] = config.part_filter if plain else list(config.part_filter)
-    if config.subflavors:
-        given["subflavors"] = config.subflavors
-    return given
+    return given | given_values(config)

@@ -112,8 +112,7 @@ class DeviceBatches(RestoredLoader, Generic[T_co]):
         return getattr(self._loader, name)
 
     def __enter__(self) -> Self:
-        self._loader.start()
-        return self
+        return self.start()
 
     def __exit__(self, *error: object) -> None:
         self._loader.shutdown()

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import torch.utils.data
 from torch.utils.data.distributed import DistributedSampler
@@ -19,7 +19,7 @@ from ..states.run_state import RunState, redistribute_states
 from ..stats.profile import LoaderProfile
 from ..stats.snapshot import LoaderStats, with_all_ranks
 from ..workers.stream_options import CheckpointKeywords, StreamOptions
-from .batches_ahead import DeviceBatches, RestoredLoader
+from .batches_ahead import DeviceBatches, RestoredLoader, T_co
 from .replay import replay_step, restore_sample
 from .run import LoaderRun
 from .served_states import (
@@ -33,8 +33,6 @@ from .served_states import (
     states_of_ranks,
     states_of_served,
 )
-
-T_co = TypeVar("T_co", covariant=True)
 
 register_with_torch()  # torch is imported here, if not before
 

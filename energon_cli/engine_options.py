@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -43,12 +44,11 @@ class EngineChoice:
         return self.kind == "processes" and self.workers is None and self.share is None and not self.merge
 
     @contextmanager
-    def open(self, *, gpus: float = 0.0, timeout_s: float | None = None) -> Iterator[Engine]:
+    def open(self, *, gpus: float = 0.0) -> Iterator[Engine]:
         """Connect to the cluster, if there is one, and yield the engine.
 
         Args:
             gpus: GPUs of each worker.
-            timeout_s: A process that takes longer for a task is killed, and the task is repeated.
         """
         from loader.engine import Engine, gpu_environments, open_dask_executor, open_ray_executor, usable_cores
 
@@ -58,12 +58,13 @@ class EngineChoice:
                 executor = stack.enter_context(open_ray_executor(self.address, workers=self.workers, gpus=gpus))
             elif self.kind == "dask":
                 executor = stack.enter_context(open_dask_executor(self.address or ""))
+            for name in ("distributed", "distributed.client", "tornado.application", "ray.util.client.logsclient"):
+                logging.getLogger(name).setLevel(logging.CRITICAL)  # the errors of tasks tell more
             environments = gpu_environments(gpus) if gpus and executor is None else ()
             yield Engine(
                 workers=self.workers or len(environments) or usable_cores(),
                 executor=executor,
                 environments=environments,
-                timeout_s=timeout_s,
                 share=self.share,
                 merge=self.merge,
                 restart=self.restart,

@@ -7,6 +7,7 @@
 ``workers.py``         a function over many items in worker processes
 ``executor.py``        the same in an executor; the executor of a Dask cluster
 ``ray_executor.py``    an executor over the actors of a Ray cluster
+``clusters.py``        connect to Ray; whether a server is a cluster
 =====================  ==========================================================================
 """
 

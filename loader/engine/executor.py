@@ -11,11 +11,13 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ..errors import ConfigError, EnergonError, WorkerError
+from ..errors import ConfigError, EnergonError, WorkerError, error_text, required_package
+from .clusters import CONTINUES, check_server
+from .ray_executor import HEAD_PERIOD_S, RayExecutor
 from .workers import STOP_PERIOD_S, StoppedError
 
 _Item = TypeVar("_Item")
@@ -41,8 +43,8 @@ def run_in_executor(
         timeout_s: A worker process whose task takes longer ends itself; the cluster repeats the task elsewhere.
     """
     sent = _sent(function, timeout_s)
-    futures = {executor.submit(sent, item): position for position, item in enumerate(items)}
-    return _results(futures, items, is_stopped)
+    futures = {executor.submit(sent, item): (position, item) for position, item in enumerate(items)}
+    return _results(futures, is_stopped, executor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,26 +109,28 @@ def _sent(function: Callable[[Any], Any], timeout_s: float | None) -> Callable[[
 
 
 def _results(
-    futures: dict[Future[_Result], int], items: Sequence[_Item], is_stopped: Callable[[], bool] | None
+    futures: dict[Future[_Result], tuple[int, Any]], is_stopped: Callable[[], bool] | None, executor: Executor
 ) -> Generator[tuple[int, _Result], None, None]:
     pending = set(futures)
     try:
         while pending:
             if is_stopped is not None and is_stopped():
                 raise StoppedError
-            # Wake up periodically only if the caller may stop the run.
-            done, pending = wait(pending, None if is_stopped is None else STOP_PERIOD_S, FIRST_COMPLETED)
+            if isinstance(executor, RayExecutor):
+                executor.check_head()
+            # Wake up often only if the caller may stop the run.
+            done, pending = wait(pending, HEAD_PERIOD_S if is_stopped is None else STOP_PERIOD_S, FIRST_COMPLETED)
             for future in done:
-                position = futures[future]
+                position, item = futures[future]
+                if future.cancelled():  # by the client of a scheduler
+                    raise WorkerError("the cluster is lost: its scheduler has ended", hint=CONTINUES)
                 try:
                     result = future.result()
                 except EnergonError:
                     raise
-                except Exception as error:
-                    item = items[position]
+                except BaseException as error:
                     raise WorkerError(
-                        f"a task failed while it worked on {getattr(item, 'name', item)}: {type(error).__name__}:"
-                        f" {error}",
+                        f"a task failed while it worked on {getattr(item, 'name', item)}: {error_text(error)}",
                         hint="check the workers' logs: they need this library, the path of the dataset and enough"
                         " memory; the next run resumes",
                     ) from error
@@ -137,6 +141,7 @@ def _results(
             future.cancel()
 
 
+_GREETING = rb".*pickle-protocol"  # a scheduler says first how it packs messages
 _CONNECT_S = 15  # a scheduler answers at once, unless its machine is busy
 _WORKERS_S = 60  # a queue of jobs may start them later
 
@@ -148,12 +153,8 @@ def open_dask_executor(scheduler: str) -> Iterator[Executor]:
     Args:
         scheduler: Address (``tcp://host:8786``) or file of the scheduler.
     """
-    try:
+    with required_package("the engine dask needs the package distributed", hint="pip install 'energon-toolkit[dask]'"):
         from distributed import Client
-    except ImportError as error:
-        raise ConfigError(
-            f"the engine dask needs the package distributed: {error}", hint="pip install 'energon-toolkit[dask]'"
-        ) from error
     # Check what the user gave, before a connection is tried.
     is_file = os.path.exists(scheduler)
     if not (is_file or "://" in scheduler or re.search(r":\d+$", scheduler)):
@@ -164,12 +165,11 @@ def open_dask_executor(scheduler: str) -> Iterator[Executor]:
         )
     # Connect, and wait for the first worker.
     try:
-        client = Client(
-            None if is_file else scheduler,
-            scheduler_file=scheduler if is_file else None,
-            timeout=_CONNECT_S,
-            set_as_default=False,
-        )
+        if not is_file and "tls" not in scheduler:
+            with suppress(ConnectionRefusedError):  # the client waits for a scheduler that starts
+                check_server(scheduler, _GREETING)
+        address = {"scheduler_file" if is_file else "address": scheduler}
+        client = Client(**address, timeout=_CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:  # TimeoutError is an OSError
         raise WorkerError(
             f"cannot connect to the Dask scheduler: {error}",

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import os
-import re
+import signal
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future
-from contextlib import contextmanager
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from ..errors import ConfigError, WorkerError
+from ..errors import WorkerError, required_package
+from .clusters import CONTINUES, connect
 
+HEAD_PERIOD_S = 3.0  # between two checks of the head
+_MISSES = 5  # checks in a row: the head may start again, but Ray ends this process after a minute
 _MAX_DEATHS = 3  # of actors with the same task, as of the processes of one machine
 _ACTORS_AT_MOST = 10_000
-_CONNECT_S = 15  # a cluster answers at once, unless its machine is busy
 _WORKERS_S = 300  # a cluster may start nodes for the actors
+
+# Ray would print lines about a fault for a minute, and report statistics. It reads these while it is imported.
+_VARIABLES = {"RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_DEDUP_LOGS_SKIP_REGEX": ".", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
 @dataclass(slots=True)
@@ -41,19 +49,20 @@ class RayExecutor(Executor):
         ray: The package, connected to a cluster.
         workers: Number of actors.
         gpus: GPUs that each actor reserves; a fraction shares one.
+        head: Address of the head, ``host:port``.
     """
 
-    def __init__(self, ray: Any, workers: int, *, gpus: float = 0.0) -> None:
+    def __init__(self, ray: Any, workers: int, *, gpus: float = 0.0, head: str) -> None:
+        self._head = head
+        self._checked = self._misses = -math.inf  # misses count when the head has answered once at this address
         self._ray = ray
         self._free: deque[Any] = deque()
         self._queue: deque[_Call] = deque()
         self._lock = threading.Lock()
-        self._is_ready = threading.Event()  # an actor has started, or cannot
-        self._fault: BaseException | None = None  # why actors cannot start
+        self._thread = ThreadPoolExecutor(1)
         actor = ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=-1)(_Worker)
         self._actors = [actor.remote() for _ in range(workers)]
-        for started in self._actors:
-            self._await(started, retries=0)
+        self._started = [self._await(each, retries=0) for each in self._actors]
 
     def wait_for_workers(self, timeout_s: float) -> None:
         """Wait until an actor has started.
@@ -61,38 +70,57 @@ class RayExecutor(Executor):
         Raises:
             WorkerError: None has.
         """
-        if not self._is_ready.wait(timeout_s) or self._fault is not None:
-            why = f" after {timeout_s:g} s" if self._fault is None else f": {self._fault}"
+        end = time.monotonic() + timeout_s
+        while not (started := wait(self._started, HEAD_PERIOD_S, FIRST_COMPLETED).done) and time.monotonic() < end:
+            self.check_head()
+        fault = next(iter(started)).exception() if started else None  # why actors cannot start
+        if not started or fault is not None:
+            why = f" after {timeout_s:g} s" if fault is None else f": {fault}"
             raise WorkerError(
                 f"the Ray cluster has started no worker{why}",
                 hint="see ray status: the cluster needs free CPUs, and the GPUs of a worker; and its nodes need this"
                 " library",
             )
 
+    def check_head(self) -> None:
+        """Raise a WorkerError if the head of the cluster is lost: tasks would not end. Call this every few seconds."""
+        if time.monotonic() - self._checked < HEAD_PERIOD_S:
+            return
+        self._checked = time.monotonic()
+        host, _, port = self._head.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), HEAD_PERIOD_S).close()
+            self._misses = 0
+        except OSError as error:
+            self._misses += 1
+            if self._misses == _MISSES:
+                what = "the Ray cluster is lost: its head does not answer"
+                raise WorkerError(what, at=self._head, hint=CONTINUES) from error
+
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Queue a call; it runs in the next actor that is free."""
-        if kwargs:
-            raise TypeError("expected positional arguments alone")
         future: Future[Any] = Future()
         with self._lock:
-            self._queue.append(_Call(future, fn, args))
+            self._queue.append(_Call(future, partial(fn, **kwargs), args))
         self._dispatch()
         return future
 
-    def _await(self, actor: Any, *, retries: int = -1) -> None:
+    def _await(self, actor: Any, *, retries: int = -1) -> Future[Any]:
         """Let an actor have tasks as soon as it lives; one that starts again needs retries."""
-        ping = actor.ping.options(max_task_retries=retries).remote()
-        ping.future().add_done_callback(lambda done: self._note_started(actor, done.exception()))
+        answer: Future[Any] = actor.ping.options(max_task_retries=retries).remote().future()
+        answer.add_done_callback(lambda done: self._later(self._note_started, actor, done.exception()))
+        return answer
 
     def _note_started(self, actor: Any, error: BaseException | None) -> None:
-        if error is not None:
-            self._fault = error
-        else:
+        if error is None:
             with self._lock:
-                self._fault = None
                 self._free.append(actor)
-        self._is_ready.set()
-        self._dispatch()
+            self._dispatch()
+
+    def _later(self, function: Callable[..., None], *args: Any) -> None:
+        """Call a function in another thread, unless this executor has ended; Ray Client blocks calls in its thread."""
+        with suppress(RuntimeError):
+            self._thread.submit(function, *args)
 
     def _dispatch(self) -> None:
         while True:
@@ -106,7 +134,7 @@ class RayExecutor(Executor):
                     self._free.append(actor)
                 continue
             answer = actor.run.remote(call.function, *call.arguments).future()
-            answer.add_done_callback(lambda done, actor=actor, call=call: self._end(actor, call, done))
+            answer.add_done_callback(partial(self._later, self._end, actor, call))
 
     def _end(self, actor: Any, call: _Call, done: Future[Any]) -> None:
         error = done.exception()
@@ -121,23 +149,24 @@ class RayExecutor(Executor):
                 self._free.append(actor)
         if error is None:
             call.future.set_result(done.result())
-        elif not is_lost or call.deaths == _MAX_DEATHS:
+        elif not is_lost:
             # A RayTaskError holds the error that the function raised.
             call.future.set_exception(getattr(error, "cause", None) or error)
+        elif call.deaths == _MAX_DEATHS:
+            call.future.set_exception(BrokenExecutor(f"its worker process has ended {_MAX_DEATHS} times"))
         if is_lost:
             self._await(actor)
         self._dispatch()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - kills at once
         """End the actors."""
+        is_lost = self._misses >= _MISSES  # then Ray Client would wait
+        self._thread.shutdown(wait=not is_lost, cancel_futures=True)
         with self._lock:
-            waiting = [call.future for call in self._queue]
-            self._queue.clear()
+            while self._queue:
+                self._queue.popleft().future.cancel()
             self._free.clear()
-        for future in waiting:
-            if future.cancel():
-                future.set_running_or_notify_cancel()
-        for actor in self._actors:
+        for actor in () if is_lost else self._actors:
             self._ray.kill(actor)
 
 
@@ -146,6 +175,7 @@ class _Worker:
 
     def ping(self) -> None:
         """Return when the actor lives."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in other processes that run tasks
 
     def run(self, function: Callable[..., Any], *args: Any) -> Any:
         return function(*args)
@@ -163,43 +193,23 @@ def open_ray_executor(address: str | None, *, workers: int | None, gpus: float =
 
     Raises:
         ConfigError: Ray is not installed.
-        WorkerError: There is no cluster at the address, or it starts no worker.
+        WorkerError: There is no cluster at the address, or it asks for a token, or it starts no worker.
     """
-    try:
+    os.environ.update(_VARIABLES | dict(os.environ))
+    with required_package("the engine ray needs the package ray", hint="pip install 'energon-toolkit[ray]'"):
         import ray
-    except ImportError as error:
-        raise ConfigError(
-            f"the engine ray needs the package ray: {error}", hint="pip install 'energon-toolkit[ray]'"
-        ) from error
     # Connect, unless the caller's program is connected.
+    address = address or os.environ.get("RAY_ADDRESS") or ""
     connects = not ray.is_initialized()
     if connects:
-        address = address or os.environ.get("RAY_ADDRESS")
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster of this command reports nothing
-        try:
-            # Ray itself would wait for minutes for an address where nothing answers.
-            if named := re.search(r"(?:^|//)([^/:]+):(\d+)$", address or ""):
-                socket.create_connection((named[1], int(named[2])), _CONNECT_S).close()
-            ray.init(
-                address=address or "local",  # else Ray joins any cluster that runs on this machine
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level="error",
-                configure_logging=False,
-            )
-        except (ConnectionError, OSError, RuntimeError, ValueError) as error:
-            raise WorkerError(
-                f"cannot connect to the Ray cluster: {error}",
-                at=address,
-                hint="start one: ray start --head; or leave out --address and RAY_ADDRESS, which starts Ray on this"
-                " machine",
-            ) from error
+        connect(ray, address)
+    head = (connects and address.partition("ray://")[2]) or ray.get_runtime_context().gcs_address
     try:
         # Start as many actors as the cluster has room for.
         resources = ray.cluster_resources()
         if workers is None:
             workers = max(1, int(resources.get("GPU", 0) // gpus if gpus else resources.get("CPU", 1)))
-        with RayExecutor(ray, min(workers, _ACTORS_AT_MOST), gpus=gpus) as executor:
+        with RayExecutor(ray, min(workers, _ACTORS_AT_MOST), gpus=gpus, head=head) as executor:
             executor.wait_for_workers(_WORKERS_S)
             yield executor
     finally:

@@ -19,7 +19,6 @@ import msgspec
 
 from ..errors import ConfigError, FormatError, StorageError
 from ..storage import FileInfo, Storage, read_document
-from ..version import __version__
 
 _TORCHRUN = ("RANK", "WORLD_SIZE")
 _MPI = (
@@ -110,7 +109,6 @@ class SharePlan(msgspec.Struct, frozen=True, kw_only=True):
     starts: tuple[int, ...]  # number of the first shard of each share
     shards: tuple[str, ...]  # names of the shards, in the order of the dataset
     planned_at: str  # time in UTC
-    planned_by: str
 
     @property
     def count(self) -> int:
@@ -148,7 +146,6 @@ def divide_shards(shards: Sequence[FileInfo], shares: int) -> SharePlan:
         starts=divide([shard.size_bytes + BYTES_PER_SHARD for shard in shards], shares),
         shards=tuple(shard.name for shard in shards),
         planned_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        planned_by=f"energon-toolkit {__version__}",
     )
 
 

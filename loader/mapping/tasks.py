@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import signal
+import threading
 from abc import ABC, abstractmethod
+from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
@@ -33,7 +36,6 @@ _TASK_BYTES = 256 << 20  # of the shard: tasks of large samples have fewer
 _MANY_TASKS = 1024  # beyond these, small ones are joined: each has a synced file; fewer could leave workers without one
 _MAX_REASON = 300  # characters of the reason of a failure
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-_FAULTS = (Exception, CallTimeoutError, SystemExit)  # of the user's function; some libraries exit
 
 
 class MapTask(NamedTuple):
@@ -300,7 +302,7 @@ class MapWork:
             values: list[Any] = []
             try:
                 values = _values_of_batch(function, good, calls) if good else []
-            except _FAULTS as error:
+            except _faults() as error:
                 values = [error] if len(good) == 1 else [_value_alone(function, each, calls) for each in good]
             results = iter(values)
             for sample_index, sample in batch:
@@ -315,7 +317,7 @@ def _one_by_one(
         if not isinstance(sample, Exception):
             try:
                 value = function(sample) if calls is None else calls.call(function, sample, sample_index)
-            except _FAULTS as error:
+            except _faults() as error:
                 value = error
         yield sample_index, value
 
@@ -337,8 +339,15 @@ def _value_alone(function: Callable[[Any], Any], sample: tuple[int, Any], calls:
     """Return the value of a sample that is a batch of its own, or its error."""
     try:
         return _values_of_batch(function, [sample], calls)[0]
-    except _FAULTS as error:
+    except _faults() as error:
         return error
+
+
+def _faults() -> tuple[type[BaseException], ...]:
+    """Return the types of the errors of a user's function: all, but for Ctrl-C, which other processes ignore."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        return (Exception, CallTimeoutError, SystemExit, GeneratorExit, CancelledError)
+    return (BaseException,)
 
 
 def _reason(error: BaseException) -> str:

@@ -6,6 +6,7 @@ import os
 import pickle
 import sys
 import threading
+from asyncio import CancelledError
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
@@ -245,12 +246,40 @@ def test_a_selection_maps_its_samples_and_skips_excluded_ones(folder: Path) -> N
         open_dataset(next(folder.glob("*.tar"))).map(map_functions.number, write="b")
 
 
-def test_a_function_that_exits_fails_for_its_sample_only(folder: Path) -> None:
-    def exits(sample: Any) -> int:
-        return sys.exit(2) if sample["json"]["number"] == 2 else 1
+class Odd(BaseException):
+    """An error that is none of the usual ones."""
 
-    report = open_dataset(folder).map(exits, write="a", max_failures=1)
-    assert [failure.error for failure in report.failures] == ["SystemExit: 2"]
+
+@pytest.mark.parametrize(
+    ("error", "workers"),
+    [
+        *((error, 1) for error in (SystemExit, GeneratorExit, CancelledError)),
+        *((error, 2) for error in (SystemExit, GeneratorExit, CancelledError, KeyboardInterrupt, Odd)),
+    ],
+)
+@pytest.mark.parametrize("batch_size", [None, 3])
+def test_a_function_that_exits_fails_for_its_sample_only(
+    error: type[BaseException], workers: int, batch_size: int | None, folder: Path
+) -> None:
+    def exits(sample: Any) -> Any:
+        if isinstance(sample, list):
+            return [exits(each) for each in sample]
+        if sample["json"]["number"] == 2:
+            raise error(2)
+        return 1
+
+    report = open_dataset(folder).map(exits, write="a", max_failures=1, workers=workers, batch_size=batch_size)
+    assert [(failure.key, failure.error) for failure in report.failures] == [
+        (open_dataset(folder).key(2), f"{error.__name__}: 2")
+    ]
+
+
+def test_an_interrupt_in_this_process_is_no_failure(folder: Path) -> None:
+    def interrupted(sample: Any) -> int:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        open_dataset(folder).map(interrupted, write="a", max_failures=9, batch_size=3)
 
 
 def test_typed_samples_and_generators_make_a_dataset(folder: Path, tmp_path: Path) -> None:

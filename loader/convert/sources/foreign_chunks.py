@@ -24,6 +24,8 @@ ChunkKind = Literal["mds", "litdata"]
 _INDEX = "index.json"
 _PICKLES = frozenset({"pkl", "pickle"})
 """Names of encodings in mosaicml-streaming and litdata."""
+_FILES = ("audio", "image", "jpeg", "pdf", "tifffile", "video")
+"""Encodings of litdata whose values are files, which keep their bytes; its own readers decode them."""
 _LIBRARIES: Mapping[ChunkKind, tuple[str, str]] = {
     "mds": ("streaming", "mosaicml-streaming"),
     "litdata": ("litdata", "litdata"),
@@ -110,11 +112,12 @@ class _ChunkReader(NumberedReader):
         ):
             library = importlib.import_module(module)
         try:
-            self._dataset = (
-                library.LocalDataset(local=path)
-                if kind == "mds"
-                else library.StreamingDataset(input_dir=path, shuffle=False)
-            )
+            if kind == "mds":
+                self._dataset = library.LocalDataset(local=path)
+            else:
+                as_bytes = importlib.import_module("litdata.streaming.serializers").BytesSerializer()
+                kept = dict.fromkeys(_FILES, as_bytes)
+                self._dataset = library.StreamingDataset(input_dir=path, shuffle=False, serializers=kept)
         except Exception as error:
             raise FormatError(f"{distribution} cannot read this folder: {error}", shard=path) from error
         self._last: tuple[int, dict[str, bytes]] | None = None
@@ -157,10 +160,11 @@ _UNSAFE = re.compile(r"[^0-9A-Za-z_-]+")
 
 
 def part_of_value(name: str, value: Any) -> tuple[str, bytes]:
-    """Return the part of a value: pictures as PNG, arrays as npy, texts as txt, labels as cls, others as JSON.
+    """Return the part of a value: arrays as npy, texts as txt, labels as cls, pictures as files, others as JSON.
 
     Args:
-        value: A value of Python, numpy, Pillow or torch; bytes get the extension of their contents.
+        value: A value of Python, numpy, Pillow or torch; bytes get the extension of their contents. A picture without
+            its file is written as PNG.
 
     >>> part_of_value("caption", "a cat"), part_of_value("label", 3)
     (('caption.txt', b'a cat'), ('label.cls', b'3'))
@@ -180,6 +184,10 @@ def _encoded(name: str, value: Any) -> tuple[str, bytes]:
         return "cls", str(int(value)).encode()
     # Recognise objects by their methods: their libraries may not be installed.
     if hasattr(value, "save") and hasattr(value, "mode"):  # a picture of Pillow
+        file = getattr(value, "fp", None)  # until its pixels are decoded
+        if file is not None:
+            file.seek(0)
+            return _encoded(name, file.read())
         encoded = io.BytesIO()
         value.save(encoded, "PNG")
         return "png", encoded.getvalue()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ from PIL import Image
 from loader.convert.importing.plan import ImportPlan
 from loader.convert.importing.run import run_import
 from loader.convert.sources.detect import open_source
-from loader.convert.sources.foreign_chunks import ChunkSource, chunk_kind
+from loader.convert.sources.foreign_chunks import ChunkSource, chunk_kind, part_of_value
 from loader.convert.sources.source import Listing
 from loader.convert.tables.columns import SourceOptions
 from loader.errors import ConfigError
@@ -40,7 +42,7 @@ def test_chunks_of_mosaicml_streaming(tmp_path: Path) -> None:
                 }
             )
     samples = imported(tmp_path / "mds", tmp_path / "out")
-    assert sorted(samples["03"]) == ["caption.txt", "image.png", "label.cls", "meta.json", "tokens.npy"]
+    assert sorted(samples["03"]) == ["caption.txt", "image.jpg", "label.cls", "meta.json", "tokens.npy"]
     assert [parts["caption.txt"].decode() for parts in samples.values()] == [f"photo {n}" for n in range(12)]
 
 
@@ -55,6 +57,34 @@ def test_chunks_of_litdata(tmp_path: Path) -> None:
     )
     samples = imported(tmp_path / "lit", tmp_path / "out")
     assert [parts["caption.txt"].decode() for parts in samples.values()] == [f"photo {n}" for n in range(12)]
+
+
+def write_pictures(folder: Path, number: int) -> dict[str, Image.Image]:
+    noise = np.random.default_rng(number).integers(0, 256, (40, 60, 3), np.uint8)
+    Image.fromarray(noise).save(folder / f"{number}.jpg")
+    return {"photo": Image.open(folder / f"{number}.jpg"), "drawing": Image.fromarray(noise)}
+
+
+def test_pictures_in_chunks_of_litdata_keep_their_bytes_else_they_are_png(tmp_path: Path) -> None:
+    litdata = pytest.importorskip("litdata", reason="needs litdata")
+    litdata.optimize(
+        fn=partial(write_pictures, tmp_path),
+        inputs=[*range(3)],
+        output_dir=str(tmp_path / "lit"),
+        chunk_bytes="1MB",
+        num_workers=1,
+    )
+    for number, sample in enumerate(imported(tmp_path / "lit", tmp_path / "out").values()):
+        drawing = np.asarray(write_pictures(tmp_path, number)["drawing"])
+        assert sample["photo.jpg"] == (tmp_path / f"{number}.jpg").read_bytes()
+        assert np.array_equal(np.asarray(Image.open(io.BytesIO(sample["drawing.png"]))), drawing)
+
+
+def test_a_picture_whose_file_is_at_hand_keeps_its_bytes() -> None:
+    file = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(file, "JPEG")
+    assert part_of_value("image", Image.open(file)) == ("image.jpg", file.getvalue())
+    assert part_of_value("image", Image.open(file).rotate(90))[0] == "image.png"
 
 
 @pytest.mark.parametrize(

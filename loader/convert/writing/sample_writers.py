@@ -137,6 +137,15 @@ CellKind = Literal["audio", "bytes", "image", "label", "text"]
 _TEXTS = ("txt", "text", "caption", "cls", "cls2", "index", "md", "html", "xml", "srt", "vtt", "csv", "yaml", "yml")
 """Extensions of parts that are written as texts, if they are UTF-8."""
 
+_FEATURES: Mapping[CellKind, Mapping[str, Any]] = {
+    "audio": {"_type": "Audio", "decode": False},
+    "bytes": {"_type": "Value", "dtype": "binary"},
+    "image": {"_type": "Image"},
+    "label": {"_type": "Value", "dtype": "int64"},
+    "text": {"_type": "Value", "dtype": "string"},
+}
+"""Types of columns as the package ``datasets`` writes them."""
+
 _CELL_TEXTS = frozenset({*_TEXTS, "json", "jsn", "jsonl", "transcript"})
 
 
@@ -183,9 +192,11 @@ def _cell_kind(name: str) -> CellKind:
     return "text" if kind == "text" or part_extension(name) in _CELL_TEXTS else "bytes"
 
 
-def as_cell(name: str, data: bytes, kind: CellKind, *, key: str) -> Any:
-    """Return the value of a part in a table."""
-    if kind not in ("text", "label"):
+def as_cell(name: str, data: bytes, kind: CellKind, *, sample: ExportedSample) -> Any:
+    """Return the value of a part in a table; media as ``datasets`` stores them."""
+    if kind in ("image", "audio"):
+        return {"bytes": data, "path": f"{_text(sample.key)}.{name}"}
+    if kind == "bytes":
         return data
     try:
         text = data.decode("utf-8-sig")
@@ -194,9 +205,9 @@ def as_cell(name: str, data: bytes, kind: CellKind, *, key: str) -> Any:
         expected = "a text in UTF-8" if kind == "text" else "an integer"
         raise SampleError(
             f"expected {expected}, found {data[:40]!r}",
-            key=key,
+            key=sample.full_key,
             part=name,
-            source=key,
+            source=sample.full_key,
             hint="export all parts as bytes: --raw; or leave it out: --drop-parts",
         ) from error
 
@@ -287,10 +298,13 @@ class ParquetWriter(SampleWriter):
         from pyarrow import parquet
 
         # Make a column for each part.
-        types = {"text": pyarrow.string(), "label": pyarrow.int64()}
-        fields = [("__key__", pyarrow.string()), ("__split__", pyarrow.string())]
-        fields += [(name, types.get(kind, pyarrow.binary())) for name, kind in kinds.items()]
-        schema = pyarrow.schema(fields)
+        medium = pyarrow.struct({"bytes": pyarrow.binary(), "path": pyarrow.string()})
+        types = {"text": pyarrow.string(), "label": pyarrow.int64(), "image": medium, "audio": medium}
+        columns: dict[str, CellKind] = {"__key__": "text", "__split__": "text", **kinds}
+        fields = [(name, types.get(kind, pyarrow.binary())) for name, kind in columns.items()]
+        # With these features, datasets reads pictures as pictures.
+        features = {name: _FEATURES[kind] for name, kind in columns.items()}
+        schema = pyarrow.schema(fields, {"huggingface": json.dumps({"info": {"features": features}})})
         super().__init__(path)
         self._kinds = kinds
         self._rows = _Batches(self._open.enter_context(parquet.ParquetWriter(self.file, schema)), schema)
@@ -316,17 +330,8 @@ class HuggingFaceWriter(SampleWriter):
     def __init__(self, path: str, kinds: Mapping[str, CellKind]) -> None:
         datasets = _import("datasets", extra="hf")
         super().__init__(path)
-        audio = datasets.Audio(decode=False) if "audio" in kinds.values() else None
-        # Media have types that the library decodes.
-        types: dict[CellKind, Any] = {
-            "audio": audio,
-            "bytes": datasets.Value("binary"),
-            "image": datasets.Image(),
-            "label": datasets.Value("int64"),
-            "text": datasets.Value("string"),
-        }
-        columns = {"__key__": datasets.Value("string")} | {name: types[kind] for name, kind in kinds.items()}
-        self._features = datasets.Features(columns)
+        columns: dict[str, CellKind] = {"__key__": "text", **kinds}
+        self._features = datasets.Features.from_dict({name: dict(_FEATURES[kind]) for name, kind in columns.items()})
         self._kinds = kinds
         self._rows_folder = os.path.join(self.folder, ".rows")  # the library does not write next to what it reads
         os.mkdir(self._rows_folder)
@@ -334,9 +339,6 @@ class HuggingFaceWriter(SampleWriter):
 
     def _write(self, sample: ExportedSample) -> None:
         cells = _cells(sample, self._kinds)
-        for name, value in cells.items():
-            if self._kinds[name] in ("image", "audio"):
-                cells[name] = {"bytes": value, "path": f"{_text(sample.key)}.{name}"}
         self._rows_of(sample.split).add({"__key__": _text(sample.full_key), **cells}, _size(sample))
 
     def _rows_of(self, split: str) -> _Batches:
@@ -373,9 +375,7 @@ class HuggingFaceWriter(SampleWriter):
 
 def _cells(sample: ExportedSample, kinds: Mapping[str, CellKind]) -> dict[str, Any]:
     return {
-        name: as_cell(name, data, kinds[name], key=sample.full_key)
-        for name, data in sample.parts.items()
-        if name in kinds
+        name: as_cell(name, data, kinds[name], sample=sample) for name, data in sample.parts.items() if name in kinds
     }
 
 

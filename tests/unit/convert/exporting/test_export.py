@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import tarfile
@@ -49,16 +50,33 @@ def test_a_parquet_file_has_a_column_for_each_part(folder: Path, tmp_path: Path)
     report = export(folder, tmp_path / "out.parquet", format="parquet")
     table = parquet.read_table(tmp_path / "out.parquet")
     types = {field.name: str(field.type) for field in table.schema}
-    expected = {"__key__": "string", "__split__": "string", "cls": "int64", "jpg": "binary"}
+    expected = {
+        "__key__": "string",
+        "__split__": "string",
+        "cls": "int64",
+        "jpg": "struct<bytes: binary, path: string>",
+    }
     assert types == {**expected, "json": "string", "npy": "binary", "txt": "string"}
     rows = table.to_pylist()
     assert [row["__key__"] for row in rows] == full_keys(folder)
     assert {row["__split__"] for row in rows} == {"train", "val"}
     for number, row in enumerate(rows):
         assert (row["cls"], row["txt"], json.loads(row["json"])) == (number, f"nümber {number}", {"n": number})
-        assert row["jpg"] == picture(number)
+        assert row["jpg"] == {"bytes": picture(number), "path": f"{number:04d}.jpg"}
         assert (row["npy"] is None) == (number % 2 == 0)
     assert report.samples == 12
+
+
+def test_datasets_reads_the_pictures_of_a_parquet_file_as_pictures(folder: Path, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    export(folder, tmp_path / "out.parquet", format="parquet")
+    export(folder, tmp_path / "raw.parquet", format="parquet", raw=True)
+    table = datasets.Dataset.from_parquet(str(tmp_path / "out.parquet"), cache_dir=str(tmp_path / "cache"))
+    assert isinstance(table.features["jpg"], datasets.Image)
+    assert np.array_equal(np.asarray(table[3]["jpg"]), np.asarray(Image.open(io.BytesIO(picture(3)))))
+    assert (table[3]["txt"], table[3]["cls"], table[3]["npy"]) == ("nümber 3", 3, b"\x93NUMPY")
+    raw = datasets.Dataset.from_parquet(str(tmp_path / "raw.parquet"), cache_dir=str(tmp_path / "cache"))
+    assert raw[3]["jpg"] == picture(3)
 
 
 def test_a_byte_order_mark_is_no_part_of_an_exported_text(tmp_path: Path) -> None:

@@ -240,9 +240,10 @@ def facts_of(report: Any, names: str, **others: Any) -> dict[str, Any]:
     return document
 
 
-def print_reports(documents: Sequence[Any], *, is_list: bool) -> None:
-    """Print the reports of several datasets as JSON, or the only report."""
-    print_json({"datasets": documents} if is_list else documents[0])
+def print_reports(documents: Sequence[Any], *, is_list: bool, **others: Any) -> None:
+    """Print the reports of several datasets as JSON, with other facts that are known; or the only report."""
+    known = {name: value for name, value in others.items() if value is not None}
+    print_json({"datasets": documents, **known} if is_list else documents[0])
 
 
 def write_file(path: str, content: bytes, *, hint: str) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 
 import msgspec
@@ -15,19 +16,19 @@ import numpy as np
 from ..accounting.large_parts import CHECKED_JSON_BYTES
 from ..arrays import IntArray
 from ..dataset.dataset import Dataset
-from ..dataset.opening import folder_at
 from ..dataset.query import Compute, DatasetValues, column_or_values, only_value
 from ..dataset.query.condition import Values
-from ..dataset.split_parts import excluded_samples, runs_of_part
 from ..dataset.tar import tar_index
 from ..errors import ConfigError, SampleError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.value_name import ValueName, read_value_names
+from ..metadataset.leaf_samples import samples_of_splits
 
 ProgressCallback = Callable[[int, int], None]
 """Called with the number of samples that are read, and of all."""
 
 _REPORT_SAMPLES = 1000
+_ALONE = "\0"  # begins the name of a group of a sample without a value, and no text of samples
 _HINT = "give a column, key, key:REGEX, or a value such as json[source] or jpg.width"
 
 
@@ -57,7 +58,7 @@ class _Collector:
 
     def add(self, value: str | None) -> None:
         if value is None:
-            value = f"\0{self._alone}"  # no text of a sample, in a group of its own
+            value = f"{_ALONE}{self._alone}"
             self._alone += 1
         self._of_samples.append(self._numbers.setdefault(value, len(self._numbers)))
 
@@ -136,9 +137,9 @@ def _as_texts(column: Values) -> list[str | None]:
 
 
 def group_contents(folder: Dataset, part: str | None, *, on_progress: ProgressCallback | None = None) -> Groups:
-    """Group samples whose parts, or whose one part, have the same bytes; first samples give groups their names."""
-    collector, names = _Collector(), list[str]()
-    for sample, parts in _read(folder, None if part is None else [part], on_progress):
+    """Group samples whose parts, or whose one part, have the same bytes; digests are the names of groups."""
+    collector = _Collector()
+    for _, parts in _read(folder, None if part is None else [part], on_progress):
         # Names and sizes separate the parts: another division of the same bytes has another digest.
         digest = blake2b(digest_size=16)
         for name, value in sorted(parts.items()):
@@ -146,11 +147,17 @@ def group_contents(folder: Dataset, part: str | None, *, on_progress: ProgressCa
             digest.update(f"{name}\0{len(data)}\0".encode("utf-8", "surrogateescape"))
             digest.update(data)
         collector.add(digest.hexdigest() if parts else None)
-        names.append(folder.index.full_key(sample))
-    # Name each group after its first sample.
-    groups = collector.finish()
-    _, first = np.unique(groups.numbers, return_index=True)
-    return Groups(groups.numbers, [names[sample] for sample in first.tolist()], groups.alone)
+    return collector.finish()
+
+
+def _joined(each: Iterable[Groups]) -> Groups:
+    """Join the groups of one name in several datasets."""
+    collector = _Collector()
+    for groups in each:
+        for number in groups.numbers.tolist():
+            name = groups.names[number]
+            collector.add(None if name.startswith(_ALONE) else name)
+    return collector.finish()
 
 
 def _pattern(expression: str) -> re.Pattern[str]:
@@ -256,6 +263,8 @@ def find_leaks(
 ) -> LeakReport:
     """Find the groups whose samples are in several parts of the present split; excluded samples do not count.
 
+    The splits of a metadataset are compared through all of its datasets.
+
     Args:
         group_by: Expression of the groups, see :func:`.find_groups`; None compares contents.
         part: Compare the contents of this part of samples alone.
@@ -264,37 +273,32 @@ def find_leaks(
     Raises:
         ConfigError: The dataset has no split, or the expression names nothing.
     """
-    # Group the samples, and compare the groups with the split parts.
-    folder = folder_at(DatasetRef(path, split_config=split_config))
-    folder.documents.required_split()
+    # Group the samples of all datasets, and compare the groups with the split parts.
+    datasets, members = samples_of_splits(DatasetRef(path, split_config=split_config))
+    group: Callable[..., Groups] = partial(group_contents, part=part)
     if group_by is not None:
-        groups = find_groups(folder, group_by, compute=compute, on_progress=on_progress)
-    else:
-        groups = group_contents(folder, part, on_progress=on_progress)
-    return leaks_of(groups, samples_of_parts(folder), len(folder.index))
+        group = partial(find_groups, expression=group_by, compute=compute)
+    groups = _joined(group(each, on_progress=on_progress) for each in datasets.folders)
+    if group_by is not None:
+        return leaks_of(groups.numbers, members, groups.names.__getitem__)
+    # The first sample of a group is its number and its name.
+    _, first = np.unique(groups.numbers, return_index=True)
+    return leaks_of(first[groups.numbers], members, datasets.full_key)
 
 
-def samples_of_parts(folder: Dataset) -> dict[str, IntArray]:
-    """Return each part of the split with the numbers of its samples that are not excluded.
+def leaks_of(groups: IntArray, members: dict[str, IntArray], name: Callable[[int], str]) -> LeakReport:
+    """Return what parts share.
 
-    Raises:
-        ConfigError: The dataset has no split.
+    Args:
+        groups: Shape (n,): the number of the group of each sample.
+        members: The numbers of each part's samples.
+        name: Returns the name of a group.
     """
-    excluded, members = excluded_samples(folder), {}
-    for part in folder.documents.required_split().split_parts:
-        runs = runs_of_part(folder, part)
-        numbers = np.concatenate([np.empty(0, np.int64), *(np.arange(run.start, run.stop) for run in runs)])
-        members[part] = np.setdiff1d(numbers, excluded, assume_unique=True)
-    return members
-
-
-def leaks_of(groups: Groups, members: dict[str, IntArray], samples: int) -> LeakReport:
-    """Return what parts share; ``members`` has the numbers of each part's samples."""
     # Count the samples of each group in each part, and the parts of each sample.
-    counts = np.zeros((len(groups.names), len(members)), np.int64)
-    times = np.zeros(samples, np.int64)
+    counts = np.zeros((int(groups.max(initial=-1)) + 1, len(members)), np.int64)
+    times = np.zeros(len(groups), np.int64)
     for column, numbers in enumerate(members.values()):
-        counts[:, column] = np.bincount(groups.numbers[numbers], minlength=len(groups.names))
+        counts[:, column] = np.bincount(groups[numbers], minlength=len(counts))
         times[numbers] += 1
     # A group leaks if several parts have samples of it; show the largest ones.
     leaking = np.flatnonzero((counts > 0).sum(axis=1) > 1)
@@ -306,7 +310,7 @@ def leaks_of(groups: Groups, members: dict[str, IntArray], samples: int) -> Leak
         leaking_samples=int(totals.sum()),
         leaks=tuple(
             Leak(
-                group=groups.names[group],
+                group=name(group),
                 samples={part: int(n) for part, n in zip(members, counts[group].tolist(), strict=True) if n},
             )
             for group in largest.tolist()

@@ -3,6 +3,7 @@
 from .datasets import (
     ChosenSamples as ChosenSamples,
     NamedDataset as NamedDataset,
+    NumberedDatasets as NumberedDatasets,
     OpenDataset as OpenDataset,
     choose_samples as choose_samples,
     named_datasets as named_datasets,

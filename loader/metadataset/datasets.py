@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
@@ -146,6 +146,34 @@ def open_datasets(datasets: Sequence[NamedDataset], *, keys: Sequence[str] = ())
             stack.callback(folder.close)
             opened.append(OpenDataset(name=names.add(dataset.path), dataset=dataset, folder=folder))
         yield opened
+
+
+class NumberedDatasets:
+    """Datasets whose samples are numbered through all of them.
+
+    Attributes:
+        folders: The datasets.
+        starts: Shape (datasets + 1,): the number of the first sample of each dataset, and of all samples.
+    """
+
+    def __init__(self, datasets: Mapping[str, Dataset]) -> None:
+        self._names, self.folders = [*datasets], [*datasets.values()]
+        self.starts = np.cumsum([0, *(len(folder.index) for folder in self.folders)])
+
+    def numbers(self, samples: Iterable[IntArray]) -> IntArray:
+        """Return the numbers of samples; ``samples`` has those of each dataset, numbered in it."""
+        return np.concatenate([start + some for start, some in zip(self.starts[:-1], samples, strict=True)])
+
+    def sample(self, number: int) -> tuple[int, int]:
+        """Return the position of a sample's dataset, and its number there."""
+        position = int(self.starts.searchsorted(number, "right")) - 1
+        return position, number - int(self.starts[position])
+
+    def full_key(self, number: int) -> str:
+        """Return the key of a sample, with the name of its dataset if there are several."""
+        position, sample = self.sample(number)
+        key = self.folders[position].index.full_key(sample)
+        return f"{self._names[position]}/{key}" if len(self.folders) > 1 else key
 
 
 # Find the samples of several datasets that a query chooses.

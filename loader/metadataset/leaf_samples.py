@@ -1,26 +1,28 @@
-"""Count the samples of a metadataset's leaves, without reading a shard."""
+"""Count and list the samples of a metadataset's leaves, without reading a shard."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 
 import numpy as np
 
-from ..arrays import positions_in
+from ..arrays import IntArray, numbers_in, positions_in
 from ..dataset.dataset import Dataset
-from ..dataset.opening import folder_at
+from ..dataset.opening import dataset_at, folder_at
 from ..dataset.split_parts import excluded_samples, filter_of_part, rows_of_part, samples_of_part, shards_of_part
 from ..errors import ConfigError, EnergonError
 from ..format.dataset_ref import DatasetRef
-from ..format.documents.providers import is_record_file
-from ..format.documents.subset import resolve_subset
+from ..format.documents.providers import is_metadataset, is_record_file
+from ..format.documents.subset import SubsetRange, resolve_subset
 from ..format.filters.rows import FilterRows, open_file_filter
 from ..format.records.folder_index import open_record_path
+from .datasets import DatasetNames, NumberedDatasets, named_datasets
 from .documents.leaf_plan import LeafPlan
 from .joins.files import open_join
+from .plans.plan_leaves import plan_splits
 
 
 class LeafCounter:
@@ -68,6 +70,47 @@ def _checked(leaf: LeafPlan, start: int, stop: int, count: int) -> int:
     if count <= 0:
         raise ConfigError(_no_samples(leaf, start=start, stop=stop), at=leaf.path)
     return count
+
+
+def samples_of_splits(ref: DatasetRef) -> tuple[NumberedDatasets, dict[str, IntArray]]:
+    """Return the datasets that a dataset or metadataset reads, and the samples of each split that are not excluded.
+
+    Filters and subsets apply, and weights and repetitions do not. Of a join, each member has all samples of its part.
+
+    Raises:
+        ConfigError: The dataset has no split, or the metadataset has faults.
+    """
+    # Open each dataset once.
+    names = DatasetNames()
+    opened = {dataset.ref: dataset_at(dataset.ref) for dataset in named_datasets([ref])}
+    numbered = NumberedDatasets({names.add(folder.path): folder for folder in opened.values()})
+    if not is_metadataset(ref.path):
+        folder = opened[ref]
+        return numbered, {part: _samples(folder, part) for part in folder.documents.required_split().split_parts}
+    # Collect the samples of the leaves of each split.
+    members = {}
+    for split, tree in plan_splits(ref).checked().trees.items():
+        pieces = [np.empty(0, np.int64)]
+        for leaf in tree.leaves():
+            subset = leaf.request.subset if leaf.join is None else ()
+            for source in leaf.datasets:
+                position = [*opened].index(replace(source.ref, dataset_config=None))
+                samples = _samples(numbered.folders[position], source.split_part, source.filter, subset)
+                pieces.append(numbered.starts[position] + samples)
+        members[split] = np.unique(np.concatenate(pieces))
+    return numbered, members
+
+
+def _samples(
+    folder: Dataset, split_part: str, filter_name: str | None = None, subset: Sequence[SubsetRange] = ()
+) -> IntArray:
+    # Subsets are cut before exclusions.
+    part = split_part if folder.traits.is_file else folder.documents.loaded_part(split_part)
+    kept = filter_of_part(folder, part, filter_name)
+    ranges = samples_of_part(folder, part, excluded_shards=True) if kept is None else rows_of_part(folder, kept, part)
+    numbers = numbers_in(ranges) if kept is None else kept.numbers(numbers_in(ranges))
+    start, stop = resolve_subset(subset, len(numbers), at=folder.path)
+    return np.setdiff1d(numbers[start:stop], excluded_samples(folder), assume_unique=True)
 
 
 def open_record_filter(path: str, name: str) -> FilterRows:

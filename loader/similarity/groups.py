@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..arrays import IntArray
-from ..convert.split_groups import Groups, LeakReport, leaks_of, samples_of_parts
+from ..convert.split_groups import LeakReport, leaks_of
 from ..dataset.dataset import Dataset
-from ..dataset.opening import folder_at
 from ..engine.workers import usable_cores
 from ..format.columns.column import Column
 from ..format.dataset_ref import DatasetRef
 from ..lazy_torch import torch
+from ..metadataset.leaf_samples import samples_of_splits
 from .candidates import Components, OnProgress, Pairs, pairs_of_bands, pairs_of_blocks, pairs_of_cells
-from .vectors import Vectors, vector_column, vectors_of
+from .vectors import Vectors, vectors_of, vectors_of_datasets
 
 EXACT_SAMPLES = 300_000
 """With more samples, all pairs take too long on a CPU, and only samples of the same cells are compared."""
@@ -134,7 +134,7 @@ def _around_firsts(vectors: Vectors, group: IntArray, least: float) -> Iterator[
 
 
 def near_duplicates_of(
-    folder: Dataset,
+    folders: Dataset | Sequence[Dataset],
     column: str,
     threshold: float | None = None,
     *,
@@ -142,8 +142,11 @@ def near_duplicates_of(
     chosen: IntArray | None = None,
     on_progress: OnProgress | None = None,
 ) -> NearDuplicates:
-    """Group the samples of a dataset by a column of vectors; see :func:`near_duplicate_groups`."""
-    opened = vector_column(folder, column)
+    """Group the samples of datasets by a column of vectors; see :func:`near_duplicate_groups`.
+
+    Samples are numbered through all datasets.
+    """
+    opened = vectors_of_datasets([folders] if isinstance(folders, Dataset) else folders, column)
     return near_duplicate_groups(opened, threshold, chains=chains, chosen=chosen, on_progress=on_progress)
 
 
@@ -157,16 +160,12 @@ def find_near_leaks(
     Raises:
         ConfigError: The dataset has no split, or no column of vectors of this name.
     """
-    folder = folder_at(DatasetRef(path))
-    members = samples_of_parts(folder)
+    datasets, members = samples_of_splits(DatasetRef(path))
     chosen = np.unique(np.concatenate([np.empty(0, np.int64), *members.values()]))
-    duplicates = near_duplicates_of(folder, column, threshold, chains=True, chosen=chosen, on_progress=on_progress)
-    # A sample without near-duplicates is a group of its own, which no report names.
-    firsts = np.arange(len(folder.index))
+    folders = datasets.folders
+    duplicates = near_duplicates_of(folders, column, threshold, chains=True, chosen=chosen, on_progress=on_progress)
+    # A group has the number of its first sample; a sample without near-duplicates is a group of its own.
+    firsts = np.arange(datasets.starts[-1])
     for group in duplicates.groups:
         firsts[group] = group[0]
-    heads, numbers = np.unique(firsts, return_inverse=True)
-    names = [""] * len(heads)
-    for group in duplicates.groups:
-        names[int(np.searchsorted(heads, group[0]))] = folder.index.full_key(int(group[0]))
-    return leaks_of(Groups(numbers, names), members, len(folder.index))
+    return leaks_of(firsts, members, datasets.full_key)

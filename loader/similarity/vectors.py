@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,6 +138,28 @@ def vector_column(folder: Dataset, name: str) -> Column:
         hint = f"make it: energon embed {folder.path} --model phash --write {name}"
         raise ConfigError(f"there is no column {name!r}", at=folder.path, hint=hint)
     return open_column(folder.storage, folder.index, name)
+
+
+def vectors_of_datasets(folders: Sequence[Dataset], name: str) -> Column:
+    """Return the columns of this name in several datasets as a single one.
+
+    Raises:
+        ConfigError: A dataset has no such column, or vectors of another model than the first one.
+    """
+    columns = [vector_column(folder, name) for folder in folders]
+    if len(columns) == 1:
+        return columns[0]  # which is not in memory
+    first = columns[0].record
+    for folder, column in zip(folders, columns, strict=True):
+        if (column.record.model, column.record.length) != (first.model, first.length):
+            raise ConfigError(
+                f"expected vectors of {first.model or 'one model'} with {first.length} elements, as in"
+                f" {folders[0].path}, found {column.record.model or 'others'} with {column.record.length}",
+                at=folder.path,
+                hint=f"make all vectors in the same way: energon embed {folder.path} --write {name}",
+            )
+    values = np.concatenate([column.values for column in columns])
+    return Column(name, first, values, np.concatenate([column.is_known() for column in columns]))
 
 
 def vectors_of(column: Column) -> Vectors:

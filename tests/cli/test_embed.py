@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from tests.cli.make_dataset import write_shard
+from tests.cli.make_mix import write_mix
 from tests.cli.run_energon import RunEnergon
 from tests.cli.terminal import ENTER, TerminalRun
 from tests.source_tree import ROOT
@@ -121,6 +122,42 @@ def test_very_many_near_duplicates_are_excluded_only_on_request(tmp_path: Path, 
             assert run.wait_for("Exclude them? [y/N]").press(answer, ENTER).finish() == code
         assert f"the split excludes {excluded}" in energon("exclude", few, "--list").out
     assert energon("exclude", few, "0001", "--max-share", "0.5").code == 2
+
+
+def test_the_datasets_of_a_mix_are_compared_with_each_other(tmp_path: Path, energon: RunEnergon) -> None:
+    # In the val part of b, 4 has the picture of sample 1 of a's train part, and 5 a smaller copy of sample 2.
+    bytes_of = {("b", 4): jpeg(scene(1)), ("b", 5): jpeg(scene(2).resize((120, 90)))}
+    for name, first in (("a", 0), ("b", 10)):
+        for shard in range(2):
+            numbers = range(3 * shard, 3 * shard + 3)
+            parts = {f"{n:04d}": {"jpg": bytes_of.get((name, n), jpeg(scene(first + n)))} for n in numbers}
+            write_shard(tmp_path / name / f"{shard}.tar", parts)
+        assert energon("prepare", tmp_path / name, "--non-interactive", "--split-ratio", "1,1").code == 0
+        assert energon("embed", tmp_path / name, "--model", "phash").code == 0
+    both = [{"weight": 1, "path": "a"}, {"weight": 1, "path": "b"}]
+    mix = write_mix(tmp_path, train=both, val=both)
+    equal, similar = ["a/0.tar/0001", "b/1.tar/0004"], ["a/0.tar/0002", "b/1.tar/0005"]
+    # Statistics.
+    done = energon("stats", mix, "--duplicates")
+    assert (done.code, f"  {', '.join(equal)}" in done.out) == (1, True)
+    assert "2 samples of different datasets in 1 group have the same part jpg" in done.out
+    document = energon("stats", mix, "--duplicates", "--json").json
+    assert (document["duplicates"], [each["duplicates"] for each in document["datasets"]]) == ([equal], [[], []])
+    done = energon("stats", mix, "--near-duplicates", "phash", "--json")
+    assert (done.code, done.json["groups"], done.json["samples"]) == (1, [equal, similar], 12)
+    assert "2 groups of near-duplicates" in energon("stats", mix, "--near-duplicates", "phash").out
+    # Splits.
+    done = energon("split", mix, "--check")
+    assert (done.code, done.out.splitlines()[0]) == (1, "a/0.tar/0001: train 1, val 1")
+    leaks = energon("split", mix, "--check", "--near", "phash", "--json").json["leaks"]
+    assert [leak["group"] for leak in leaks] == [equal[0], similar[0]]
+    # What subsets and exclusions leave out is no leak; the same samples in two splits are.
+    half = {"path": "b", "split_part": "val", "subset": {"range": [0, 1]}}
+    assert energon("split", write_mix(tmp_path, "some.yaml", train={"path": "a"}, val=half), "--check").code == 0
+    whole = write_mix(tmp_path, "whole.yaml", train={"path": "b", "split_part": "val"}, val=half)
+    assert "1 samples are in several parts themselves" in energon("split", whole, "--check").out
+    assert energon("exclude", tmp_path / "b", "1.tar/0004").code == 0
+    assert energon("split", mix, "--check").code == 0
 
 
 def test_minhash_compares_texts(pictures: Path, energon: RunEnergon) -> None:

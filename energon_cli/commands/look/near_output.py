@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from loader.errors import StorageError, escape_controls
 
-from ...console import facts_of, output_console, print_json, print_reports
+from ...console import facts_of, output_console, print_json
 from ...progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -27,47 +27,35 @@ def show_near_duplicates(
     *,
     as_json: bool,
 ) -> bool:
-    """Print the groups of near-duplicates of each dataset; return True if there are some."""
-    from loader.metadataset import choose_samples, open_datasets
+    """Print the groups of near-duplicates of all datasets together; return True if there are some."""
+    from loader.inspect import plural
+    from loader.metadataset import NumberedDatasets, choose_samples, open_datasets
     from loader.similarity import near_duplicates_of
 
-    documents, has_groups = [], False
+    # Compare the samples of all datasets.
+    at = ", ".join(dataset.path for dataset in datasets)
     with open_datasets(datasets) as opened:
-        for choice in choose_samples(opened, query, at=", ".join(dataset.path for dataset in datasets)):
-            folder = choice.opened.folder
-            with ProgressBar("Comparing samples", unit="samples") as bar:
-                result = near_duplicates_of(folder, column, threshold, chosen=choice.numbers, on_progress=bar.update)
-            groups = [[folder.index.full_key(sample) for sample in group.tolist()] for group in result.groups]
-            has_groups |= bool(groups)
-            documents.append(
-                facts_of(
-                    result,
-                    "path column metric threshold samples is_exact groups",
-                    path=choice.opened.dataset.path,
-                    column=column,
-                    groups=groups,
-                )
-            )
-            if not as_json:
-                _show_groups(documents[-1])
+        numbered = NumberedDatasets({each.name: each.folder for each in opened})
+        chosen = numbered.numbers(choice.numbers for choice in choose_samples(opened, query, at=at))
+        with ProgressBar("Comparing samples", unit="samples") as bar:
+            result = near_duplicates_of(numbered.folders, column, threshold, chosen=chosen, on_progress=bar.update)
+        groups = [[numbered.full_key(sample) for sample in group.tolist()] for group in result.groups]
+    # Show the groups.
     if as_json:
-        print_reports(documents, is_list=len(documents) != 1)
-    return has_groups
+        names = "path column metric threshold samples is_exact groups"
+        print_json(facts_of(result, names, path=at, column=column, groups=groups))
+    else:
+        found = f"{plural(sum(map(len, groups)), 'sample')} in {plural(len(groups), 'group')} of near-duplicates"
+        text = f"{result.samples:,} samples by {column}: {found if groups else 'no near-duplicates'}"
+        text += f" (similarity {result.threshold:g}){':' if groups else ''}"
+        output_console().print(f"{escape_controls(at)}: {text}")
+        show_groups(groups)
+    return bool(groups)
 
 
-def _show_groups(document: dict[str, Any]) -> None:
-    console, groups = output_console(), document["groups"]
-    head = f"{escape_controls(document['path'])}: {document['samples']:,} samples by {document['column']}"
-    if not groups:
-        console.print(f"{head}: no near-duplicates (similarity {document['threshold']:g})")
-        return
-    from loader.inspect import plural
-
-    samples = sum(map(len, groups))
-    console.print(
-        f"{head}: {samples:,} samples in {plural(len(groups), 'group')} of near-duplicates"
-        f" (similarity {document['threshold']:g}):"
-    )
+def show_groups(groups: Sequence[Sequence[str]]) -> None:
+    """Print the first samples of the first groups."""
+    console = output_console()
     for group in groups[:_MAX_SHOWN]:
         more = f" … {len(group):,} in all" if len(group) > _MAX_SAMPLES else ""
         console.print(f"  {escape_controls(', '.join(group[:_MAX_SAMPLES]))}{more}", markup=False, highlight=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import click
 from rich.text import Text
 
 from loader.errors import StorageError, escape_controls
-from loader.inspect import print_part_sets, print_table
+from loader.inspect import plural, print_part_sets, print_table
 
 from ...command import energon_command
 from ...console import output_console, print_reports, show_note, write_file
@@ -18,7 +19,7 @@ from ...dataset_options import check_ref, dataset_options, query_options
 from ...engine_options import EngineChoice, engine_options
 from ...options import shared_options
 from ...progress import ProgressBar
-from .near_output import show_near_duplicates
+from .near_output import show_groups, show_near_duplicates
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -98,8 +99,8 @@ def stats(
             energon stats /data/coco --duplicates --merge
     """
     from loader.engine import ShareEnds
-    from loader.format.documents import read_value_names
-    from loader.inspect.stats import StatsRequest, collect_stats, html_report
+    from loader.format.documents import command_for_folder, read_value_names
+    from loader.inspect.stats import StatsRequest, collect_stats, html_report, shared_duplicates
     from loader.metadataset import choose_samples, named_datasets, open_datasets
 
     # Check the options.
@@ -121,13 +122,14 @@ def stats(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--write") from error
     # Collect the statistics of each dataset, and show them or keep them for the JSON.
-    documents, has_findings = [], False
+    reports: list[StatsReport] = []
     with engine.open() as where, open_datasets(datasets) as opened:
         ends = ShareEnds(where)
         for choice in choose_samples(opened, query, at=", ".join(ref.path for ref in refs)):
             path, ref = choice.opened.dataset.path, choice.opened.folder.ref
             if write and choice.opened.is_temporary:
-                raise _no_columns(path)
+                reason = "columns are kept in .nv-meta, and these shards are not prepared"
+                raise StorageError(reason, path=path, hint=command_for_folder(path))
             request = StatsRequest(
                 ref=ref,
                 numbers=choice.numbers,
@@ -144,20 +146,22 @@ def stats(
             if report is None:
                 continue
             report.path = path
-            has_findings |= bool(report.broken_count or report.duplicates)
-            if as_json:
-                documents.append(report.document())
+            reports.append(report)
             _show(report, lacks=choice.lacks, notes_only=as_json)
             if html is not None:
                 page = html_report(report, ref)
                 write_file(html, page.encode(errors="backslashreplace"), hint="name another file")
                 show_note(f"wrote {html}")
         ends.finish()
-        # Print the JSON of all datasets.
+        # Compare the datasets with each other, and print the JSON of all.
+        shared = shared_duplicates(opened, reports)
         if as_json:
-            print_reports(documents, is_list=len(documents) != 1)
+            documents = [report.document() for report in reports]
+            print_reports(documents, is_list=len(documents) != 1, duplicates=shared)
+        else:
+            _show_duplicates(shared, *reports, of="samples of different datasets")
         where.discard_merged()
-    if has_findings:
+    if shared or any(report.broken_count or report.duplicates for report in reports):
         raise click.exceptions.Exit(1)
 
 
@@ -168,16 +172,6 @@ def _show(report: StatsReport, *, lacks: str, notes_only: bool) -> None:
         show_stats(output_console(), report)
     for column, value in zip(report.written, report.written_values, strict=True):
         show_note(f"wrote column {column}: {value} of each sample; use it: --where '{value} …'")
-
-
-def _no_columns(path: str) -> Exception:
-    from loader.format.documents import command_for_folder
-
-    return StorageError(
-        "columns are kept in .nv-meta, and these shards are not prepared",
-        path=path,
-        hint=command_for_folder(path),
-    )
 
 
 # Print statistics as tables with small histograms.
@@ -227,7 +221,7 @@ def show_stats(console: Console, report: StatsReport) -> None:
     if (more := max(len(report.numbers), len(report.texts)) - _MAX_VALUES) > 0:
         console.print(f"… and {more:,}{' or more' if report.is_cut else ''} values, of which --json prints 1,000")
     _show_broken(console, report)
-    _show_duplicates(console, report)
+    _show_duplicates(report.duplicates, report)
 
 
 def _number(value: float) -> str:
@@ -262,18 +256,14 @@ def _show_broken(console: Console, report: StatsReport) -> None:
             console.print(Text(f"  {escape_controls(f'{part.sample} {part.part}')}: {escape_controls(part.reason)}"))
 
 
-def _show_duplicates(console: Console, report: StatsReport) -> None:
-    if report.duplicates is None:
+def _show_duplicates(groups: Sequence[Sequence[str]] | None, *reports: StatsReport, of: str = "samples") -> None:
+    if groups is None:
         return
-    names = escape_controls(", ".join(report.hashed_parts))
-    what = f"part{'s' if len(report.hashed_parts) > 1 else ''} {names}" if names else "parts"
-    if not report.duplicates:
-        console.print(Text(f"no two samples have the same {what}"))
+    parts = sorted({name for report in reports for name in report.hashed_parts})
+    what = f"part{'s' if len(parts) > 1 else ''} {escape_controls(', '.join(parts))}" if parts else "parts"
+    if not groups:
+        output_console().print(Text(f"no two {of} have the same {what}"))
         return
-    samples = sum(map(len, report.duplicates))
-    console.print(Text(f"{samples:,} samples in {len(report.duplicates):,} groups have the same {what}:", style="red"))
-    for group in report.duplicates[:_MAX_SHOWN]:
-        more = f" … {len(group):,} in all" if len(group) > 3 else ""
-        console.print(Text(f"  {escape_controls(', '.join(group[:3]))}{more}"))
-    if len(report.duplicates) > _MAX_SHOWN:
-        console.print(f"  … and {len(report.duplicates) - _MAX_SHOWN:,} groups; --json lists all")
+    head = f"{sum(map(len, groups)):,} {of} in {plural(len(groups), 'group')} have the same {what}:"
+    output_console().print(Text(head, style="red"))
+    show_groups(groups)

@@ -4,6 +4,7 @@ from .collect import (
     StatsReport as StatsReport,
     StatsRequest as StatsRequest,
     collect_stats as collect_stats,
+    shared_duplicates as shared_duplicates,
 )
 from .distribution import (
     Distribution as Distribution,

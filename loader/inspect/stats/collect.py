@@ -29,6 +29,7 @@ from ...format.columns.column import BY_STATS, column_of, read_record, value_of_
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.messages import did_you_mean
 from ...format.documents.value_name import ValueName, parse_value_name, values_meant
+from ...metadataset.datasets import NumberedDatasets, OpenDataset
 from ...version import __version__
 from .distribution import Distribution, TopValues
 from .scan import Broken, ScanTask, media_parts
@@ -83,6 +84,7 @@ class StatsReport:
         large: The first parts that were not parsed, because they are larger than the limit.
         duplicates: Groups of samples with the same content, ``<shard>/<key>``.
         hashed_parts: The parts by which they were found; empty for all parts.
+        hashes: Shape (n,): the hash of the content of each sample of ``hashed_samples``; 0 for samples without it.
         is_cut: There are names of values that are omitted, since fields of JSON have more than 1,000.
         part_sets: The part sets of all samples of the dataset, whichever the request names.
     """
@@ -99,6 +101,8 @@ class StatsReport:
     duplicates: list[list[str]] | None = None
     duplicate_numbers: list[list[int]] = field(default_factory=list)
     hashed_parts: tuple[str, ...] = ()
+    hashed_samples: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
+    hashes: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     is_cut: bool = False
     written: list[str] = field(default_factory=list)
     written_values: list[str] = field(default_factory=list)
@@ -219,7 +223,11 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
             on_progress(report.samples, len(chosen))
     # Compare samples of one hash, and write columns.
     if hashes is not None:
-        report.duplicate_numbers = duplicate_groups(folder, chosen, hashes, report.hashed_parts)
+        report.hashed_samples, report.hashes = chosen, hashes
+        with closing(folder):
+            report.duplicate_numbers = _equal_groups(
+                chosen, hashes, lambda sample: folder.read_parts(sample, report.hashed_parts or None)
+            )
         report.duplicates = [[folder.index.full_key(sample) for sample in group] for group in report.duplicate_numbers]
     if request.parts is None:
         _add_columns(folder, every, report)
@@ -389,8 +397,8 @@ def _filled(count: int, samples: IntArray, values: npt.NDArray[np.float64]) -> t
     return whole, missing
 
 
-def duplicate_groups(
-    folder: Dataset, samples: IntArray, hashes: npt.NDArray[np.uint64], parts: tuple[str, ...]
+def _equal_groups(
+    samples: IntArray, hashes: npt.NDArray[np.uint64], read: Callable[[int], Mapping[str, object]]
 ) -> list[list[int]]:
     """Return groups of samples with the same bytes, the largest first; samples of one hash are compared byte by byte.
 
@@ -399,31 +407,45 @@ def duplicate_groups(
     Args:
         samples: Shape (n,): numbers of samples.
         hashes: Shape (n,): a hash of each sample's content; 0 for samples without it.
-        parts: The parts to compare; empty for all parts.
+        read: Returns the parts of a sample to compare.
     """
     # Sort by hash, so that equal hashes are neighbours.
     samples, hashes = samples[hashes != 0], hashes[hashes != 0]
     order = np.argsort(hashes, kind="stable")
-    ordered = hashes[order]
-    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(ordered) else order
-    ends = np.concatenate([starts[1:], [len(ordered)]]) if len(ordered) else order
+    runs = np.split(samples[order], np.flatnonzero(np.diff(hashes[order])) + 1)
     # Compare the bytes of samples with one hash, which has 64 bits only.
-    groups = []
-    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        if end - start > 1:
-            groups += _equal(folder, samples[order[start:end]].tolist(), parts)
-    folder.close()
-    groups.sort(key=lambda group: (-len(group), group[0]))
-    return groups
+    groups = [group for run in runs if len(run) > 1 for group in _equal(run.tolist(), read)]
+    return sorted(groups, key=lambda group: (-len(group), group[0]))
 
 
-def _equal(folder: Dataset, samples: list[int], parts: tuple[str, ...]) -> list[list[int]]:
+def _equal(samples: list[int], read: Callable[[int], Mapping[str, object]]) -> list[list[int]]:
     by_content: dict[bytes, list[int]] = defaultdict(list)
     for sample in samples:
         # A long digest takes the place of the bytes, which may not fit into memory.
         digest = hashlib.sha256()
-        for name, value in folder.read_parts(sample, parts or None).items():
+        for name, value in read(sample).items():
             data = value if isinstance(value, bytes) else repr(value).encode()
             digest.update(f"{name}\0{len(data)}\0".encode("utf-8", "surrogateescape") + data)
         by_content[digest.digest()].append(sample)
     return [group for group in by_content.values() if len(group) > 1]
+
+
+def shared_duplicates(datasets: Sequence[OpenDataset], reports: Sequence[StatsReport]) -> list[list[str]] | None:
+    """Return the groups of samples with the same content that are in several datasets; None if none were searched.
+
+    Args:
+        datasets: The datasets.
+        reports: The statistics of each dataset.
+    """
+    if len(reports) < 2 or reports[0].duplicates is None:
+        return None
+    numbered = NumberedDatasets({each.name: each.folder for each in datasets})
+
+    def read(number: int) -> Mapping[str, object]:
+        position, sample = numbered.sample(number)
+        return numbered.folders[position].read_parts(sample, reports[position].hashed_parts or None)
+
+    samples = numbered.numbers(report.hashed_samples for report in reports)
+    groups = _equal_groups(samples, np.concatenate([report.hashes for report in reports]), read)
+    several = (group for group in groups if len({numbered.sample(number)[0] for number in group}) > 1)
+    return [[*map(numbered.full_key, group)] for group in several]

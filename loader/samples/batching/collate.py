@@ -242,7 +242,7 @@ def collate(samples: Sequence[Any]) -> Any:
 
 
 def join_all(join: Callable[[Any], Any], samples: Any) -> Any:
-    """Join samples to a batch; raise a ``SampleError`` if there are none, or two do not match."""
+    """Join samples to a batch; raise a ``SampleError`` for an empty list, or if two samples do not match."""
     if not samples:
         raise no_samples()
     try:

@@ -109,7 +109,7 @@ class _Program(LazyGroup):
         **extra: Any,
     ) -> Any:
         if standalone_mode and "_ENERGON_COMPLETE" not in os.environ:
-            sys.exit(main(args))
+            sys.exit(main(args, self))
         return super().main(args, prog_name, complete_var, standalone_mode=standalone_mode, **extra)
 
 
@@ -139,7 +139,7 @@ def cli() -> None:
 add_common_options(cli)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, program: click.Group = cli) -> int:
     """Run the program and return its exit code."""
     started_s = time.monotonic()
     _escape_unencodable()
@@ -156,7 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with scoped_settings() as settings:
         try:
             with _print_logs():
-                code = _run(arguments, settings)
+                code = _run(program, arguments, settings)
             sys.stdout.flush()
         except BrokenPipeError:
             _discard_output()
@@ -169,14 +169,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _run(arguments: list[str], settings: OutputSettings) -> int:
+def _run(program: click.Group, arguments: list[str], settings: OutputSettings) -> int:
     from loader.errors import EnergonError, error_text
 
     try:
         # Run the command; --debug shows where an unexpected error was raised.
         try:
-            with cli.make_context(program_name(), [*arguments], obj=tuple(arguments)) as ctx:
-                cli.invoke(ctx)
+            with program.make_context(program_name(), [*arguments], obj=tuple(arguments)) as ctx:
+                program.invoke(ctx)
             return 0
         except Exception:
             if settings.debug and not isinstance(sys.exception(), click.exceptions.Exit | click.UsageError):
@@ -233,15 +233,12 @@ def _name_option(error: click.UsageError, arguments: Sequence[str]) -> None:
         return
     near = names[alike[0]]
     words = [
-        word.replace(error.option_name, near, 1) if _flag(word) == error.option_name else word for word in arguments
+        word.replace(error.option_name, near, 1) if word.partition("=")[0] == error.option_name else word
+        for word in arguments
     ]
     vars(error).update(
         message=f"{error.message.rstrip('.')}. Did you mean: {program_name()} {shlex.join(words)}", possibilities=None
     )
-
-
-def _flag(word: str) -> str:
-    return word.partition("=")[0]
 
 
 class _LogPrinter(logging.Handler):

@@ -6,7 +6,7 @@ import base64
 import html
 import io
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from itertools import islice
@@ -131,6 +131,7 @@ _SUMMARY_LINES = 60  # of a summary, and values of a container in it
 _SUMMARY_ITEMS = 8  # of a list or dict
 _SUMMARY_CHARACTERS = 100  # of a text
 _SUMMARY_DEPTH = 6  # of nested values
+_Short = str | bytes | int | float | complex | None  # values of a list that takes one line
 
 
 def format_sample_compact(sample: Any, depth: int = 3, max_items: int = 10, max_str_len: int = 50) -> str:
@@ -142,12 +143,16 @@ def format_sample_compact(sample: Any, depth: int = 3, max_items: int = 10, max_
         max_items: Number of items of a list or dict to show.
         max_str_len: Number of characters of a text to show.
 
-    >>> format_sample_compact({"image": torch.zeros(3, 8, 8), "ids": list(range(99)), "text": "a" * 99}, max_items=2)
-    "{'image': Tensor(float32, [3, 8, 8]), 'ids': [0, 1, … 97 more], … 1 more}"
+    >>> format_sample_compact({"x": torch.zeros(3, 8, 8), "ids": list(range(99)), "text": "a" * 99}, max_items=2)
+    "{'x': Tensor(shape=torch.Size([3, 8, 8]), dtype=torch.float32, device=cpu), 'ids': [0, 1, … 97 more], … 1 more}"
     """
+    return _one_line(sample, depth, max_items, max_str_len, _long_form)
+
+
+def _one_line(sample: Any, depth: int, max_items: int, max_str_len: int, array_text: Callable[[Any], str]) -> str:
     # Values without fields or items.
     if isinstance(sample, Tensor | np.ndarray):
-        return _shape(sample)
+        return array_text(sample)
     if isinstance(sample, str | bytes):
         return _cut(sample, max_str_len)
     if sample is None or isinstance(sample, int | float | complex):
@@ -160,7 +165,7 @@ def format_sample_compact(sample: Any, depth: int = 3, max_items: int = 10, max_
         return f"{left}…{right}"
 
     def text(value: Any) -> str:
-        return format_sample_compact(value, depth - 1, max_items, max_str_len)
+        return _one_line(value, depth - 1, max_items, max_str_len, array_text)
 
     if isinstance(sample, Mapping):
         items = [
@@ -185,7 +190,7 @@ def format_sample_detailed(sample: Any, indent: str = "") -> str:
         indent: Prefix of each line.
 
     >>> print(format_sample_detailed({"mask": torch.tensor([0, 3]), "boxes": [1, 2], "text": "a cat"}))
-    mask: Tensor(int64, [2]) from 0 to 3, mean 1.5
+    mask: Tensor(shape=torch.Size([2]), dtype=torch.int64, device=cpu) from 0 to 3, mean 1.5
     boxes:
     - 1
     - 2
@@ -198,7 +203,7 @@ def format_sample_detailed(sample: Any, indent: str = "") -> str:
 def _yaml_value(value: Any) -> Any:
     # Arrays are shown by shape and range, as their values would fill pages.
     if isinstance(value, Tensor | np.ndarray):
-        return _shape(value) + _range(value)
+        return _long_form(value) + _range(value)
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or type(value) in (bool, int, float):  # a subclass has no form in YAML
@@ -227,7 +232,7 @@ def shown_fields(sample: Any) -> str:
     """
     hidden, kind = _hidden(sample), type(sample).__name__
     named = [(name, value) for name, value in _named_values(sample) if name not in hidden]
-    shown = [(_cut_text(str(name), 50), format_sample_compact(value, 2)) for name, value in named[:_MAX_ITEMS]]
+    shown = [(_cut_text(str(name), 50), _one_line(value, 2, 10, 50, _shape)) for name, value in named[:_MAX_ITEMS]]
     more = [f"… {len(named) - _MAX_ITEMS} more"] if len(named) > _MAX_ITEMS else []
     if isinstance(sample, Mapping):
         return f"{kind}({{{', '.join([*(f'{name!r}: {text}' for name, text in shown), *more])}}})"
@@ -268,9 +273,9 @@ def _summary(value: Any, name: str, indent: str, depth: int) -> Iterator[str]:
         yield first + _shape(value) + _range(value)
         return
     named = [(known, inner) for known, inner in _named_values(value) if known not in _hidden(value)]
-    is_list = not named and isinstance(value, list | tuple) and not all(map(_is_short, value))
+    is_list = not named and isinstance(value, list | tuple) and not all(isinstance(inner, _Short) for inner in value)
     if not (named or is_list) or depth == 0:
-        text = format_sample_compact(value, 2, _SUMMARY_ITEMS, _SUMMARY_CHARACTERS)
+        text = _one_line(value, 2, _SUMMARY_ITEMS, _SUMMARY_CHARACTERS, _shape)
         yield first + _cut_text(_escaped(text), 10 * _SUMMARY_CHARACTERS)
         return
     # Containers have a heading, and a line for each of their first values.
@@ -282,10 +287,6 @@ def _summary(value: Any, name: str, indent: str, depth: int) -> Iterator[str]:
         yield from _summary(inner, _cut_text(_escaped(str(key)), _SUMMARY_CHARACTERS), f"{indent}  ", depth - 1)
     if len(pairs) > shown:
         yield f"{indent}  … {len(pairs) - shown} more"
-
-
-def _is_short(value: Any) -> bool:
-    return value is None or isinstance(value, str | bytes | int | float | complex)
 
 
 def _hidden(sample: Any) -> set[str]:
@@ -315,6 +316,12 @@ def _brackets(sample: Any) -> tuple[str, str]:
     if type(sample) is list:
         return "[", "]"
     return ("(", ")") if type(sample) is tuple else (f"{type(sample).__name__}(", ")")
+
+
+def _long_form(value: Any) -> str:
+    """Describe a tensor or array as megatron-energon does."""
+    kind, end = ("Tensor", f", device={value.device}") if isinstance(value, Tensor) else ("np.ndarray", "")
+    return f"{kind}(shape={value.shape}, dtype={value.dtype}{end})"
 
 
 def _shape(value: Any) -> str:

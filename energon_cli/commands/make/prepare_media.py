@@ -80,7 +80,7 @@ def media_filter_of(flags: dict[str, Any]) -> MediaFilter | None:
 @media_options
 @shared_options("num_workers", type=click.IntRange(min=0))
 @shared_options("tmp_path", "progress", "json", "meta_folder")
-def prepare_media(path: str, *, num_workers: int | None, as_json: bool, **flags: Any) -> None:
+def prepare_media(path: str, *, num_workers: int | None, as_json: bool, **flags: Any) -> int:
     """Collect metadata of the images, audio and video in PATH, a folder of plain files.
 
     Reads the width, height and format of images, and the duration, frames and rates of audio and video, from file
@@ -132,8 +132,9 @@ def prepare_media(path: str, *, num_workers: int | None, as_json: bool, **flags:
     seconds = time.perf_counter() - started
     if as_json:
         print_json(facts_of(report, f"path {MEDIA_FACTS} seconds warnings", path=path, seconds=round(seconds, 3)))
-        return
+        return report.entries
     console = output_console()
     text = f"prepared {escape_controls(path)}: media metadata of {plural(report.entries, 'file')} in {seconds:.1f} s"
     console.print(text, style="green")
     show_warning(*report.warnings)
+    return report.entries

@@ -98,7 +98,8 @@ def plan_joins(path: str | os.PathLike[str]) -> tuple[JoinPlan, ...]:
         # Joins of the same members in one file share their rows.
         for leaf in tree.leaves():
             if leaf.join is not None:
-                joins.setdefault((leaf.join.file, *map(_identity, leaf.join.members)), leaf.join)
+                identities = ((member.ref, member.split_part, member.nonmatch) for member in leaf.join.members)
+                joins.setdefault((leaf.join.file, *identities), leaf.join)
     if faults:
         raise ConfigError(file=root, faults=tuple(faults))
     return tuple(joins.values())
@@ -115,10 +116,6 @@ def _write_peer_rows(plan: JoinPlan, *, must: bool) -> str | None:
             hint="drop --compat: this library reads the join without it",
         )
     return written
-
-
-def _identity(member: JoinMember) -> tuple[object, ...]:
-    return member.ref, member.split_part, member.nonmatch
 
 
 def _combined_error(root: str, errors: Sequence[ConfigError]) -> ConfigError:

@@ -440,5 +440,5 @@ class TreePlanner:
             self._documents.fault(file, f"{source.place}.path", fault)
 
     def _fault_of_numbers(self, file: str, place: str) -> None:
-        message = "numbers of samples select within one dataset; use percentages here, or set this at the datasets"
+        message = "numbers of samples are only allowed for a leaf dataset; use percentages here, or set this there"
         self._documents.fault(file, f"{place}.subset.range", message)

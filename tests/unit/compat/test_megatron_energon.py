@@ -21,8 +21,11 @@ import pytest
 import torch
 from click.testing import CliRunner
 from megatron.energon import alias_modules
+from megatron.energon.cli.main import main as megatron_main
+from PIL import Image
 
 import loader
+from energon_cli.main import cli
 from loader.samples.batching import collate
 from tests.cli.make_dataset import write_captions
 from tests.e2e.dataset_tree import prepare
@@ -174,6 +177,27 @@ def test_the_signature_of_a_run_requires_the_configuration_of_workers(name: str,
     assert [*parameters] == [*inspect.signature(getattr(loader, name)).parameters]
     assert pickle.loads(pickle.dumps(function)) is function
     assert function(captions, split_part="val", batch_size=2)
+
+
+def test_its_commands_end_and_print_as_those_of_megatron_energon(tmp_path: Path) -> None:
+    folder = write_captions(tmp_path / "captions", shards=3, samples=8)
+    flags = ["prepare", "--non-interactive", "--split-ratio", "1,1,1", "--sample-type", "CrudeWebdataset", str(folder)]
+    found = [CliRunner().invoke(megatron_main, [*flags, *more]) for more in ([], [], ["--force-overwrite"])]
+    assert [each.exit_code for each in found] == [0, 1, 0]
+    assert "already been prepared" in found[1].output
+    assert (
+        CliRunner().invoke(importlib.import_module("megatron.energon.tools.prepare").command, flags[1:]).exit_code == 1
+    )
+    assert CliRunner().invoke(cli, ["prepare", "--non-interactive", str(folder)]).exit_code == 0
+    (tmp_path / "media").mkdir()
+    Image.new("RGB", (4, 3)).save(tmp_path / "media/a.png")
+    flags = ["--media-metadata-by-extension", str(tmp_path / "media")]
+    assert (
+        CliRunner()
+        .invoke(megatron_main, ["prepare-media", *flags])
+        .output.endswith("Done. Stored metadata for 1 files.\n")
+    )
+    assert "Done" not in CliRunner().invoke(cli, ["prepare-media", *flags]).output
 
 
 def test_code_that_chooses_by_the_version_takes_the_branch_of_version_7() -> None:

@@ -204,7 +204,7 @@ def test_numbers_of_samples_choose_within_leaves_only(files: MetadatasetFiles) -
     files.write("inner.yaml", {"train": {"path": "a"}})
     numbers = {"range": [0, 5]}
     train = {"blend": [{"path": "inner.yaml", "subset": numbers}, {"path": "b", "subset": numbers}], "subset": numbers}
-    said = "numbers of samples select within one dataset; use percentages here, or set this at the datasets"
+    said = "numbers of samples are only allowed for a leaf dataset; use percentages here, or set this there"
     assert files.faults_of_train(train) == [
         f"splits.train.subset.range: {said}",
         f"splits.train.blend[0].subset.range: {said}",

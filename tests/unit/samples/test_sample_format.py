@@ -16,7 +16,9 @@ def test_compact_form_is_one_line() -> None:
     sample = CaptioningSample(__key__="s.tar/0", image=torch.zeros(3, 2, 4), caption="x" * 80)
     text = format_sample_compact(sample, max_str_len=5)
     assert text.startswith("CaptioningSample(__key__='s.tar'… 2 more, ")
-    assert "image=Tensor(float32, [3, 2, 4]), caption='xxxxx'… 75 more" in text
+    assert (
+        "image=Tensor(shape=torch.Size([3, 2, 4]), dtype=torch.float32, device=cpu), caption='xxxxx'… 75 more" in text
+    )
     assert "\n" not in text
 
 
@@ -24,7 +26,7 @@ def test_depth_and_number_of_items_are_limited() -> None:
     assert format_sample_compact([[[1]]], depth=2) == "[[[…]]]"
     assert format_sample_compact((1, 2, 3), max_items=2) == "(1, 2, … 1 more)"
     assert format_sample_compact({"a": {1}}, depth=2) == "{'a': set(1)}"
-    assert format_sample_compact(np.zeros((2, 3), np.uint8)) == "ndarray(uint8, [2, 3])"
+    assert format_sample_compact(np.zeros((2, 3), np.uint8)) == "np.ndarray(shape=(2, 3), dtype=uint8)"
     assert format_sample_compact(object())[:8] == "<object "
     assert format_sample_compact([None, 1.5, True, b"ab"]) == "[None, 1.5, True, b'ab']"
 
@@ -41,10 +43,10 @@ def test_detailed_form_is_yaml_with_the_ranges_of_tensors() -> None:
         7: {1},
     }
     assert yaml.safe_load(format_sample_detailed(sample)) == {
-        "image": "Tensor(float32, [1, 2]) from 0.5 to 1.5, mean 1",
-        "half": "Tensor(bfloat16, [2])",
-        "empty": "ndarray(float64, [0])",
-        "boxes": ["ndarray(int64, [2]) from 1 to 3, mean 2"],
+        "image": "Tensor(shape=torch.Size([1, 2]), dtype=torch.float32, device=cpu) from 0.5 to 1.5, mean 1",
+        "half": "Tensor(shape=torch.Size([2]), dtype=torch.bfloat16, device=cpu)",
+        "empty": "np.ndarray(shape=(0,), dtype=float64)",
+        "boxes": ["np.ndarray(shape=(2,), dtype=int64) from 1 to 3, mean 2"],
         "source": {"SourceInfo": {"dataset_path": "/d", "index": 0, "shard_name": "s.tar", "file_names": []}},
         "numbers": [1.5, 2, "<Signals.SIGINT: 2>", "<class 'object'>"],
         "text": "two: lines\n'quoted'\x1b",

@@ -1,9 +1,43 @@
+"""The commands of ``energon`` as code for megatron-energon runs them: some print other lines, or end otherwise."""
+
 import sys
+from copy import copy
+from dataclasses import replace
+from typing import Any
 
-from energon_cli.commands.make.prepare_media import prepare_media as prepare_media_command
-from energon_cli.main import cli as main
+import click
 
-__all__ = ["main", "prepare_media_command"]
+from energon_cli.commands.make.prepare.command import prepare
+from energon_cli.commands.make.prepare_media import prepare_media
+from energon_cli.main import cli
+from loader.compat.dataset_facts import check_dataset_info_present
+
+__all__ = ["main", "prepare_command", "prepare_media_command"]
+
+
+def _prepare_once(path: str, **flags: Any) -> None:
+    is_new = flags["force_overwrite"] or flags["tar_index_only"] or not flags["non_interactive"]
+    if not is_new and check_dataset_info_present(path):
+        raise click.ClickException("Dataset has already been prepared. Use --force-overwrite to overwrite.")
+    prepare.callback(path, **flags)  # type: ignore[misc]  # it has one
+
+
+def _prepare_media(path: str, **flags: Any) -> None:
+    entries = prepare_media.callback(path, **flags)  # type: ignore[misc]  # it has one
+    if not flags["as_json"]:
+        click.echo(f"Done. Stored metadata for {entries} files.")
+
+
+prepare_command, prepare_media_command = copy(prepare), copy(prepare_media)
+prepare_command.callback, prepare_media_command.callback = _prepare_once, _prepare_media
+
+
+# The group of the program, with these commands instead of its own.
+main = copy(cli)
+main.lazy_commands = cli.lazy_commands | {
+    name: replace(cli.lazy_commands[name], place=f"megatron.energon.cli.main:{name.replace('-', '_')}_command")
+    for name in ("prepare", "prepare-media")
+}
 
 if __name__ == "__main__":
     sys.exit(main())

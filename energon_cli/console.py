@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import click
 
-from loader.errors import StorageError, escape_controls
+from loader.errors import StorageError, escape_controls, plural
 
 from .settings import AsciiStream, break_between_words, is_ascii_only, name_program, output_settings
 
@@ -262,7 +262,9 @@ def show_account(account: Account) -> None:
     """Print what was left out and what failed, a line for each reason; nothing if everything was used."""
     console = error_console()
     if account.hidden and output_settings().verbosity:
-        console.print(f"not counted: {account.hidden:,} hidden files and folders, and index files")
+        console.print(
+            f"not counted: {plural(account.hidden, 'hidden file or folder', 'hidden files and folders')}, index files"
+        )
     if account.is_complete:
         return
     for fate, entries in (("left out", account.left_out), ("failed", account.failed)):
@@ -273,7 +275,7 @@ def show_account(account: Account) -> None:
 
 def _line(entry: AccountEntry) -> str:
     from loader.accounting import meanings
-    from loader.inspect import format_bytes, plural
+    from loader.inspect import format_bytes
 
     size = f" ({format_bytes(entry.size_bytes)})" if entry.size_bytes else ""
     example = f", first {entry.example}" if entry.count > 1 else f": {entry.example}"

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loader.errors import StorageError, escape_controls
-from loader.inspect import plural
+from loader.errors import StorageError, escape_controls, plural
 
 from .console import error_console, is_terminal, show_note
 from .options import shared_options

@@ -88,6 +88,18 @@ def escape_controls(text: str, *, keep: str = "") -> str:
     return _UNSAFE.sub(escape, text)
 
 
+def plural(count: int, noun: str, nouns: str | None = None) -> str:
+    """Format a count and its noun.
+
+    Args:
+        nouns: The plural, also with a verb; None appends an s.
+
+    >>> plural(1, "shard"), plural(1200, "shard"), plural(2, "entry is", "entries are")
+    ('1 shard', '1,200 shards', '2 entries are')
+    """
+    return f"{count:,} {noun if count == 1 else nouns or f'{noun}s'}"
+
+
 _KEPT = {"message": "\n\t", "at": "", "hint": "\n\t", "cause": "\n\t"}
 """The texts of an error, and the control characters that they may have: messages may have several lines."""
 

@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,30 @@ def long_functions_without_a_step_comment(text: str) -> Iterator[str]:
                 yield f"{node.lineno}: {node.name}"
 
 
+_UNITS = "bits|bytes|characters|digits|letters|numbers|pixels|times|values"
+_NOUNS = re.compile(rf" (?:[a-z-]+ )??(?!(?:{_UNITS}|as|class|does|has|is|its|process|repeats|this|was)\b)[a-z-]+s\b")
+_VERBS = re.compile(r" (are|were|have|do|need)\b")
+
+
+def counts_that_do_not_agree(text: str) -> Iterator[str]:
+    """Find numbers before a noun in the plural, and plural verbs after ``plural(count, noun)``: 1 would be wrong.
+
+    Numbers are lengths, and what has separators of thousands; constants and units are exempt.
+    """
+    pairs = [pair for node in nodes(text) if isinstance(node, ast.JoinedStr) for pair in pairwise(node.values)]
+    for value, after in pairs:
+        if not (isinstance(value, ast.FormattedValue) and isinstance(after, ast.Constant)):
+            continue
+        shown, words = ast.unparse(value.value), str(after.value)
+        is_count = "len(" in shown or (value.format_spec is not None and "," in ast.unparse(value.format_spec))
+        is_agreeing = shown.startswith("plural(")
+        is_limit = shown.strip("_").isupper()
+        if (is_agreeing and _VERBS.match(words)) or (
+            is_count and not is_agreeing and not is_limit and _NOUNS.match(words)
+        ):
+            yield f"{value.lineno}: {shown}{words[:40]}: pass the noun to plural(), also with its verb"
+
+
 @pytest.mark.parametrize("rule", [pronoun_chains, stock_names, long_functions_without_a_step_comment])
 def test_the_source_gets_no_harder_to_read(rule: Callable[[str], Iterator[str]]) -> None:
     faults = [
@@ -180,6 +205,29 @@ def test_the_source_gets_no_harder_to_read(rule: Callable[[str], Iterator[str]])
 def test_what_is_hard_to_read_is_found(rule: Callable[[str], Iterator[str]], fault: str, plain: str) -> None:
     assert len(list(rule(fault))) == 1
     assert not list(rule(plain))
+
+
+def test_messages_agree_with_the_number_1() -> None:
+    assert not [
+        f"{path.relative_to(ROOT)}:{fault}"
+        for path in python_files()
+        if path.relative_to(ROOT).parts[0] in ("loader", "energon_cli")
+        for fault in counts_that_do_not_agree(path.read_text(encoding="utf-8"))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fault", "plain"),
+    [
+        ('f"{n:,} samples"', "f\"{plural(n, 'sample')}\""),
+        ('f"in {len(groups)} large groups"', "f\"in {plural(len(groups), 'large group')}\""),
+        ("f\"{plural(n, 'part')} are empty\"", "f\"{plural(n, 'part is', 'parts are')} empty\""),
+        ('f"{n:,} " "requests"', 'f"{_LIMIT:,} requests, {n:,} bytes, {names} samples"'),
+    ],
+)
+def test_a_count_that_does_not_agree_is_found(fault: str, plain: str) -> None:
+    assert len(list(counts_that_do_not_agree(fault))) == 1
+    assert not list(counts_that_do_not_agree(plain))
 
 
 def test_docstrings_begin_with_what_they_do() -> None:

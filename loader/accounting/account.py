@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from ..errors import EnergonError
+from ..errors import EnergonError, plural
 
 _SEVERITIES = {"E": "error", "W": "warning", "L": "left out", "F": "failed"}
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
@@ -229,7 +229,10 @@ class Account:
         """Check that everything was used, for ``--strict``."""
         entries = [*self.left_out, *self.failed]
         if entries:
-            lines = [f"{e.count:,} {e.unit}: {meanings()[e.reason]} [{e.reason}], first {e.example}" for e in entries]
+            lines = [
+                f"{plural(e.count, e.unit[:-1])}: {meanings()[e.reason]} [{e.reason}], first {e.example}"
+                for e in entries
+            ]
             raise IncompleteError(
                 "some input would not be in the output, which --strict refuses\n" + "\n".join(lines),
                 at=at,

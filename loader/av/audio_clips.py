@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import plural
 from ..format.media.av_container import audio_stream, import_av, is_indexed
 from ..lazy_torch import torch
 from .av_data import MediaReader
@@ -199,8 +200,8 @@ def decode_audio_clips(
                 total += part.size
         if max_samples is not None and total > max_samples:
             raise ValueError(
-                f"the clips have {total:,} samples of audio or more, the limit is {max_samples:,}: request shorter "
-                "clips, or raise AVDecoder.max_audio_samples"
+                f"the clips have {plural(total, 'sample')} of audio or more, the limit is {max_samples:,}: request"
+                " shorter clips, or raise AVDecoder.max_audio_samples"
             )
         active = [clip for clip in active if end < windows[clip][1]]
     return [(_concatenate(blocks), starts[clip]) for clip, blocks in enumerate(parts) if clip in starts]

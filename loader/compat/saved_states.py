@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from ..errors import StateError
+from ..errors import StateError, plural
 from ..pipeline.contract.restore_keys import get_sample_restore_key
 from ..pipeline.contract.stage import SavableDataset
 from ..pipeline.contract.user_state import FlexState
@@ -254,7 +254,7 @@ class SavableSampleBuffer(BaseWrapperDataset[T_sample]):
         samples = list(samples)
         keys = list(map(get_sample_restore_key, samples) if restore_keys is None else restore_keys)
         if len(keys) != len(samples):
-            raise ValueError(f"expected a restore key for each of {len(samples)} samples, found {len(keys)}")
+            raise ValueError(f"expected a restore key for each of {plural(len(samples), 'sample')}, found {len(keys)}")
         self.buffer.extend(samples)
         self._keys += keys
 

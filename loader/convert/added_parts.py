@@ -20,7 +20,7 @@ from ..dataset.split_parts import excluded_samples, runs_of_part
 from ..dataset.tar import tar_index
 from ..engine.journal import AlreadyDoneError
 from ..engine.run import RunsOnEngine
-from ..errors import ConfigError
+from ..errors import ConfigError, plural
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_files import read_shard_info
 from ..format.documents.next_command import split_hint
@@ -397,14 +397,14 @@ def _check(plan: AddPartsPlan, folder: Dataset, counted: MatchCount, lacking: In
     # Check that keys match.
     if not counted.matched:
         raise ConfigError(
-            f"no key of the {counted.unused:,} samples in {plan.source} is one of the dataset; the source has"
+            f"no key of the {plural(counted.unused, 'sample')} in {plan.source} is one of the dataset; the source has"
             f" {', '.join(map(repr, counted.unused_rows)) or 'none'}, the dataset {tar_index(folder).key(0)!r}",
             at=folder.path,
             hint="name files, or rows by --key-column, after the keys that energon preview shows",
         )
     if plan.nonmatch == "error" and len(lacking):
         raise ConfigError(
-            f"{len(lacking):,} samples of the dataset have no parts in {plan.source}, first"
+            f"{plural(len(lacking), 'sample')} of the dataset have no parts in {plan.source}, first"
             f" {folder.index.full_key(int(lacking[0]))!r}",
             at=folder.path,
             hint="pass --nonmatch skip, which skips them, or --nonmatch none, which leaves them without these parts",

@@ -15,7 +15,7 @@ from ..accounting import Account
 from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
 from ..dataset.tar import tar_index
-from ..errors import ConfigError
+from ..errors import ConfigError, plural
 from ..format.carry import Carried, NewOrder, OldDataset
 from ..format.documents.next_command import quoted
 from ..format.documents.split_config import SplitConfig, format_split_config, split_sample_name
@@ -409,11 +409,11 @@ def _new_order(inputs: Sequence[MergeInput], shards: Sequence[ShardEntry]) -> Ne
 
 
 def _warnings(prepared: PrepareReport) -> Iterator[str]:
-    yield from (warning for warning in prepared.warnings if "repeat the key" not in warning)
+    yield from (warning for warning in prepared.warnings if "the key of a sample in another shard" not in warning)
     if prepared.duplicate_keys:
         yield (
-            f"{prepared.duplicate_keys:,} samples have the bare key of another one: looking up a bare key finds"
-            " several, and index.sqlite cannot be written; --rename-keys makes them unique"
+            f"{plural(prepared.duplicate_keys, 'sample has', 'samples have')} the bare key of another: looking it up"
+            " finds several, and index.sqlite cannot be written; --rename-keys makes them unique"
         )
 
 

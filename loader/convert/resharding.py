@@ -16,7 +16,7 @@ from ..dataset.query import Compute, DatasetValues, SampleQuery, find_samples
 from ..dataset.split_parts import excluded_samples
 from ..dataset.tar import tar_index
 from ..engine.run import RunsOnEngine
-from ..errors import ConfigError
+from ..errors import ConfigError, plural
 from ..format.carry import Carried, NewOrder, OldDataset
 from ..format.dataset_ref import DatasetRef
 from ..format.documents import command_for_folder
@@ -79,7 +79,7 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
         raise ConfigError("no sample is chosen", at=path, hint="check the conditions")
     warnings = _missing_fields(folder, names)
     if plan.layout.split_ratio is None and (overlapping := splits_of_samples(folder).overlapping):
-        warnings.append(f"{overlapping:,} samples are in several split parts, and stay in the first of them")
+        warnings.append(f"in several split parts: {plural(overlapping, 'sample')}; the first part of each keeps it")
     order = None if plan.sort_by is None else sorted_rows(folder, samples, plan.sort_by, plan.query.compute)
     layout = replace(plan.layout, order=order)
     source = DatasetSource(

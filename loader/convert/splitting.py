@@ -15,7 +15,7 @@ from ..arrays import IntArray
 from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
 from ..dataset.query import Compute
-from ..errors import ConfigError, EnergonError
+from ..errors import ConfigError, EnergonError, plural
 from ..format.documents.dataset_files import read_split_config
 from ..format.documents.split_config import SplitConfig, format_split_config, parse_split_config, split_sample_name
 from ..format.filters.build import build_filter_index
@@ -121,7 +121,7 @@ def run_split(plan: SplitPlan, *, on_progress: ProgressCallback | None = None) -
     if by == "samples":
         warnings.append("megatron-energon refuses a split by samples: split.yaml has the key sample_filters")
     if groups.alone:
-        warnings.append(f"{groups.alone:,} samples have no value of {plan.group_by}, and are divided one by one")
+        warnings.append(f"divided one by one: {plural(groups.alone, 'sample')} without a value of {plan.group_by}")
     return SplitReport(
         by=by,
         parts={

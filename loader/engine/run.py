@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from ..errors import ConfigError, WorkerError
+from ..errors import ConfigError, WorkerError, plural
 from .executor import run_in_executor
 from .journal import Job, Journal, Journaled, NumberedTask
 from .share import Share, command_with, divide, incomplete_shares
@@ -151,7 +151,7 @@ class ShareDone(Exception):  # noqa: N818 - not an error: the rest of the comman
     """
 
     def __init__(self, share: Share, *, tasks: int, ran: int, at: str) -> None:
-        super().__init__(f"share {share}: {tasks:,} tasks")
+        super().__init__(f"share {share}: {plural(tasks, 'task')}")
         self.share = share
         self.tasks = tasks
         self.ran = ran
@@ -291,7 +291,7 @@ def missing_tasks(missing: Sequence[int], job: Job, *, at: str) -> ConfigError:
         missing: Numbers of the tasks without results, ascending.
         at: Where results are expected.
     """
-    what = f"{len(missing):,} of {job.tasks:,} tasks have no result"
+    what = f"{len(missing):,} of {plural(job.tasks, 'task has', 'tasks have')} no result"
     if not job.starts:
         return ConfigError(what, at=at, hint="run the same command without --merge")
     command = partial(command_with, command=f"{job.command} …")

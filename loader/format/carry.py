@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from ..arrays import IntArray
-from ..errors import ConfigError, EnergonError
+from ..errors import ConfigError, EnergonError, plural
 from ..storage import Storage
 from .columns.column import (
     DATA_EXTENSIONS,
@@ -284,7 +284,7 @@ def carry_to_next_index(
     # Values of new shards are not known: then no column and filter can be carried.
     every = carried_values(NewOrder([OldDataset(storage.path(""), storage, earlier)], runs, now))
     if changed:
-        reason = f"{changed:,} of {len(now):,} shards are new or changed"
+        reason = f"{changed:,} of {plural(len(now), 'shard is', 'shards are')} new or changed"
         every = (CarriedValues(kind, name, reason) for kind in (COLUMNS, FILTERS) for name in kind.names(storage))
     # Stage what can be carried, and list the files of the others for removal.
     renames: list[tuple[str, str]] = []

@@ -9,7 +9,7 @@ from contextlib import suppress
 import msgspec
 
 from ..engine.share import COMMAND_LINE
-from ..errors import StorageError
+from ..errors import StorageError, plural
 from ..storage import COMMAND_FILE, LocalStorage, Storage, left_command, process_of_partial, size_of
 from .nv_meta import FOLDER, INFO_JSON
 
@@ -93,12 +93,12 @@ def left_sentence(storage: Storage) -> str:
     pieces = []
     if files:
         size = sum(size_of(storage.path(name)) for name in files)
-        count = "1 unfinished file" if len(files) == 1 else f"{len(files):,} unfinished files"
-        pieces.append(f"{count} ({size:,} bytes), first {files[0]}")
+        pieces.append(f"{plural(len(files), 'unfinished file')} ({size:,} bytes), first {files[0]}")
     if storage.exists(IMPORT_FOLDER):
         shards = [file.size_bytes for file in storage.list("") if file.name.endswith(".tar")]
-        count = "1 finished shard" if len(shards) == 1 else f"{len(shards):,} finished shards"
-        pieces.append(f"{count} ({sum(shards):,} bytes)" if shards else "no finished shard")
+        pieces.append(
+            f"{plural(len(shards), 'finished shard')} ({sum(shards):,} bytes)" if shards else "no finished shard"
+        )
     return f"an interrupted run has left {' and '.join(reversed(pieces))}" if pieces else ""
 
 

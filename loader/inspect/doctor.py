@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..engine.workers import usable_cores
-from ..errors import ConfigError
+from ..errors import ConfigError, plural
 from ..storage.node_cache.private_folder import (
     CACHE_FOLDER_VARIABLE,
     CacheSettings,
@@ -271,8 +271,8 @@ def _about_limits(limits: Limits, temporary: Disk | None) -> Iterator[Advice]:
         possible = limits.open_files_hard is None or limits.open_files_hard >= _MIN_OPEN_FILES
         yield _warning(
             subject="open files",
-            message=f"a process may open {limits.open_files:,} files: shards of large mixes are closed and opened "
-            "again, and workers with many batches ahead fail",
+            message=f"a process may open {plural(limits.open_files, 'file')}: shards of large mixes are closed"
+            " and opened again, and workers with many batches ahead fail",
             hint="run: ulimit -n 65536"
             if possible
             else "raise the hard limit, such as docker run --ulimit nofile=65536",

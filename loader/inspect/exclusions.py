@@ -25,7 +25,7 @@ from ..dataset.query import SampleQuery
 from ..dataset.records import SingleFile
 from ..dataset.split_parts import excluded_samples, open_filter
 from ..engine.run import RunsOnEngine, ShareEnds
-from ..errors import ConfigError, StorageError
+from ..errors import ConfigError, StorageError, plural
 from ..format.dataset_ref import DatasetRef
 from ..format.nv_meta import FOLDER
 from ..metadataset.datasets import ChosenSamples, OpenDataset, choose_samples, named_datasets
@@ -33,7 +33,6 @@ from ..similarity import NearDuplicates, near_duplicates_of
 from ..storage import RemoteStorage
 from .lint import LintRequest, run_lint
 from .stats import StatsRequest, collect_stats
-from .text import plural
 
 _MAX_SHOWN = 10  # samples or shards that a report names
 _MAX_SHARE = 0.2  # of samples that are near-duplicates: more are often alike by their kind, such as pages of text
@@ -191,10 +190,8 @@ def _check_extent(result: NearDuplicates, request: ExcludeRequest, *, at: str) -
     max_share, max_group = (_MAX_SHARE, _MAX_GROUP) if request.max_share is None else (request.max_share, largest)
     if request.dry_run or (copies <= max_share * result.samples and largest <= max_group):
         return
-    message = (
-        f"{copies:,} of {plural(result.samples, 'sample')} are near-duplicates of others,"
-        f" and the largest group has {largest:,}"
-    )
+    share = f"{copies:,} of {plural(result.samples, 'sample')}"
+    message = f"near-duplicates of others: {share}; the largest group has {largest:,}"
     if request.confirm is not None:
         request.confirm(f"{at}: {message}.")
         return

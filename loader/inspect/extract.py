@@ -11,7 +11,7 @@ from ..convert import file_name
 from ..dataset.dataset import PartPlace
 from ..dataset.query import unknown_key_error
 from ..dataset.records import as_bytes
-from ..errors import ConfigError, StorageError
+from ..errors import ConfigError, StorageError, plural
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.messages import did_you_mean
 from ..metadataset.datasets import OpenDataset, named_datasets, open_datasets
@@ -107,11 +107,11 @@ class SampleFinder:
         # Several datasets of one metadataset may have the key, or several shards of one dataset.
         paths = list(dict.fromkeys(opened.dataset.path for opened, _ in matches))
         if len(paths) > 1:
-            fault = f"{len(paths):,} datasets have a sample {key!r}"
+            fault = f"{plural(len(paths), 'dataset has', 'datasets have')} a sample {key!r}"
             raise self._not_unique(fault, paths, _MAX_NAMED, hint="name one of these datasets instead")
         names = list(dict.fromkeys(opened.folder.index.full_key(index) for opened, index in matches))
         if len(names) > 1:
-            fault = f"{len(matches):,} samples have the key {key!r}"
+            fault = f"{plural(len(matches), 'sample has', 'samples have')} the key {key!r}"
             raise self._not_unique(fault, names, _MAX_SAMPLES, hint="name one with its shard")
 
     def _not_unique(self, fault: str, names: Sequence[str], most: int, *, hint: str) -> ConfigError:

@@ -13,10 +13,11 @@ from typing import Any
 
 from ..accounting.kinds import TORCH, kind_of_name, part_extension
 from ..accounting.large_parts import LargePart
+from ..errors import plural
 from ..format.documents.conversation import Turn
 from ..samples.picture import Picture, PictureError, array_picture, encoded_picture, image_facts
 from .media_views import Waveform, encoded_media_views, media_views
-from .text import format_bytes, plural
+from .text import format_bytes
 
 _TEXT_EXTENSIONS = frozenset(
     (

@@ -12,14 +12,14 @@ from ..dataset.opening import dataset_at
 from ..dataset.records import SingleFile
 from ..dataset.split_parts import runs_of_part
 from ..dataset.unprepared.tar_index import TarFolder, UnpreparedDataset, find_tars, scan_first_samples, scan_tars
-from ..errors import ConfigError, EnergonError
+from ..errors import ConfigError, EnergonError, plural
 from ..format.documents import quoted
 from ..format.media.metadata import AVMetadata, MediaMetadata, MediaMetadataReader
 from ..storage import Storage
 from .fields import FieldView, describe_part
 from .media_views import media_views
 from .sample_view import Build, MixOrder, PreviewRequest, SampleView, Selection, make_build, place_of, view_of_sample
-from .text import format_bytes, plural
+from .text import format_bytes
 
 
 class SampleViews(NamedTuple):
@@ -188,7 +188,7 @@ def _note(request: PreviewRequest, tars: TarFolder, scan: UnpreparedDataset) -> 
     for error in scan.damaged[:_MAX_DAMAGED]:
         request.on_note(f"this shard is skipped: {one_line(error)}")
     if len(scan.damaged) > _MAX_DAMAGED:
-        request.on_note(f"{len(scan.damaged) - _MAX_DAMAGED:,} more shards are skipped; energon lint lists them")
+        request.on_note(f"skipped: {plural(len(scan.damaged) - _MAX_DAMAGED, 'more shard')}; energon lint lists all")
 
 
 def one_line(error: EnergonError) -> str:

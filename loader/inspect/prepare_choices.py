@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..accounting.kinds import kind_of_name
-from ..errors import ConfigError, EnergonError
+from ..errors import ConfigError, EnergonError, plural
 from ..format.contents.proposals import Proposal, dropped_parts, only_field_map, propose, propose_field_map
 from ..format.contents.sample_layouts import find_layout
 from ..format.documents.field_map import FieldMap, parse_field_expression, parse_field_map
@@ -22,7 +22,6 @@ from ..format.prepare.plan import SplitRequest
 from ..format.prepare.split import detect_split, ranges_by_ratio, split_by_ratio
 from .sample_view import SampleView, describe_sample, view_decoder
 from .sampled_contents import SampledContents, ShardFolder, field_map_warnings, missing_sentence, part_names_of_fields
-from .text import plural
 
 _SETTLED = ("split", "samples", "ask_split", "by_samples", "spec", "field_map", "ask_dataset_yaml")
 _RATIO = {"train": 8.0, "val": 1.0, "test": 1.0}

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Column, Table
 from rich.text import Text
 
-from ..errors import escape_controls
+from ..errors import escape_controls, plural
 from ..storage import short_path
-from .text import format_bytes, format_percent, plural
+from .text import format_bytes, format_percent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -105,7 +105,7 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     if facts.get("unfinished"):
         lines.append(("unfinished", f"{escape_controls(facts['unfinished'])}; energon prepare removes them"))
     if facts.get("duplicate_keys"):
-        lines.append(("keys", f"{facts['duplicate_keys']:,} samples share the key of an earlier sample"))
+        lines.append(("keys", f"{plural(facts['duplicate_keys'], 'sample')} share the key of an earlier sample"))
     if "compat" in facts:
         lines.append(("compat", "index.sqlite for megatron-energon exists" if facts["compat"] else "no index.sqlite"))
     return lines
@@ -150,8 +150,9 @@ def _index_text(index: dict[str, Any]) -> str:
     if index["state"] == "fresh":
         return "up to date"
     if index["state"] == "touched":
-        times = "the time" if index["touched"] == 1 else "the times"
-        return f"up to date, though {times} of {plural(index['touched'], 'shard')} changed (as copying does)"
+        return (
+            f"up to date, though {plural(index['touched'], 'shard has', 'shards have')} another time (as after copying)"
+        )
     faults = [
         f"{plural(len(index[what]), 'shard')} {what} ({index[what][0]}{', …' if len(index[what]) > 1 else ''})"
         for what in ("changed", "missing")
@@ -175,7 +176,7 @@ def _media_lines(facts: dict[str, Any] | None) -> list[tuple[str, str]]:
         rates = ", ".join(f"{rate} Hz" for rate in sounds["sample_rates"])
         lines.append(("audio", f"{plural(sounds['count'], 'track')} ({rates}), {_duration_text(sounds)}"))
     if not facts["complete"]:
-        lines = [(label, f"of the first {facts['entries']:,} media files: {text}") for label, text in lines]
+        lines = [(label, f"of the first {plural(facts['entries'], 'media file')}: {text}") for label, text in lines]
     return lines or [("media", "no image, audio or video was found")]
 
 
@@ -223,7 +224,7 @@ def show_metadataset(console: Console, facts: dict[str, Any]) -> None:
         console.print(Text.assemble((escape_controls(split["name"]), "bold"), f": {_split_text(split)}"))
         print_table(console, ("", ">share", ">samples", ">per epoch", ""), _rows(split["tree"], folder))
     if facts["faults"]:
-        count = "1 dataset" if facts["faults"] == 1 else f"{facts['faults']:,} datasets"
+        count = plural(facts["faults"], "dataset")
         console.print()
         console.print(Text(f"{count} cannot be loaded as described; energon lint checks the others", style="red"))
 
@@ -234,7 +235,7 @@ def _split_text(split: dict[str, Any]) -> str:
         return samples
     text = f"{samples} in {plural(split['leaves'], 'dataset')}, {_MIXED[split['mixed_by']]}"
     if split["mixed_by"] == "repetitions" and split["epoch"] is not None and split["samples"] is not None:
-        text += f" ({split['epoch']:,} samples)"
+        text += f" ({plural(split['epoch'], 'sample')})"
     return text
 
 

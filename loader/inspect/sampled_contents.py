@@ -9,6 +9,7 @@ from typing import Any
 
 from ..accounting.kinds import PICKLE, TORCH, part_extension
 from ..accounting.part_sets import Missing, PartSets
+from ..errors import plural
 from ..format.contents.findings import Contents
 from ..format.contents.proposals import SeenParts, propose_field_map
 from ..format.dataset_ref import DatasetRef
@@ -23,7 +24,6 @@ from ..format.prepare.plan import PreparePlan, RunningPrepare
 from ..format.prepare.run import open_prepare
 from ..format.prepare.shards import find_shards
 from ..storage import EPath, Storage
-from .text import plural
 
 _MAX_PART_BYTES = 256 * 1024 * 1024  # of each part of the first sample
 _MAX_OTHER_BYTES = 16 * 1024 * 1024  # of each part of the examples of other part sets
@@ -272,7 +272,8 @@ def _missing_parts(field_map: FieldMap, name: str, contents: SampledContents, pr
     names = contents.part_names
     shown = ", ".join(names[:_SHOWN_NAMES]) + (", …" if len(names) > _SHOWN_NAMES else "")
     which = "first " if contents.are_first else ""
-    seen = f"the {which}{contents.samples:,} samples have" if contents.samples > 1 else "the only sample has"
+    samples = plural(contents.samples, "sample has", "samples have")
+    seen = f"the {which}{samples}" if contents.samples > 1 else "the only sample has"
     # A similar name is more likely meant than a proposal by the contents.
     near = nearest_names(field_map.fields[name][0].part, names, limit=1)
     meant = near[0] if near else proposals.get(name)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..errors import plural as plural  # noqa: PLC0414 - a name of loader.inspect, too
+
 if TYPE_CHECKING:
     from ..format.media.metadata import AVMetadata
 
@@ -33,15 +35,6 @@ def format_percent(share: float) -> str:
     if 0 < share < 0.0005:
         return "<0.1 %"
     return ">99.9 %" if 0.9995 <= share < 1 else f"{100 * share:.1f} %"
-
-
-def plural(count: int, noun: str) -> str:
-    """Format a count and its noun, in the plural unless the count is 1.
-
-    >>> plural(1, "shard"), plural(1200, "shard")
-    ('1 shard', '1,200 shards')
-    """
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def av_text(metadata: AVMetadata) -> str:

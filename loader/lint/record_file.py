@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting.large_parts import CHECKED_JSON_BYTES
-from ..errors import EnergonError, FormatError
+from ..errors import EnergonError, FormatError, plural
 from ..format.documents.providers import format_of
 from ..format.jsonl.index import IDX_SUFFIX, JsonlIndex, open_jsonl_index
 from ..format.jsonl.lines import BYTE_ORDER_MARK, ExaminedLine, LineBlock, line_blocks
@@ -121,7 +121,7 @@ class JsonlCheck:
             self._add(JsonlFiles.E407, "this file has only blank lines; expected one JSON object a line")
         elif compared is not None and samples != len(compared) - 1:
             self._add_stale(
-                f"the index has {len(compared) - 1:,} samples, the file {samples:,}", int(compared[samples])
+                f"the index has {plural(len(compared) - 1, 'sample')}, the file {samples:,}", int(compared[samples])
             )
         if self._blank:
             self._add(JsonlFiles.W405, f"{self._blank:,} in this file, skipped; the first is here", self._first_blank)
@@ -160,7 +160,7 @@ class JsonlCheck:
             return False
         # Lines were appended since the index was written.
         if len(expected) < len(starts):
-            message = f"the index has {len(offsets) - 1:,} samples, and there are more from here"
+            message = f"the index has {plural(len(offsets) - 1, 'sample')}, and there are more from here"
             self._add_stale(message, int(starts[len(expected)]))
             return False
         return True

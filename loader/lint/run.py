@@ -26,7 +26,7 @@ from ..dataset.unprepared.tar_index import (
     join_summaries,
     summarize_shard,
 )
-from ..errors import ConfigError, EnergonError, FormatError, StorageError
+from ..errors import ConfigError, EnergonError, FormatError, StorageError, plural
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.messages import nearest_hint
@@ -565,7 +565,7 @@ def _changes(dataset: Dataset, shard: ShardEntry) -> Iterator[Finding]:
     except EnergonError:
         return  # reported by the lint of the file
     if samples != shard.samples:
-        message = f"the dataset has {shard.samples:,} samples of this file, the file {samples:,}"
+        message = f"the dataset has {plural(shard.samples, 'sample')} of this file, the file {samples:,}"
         yield Finding(Shards.E105, f"{message}; run energon prepare again", shard=shard.name)
 
 

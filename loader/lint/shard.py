@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting import meanings
-from ..errors import FormatError, StorageError
+from ..errors import FormatError, StorageError, plural
 from ..format.index.dataset_index import DatasetIndex
 from ..format.index.layout import ShardEntry
 from ..format.index.shard_index import ShardIndex
@@ -51,7 +51,7 @@ def _compare(scan: ScannedShard) -> Iterator[Finding]:
         return
     # Compare the samples, their parts, and their keys.
     if len(known) != len(scanned):
-        message = f"the index has {len(known)} samples, the shard {len(scanned)}: {SCAN_AGAIN}"
+        message = f"the index has {plural(len(known), 'sample')}, the shard {len(scanned)}: {SCAN_AGAIN}"
         yield Finding(Shards.E105, message, shard=shard.name)
         return
     known_names = np.array(known.part_names, dtype=object)[known.part_name]
@@ -126,7 +126,8 @@ def _check_members(scan: ScannedShard) -> Iterator[Finding]:
         yield Finding(Shards.W106, warning, shard=scan.name)
     for entry in scan.headers.left_out:
         meaning = meanings()[entry.reason]
-        message = f"{entry.count:,} members belong to no sample, first {entry.example}: {meaning} ({entry.reason})"
+        members = plural(entry.count, "member belongs", "members belong")
+        message = f"{members} to no sample, first {entry.example}: {meaning} ({entry.reason})"
         yield Finding(Shards.W106, message, shard=scan.name)
     if not len(scan.headers):
         yield Finding(Shards.W108, "no member is named key.part", shard=scan.name)

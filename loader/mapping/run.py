@@ -18,7 +18,7 @@ from ..dataset.job_journal import request_of_data
 from ..engine.journal import Job, Journal
 from ..engine.ray_executor import RayExecutor
 from ..engine.run import Engine, JobTasks
-from ..errors import ConfigError, SampleError, StorageError
+from ..errors import ConfigError, SampleError, StorageError, plural
 from ..format.nv_meta import FOLDER, JOBS_FOLDER
 from ..format.unfinished import remove_left_files, remove_leftovers, remove_work_folder
 from ..pipeline.reading.dataset_source import WholeDataset
@@ -310,15 +310,11 @@ class _Map:
             lines.writelines(msgspec.json.encode(failure) + b"\n" for failure in failures)
         first, limit = failures[0], self._request.max_failures
         return SampleError(
-            f"{_samples(len(failures))} failed, and {limit:,} may; the first: {first.key}: {first.error}",
+            f"{plural(len(failures), 'sample')} failed, and {limit:,} may; the first: {first.key}: {first.error}",
             at=storage.path(file),
             hint="nothing was written, and finished tasks stay. Correct the function, and pass --keep-results"
             " --retry-failed, or --restart to compute all again; or allow failures with --max-failures N",
         )
-
-
-def _samples(count: int) -> str:
-    return "1 sample" if count == 1 else f"{count:,} samples"
 
 
 def show_values(

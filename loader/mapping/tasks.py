@@ -20,7 +20,7 @@ from ..arrays import IntArray
 from ..convert.writing.written_shards import ShardRecord
 from ..dataset.dataset import Dataset
 from ..engine.journal import Journal
-from ..errors import SkipSample, error_text
+from ..errors import SkipSample, error_text, plural
 from ..format.index.layout import ShardEntry
 from ..format.tar.names import printable
 from ..storage import Storage
@@ -331,7 +331,7 @@ def _values_of_batch(
             raise TypeError(f"expected a list with a result for each sample, found {type(returned).__name__}")
         values = list(returned)
     if len(values) != len(batch):
-        raise ValueError(f"expected {len(batch)} results of a batch, found {len(values)}")
+        raise ValueError(f"expected {plural(len(batch), 'result')} of a batch, found {len(values)}")
     return values
 
 

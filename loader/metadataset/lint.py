@@ -9,7 +9,7 @@ from itertools import product
 
 from ..dataset.opening import folder_at
 from ..engine.run import Engine, ShareEnds
-from ..errors import ConfigError, EnergonError
+from ..errors import ConfigError, EnergonError, plural
 from ..format.columns.column import column_names, read_record
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.messages import nearest_hint
@@ -285,8 +285,8 @@ def _faults_of_units(
         lacking = [ref.path for ref, names in known.items() if unit not in names]
         if len(lacking) < len(columns) and lacking:
             yield (
-                f"weights are shares of {unit!r}, a column that {len(lacking)} of {len(columns)} datasets do not "
-                f"have: {_shown(lacking)}"
+                f"weights are shares of {unit!r}, a column that {len(lacking)} of"
+                f" {plural(len(columns), 'dataset does', 'datasets do')} not have: {_shown(lacking)}"
             )
         elif lacking and (hint := nearest_hint(unit, {SAMPLES, *(name for names in columns for name in names)})):
             yield f"weights are shares of {unit!r}, which is no column of the datasets{hint}"
@@ -294,7 +294,7 @@ def _faults_of_units(
         for kind in ("vectors", "texts"):
             unfit = [ref.path for ref, names in known.items() if unit in names and _kind(ref, unit) == kind]
             if unfit:
-                where = f"{len(unfit)} of {len(columns)} datasets: {_shown(unfit)}"
+                where = f"{len(unfit)} of {plural(len(columns), 'dataset')}: {_shown(unfit)}"
                 yield f"weights are shares of {unit!r}, a column of {kind} in {where}"
 
 

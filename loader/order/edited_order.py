@@ -9,7 +9,7 @@ import numpy as np
 
 from ..arrays import IntArray
 from ..cached_property import cached_property
-from ..errors import StateError
+from ..errors import StateError, plural
 from .blend import BlendOrder, count_in_lanes
 from .lane_mixes import (
     GONE,
@@ -85,7 +85,7 @@ class EditedOrder:
 
     def __post_init__(self) -> None:
         if len(self.sources) != len(self.mixes[-1].origins):
-            raise ValueError(f"expected {len(self.mixes[-1].origins)} sources, found {len(self.sources)}")
+            raise ValueError(f"expected {plural(len(self.mixes[-1].origins), 'source')}, found {len(self.sources)}")
 
     @property
     def batches(self) -> None:

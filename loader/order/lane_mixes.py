@@ -15,6 +15,7 @@ import numpy as np
 
 from ..arrays import IntArray
 from ..cached_property import cached_property
+from ..errors import plural
 from .blend import BlendOrder, quantise_weights
 from .permutation import Words, mix
 
@@ -52,8 +53,8 @@ class WeightSchedule:
             )
         if len(self.weights) != len(starts) or len({*map(len, self.weights)}) > 1 or self.deal < 1:
             raise ValueError(
-                f"expected weights of the same sources in {len(starts)} stretches, and a deal of at least 1, "
-                f"found {len(self.weights)} stretches, and a deal of {self.deal}"
+                f"expected weights of the same sources and a deal of at least 1 in stretches: {len(starts)}, "
+                f"found {len(self.weights)}, and a deal of {self.deal}"
             )
 
     def lane_starts(self, lane: int, lanes: int) -> IntArray:
@@ -154,7 +155,7 @@ class LaneMixes:
     def __init__(self, mixes: Sequence[Mix], *, lane: int, lanes: int, seed: int, ends: Sequence[int]) -> None:
         starts = [0, *ends]
         if len(starts) != len(mixes) or starts != sorted(starts):
-            raise ValueError(f"expected {len(mixes) - 1} ascending positions, found {list(ends)}")
+            raise ValueError(f"expected {plural(len(mixes) - 1, 'ascending position')}, found {list(ends)}")
         self.number = lane
         # A dataset of several mixes has one origin: its stream continues where the mix before left it.
         self.origins, row = np.unique(np.concatenate([part_mix.origins for part_mix in mixes]), return_inverse=True)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ..accounting.kinds import is_compressed, kind_of_name
 from ..dataset.records import as_bytes
-from ..errors import ConfigError, EnergonError, SkipSample
+from ..errors import ConfigError, EnergonError, SkipSample, plural
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.value_name import MissingValueError, ValueName, parse_value_name
 from ..lazy_torch import torch
@@ -212,7 +212,7 @@ class _Model:
         with torch.inference_mode():
             vectors = [np.asarray(without_torch(row)) for row in without_torch(embed(contents))]
         if len(vectors) != len(contents):
-            raise ValueError(f"expected {len(contents)} vectors, found {len(vectors)}")
+            raise ValueError(f"expected {plural(len(contents), 'vector')}, found {len(vectors)}")
         return [self._normalized(vector, vectors[0].shape) for vector in vectors]
 
     def _normalized(self, vector: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any] | ValueError:

@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 
 from ..dataset.opening import tars_at
 from ..dataset.tar import TarDataset
+from ..errors import plural
 from ..format.dataset_ref import DatasetRef
 from ..format.index.current import read_uuid
 from ..format.index.dataset_index import DatasetIndex, PartLocation
@@ -151,7 +152,7 @@ class DatasetFileStore(FileStore[bytes]):
         names = [repr(f"{index.full_key(sample)}.{part_name}") for sample in samples[:2]]
         more = f" and {len(samples) - 2} more" if len(samples) > 2 else ""
         return MissingFileError(
-            f"{len(samples)} shards have {key!r}: {names[0]} and {names[1]}{more}",
+            f"{plural(len(samples), 'shard has', 'shards have')} {key!r}: {names[0]} and {names[1]}{more}",
             key=key,
             source=self._ref.path,
             hint=f"write shard.tar/key.part: {names[0]}; or make the keys unique with energon prepare --fix-duplicates",

@@ -105,8 +105,8 @@ def test_very_many_near_duplicates_are_excluded_only_on_request(tmp_path: Path, 
     group = many_alike(tmp_path / "group", energon, different=421, alike=102)
     search = ("--near-duplicates", "phash")
     for folder, message, enough in (
-        (few, "3 of 9 samples are near-duplicates of others, and the largest group has 4", "0.34"),
-        (group, "101 of 523 samples are near-duplicates of others, and the largest group has 102", "0.2"),
+        (few, "near-duplicates of others: 3 of 9 samples; the largest group has 4", "0.34"),
+        (group, "near-duplicates of others: 101 of 523 samples; the largest group has 102", "0.2"),
     ):
         done = energon("exclude", folder, *search)
         assert (done.code, message in done.err, f"--max-share {enough}" in done.err) == (1, True, True), done.err

@@ -76,7 +76,7 @@ def test_files_that_are_left_out_are_named_and_strict_publishes_nothing(
     assert "not counted" not in done.err
     (photos / ".DS_Store").write_bytes(b"x")
     done = energon("-v", "import", photos, tmp_path / "again", "--yes", "--num-workers", 1)
-    assert "not counted: 1 hidden files and folders" in done.err
+    assert "not counted: 1 hidden file or folder" in done.err
 
 
 def test_a_dry_run_writes_nothing(photos: Path, tmp_path: Path, energon: RunEnergon) -> None:

@@ -55,7 +55,7 @@ def test_stats_names_parts_that_it_does_not_parse_and_counts_the_others(folder: 
     assert done.json["large"]["count"] == 1
     assert done.json["large"]["first"][0]["sample"] == "s_0.tar/1"
     assert done.json["texts"]["json.caption"]["count"] == 2
-    assert "1 parts not parsed" in energon("stats", folder, *LIMIT).out
+    assert "1 part not parsed" in energon("stats", folder, *LIMIT).out
 
 
 def test_preview_shows_the_first_bytes_of_a_part_that_it_does_not_parse(folder: Path, energon: RunEnergon) -> None:

@@ -112,7 +112,7 @@ def test_names_that_are_not_utf8_are_skipped_with_a_warning(energon: RunEnergon,
     (files / os.fsdecode(b"\xff.jpg")).write_bytes(picture(1))
     done = prepare_media(energon, files, EXTENSION)
     assert done.code == 0
-    assert "1 files have no metadata, because their names are not UTF-8" in done.err
+    assert "no metadata of 1 file with names that are not UTF-8" in done.err
     assert "\\xff" in done.err
 
 

@@ -52,7 +52,7 @@ def test_samples_without_a_chosen_part_are_named(energon: RunEnergon, tmp_path: 
     verb, *options = command
     strict = energon(verb, tmp_path / "ds", tmp_path / "new", *options, "--parts", "json", "--strict")
     assert strict.code == 1
-    assert "1 samples: a sample with none of the chosen parts [L113], first s_0.tar/b" in strict.err
+    assert "1 sample: a sample with none of the chosen parts [L113], first s_0.tar/b" in strict.err
     assert not (tmp_path / "new" / ".nv-meta" / ".info.json").exists()
     done = energon(verb, tmp_path / "ds", tmp_path / "new", *options, "--parts", "json", "--json")
     assert done.code == 0, done.err

@@ -45,7 +45,7 @@ def test_lint_checks_any_level(faulty: Path, energon: RunEnergon, level: str, co
     assert found["E104"]["shard"] == "shard_003.tar"
     assert (found["E303"]["shard"], found["E303"]["key"], found["E303"]["part"]) == ("shard_001.tar", "000005", "jpg")
     assert (found["W305"]["shard"], found["W305"]["key"]) == ("shard_002.tar", "000000")
-    assert "1 members belong to no sample, first README" in found["W106"]["message"]
+    assert "1 member belongs to no sample, first README" in found["W106"]["message"]
     assert (done.json["shards"], done.json["samples"]) == (4, 7)
     if level == "decode":
         assert (found["E302"]["key"], found["E302"]["part"]) == ("000004", "jpg")

@@ -508,7 +508,7 @@ REASONS: dict[Callable[[Path], None], str] = {
     scattered: "shard_002.tar: the parts of 2 samples are not neighbours in the shard",
     duplicates: "key '00001' occurs in two shards",
     not_utf8: "shard_002.tar: it has member names that are not UTF-8",
-    hidden_in_a_folder: "shard_002.tar: other tools would read its 1 hidden files",
+    hidden_in_a_folder: "shard_002.tar: other tools would read 1 hidden file",
     duplicates_with_long_names: f"key '{LONG}00001' occurs in two shards",
 }
 
@@ -631,8 +631,8 @@ def test_a_kept_split_that_misses_shards_is_warned_of(tmp_path: Path) -> None:
     add_at_the_end(tmp_path)
     remove_first(tmp_path)
     warnings = "\n".join(prepare(tmp_path, split=None).warnings)
-    assert "1 shards are in no part of split.yaml, first zz/zz.tar" in warnings
-    assert "split.yaml names 1 shards that do not exist, first shard_000.tar" in warnings
+    assert "1 shard is in no part of split.yaml, first zz/zz.tar" in warnings
+    assert "split.yaml names 1 shard that does not exist, first shard_000.tar" in warnings
 
 
 def test_excludes_survive_a_new_split_while_their_shard_is_there(tmp_path: Path) -> None:
@@ -692,8 +692,8 @@ def test_odd_shards_are_warned_of(tmp_path: Path) -> None:
     write_shard(tmp_path / "many.tar", many)
     warnings = "\n".join(prepare(tmp_path).warnings)
     assert "1 compressed shard is skipped, first old.tar.gz" in warnings
-    assert "1 shards hold no samples, first shard_001.tar" in warnings
-    assert "odd/shard_000.tar: 1 members whose file name starts with a dot belong to no sample" in warnings
+    assert "1 shard has no samples, first shard_001.tar" in warnings
+    assert "odd/shard_000.tar: 1 member whose file name starts with a dot: in no sample" in warnings
     assert "the tar file has no members" in warnings
 
 

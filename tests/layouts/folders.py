@@ -232,7 +232,7 @@ def classes_with_equal_names(folder: Path) -> None:
 
 @layout(
     samples={"a": "2.jpg jpg", "b": "jpg txt", "0": "jpg", "0_5": "jpg", "x_y": "jpg", "x_y-2": "jpg"},
-    note="1 samples have two files of one extension",
+    note="1 sample has two files of one extension",
     forms=("folder", "zip"),  # in a tar, the part name begins at the first dot
 )
 def dots_and_case(folder: Path) -> None:
@@ -497,7 +497,7 @@ def a_list_of_json_next_to_the_pictures_that_it_lists(folder: Path) -> None:
     samples={"train/a": "train: jpg txt", "val/c": "val: jpg"},
     left_out={"files L119": 1},
     sample_type="CaptioningSample",
-    note="the samples are the 1 rows of train/metadata.csv",
+    note="the samples are the 1 row of train/metadata.csv",
 )
 def metadata_of_one_of_two_split_parts(folder: Path) -> None:
     write(folder, ["train/a.jpg", "train/b.jpg", "val/c.jpg"])

@@ -1143,7 +1143,7 @@ def test_excluded_shards_are_told_apart_once(tmp_path: Path, monkeypatch: pytest
     calls.clear()
     report = prepare(tmp_path, split=None)
     assert [warning for warning in report.warnings if "in no part" in warning] == [
-        "1 shards are in no part of split.yaml, first shard_001.tar (--split-ratio or --split-parts makes a new split)"
+        "1 shard is in no part of split.yaml, first shard_001.tar (--split-ratio or --split-parts makes a new split)"
     ]
     assert len(calls) <= 3
 

@@ -276,10 +276,10 @@ def test_warnings_of_a_layout_are_limited_and_counted(tmp_path: Path) -> None:
         prepared_at="",
     )
     warnings = layout_warnings(layout)
-    assert warnings[0] == "1 shards hold no samples, first s.tar"
+    assert warnings[0] == "1 shard has no samples, first s.tar"
     assert warnings[1:11] == ["s.tar: odd"] * 10
     assert warnings[11].startswith("and 2 more such warnings")
-    assert "parts of 2 samples are not neighbours" in warnings[12]
+    assert "the parts of 2 samples, so reading" in warnings[12]
     assert "3 samples repeat the key" in warnings[13]
     assert "100 parts a sample" in warnings[14]
     assert len(warnings) == 15

@@ -146,11 +146,11 @@ def test_the_first_mix_alone_has_the_order_of_a_run_that_was_never_edited() -> N
 def test_faults_are_refused() -> None:
     with pytest.raises(ValueError, match="different origins"):
         Mix((1, 1), (1, 1))
-    with pytest.raises(ValueError, match="expected 1 sources"):
+    with pytest.raises(ValueError, match="expected 1 source"):
         EditedOrder((), (Mix((0,), (1,)),), 1, 0)
     two = (Mix((0,), (1,)), Mix((0,), (1,)))
     for ends in ((), (3, 4), (-1,)):
-        with pytest.raises(ValueError, match="expected 1 ascending positions"):
+        with pytest.raises(ValueError, match="expected 1 ascending position"):
             LaneMixes(two, lane=0, lanes=1, seed=0, ends=ends)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loader.errors import escape_controls
+from loader.errors import escape_controls, plural
 
 from ...command import energon_command
 from ...console import output_console, print_json, show_account, show_note
@@ -92,7 +92,7 @@ def add_parts(
 
 def _show(report: AddPartsReport) -> None:
     parts = ", ".join(f"{name} {count:,}" for name, count in report.parts.items())
-    output_console().print(escape_controls(f"wrote {report.matched:,} samples to {report.output}: {parts}"))
+    output_console().print(escape_controls(f"wrote {plural(report.matched, 'sample')} to {report.output}: {parts}"))
     rows = ", ".join(f"{part} {count:,}" for part, count in report.rows.items())
     output_console().print(escape_controls(f"wrote {report.metadataset}, which joins them: {rows} samples"))
     for count, keys, what in (

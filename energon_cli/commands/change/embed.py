@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loader.errors import escape_controls
+from loader.errors import escape_controls, plural
 
 from ...command import energon_command
 from ...console import facts_of, output_console, print_json, printing_to_stderr, show_note
@@ -139,11 +139,10 @@ def embed(
 
 
 def _show(report: MapReport, path: str, column: str, part: str) -> None:
-    from loader.inspect import plural
 
-    resumed = f", {report.resumed:,} of {report.tasks:,} tasks by an earlier run" if report.resumed else ""
+    resumed = f", {report.resumed:,} of {plural(report.tasks, 'task')} by an earlier run" if report.resumed else ""
     vectors = report.samples - report.failed - report.skipped
-    text = f"wrote column {column}: {vectors:,} vectors of {part} in {report.seconds:.1f} s{resumed}"
+    text = f"wrote column {column}: {plural(vectors, 'vector')} of {part} in {report.seconds:.1f} s{resumed}"
     output_console().print(escape_controls(text))
     if report.skipped:
         show_note(f"{plural(report.skipped, 'sample')} without a vector: no {part}, or nothing in it to compare")

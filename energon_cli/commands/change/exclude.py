@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loader.errors import escape_controls
+from loader.errors import escape_controls, plural
 
 from ...command import energon_command
 from ...console import facts_of, is_terminal, output_console, print_json, print_reports, show_note
@@ -188,11 +188,7 @@ def _undo(ref: DatasetRef, *, is_mix: bool, as_json: bool) -> None:
     for dataset, entry in undone:
         what = f"filter {entry.filter}" if entry.filter else entry.split_file
         what += f" of {dataset}" if is_mix else ""
-        show_note(f"undid the exclusion of {_count(entry.samples)} of {entry.at} in {what}")
-
-
-def _count(samples: int) -> str:
-    return "1 sample" if samples == 1 else f"{samples:,} samples"
+        show_note(f"undid the exclusion of {plural(entry.samples, 'sample')} of {entry.at} in {what}")
 
 
 def _show_reports(request: ExcludeRequest, reports: Sequence[ExcludeReport], *, is_mix: bool) -> None:
@@ -200,7 +196,7 @@ def _show_reports(request: ExcludeRequest, reports: Sequence[ExcludeReport], *, 
         _show_report(report, is_mix=is_mix)
     samples = sum(report.samples for report in reports)
     if is_mix and not samples:
-        show_note(f"no sample of {len(reports):,} datasets is chosen that was not excluded before")
+        show_note(f"no sample of {plural(len(reports), 'dataset')} is chosen that was not excluded before")
     if samples and not request.dry_run:
         if request.filter is not None:
             name = request.filter
@@ -218,9 +214,13 @@ def _show_report(report: ExcludeReport, *, is_mix: bool) -> None:
     if report.dry_run:
         for name in report.examples:
             click.echo(escape_controls(f"{name}  {report.path}" if is_mix else name))
-        show_note(f"would exclude {_count(report.samples)} of {report.samples + report.remaining:,}{where}{before}")
+        show_note(
+            f"would exclude {plural(report.samples, 'sample')} of {report.samples + report.remaining:,}{where}{before}"
+        )
     else:
-        show_note(f"excluded {_count(report.samples)} in {report.file}{where}; {report.remaining:,} remain{before}")
+        show_note(
+            f"excluded {plural(report.samples, 'sample')} in {report.file}{where}; {report.remaining:,} remain{before}"
+        )
 
 
 def _listed_document(listed: ListedExclusions) -> dict[str, object]:
@@ -250,9 +250,9 @@ def _show_list(listed: ListedExclusions, *, title: str | None) -> None:
         ]
         print_table(console, ("when", ">samples", "in", "reason"), rows)
     if listed.others:
-        console.print(f"{len(listed.others):,} entries of the split file are from elsewhere, such as:")
+        console.print(f"from elsewhere: {plural(len(listed.others), 'entry', 'entries')} of the split file, such as:")
         for name in listed.others[:5]:
             console.print(f"  {escape_controls(name)}")
     for name, kept in listed.filters.items():
-        console.print(f"filter {name} keeps {kept:,} samples")
-    console.print(f"the split excludes {_count(listed.samples)}")
+        console.print(f"filter {name} keeps {plural(kept, 'sample')}")
+    console.print(f"the split excludes {plural(listed.samples, 'sample')}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loader.errors import error_text, escape_controls
+from loader.errors import error_text, escape_controls, plural
 
 from ...command import energon_command
 from ...console import facts_of, output_console, print_json, printing_to_stderr, show_note, show_warning
@@ -172,11 +172,10 @@ def _print_value(key: str, value: object) -> None:
 
 
 def _show(report: MapReport) -> None:
-    from loader.inspect import plural
 
     console = output_console()
     what = ", ".join(map(escape_controls, report.written))
-    resumed = f", {report.resumed:,} of {report.tasks:,} tasks by an earlier run" if report.resumed else ""
+    resumed = f", {report.resumed:,} of {plural(report.tasks, 'task')} by an earlier run" if report.resumed else ""
     console.print(f"wrote {what}: {plural(report.samples, 'sample')} in {report.seconds:.1f} s{resumed}")
     if report.kept is not None:
         show_note(f"the filter keeps {plural(report.kept, 'sample')}; a loader uses it by filter_name={what!r}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from loader.errors import escape_controls
+from loader.errors import escape_controls, plural
 
 from ...command import energon_command
 from ...console import output_console, print_json, show_warning
@@ -81,7 +81,8 @@ def _show(report: MergeReport, output: str) -> None:
     console = output_console()
     folders = escape_controls(f"{', '.join(report.folders)} into {output}")
     console.print(
-        f"merged {report.samples:,} samples in {report.shards:,} shards from {folders} in {report.seconds:.1f} s"
+        f"merged {plural(report.samples, 'sample')} in {plural(report.shards, 'shard')} from {folders}"
+        f" in {report.seconds:.1f} s"
     )
     parts = ", ".join(f"{part} {samples:,}" for part, (_, samples) in report.split.items())
     console.print(f"split: {parts} samples")
@@ -89,5 +90,5 @@ def _show(report: MergeReport, output: str) -> None:
         if names:
             console.print(f"{what}: {', '.join(names)}")
     if report.renamed_shards:
-        console.print(f"renamed keys in copies of {report.renamed_shards:,} shards")
+        console.print(f"renamed keys in copies of {plural(report.renamed_shards, 'shard')}")
     show_warning(*report.warnings)

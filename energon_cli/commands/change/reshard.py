@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loader.inspect import format_bytes, plural
+from loader.errors import plural
+from loader.inspect import format_bytes
 
 from ...command import energon_command
 from ...console import facts_of, print_json, show_account, show_note, show_warning

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loader.errors import escape_controls
+from loader.errors import escape_controls, plural
 from loader.inspect import format_percent
 
 from ...command import energon_command
@@ -152,7 +152,7 @@ def _show_leaks(report: LeakReport, what: str) -> None:
         parts = ", ".join(f"{part} {samples:,}" for part, samples in leak.samples.items())
         console.print(escape_controls(f"{leak.group}: {parts}"))
     if report.overlapping_samples:
-        console.print(f"{report.overlapping_samples:,} samples are in several parts themselves")
+        console.print(f"{plural(report.overlapping_samples, 'sample is', 'samples are')} in several parts themselves")
     verdict = f"{report.leaking_groups:,} of {report.groups:,} {what} are in several parts"
-    verdict += f", with {report.leaking_samples:,} samples"
+    verdict += f", with {plural(report.leaking_samples, 'sample')}"
     console.print(verdict if not report.is_clean else f"no leaks: {report.groups:,} {what}, each in one part")

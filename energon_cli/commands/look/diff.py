@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loader.errors import ConfigError
-from loader.inspect import plural
+from loader.errors import ConfigError, plural
 
 from ...command import energon_command
 from ...console import facts_of, output_console, print_json, show_note

@@ -10,9 +10,9 @@ from urllib.parse import quote
 import click
 
 from loader import __version__
-from loader.errors import escape_controls
+from loader.errors import escape_controls, plural
 from loader.format.documents import is_record_file
-from loader.inspect import ExcludedSamples, LintRequest, plural
+from loader.inspect import ExcludedSamples, LintRequest
 
 from ...console import facts_of, file_url, output_console, print_json, show_note, supports_links
 

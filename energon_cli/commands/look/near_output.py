@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from loader.errors import StorageError, escape_controls
+from loader.errors import StorageError, escape_controls, plural
 
 from ...console import facts_of, output_console, print_json
 from ...progress import ProgressBar
@@ -28,7 +28,6 @@ def show_near_duplicates(
     as_json: bool,
 ) -> bool:
     """Print the groups of near-duplicates of all datasets together; return True if there are some."""
-    from loader.inspect import plural
     from loader.metadataset import NumberedDatasets, choose_samples, open_datasets
     from loader.similarity import near_duplicates_of
 
@@ -46,7 +45,7 @@ def show_near_duplicates(
         print_json(facts_of(result, names, path=at, column=column, groups=groups))
     else:
         found = f"{plural(sum(map(len, groups)), 'sample')} in {plural(len(groups), 'group')} of near-duplicates"
-        text = f"{result.samples:,} samples by {column}: {found if groups else 'no near-duplicates'}"
+        text = f"{plural(result.samples, 'sample')} by {column}: {found if groups else 'no near-duplicates'}"
         text += f" (similarity {result.threshold:g}){':' if groups else ''}"
         output_console().print(f"{escape_controls(at)}: {text}")
         show_groups(groups)
@@ -60,7 +59,7 @@ def show_groups(groups: Sequence[Sequence[str]]) -> None:
         more = f" … {len(group):,} in all" if len(group) > _MAX_SAMPLES else ""
         console.print(f"  {escape_controls(', '.join(group[:_MAX_SAMPLES]))}{more}", markup=False, highlight=False)
     if len(groups) > _MAX_SHOWN:
-        console.print(f"  … and {len(groups) - _MAX_SHOWN:,} groups; --json lists all")
+        console.print(f"  … and {plural(len(groups) - _MAX_SHOWN, 'group')}; --json lists all")
 
 
 def show_neighbours(ref: DatasetRef, key: str, column: str, count: int, *, as_json: bool) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
-from loader.errors import StorageError, escape_controls
-from loader.inspect import plural, print_part_sets, print_table
+from loader.errors import StorageError, escape_controls, plural
+from loader.inspect import print_part_sets, print_table
 
 from ...command import energon_command
 from ...console import output_console, print_reports, show_note, write_file
@@ -190,7 +190,7 @@ def show_stats(console: Console, report: StatsReport) -> None:
     """Print the statistics of a dataset, at most 80 columns wide."""
     # The heading, and the part sets of all samples.
     drawn = f" of {report.population:,}, drawn at random" if report.is_sampled else ""
-    console.print(Text(escape_controls(report.path), style="bold"), Text(f"{report.samples:,} samples{drawn}"))
+    console.print(Text(escape_controls(report.path), style="bold"), Text(f"{plural(report.samples, 'sample')}{drawn}"))
     print_part_sets(console, report.part_sets.to_document(), is_complete=not report.part_sets.others)
     # Distributions of numbers.
     if report.numbers:
@@ -246,12 +246,12 @@ def _histogram(values: Distribution, bars: str) -> str:
 
 
 def _show_broken(console: Console, report: StatsReport) -> None:
-    for count, what, style, parts in (
-        (report.broken_count, "broken parts", "red", report.broken),
-        (report.large_count, "parts not parsed", "yellow", report.large),
+    for count, part_kind, parts_kind, style, parts in (
+        (report.broken_count, "broken part", "broken parts", "red", report.broken),
+        (report.large_count, "part not parsed", "parts not parsed", "yellow", report.large),
     ):
         if count:
-            console.print(Text(f"{count:,} {what}:", style=style))
+            console.print(Text(f"{plural(count, part_kind, parts_kind)}:", style=style))
         for part in parts[:_MAX_SHOWN]:
             console.print(Text(f"  {escape_controls(f'{part.sample} {part.part}')}: {escape_controls(part.reason)}"))
 
@@ -264,6 +264,6 @@ def _show_duplicates(groups: Sequence[Sequence[str]] | None, *reports: StatsRepo
     if not groups:
         output_console().print(Text(f"no two {of} have the same {what}"))
         return
-    head = f"{sum(map(len, groups)):,} {of} in {plural(len(groups), 'group')} have the same {what}:"
+    head = f"{sum(map(len, groups)):,} {of} in {plural(len(groups), 'group has', 'groups have')} the same {what}:"
     output_console().print(Text(head, style="red"))
     show_groups(groups)

@@ -9,10 +9,10 @@ from dataclasses import KW_ONLY, dataclass, replace
 from itertools import takewhile
 from typing import Any
 
-from loader.errors import ConfigError
+from loader.errors import ConfigError, plural
 from loader.format.documents import SampleTypeSpec
 from loader.format.prepare import SplitRequest, parse_ratio, parse_split_part, split_by_patterns
-from loader.inspect import FieldQuestion, check_field, complete_field, field_hint, plural
+from loader.inspect import FieldQuestion, check_field, complete_field, field_hint
 
 from .prompts import AnswerHistory, GoBack, ask_text, leave, print_dim, select
 from .questions import DEFAULT_RATIO, OTHER_RATIO, RATIOS, format_ratio

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loader.errors import escape_controls
-from loader.inspect import plural
+from loader.errors import escape_controls, plural
 
 from ...command import energon_command
 from ...console import StatusLine, facts_of, output_console, print_json, show_warning

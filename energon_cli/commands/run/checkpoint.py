@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loader.errors import EnergonError, StateError, escape_controls
-from loader.inspect import plural
+from loader.errors import EnergonError, StateError, escape_controls, plural
 
 from ...command import CONTEXT_SETTINGS, LazyCommand, LazyGroup, add_common_options, energon_command
 from ...console import facts_of, is_terminal, output_console, print_json, show_note, show_warning
@@ -94,7 +93,7 @@ def _show(console: Console, facts: dict[str, Any]) -> None:
             text = f"  state of rank {state['rank']} of {state['ranks']}{place}"
             console.print(_line(text))
         if (more := len(file["states"]) - _MAX_STATES_SHOWN) > 0:
-            console.print(f"  … and {more:,} more states; --json lists them")
+            console.print(f"  … and {plural(more, 'more state')}; --json lists them")
     for run in facts["runs"]:
         console.print()
         console.print(Text(_headline(run), style="bold"))
@@ -108,7 +107,7 @@ def _line(text: str) -> str:
 
 
 def _headline(run: dict[str, Any]) -> str:
-    ranks = "a run of 1 rank" if run["ranks"] == 1 else f"a run of {run['ranks']:,} ranks"
+    ranks = f"a run of {plural(run['ranks'], 'rank')}"
     if run["missing_ranks"]:
         missing = ", ".join(map(str, run["missing_ranks"][:10])) + ", …" * (len(run["missing_ranks"]) > 10)
         return f"{ranks}; missing ranks: {missing}"

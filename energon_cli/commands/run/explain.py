@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loader.errors import escape_controls
-from loader.inspect import format_bytes, format_percent, plural
+from loader.errors import escape_controls, plural
+from loader.inspect import format_bytes, format_percent
 
 from ...command import energon_command
 from ...console import output_console, print_json
@@ -110,12 +110,12 @@ def _show(facts: RunFacts, console: Any) -> None:
     )
     for storage in facts.storages:
         console.print(
-            f"reads from {storage.storage}: {plural(storage.files, 'file')}, about {storage.requests:,} requests, "
-            f"{format_bytes(storage.bytes)}"
+            f"reads from {storage.storage}: {plural(storage.files, 'file')},"
+            f" about {plural(storage.requests, 'request')}, {format_bytes(storage.bytes)}"
         )
     # The ranks that a state restores on, and what may go wrong.
     ranks = ", ".join(map(str, facts.ranks))
-    console.print(f"{facts.lanes:,} lanes: a state restores on {ranks} ranks, with any number of workers each")
+    console.print(f"{plural(facts.lanes, 'lane')}: a state restores on {ranks} ranks, with any number of workers each")
     for finding in facts.findings:
         console.print(Text(f"{finding.kind}: {escape_controls(finding.message)}", style="yellow"))
         console.print(Text(f"  {finding.hint}"))

@@ -16,7 +16,7 @@ import numpy as np
 from ...accounting import Account
 from ...arrays import IntArray
 from ...engine.run import RunsOnEngine
-from ...errors import ConfigError, SampleError
+from ...errors import ConfigError, SampleError, plural
 from ...format.prepare.plan import PrepareReport
 from ...format.unfinished import IMPORT_FOLDER
 from ...storage import Storage
@@ -195,13 +195,13 @@ def _notes_on_names(counts: Counter[str]) -> Iterator[str]:
     rare = [name for name, count in counts.items() if count == 1 and "." in name]
     if len(rare) > _MAX_RARE_NAMES:
         yield (
-            f"{len(rare):,} part names occur once each, such as {rare[0]}: base names seem to contain dots, and what"
-            " follows the first one names the part"
+            f"{plural(len(rare), 'part name occurs', 'part names occur')} once each, such as {rare[0]}: base names seem"
+            " to contain dots, and what follows the first one names the part"
         )
     # A second file of one extension may be meant as another sample.
     twice = sum(count for name, count in counts.items() if re.fullmatch(r"2\.[a-z0-9]+", name))
     if twice:
-        yield f"{twice:,} samples have two files of one extension: the second is the part 2.{{extension}}"
+        yield f"{plural(twice, 'sample has', 'samples have')} two files of one extension: the second is 2.{{extension}}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +246,7 @@ def check_failures(failed: int, rows: int, limit: float, *, at: str, example: st
         more = ", or allow more with --max-failures" if limit else ""  # reshard and add-parts allow none
         allowed = f"{100 * limit:.3g}%" if limit < 1 else f"{limit:g}"
         raise SampleError(
-            f"{failed:,} of {rows:,} samples failed, more than {allowed} allow; {example}",
+            f"{failed:,} of {plural(rows, 'sample')} failed, more than {allowed} allow; {example}",
             at=at,
             hint=f"fix them{more}; the next run keeps the shards that are written",
         )

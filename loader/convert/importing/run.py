@@ -18,7 +18,7 @@ from ...arrays import IntArray
 from ...engine.journal import Job
 from ...engine.run import Engine, ShareDone, missing_tasks, repeat_after_deaths
 from ...engine.workers import stream_from_workers
-from ...errors import ConfigError, SampleError
+from ...errors import ConfigError, SampleError, plural
 from ...format.nv_meta import FOLDER, REQUEST_JSON
 from ...format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
 from ...format.prepare.run import run_prepare
@@ -344,7 +344,7 @@ class _Run:
 
     def written_rows(self) -> tuple[IntArray, list[tuple[FileVersion, int]]]:
         if self._failed:  # it is unknown which samples the shards have
-            raise SampleError(f"{self._failed:,} samples failed", at=self._storage.path(""))
+            raise SampleError(f"{plural(self._failed, 'sample')} failed", at=self._storage.path(""))
         done = self._done.values()
         return self._order, [file for shard in done for file in zip(shard.files, shard.samples, strict=True)]
 
@@ -356,7 +356,7 @@ class _Run:
         if not any(done.files for done in self._done.values()):
             first = failures[0]
             raise SampleError(
-                f"all {len(failures):,} samples failed; the first: {first.origin}: {first.reason}",
+                f"all {plural(len(failures), 'sample')} failed; the first: {first.origin}: {first.reason}",
                 at=self._storage.path(""),
                 hint=f"{self._storage.path(FAILURES_FILE)} lists them",
             )

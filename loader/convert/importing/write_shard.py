@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from ...arrays import IntArray
-from ...errors import ConfigError, EnergonError, StorageError
+from ...errors import ConfigError, EnergonError, StorageError, plural
 from ...storage import LocalStorage, Storage
 from ...storage.durable_copy import scratch_folder
 from ...storage.remote import DownloadOptions
@@ -279,9 +279,10 @@ def contact_hosts(listed: ListedRows, options: DownloadOptions | None, max_failu
     # Rows of dead hosts count as failures before they are tried.
     lost, rows = listed.hosts.rows_of(given_up), len(listed.rows)
     counted = {host: listed.hosts.rows_of([host]) for host in [*given_up][:_SHOWN_HOSTS]}
-    shown = [f"{host}: {counted[host]:,} rows, {given_up[host]}" for host in counted]
-    more = [f"and {len(given_up) - _SHOWN_HOSTS:,} more hosts"] * (len(given_up) > _SHOWN_HOSTS)
-    example = "\n  ".join([f"{len(given_up):,} hosts were given up, and other rows of them not tried:", *shown, *more])
+    shown = [f"{host}: {plural(counted[host], 'row')}, {given_up[host]}" for host in counted]
+    more = [f"and {plural(len(given_up) - _SHOWN_HOSTS, 'more host')}"] * (len(given_up) > _SHOWN_HOSTS)
+    hosts = plural(len(given_up), "host was", "hosts were")
+    example = "\n  ".join([f"{hosts} given up, and their other rows not tried:", *shown, *more])
     check_failures(lost, rows, max_failures, at=at, example=example)
 
 
@@ -351,7 +352,7 @@ def write_trial(
 
 def _no_readable_rows(failures: Sequence[FailedRow], fault: EnergonError) -> NoReadableRowsError:
     error = NoReadableRowsError(
-        f"none of the first {len(failures):,} samples can be read; {failures[0].origin}: {fault.message}",
+        f"none of the first {plural(len(failures), 'sample')} can be read; {failures[0].origin}: {fault.message}",
         at=fault.at,
         hint=fault.hint,
     )

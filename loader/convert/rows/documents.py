@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...accounting.kinds import HEADER_BYTES, kind_of_bytes, kind_of_name
-from ...errors import SampleError
+from ...errors import SampleError, plural
 from ...format.documents.conversation import IMAGE_PLACEHOLDER
 
 NO_ITEMS = "the document has neither texts nor pictures"
@@ -80,7 +80,7 @@ def _matched_items(document: dict[str, Any]) -> list[Item]:
         index = info.get("matched_text_index")
         if not isinstance(index, int):
             raise SampleError(
-                f"{entry} has no matched_text_index, so its place among the {len(texts)} texts is unknown"
+                f"{entry} has no matched_text_index, so its place among the {plural(len(texts), 'text')} is unknown"
             )
         if not 0 <= index < len(texts):
             raise SampleError(f"{entry} matches text {index} of {len(texts)}")
@@ -97,7 +97,8 @@ def _matched_items(document: dict[str, Any]) -> list[Item]:
 def lined_up_items(texts: Sequence[Any], images: Sequence[Any]) -> list[Item]:
     """Return the items of two lists that line up; at the same place, the picture comes first."""
     if len(texts) != len(images):
-        raise SampleError(f"there are {len(texts)} texts and {len(images)} images; expected lists of one length")
+        counts = f"{plural(len(texts), 'text')} and {plural(len(images), 'image')}"
+        raise SampleError(f"there are {counts}; expected lists of one length")
     items: list[Item] = []
     for index, (text, image) in enumerate(zip(texts, images, strict=True)):
         items += [Item(picture=_picture(image, f"images[{index}]"))] if image not in (None, "") else []
@@ -110,8 +111,8 @@ def _placed_items(text: str, images: Sequence[Any]) -> list[Item]:
     pieces = [piece for piece in re.split(f"({IMAGE_PLACEHOLDER})", text) if piece]
     if pieces.count(IMAGE_PLACEHOLDER) != len(images):
         raise SampleError(
-            f"the text has {pieces.count(IMAGE_PLACEHOLDER)} places of images ({IMAGE_PLACEHOLDER}), and the document"
-            f" {len(images)} images"
+            f"the text has {plural(pieces.count(IMAGE_PLACEHOLDER), 'place')} of images ({IMAGE_PLACEHOLDER}), and"
+            f" the document {plural(len(images), 'image')}"
         )
     left = iter(enumerate(images))
 

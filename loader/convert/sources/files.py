@@ -13,7 +13,7 @@ import msgspec
 
 from ...accounting import Account, meanings
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
-from ...errors import ConfigError, EnergonError, SampleError
+from ...errors import ConfigError, EnergonError, SampleError, plural
 from ...storage import is_url
 from ...storage.durable_copy import scratch_folder
 from ..annotations.json_elements import LINE_ENDINGS
@@ -354,7 +354,7 @@ class _TreeRows:
         for path, parts in sorted(samples.items(), key=lambda item: item[0].split("/")):
             yield self._row(path, posixpath.dirname(next(iter(parts.values()))), parts)
         alone = sum(len(parts) == 1 for parts in samples.values())
-        partners = f"; {alone:,} of {len(samples):,} samples have no partner" if alone else ""
+        partners = f"; {alone:,} of {plural(len(samples), 'sample has', 'samples have')} no partner" if alone else ""
         self._listing.notes.append(f"the files of a sample have {grouping.describe()}{partners}")
 
     def _table_rows(self, table: str) -> Iterator[Row]:
@@ -378,8 +378,8 @@ class _TreeRows:
             count += 1
         self._leave_rows(account, unit)
         self._read |= files.used
-        named_files = f", which name {len(files.used):,} files" if files.used else ""
-        self._listing.notes.append(f"the samples are the {count:,} rows of {table}{named_files}")
+        named_files = f", which name {plural(len(files.used), 'file')}" if files.used else ""
+        self._listing.notes.append(f"the samples are the {plural(count, 'row')} of {table}{named_files}")
 
     def _leave_rows(self, account: Account, folder: str) -> None:
         for entry in account.left_out:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from ...accounting.kinds import kind_of_name, usual_extension
-from ...errors import ConfigError, SampleError
+from ...errors import ConfigError, SampleError, plural
 from ...storage import is_url
 from ..annotations.json_elements import (
     LINE_ENDINGS,
@@ -198,7 +198,8 @@ class _Documents:
         if paths and numbered and not any(files.values()):
             if len(paths) != len(numbered):
                 raise SampleError(
-                    f"the document has {len(paths)} pictures, and {len(numbered)} files have its name and a number"
+                    f"the document has {plural(len(paths), 'picture')},"
+                    f" and {plural(len(numbered), 'file has', 'files have')} its name and a number"
                 )
             following = iter(numbered)
             items = [item._replace(picture=next(following)) if item.picture in files else item for item in items]

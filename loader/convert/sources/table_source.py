@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Literal
 
 from ...accounting import Account
-from ...errors import ConfigError
+from ...errors import ConfigError, plural
 from ...storage import is_url
 from ..annotations.json_elements import read_elements
 from ..file_trees.file_names import join_names
@@ -133,7 +133,7 @@ class TextTableSource(TableSource):
             raise ConfigError("this table has no rows", at=self.path, hint="name a file with rows")
         if fault is not None and not any(column.rows for column in columns.values()):
             raise ConfigError(
-                f"none of the {rows:,} rows is valid; line {fault.line:,}: {fault.fault}",
+                f"none of {plural(rows, 'row')} is valid; line {fault.line:,}: {fault.fault}",
                 at=self.path,
                 hint=fault.hint or None,
             )

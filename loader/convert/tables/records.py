@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from ...accounting.large_parts import CHECKED_JSON_BYTES
-from ...errors import ConfigError, StorageError
+from ...errors import ConfigError, StorageError, plural
 from ...storage import FileStream, open_parent
 from ...storage.unpacked import UnpackedFile
 from .named_files import is_link, looks_like_file
@@ -282,7 +282,7 @@ class DelimitedReader:
     def _record(self, line: int, fields: list[str], numbers: Mapping[str, type]) -> Record:
         # A quote that is not closed explains a wrong number of fields.
         if len(fields) != len(self.names):
-            fault = f"expected {len(self.names)} fields, found {len(fields)}"
+            fault = f"expected {plural(len(self.names), 'field')}, found {len(fields)}"
             if self.open_quotes and self.open_quotes[-1] == line:
                 return Record(line, {}, f"a quote that opens in this line is not closed; {fault}", _QUOTES)
             return Record(line, {}, fault, "quote fields that contain the delimiter or a line break")

@@ -14,7 +14,7 @@ from dataclasses import KW_ONLY, dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import FormatError
+from ...errors import FormatError, plural
 from ...storage import FileInfo, Storage
 from ..index.dataset_index import DatasetIndex
 from ..index.journal import shard_digest
@@ -171,7 +171,9 @@ def cannot_express(index: ShardIndex) -> str | None:
     if index.scattered:
         return f"the parts of {index.scattered} samples are not neighbours in the shard"
     if index.misread:
-        return f"other tools would read its {index.misread} hidden files (such as .DS_Store) in folders as samples"
+        return (
+            f"other tools would read {plural(index.misread, 'hidden file')} (such as .DS_Store) in folders as samples"
+        )
     if not _are_names_utf8(index.key_bytes, index.key_ends, index.part_names):
         return "it has member names that are not UTF-8"
     return None

@@ -23,7 +23,7 @@ from ...accounting.kinds import (
 )
 from ...accounting.large_parts import is_limited
 from ...accounting.part_sets import PartSetCounter
-from ...errors import EnergonError
+from ...errors import EnergonError, plural
 from ...storage import FileInfo, ReadableFile, Storage
 from ..documents.value_name import ValueName, is_part_name
 from ..index.shard_index import ShardIndex
@@ -297,8 +297,8 @@ class Contents:
         Also for the keys inside json that only some samples have, and for parts that are too large to be parsed.
         """
         if self.large:
-            are = "JSON part is" if self.large == 1 else "JSON parts are"
-            yield f"{self.large:,} {are} larger than --max-json-bytes, so not parsed, first {self.large_example} (W310)"
+            parts = plural(self.large, "JSON part is", "JSON parts are")
+            yield f"{parts} larger than --max-json-bytes, so not parsed, first {self.large_example} (W310)"
         for name, kinds in self.kinds.items():
             groups = {_group(kind) for kind in kinds if kind.kind != "empty"}
             if len(groups) < 2 and not any(_is_false(name, kind) for kind in kinds):
@@ -306,10 +306,10 @@ class Contents:
             by_count = sorted(kinds.items(), key=lambda item: -item[1][0])
             pieces = [f"{kind.description} in {count:,} (first {example})" for kind, (count, example) in by_count]
             total = sum(count for count, _ in kinds.values())
-            yield f"part {name!r}, inspected in {total:,} samples, is {', '.join(pieces)}"
+            yield f"part {name!r}, inspected in {plural(total, 'sample')}, is {', '.join(pieces)}"
         for name, structures in self.structures.items():
             partial = list(_partial_values(name, structures))
-            more = f"; and {len(partial) - _MAX_KEYS:,} more keys" if len(partial) > _MAX_KEYS else ""
+            more = f"; and {plural(len(partial) - _MAX_KEYS, 'more key')}" if len(partial) > _MAX_KEYS else ""
             if partial:
                 yield "; ".join(partial[:_MAX_KEYS]) + more
 

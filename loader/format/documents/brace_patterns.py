@@ -14,7 +14,7 @@ from itertools import islice, takewhile
 
 from braceexpand import braceexpand
 
-from ...errors import ConfigError
+from ...errors import ConfigError, plural
 from .messages import short_text
 
 MAX_NAMES = 1_000_000  # limit on the names of one pattern: more are taken for a mistake or an attack, and not expanded
@@ -67,7 +67,9 @@ def expand_pattern(pattern: str, *, limit: int = MAX_NAMES) -> list[str]:
         amount = f"{count:,}" if count <= _MAX_COUNT else "more than 10¹⁸"
         raise ConfigError(f"{short_text(pattern)} expands to {amount} names, expected at most {limit:,}")
     if count * len(pattern) > _MAX_CHARACTERS:
-        raise ConfigError(f"{short_text(pattern)} expands to {count:,} names of up to {len(pattern):,} characters each")
+        raise ConfigError(
+            f"{short_text(pattern)} expands to {plural(count, 'name')} of up to {len(pattern):,} characters"
+        )
     return list(braceexpand(pattern))
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...errors import plural
+
 IMAGE_PLACEHOLDER = "<image>"
 """Marks the place of an image in the text of a turn."""
 
@@ -222,7 +224,7 @@ def _place_images(turns: Sequence[Turn], places: Sequence[int], images: int) -> 
         _put_first(turns, list(range(images)), "images")
     elif set(places) != set(range(images)):
         raise ValueError(
-            f"found {_places(len(places))} of images ({IMAGE_PLACEHOLDER}), expected {images}, one for each image"
+            f"found {plural(len(places), 'place')} of images ({IMAGE_PLACEHOLDER}), expected {images}, one for each"
         )
 
 
@@ -233,18 +235,14 @@ def _place_marks(turns: Sequence[Turn], kind: str, count: int) -> None:
     if not marks and count:
         _put_first(turns, [mark] * count, what)
     elif count and marks != count:
-        raise ValueError(f"found {_places(marks)} of {what} ({mark}), expected {count}, one for each")
+        raise ValueError(f"found {plural(marks, 'place')} of {what} ({mark}), expected {count}, one for each")
 
 
 def _put_first(turns: Sequence[Turn], media: Sequence[int | str], what: str) -> None:
     first = next((turn for turn in turns if turn.role == "user"), None)
     if first is None:
-        raise ValueError(f"found {len(media)} {what}, and neither a place for them nor a turn of the user")
+        raise ValueError(f"found {plural(len(media), what[:-1])}, and neither a place for them nor a turn of the user")
     first.content[:0] = media
-
-
-def _places(count: int) -> str:
-    return "1 place" if count == 1 else f"{count} places"
 
 
 def _count(turns: Sequence[Turn], mark: str) -> int:

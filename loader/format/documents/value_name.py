@@ -21,6 +21,7 @@ from keyword import iskeyword
 from typing import Any
 
 from ...accounting.kinds import kind_of_name, part_extension
+from ...errors import plural
 from .messages import nearest_names
 
 _OF_PICTURES = ("width", "height", "aspect", "mode", "format", "frames", "orientation", "bits", "alpha")
@@ -107,9 +108,7 @@ class ValueName:
                 if not isinstance(step, int):
                     raise self._missing(depth, f"is a list, which has no key {step!r}")
                 if not -len(decoded) <= step < len(decoded):
-                    raise self._missing(
-                        depth, f"has {len(decoded)} item{'' if len(decoded) == 1 else 's'}, no item {step}"
-                    )
+                    raise self._missing(depth, f"has {plural(len(decoded), 'item')}, no item {step}")
                 decoded = decoded[step]
             else:
                 raise self._missing(depth, f"is {type(decoded).__name__}, expected a mapping or a list")

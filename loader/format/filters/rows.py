@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
-from ...errors import ConfigError, FormatError
+from ...errors import ConfigError, FormatError, plural
 from ...storage import RemoteStorage, Storage, map_file, read_document
 from ..documents.messages import short_repr
 from ..nv_meta import FOLDER, INFO_JSON, is_filter_name
@@ -191,7 +191,7 @@ class FilterRows:
         for shard in shards:
             if counts[shard.name] > shard.samples:
                 raise self._files.damaged(
-                    f"expected at most {shard.samples:,} samples of shard {shard.name!r}, found "
+                    f"expected at most {plural(shard.samples, 'sample')} of shard {shard.name!r}, found "
                     f"{short_repr(counts[shard.name])}",
                     ".json",
                 )

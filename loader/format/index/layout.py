@@ -17,7 +17,7 @@ import msgspec
 from ...accounting import AccountEntry
 from ...accounting.part_sets import Missing, PartSets
 from ...cached_property import cached_property
-from ...errors import EnergonError
+from ...errors import EnergonError, plural
 from ...storage import FileInfo, Storage, read_document
 from ..documents.dataset_files import check_shard_names
 from ..nv_meta import outdated
@@ -284,7 +284,7 @@ def layout_warnings(layout: Layout) -> list[str]:
     # Warn about single shards; a few examples are enough.
     empty = [shard.name for shard in layout.shards if not shard.samples]
     if empty:
-        warnings.append(f"{len(empty):,} shards hold no samples, first {empty[0]}")
+        warnings.append(f"{plural(len(empty), 'shard has', 'shards have')} no samples, first {empty[0]}")
     noted = [(shard.name, warning) for shard in layout.shards for warning in shard.warnings]
     warnings += [f"{name}: {warning}" for name, warning in noted[:_MAX_WARNINGS]]
     if len(noted) > _MAX_WARNINGS:
@@ -293,12 +293,12 @@ def layout_warnings(layout: Layout) -> list[str]:
     scattered = sum(shard.scattered for shard in layout.shards)
     if scattered:
         warnings.append(
-            f"the parts of {scattered:,} samples are not neighbours in their shard: reading them takes longer"
+            f"not neighbours in their shard: the parts of {plural(scattered, 'sample')}, so reading them takes longer"
         )
     if layout.duplicate_keys:
         warnings.append(
-            f"{layout.duplicate_keys:,} samples repeat the key of a sample in another shard: "
-            "look-up by bare key finds several (energon prepare --fix-duplicates renames them)"
+            f"{plural(layout.duplicate_keys, 'sample repeats', 'samples repeat')} the key of a sample in another shard:"
+            " look-up by bare key finds several (energon prepare --fix-duplicates renames them)"
         )
     if layout.parts > _MAX_PARTS_PER_SAMPLE * layout.samples:
         warnings.append(
@@ -314,7 +314,7 @@ def once_warning(layout: Layout) -> list[str]:
     if len(once) < _MIN_NAMES_ONCE or 2 * len(once) < len(layout.part_stats):
         return []
     message = (
-        f"{len(once):,} part names occur once each, first {once[0]!r}: base names contain dots, and a key ends at the"
-        " first dot; rename the files, or unpack the shards and run energon import, which replaces such dots"
+        f"{plural(len(once), 'part name occurs', 'part names occur')} once each, first {once[0]!r}: base names contain"
+        " dots, which end a key; rename the files, or unpack the shards and run energon import, which replaces them"
     )
     return [message]

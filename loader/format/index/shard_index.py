@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...accounting import Account, AccountEntry
-from ...errors import FormatError
+from ...errors import FormatError, plural
 from ...storage import FileInfo, Storage
 from ..tar.header import BLOCK
 from ..tar.names import SplitNames, decode_name, reason_without_sample, split_member_names
@@ -225,7 +225,7 @@ class _Columns:
         for link in scan.links:
             self._account.leave("members", "L105", decode_name(link.name))
         if self._hidden:
-            warnings = [*warnings, f"{self._hidden} members whose file name starts with a dot belong to no sample"]
+            warnings = [*warnings, f"{plural(self._hidden, 'member')} whose file name starts with a dot: in no sample"]
         # Number the part names by their bytes, so that the order of the members does not matter.
         part_names = sorted(self._part_ids)
         renumber = np.empty(len(part_names), dtype=np.uint32)
@@ -372,7 +372,7 @@ def decode_shard_index(
 
 def _split_columns(data: bytes, rows: tuple[int, ...]) -> Iterator[tuple[str, npt.NDArray[Any]]]:
     if len(rows) != len(_COLUMNS):
-        raise ValueError(f"expected {len(_COLUMNS)} columns, found {len(rows)}")
+        raise ValueError(f"expected {plural(len(_COLUMNS), 'column')}, found {len(rows)}")
     expected = sum(count * dtype.itemsize for count, dtype in zip(rows, _COLUMNS.values(), strict=True))
     if expected != len(data):
         raise ValueError(f"expected {expected} bytes of columns, found {len(data)}")

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self, get_args
 
 from ...engine.workers import run_in_workers
+from ...errors import plural
 from ...storage import Storage
 from ..compat.sqlite_index import MEDIA_TABLES, SQLITE_SETTINGS, disk_error, open_sqlite
 from ..nv_meta import INDEX_SQLITE
@@ -247,5 +248,4 @@ def fill_media_tables(
 
 def _broken_warning(broken: int, first: Sequence[str]) -> str:
     more = "; …" if broken > len(first) else ""
-    files = "1 media file" if broken == 1 else f"{broken:,} media files"
-    return f"no metadata of {files} that cannot be read: {'; '.join(first)}{more}"
+    return f"no metadata of {plural(broken, 'media file')} that cannot be read: {'; '.join(first)}{more}"

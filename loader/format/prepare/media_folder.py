@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
-from ...errors import ConfigError, FormatError, StorageError
+from ...errors import ConfigError, FormatError, StorageError, plural
 from ...storage import FileInfo, ReadableFile, RemoteStorage, Storage, missing_folder
 from ..compat.sqlite_index import open_sqlite
 from ..documents.next_command import quoted
@@ -255,4 +255,4 @@ def _no_media(storage: Storage, warnings: Sequence[str], undecodable: Sequence[s
 def _undecodable_warning(names: Sequence[str]) -> tuple[str, ...]:
     if not names:
         return ()
-    return (f"{len(names):,} files have no metadata, because their names are not UTF-8, such as {names[0]}",)
+    return (f"no metadata of {plural(len(names), 'file')} with names that are not UTF-8, such as {names[0]}",)

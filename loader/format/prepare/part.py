@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from ...engine.share import Share, SharePlan, divide_shards, incomplete_shares, read_plan, write_plan
-from ...errors import ConfigError, StorageError
+from ...errors import ConfigError, StorageError, plural
 from ...storage import FileInfo, RemoteStorage, Storage
 from ..dataset_ref import DatasetRef
 from ..index.current import PreviousIndex
@@ -178,7 +178,8 @@ def check_complete(storage: Storage, ref: DatasetRef, unscanned: Sequence[str]) 
         if not unscanned:
             return
         raise ConfigError(
-            f"there are no shares to merge: {len(unscanned):,} shards are not scanned, and no share was started",
+            f"there are no shares to merge: {plural(len(unscanned), 'shard is', 'shards are')} not scanned,"
+            " and no share was started",
             at=storage.path(""),
             hint=f"run the shares first: {command} --share 1/64, and so on",
         )
@@ -194,7 +195,7 @@ def check_complete(storage: Storage, ref: DatasetRef, unscanned: Sequence[str]) 
     # Name them, and the command that runs the first one.
     numbers = [position for position, shards in unscanned_of.items() if shards]
     shown = ", ".join(names[:_MAX_SHARDS]) + (", …" if len(names) > _MAX_SHARDS else "")
-    what = f"{len(names):,} of {len(plan.shards):,} shards are not scanned: {shown}"
+    what = f"{len(names):,} of {plural(len(plan.shards), 'shard is', 'shards are')} not scanned: {shown}"
     error = incomplete_shares(
         numbers, plan.count, what=what, command=lambda share: f"{command} {share}", at=storage.path("")
     )

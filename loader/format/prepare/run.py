@@ -12,7 +12,7 @@ from typing import Any
 
 from ...accounting import Account
 from ...accounting.large_parts import is_limited
-from ...errors import ConfigError
+from ...errors import ConfigError, plural
 from ...storage import RemoteStorage, Storage
 from ..carry import NextValues, carry_to_next_index
 from ..compat.files import STAGED_SQLITE, stale_compat_files
@@ -335,7 +335,7 @@ def _warnings(inputs: PrepareInputs, layout: Layout, staged: IndexStaging | None
     if staged and staged.compat_warning:
         warnings.append(f"no index.sqlite and .tar.idx files, which other tools need: {staged.compat_warning}")
     if inputs.plan.merge and staged and staged.scanned:
-        shards = "1 shard" if staged.scanned == 1 else f"{staged.scanned:,} shards"
+        shards = plural(staged.scanned, "shard")
         warnings.append(f"this merge scanned {shards} that arrived or changed after the shares were planned")
     return warnings
 

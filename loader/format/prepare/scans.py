@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ...engine.executor import run_in_executor
 from ...engine.workers import StoppedError, run_in_workers, stream_from_workers
-from ...errors import EnergonError, FormatError, StorageError
+from ...errors import EnergonError, FormatError, StorageError, plural
 from ...storage import FileInfo, LocalStorage, RemoteStorage, SplitStorage, Storage, may_use_rust
 from ..compat.files import stage_tar_idx
 from ..contents.findings import Contents, ContentSampler
@@ -36,7 +36,8 @@ class _Group(list[FileInfo]):
     @property
     def name(self) -> str:
         """The shards, for the error of a worker that was killed."""
-        return self[0].name if len(self) == 1 else f"{len(self)} shards from {self[0].name} to {self[-1].name}"
+        ends = dict.fromkeys((self[0].name, self[-1].name))
+        return " to ".join(ends) if len(self) == 1 else f"{plural(len(self), 'shard')} from {' to '.join(ends)}"
 
 
 class _Scanned(NamedTuple):
@@ -374,6 +375,6 @@ def raise_scan_errors(errors: Sequence[EnergonError], *, action: str = "indexed"
         raise errors[0]
     if errors:
         raise FormatError(
-            f"{len(errors)} shards cannot be {action}\n" + "\n".join(str(error) for error in errors),
+            f"{plural(len(errors), 'shard')} cannot be {action}\n" + "\n".join(str(error) for error in errors),
             hint="fix them, or leave them out: energon prepare --exclude REGEX",
         )

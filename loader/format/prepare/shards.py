@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...accounting import Account
-from ...errors import ConfigError, StorageError
+from ...errors import ConfigError, StorageError, plural
 from ...storage import FileInfo, Storage, missing_folder, split_url
 from ..documents.next_command import command_for_folder, import_hint
 from ..documents.providers import SHARD_SUFFIXES, Format, record_format
@@ -35,10 +35,10 @@ def count_text(counts: Mapping[str, int]) -> str:
     texts = [f"{count:,} {extension}" for extension, count in shown if extension]
     unnamed = dict(shown).get("", 0)
     if unnamed:
-        texts.append(f"{unnamed:,} {'file' if unnamed == 1 else 'files'} without an extension")
+        texts.append(f"{plural(unnamed, 'file')} without an extension")
     rest = sum(counts.values()) - sum(count for _, count in shown)
     if rest:
-        texts.append(f"{rest:,} other files")
+        texts.append(plural(rest, "other file"))
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
 
 
@@ -207,7 +207,7 @@ def is_compressed_tar(name: str) -> bool:
 
 def compressed_warning(compressed: Sequence[str]) -> str:
     """Return a warning that compressed shards are skipped, with the flag that decompresses them."""
-    count = f"{len(compressed):,} compressed {'shard is' if len(compressed) == 1 else 'shards are'} skipped"
+    count = f"{plural(len(compressed), 'compressed shard is', 'compressed shards are')} skipped"
     return (
         f"{count}, first {compressed[0]}: samples cannot be read from the middle of a compressed file;"
         " prepare with --decompress"

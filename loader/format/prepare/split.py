@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from ...errors import ConfigError, EnergonError, Fault
+from ...errors import ConfigError, EnergonError, Fault, plural
 from ...storage import Storage
 from ..documents.brace_patterns import match_names
 from ..documents.dataset_files import read_split_config
@@ -125,7 +125,7 @@ def split_by_ratio(
         start = stop
     empty = [name for name in with_share if not parts[name]]
     warnings = [
-        f"part {name!r} is empty: {_count(len(shards), 'shard')} for {_count(len(with_share), 'part')}, "
+        f"part {name!r} is empty: {plural(len(shards), 'shard')} for {plural(len(with_share), 'part')}, "
         "and shards are never divided"
         for name in empty
     ]
@@ -148,10 +148,6 @@ def ranges_by_ratio(ratio: Mapping[str, float]) -> dict[str, SubsetRange]:
             ranges[name] = ShareRange(start=start, stop=stop)
         start = stop
     return ranges
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _shuffle(items: list[str], seed: int) -> None:
@@ -246,7 +242,7 @@ def _overlaps(shards: Sequence[str], matched: Mapping[str, set[str]]) -> Iterato
         if names:
             yield f"parts {' and '.join(map(repr, names))} overlap: each holds {which}"
         else:
-            yield f"{_count(len(some), 'shard')} in no part: {which}"
+            yield f"{plural(len(some), 'shard')} in no part: {which}"
 
 
 def _similar_names(pattern: str, shards: Sequence[str]) -> str:
@@ -386,12 +382,12 @@ def _kept_split(config: SplitConfig | None, shards: Sequence[str]) -> PlannedSpl
     gone = sorted(used.difference(shards))
     if unused:
         warnings.append(
-            f"{len(unused):,} shards are in no part of split.yaml, first {unused[0]}"
+            f"{plural(len(unused), 'shard is', 'shards are')} in no part of split.yaml, first {unused[0]}"
             " (--split-ratio or --split-parts makes a new split)"
         )
     if gone:
         warnings.append(
-            f"split.yaml names {len(gone):,} shards that do not exist, first {gone[0]}"
+            f"split.yaml names {plural(len(gone), 'shard that does', 'shards that do')} not exist, first {gone[0]}"
             " (--split-ratio or --split-parts makes a new split)"
         )
     return PlannedSplit(

@@ -15,7 +15,7 @@ import numpy as np
 from ...accounting.part_sets import PartSet, PartSets, join_part_sets
 from ...arrays import IntArray
 from ...cached_property import cached_property
-from ...errors import ConfigError, EnergonError
+from ...errors import ConfigError, EnergonError, plural
 from ...storage import FileInfo, LocalStorage, ReadableFile, Storage, open_parent, read_document
 from ..documents.providers import format_of, record_format
 from ..index.current import read_uuid
@@ -103,7 +103,7 @@ class RecordIndex(SampleIndex):
             file = open_record_file(self._storage, entry.name)
             if (len(file), file.size_bytes) != (entry.samples, entry.size_bytes):
                 raise outdated(
-                    f"the file has changed since it was prepared: it had {entry.samples:,} samples in "
+                    f"the file has changed since it was prepared: it had {plural(entry.samples, 'sample')} in "
                     f"{entry.size_bytes:,} bytes, now {len(file):,} in {file.size_bytes:,}",
                     self._storage.path(entry.name),
                 )

@@ -19,7 +19,7 @@ from weakref import finalize
 import numpy as np
 
 from ...arrays import IntArray
-from ...errors import FormatError, SampleError
+from ...errors import FormatError, SampleError, plural
 from ...storage import ClosesOnExit, FileInfo, FileStream, ReadableFile, Storage
 from .record_file import RecordFile
 
@@ -128,7 +128,7 @@ class RowGroups(ClosesOnExit):
             ]
             # Row numbers are 64-bit sums, which damaged counts could overflow.
             if any(rows < 0 for rows in self.rows) or sum(self.rows) > _MAX_ROWS:
-                raise ValueError(f"its row groups have {sum(self.rows):,} rows")  # noqa: TRY301 - as pyarrow's
+                raise ValueError(f"its row groups have {plural(sum(self.rows), 'row')}")  # noqa: TRY301 - as pyarrow's
         except (OSError, ValueError) as error:  # pyarrow's errors are of these classes
             self._file.close()
             raise self._damaged("its footer", error) from error
@@ -187,7 +187,7 @@ class RowGroups(ClosesOnExit):
                 # One thread: worker processes already use all cores.
                 table = self._parquet.read_row_group(group, use_threads=False)
             if table.num_rows != self.rows[group]:
-                raise ValueError(f"expected {self.rows[group]:,} rows, found {table.num_rows:,}")  # noqa: TRY301
+                raise ValueError(f"expected {plural(self.rows[group], 'row')}, found {table.num_rows:,}")  # noqa: TRY301
             return table
         except (OSError, ValueError) as error:
             raise self._damaged(f"row group {group}", error) from error

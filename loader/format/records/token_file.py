@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
-from ...errors import FormatError, StorageError
+from ...errors import FormatError, StorageError, plural
 from ...storage import ByteRange, ReadableFile, Storage, map_file, raise_storage_error
 from .record_file import RecordFile
 
@@ -70,8 +70,8 @@ def read_header(data: bytes, size_bytes: int, *, path: str) -> TokenHeader:
     header = TokenHeader(np.dtype(DTYPES[code]), sequences, documents)
     if size_bytes not in (header.size_bytes, header.size_bytes + sequences * _MODE):
         raise FormatError(
-            f"this index has {size_bytes:,} bytes; expected {header.size_bytes:,} for {sequences:,} sequences and "
-            f"{documents:,} document starts",
+            f"this index has {size_bytes:,} bytes; expected {header.size_bytes:,} for {plural(sequences, 'sequence')}"
+            f" and {plural(documents, 'document start')}",
             shard=path,
             hint="copy the file again: it is truncated, or not complete yet",
         )

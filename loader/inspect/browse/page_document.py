@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...dataset.dataset import PartPlace
-from ...errors import EnergonError
+from ...errors import EnergonError, plural
 from ...format.columns.column import open_column
 from ...format.dataset_ref import DatasetRef
 from ...format.media.picture_traits import turn_note
@@ -148,7 +148,7 @@ def mapped_document(ref: DatasetRef, key: str) -> dict[str, Any]:
         return {"fields": [], "fault": str(error), "note": None}
     fields = document["fields"]
     if len(fields) > _MAX_PARTS:
-        note = f"{len(fields) - _MAX_PARTS:,} more fields are not shown"
+        note = f"{plural(len(fields) - _MAX_PARTS, 'more field is', 'more fields are')} not shown"
         document |= {"fields": fields[:_MAX_PARTS], "note": "; ".join(filter(None, (document["note"], note)))}
     return document
 

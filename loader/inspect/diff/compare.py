@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from ...dataset.opening import folder_at
-from ...errors import ConfigError, StateError
+from ...errors import ConfigError, StateError, plural
 from ...format.dataset_ref import DOCUMENT_CHOICES, DatasetRef
 from ...format.documents.providers import LoadRequest, data_path, is_metadataset
 from ...storage import EPath
@@ -140,7 +140,7 @@ def _compare_lanes(states: list[RunState], states_now: list[RunState], differenc
     for lane in other[:_MAX_LANES]:
         difference_list.extend(differences(lanes.get(lane, {}), lanes_now.get(lane, {}), f"lane {lane}"))
     if len(other) > _MAX_LANES:
-        difference_list.notes.append(f"{len(other) - _MAX_LANES:,} more lanes are at other positions")
+        difference_list.notes.append(f"at other positions: {plural(len(other) - _MAX_LANES, 'more lane')}")
 
 
 def _lanes(states: list[RunState]) -> dict[int, Mapping[str, Any]]:

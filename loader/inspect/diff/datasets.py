@@ -13,12 +13,12 @@ import numpy as np
 
 from ...dataset.dataset import Dataset
 from ...dataset.tar import tar_index
+from ...errors import plural
 from ...format.documents.split_config import SplitConfig
 from ...format.index.layout import ShardEntry
 from ...format.index.shard_index import ShardIndex
 from ...storage import ReadableFile
 from ...training.states import Difference, Names, differences
-from ..text import plural
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from ...errors import ConfigError, StorageError
-from ..text import plural
+from ...errors import ConfigError, StorageError, plural
 from .trace import trace_step
 
 if TYPE_CHECKING:

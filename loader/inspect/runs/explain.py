@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...arrays import IntArray
-from ...errors import ConfigError
+from ...errors import ConfigError, plural
 from ...order import DealtOrder, EditedOrder, RepeatedOrder, possible_ranks
 from ...pipeline.reading.dataset_source import DatasetSource
 from ...pipeline.reading.packed_numbers import count_packed
@@ -243,7 +243,7 @@ def _findings(run: PlannedRun, facts: RunFacts) -> Iterator[Finding]:
     if run.request.num_workers > hosted:
         yield Finding(
             kind="idle workers",
-            message=f"each rank has {run.request.num_workers:,} workers for {hosted:,} lanes: some make no batch",
+            message=f"{plural(run.request.num_workers, 'worker')} for {plural(hosted, 'lane')} a rank: some are idle",
             hint="use fewer workers, or begin the run with more lanes: WorkerConfig(lanes=…)",
         )
     # Faults of each dataset.
@@ -252,28 +252,28 @@ def _findings(run: PlannedRun, facts: RunFacts) -> Iterator[Finding]:
         if not source.used:
             yield Finding(
                 kind="never reached",
-                message=f"no sample of {source.path} comes in {facts.steps:,} steps",
+                message=f"no sample of {source.path} comes in {plural(facts.steps, 'step')}",
                 hint="raise its weight, or remove it",
             )
         if source.epochs > _MANY_EPOCHS:
             yield Finding(
                 kind="many epochs",
-                message=f"the {kept:,} samples of {source.path} come {source.epochs:,.1f} times each",
+                message=f"the {plural(kept, 'sample')} of {source.path} come {source.epochs:,.1f} times each",
                 hint="lower its weight, or add data",
             )
         per_step = source.share_got * facts.batch_samples
         if kept < per_step:
             yield Finding(
                 kind="starved split",
-                message=f"split part {source.split_part!r} of {source.path} has {kept:,} samples, "
+                message=f"split part {source.split_part!r} of {source.path} has {plural(kept, 'sample')}, "
                 f"and a step uses {per_step:,.0f} of them: the same come several times in one step",
                 hint="split again with a larger share, name another part, or lower its weight",
             )
         if kept < run.lanes:
             yield Finding(
                 kind="few samples",
-                message=f"{source.path} has {kept:,} samples for {run.lanes:,} lanes, so a rank repeats some "
-                "of them before another rank had all",
+                message=f"{source.path} has {plural(kept, 'sample')} for {plural(run.lanes, 'lane')}, so a rank"
+                " repeats some of them before another rank had all",
                 hint="use fewer ranks and workers, or accept it for a small dataset",
             )
     # Poor shuffling.

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
-from ...errors import ConfigError, StateError
+from ...errors import ConfigError, StateError, plural
 from ...metadataset.plans.plan_node import RepeatedLeafWarning
 from ...order import GONE, LaneOrder, RepeatedOrder, StreamOrder, default_lanes
 from ...pipeline.contract.rank_stage import cut_rank_stages
@@ -78,7 +78,7 @@ def request_of(
     names = {str(source.get("path")) for source in sources}
     if dataset is None and (len(sources) != 1 or len(names) != 1):
         raise ConfigError(
-            f"the run mixes {len(sources)} datasets, and its state does not name the metadataset",
+            f"the run mixes {plural(len(sources), 'dataset')}, and its state does not name the metadataset",
             hint="pass it as --dataset",
         )
     # Take the arguments from the settings of the stages.

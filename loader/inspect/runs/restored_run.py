@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...errors import ConfigError, StateError
+from ...errors import ConfigError, StateError, plural
 from ...pipeline.contract.item_id import LANE_ITEM, ItemId
 from ...pipeline.contract.stage import State
 from ...samples.encoding.task_encoder import TaskEncoder
@@ -98,8 +98,8 @@ class RestoredRun:
         made, size = state.get("made", 0), self.run.batch_size
         if not _is_plain(state) or self.run.kept_before(lane, state.get("0 read", 0)) != made * size:
             raise StateError(
-                f"lane {lane} made {made:,} micro-batches of {size} from other samples than those at its first "
-                "positions: samples were skipped, packed or generated, or failed",
+                f"lane {lane} made {plural(made, 'micro-batch', 'micro-batches')} of {size} from other samples than"
+                " those at its first positions: samples were skipped, packed or generated, or failed",
                 hint=_HINT,
             )
 

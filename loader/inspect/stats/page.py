@@ -11,7 +11,7 @@ import numpy as np
 
 from ...accounting.kinds import kind_of_name
 from ...dataset.opening import dataset_at
-from ...errors import EnergonError
+from ...errors import EnergonError, plural
 from ...format.dataset_ref import DatasetRef
 from ...format.media.open_picture import open_picture
 from ..text import format_bytes
@@ -98,7 +98,7 @@ def _broken(report: StatsReport) -> Iterator[str]:
 def _duplicates(report: StatsReport) -> Iterator[str]:
     if report.duplicates:
         samples = sum(map(len, report.duplicates))
-        yield f"<h2>Duplicates: {samples:,} samples in {len(report.duplicates):,} groups</h2><table>"
+        yield f"<h2>Duplicates: {plural(samples, 'sample')} in {plural(len(report.duplicates), 'group')}</h2><table>"
         for group in report.duplicates[:50]:
             yield f'<tr><td class="n">{len(group):,}<td><code>{escape(", ".join(group[:5]))}</code>'
         yield "</table>"

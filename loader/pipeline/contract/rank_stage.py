@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from ...errors import ConfigError, StateError
+from ...errors import ConfigError, StateError, plural
 from .lane import Lane
 from .running import StageTraits
 from .stage import Running, SavableDataset, State
@@ -141,7 +141,7 @@ class RankChain:
     def restore(self, counts: Sequence[int], *, ranks: int) -> None:
         if len(counts) != len(self._stages):
             raise StateError(
-                f"the state has the counts of {len(counts)} virtual epochs and limits, the dataset has "
+                f"the state has the counts of {plural(len(counts), 'virtual epoch')} and limits, the dataset has "
                 f"{len(self._stages)}",
                 hint="build the dataset with the arguments of the run that was saved",
             )

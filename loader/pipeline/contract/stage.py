@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...errors import ConfigError, escape_controls
+from ...errors import ConfigError, escape_controls, plural
 from ...order import worker_share
 from ..failures.error_handlers import joined_names
 from .dataset_methods import DatasetMethods, T_co, inherits_stage, inner_datasets
@@ -108,7 +108,8 @@ class SavableDataset(DatasetMethods[T_co], ABC):
             AttributeError: There is none, or several.
         """
         if len(self.datasets) != 1:
-            raise AttributeError(f"{type(self).__name__} has {len(self.datasets)} inner datasets; see its 'datasets'")
+            inner = plural(len(self.datasets), "inner dataset")
+            raise AttributeError(f"{type(self).__name__} has {inner}; see its 'datasets'")
         return self.datasets[0]
 
     @stage_property
@@ -235,7 +236,7 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         # A schedule may have thousands of stretches: their number and the last start are enough.
         if schedule := shown.get("schedule"):
             starts, unit = schedule["starts"], schedule["unit"]
-            shown["schedule"] = f"{len(starts)} stretches to {unit[:-1]} {starts[-1]}"
+            shown["schedule"] = f"{plural(len(starts), 'stretch', 'stretches')} to {unit[:-1]} {starts[-1]}"
         # The ranks and workers determine which samples a reader gives to whom.
         if self.read_sources:
             shown |= {"ranks": self.worker_config.world_size, "workers": self.worker_config.num_workers}

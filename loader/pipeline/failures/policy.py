@@ -18,6 +18,7 @@ from ...errors import (
     StorageError,
     TrustError,
     as_fatal,
+    plural,
 )
 from ...escaped_log import get_logger
 from ...samples.hooks import default_failure_tolerance, failure_tolerance
@@ -308,7 +309,7 @@ class FailurePolicy:
                 continue
             more = "@stateless(failure_tolerance=…), 0 for as many as samples may be skipped"
             raise failure.stop(
-                f"{failure.hook} failed {count} time{'s' if count > 1 else ''} in a row "
+                f"{failure.hook} failed {plural(count, 'time')} in a row "
                 + (f"in lane {row}" if row == self._lane else f"for samples of {row}"),
                 error,
                 hint="read the warnings about these samples in the log; to allow more failures, pass "

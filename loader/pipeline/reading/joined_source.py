@@ -15,7 +15,7 @@ from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...dataset.join import JoinedDataset
 from ...dataset.open_files import OpenFiles
-from ...errors import EmptyDatasetError
+from ...errors import EmptyDatasetError, plural
 from ...format.documents.providers import LoadRequest
 from ...format.documents.subset import resolve_subset
 from ...samples.building.sample_builder import RawSample
@@ -130,7 +130,8 @@ class JoinedSource(Source):
         }
 
     def describe(self) -> str:
-        return f"{self.request.path}: {self.place}, {len(self.members)} datasets joined: {self.samples} samples"
+        joined = plural(len(self.members), "dataset")
+        return f"{self.request.path}: {self.place}, {joined} joined: {plural(self.samples, 'sample')}"
 
 
 class OpenJoins(OpenSources):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Literal
 
-from ...errors import ConfigError
+from ...errors import ConfigError, plural
 from ...metadataset.documents.leaf_plan import MAX_STRETCHES, schedule_text
 from ...order import MAX_SCHEDULED_SAMPLES, WeightSchedule
 
@@ -42,7 +42,7 @@ class PlannedSchedule:
         if self.starts[-1] * self.step_samples > MAX_SCHEDULED_SAMPLES:
             raise ConfigError(
                 f"expected weights that change within {MAX_SCHEDULED_SAMPLES:,} samples, found a change at "
-                f"{self.starts[-1]:,} {self.unit}, which is {self.starts[-1] * self.step_samples:,} samples",
+                f"{self.starts[-1]:,} {self.unit}, which is {plural(self.starts[-1] * self.step_samples, 'sample')}",
                 hint="lower the last step or sample of the weight schedule",
             )
 
@@ -129,8 +129,8 @@ def _columns(settings: Mapping[str, Any], sources: int) -> list[Sequence[float]]
     stretches, columns = len(settings["starts"]), settings["weights"]
     if stretches > MAX_STRETCHES or stretches * sources > _MAX_WEIGHTS:
         raise ValueError(
-            f"expected at most {MAX_STRETCHES:,} stretches and {_MAX_WEIGHTS:,} weights, found {stretches:,} stretches "
-            f"of {sources:,} datasets"
+            f"expected at most {MAX_STRETCHES:,} stretches and {_MAX_WEIGHTS:,} weights, "
+            f"found {plural(stretches, 'stretch', 'stretches')} of {plural(sources, 'dataset')}"
         )
     if len(columns) != sources:
         raise ValueError(f"expected the schedules of {sources} datasets, found {len(columns)}")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from math import inf
 from typing import Any, ClassVar
 
-from ...errors import ConfigError, RepeatedSampleError, SkipSample
+from ...errors import ConfigError, RepeatedSampleError, SkipSample, plural
 from ...samples.batching.collate import generic_batch
 from ..contract.hook import Hook, open_joined
 from ..contract.item_id import ItemId, samples_in
@@ -136,7 +136,7 @@ class _GroupBatchRunning:
 
     def _endless_groups(self, size: int) -> RepeatedSampleError:
         return RepeatedSampleError(
-            f"{self._criterion.name} has returned {len(self._groups)} keys in lane {self._lane.number} whose "
+            f"{self._criterion.name} has returned {plural(len(self._groups), 'key')} in lane {self._lane.number} whose "
             f"batches are not full; the last one is to have {size} samples",
             hint="return equal keys for samples of one batch, such as a size rounded to a multiple; to allow more, "
             "pass WorkerConfig(skip_tolerance=None)",
@@ -145,9 +145,8 @@ class _GroupBatchRunning:
     def _next_partial(self) -> tuple[Any, ItemId]:
         if self._drops_last or not self._groups:
             if self._groups:
-                self._lane.failures.remainder = (
-                    f"drop_last dropped {len(self._groups)} groups of {self._criterion.name} that were not full"
-                )
+                groups = plural(len(self._groups), "group")
+                self._lane.failures.remainder = f"drop_last dropped {groups} of {self._criterion.name}, not full"
             self._groups.clear()
             raise StopIteration
         return self._batcher.join(self._groups.pop(next(iter(self._groups)))[1])

@@ -7,7 +7,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from ...errors import ConfigError, SkipSample
+from ...errors import ConfigError, SkipSample, plural
 from ...escaped_log import get_logger
 from ...samples.encoding.task_encoder import PackedSamplesOutput
 from ..contract.hook import Hook
@@ -307,7 +307,7 @@ class _SelectionRunning:
         unused = [(item.value(self._upstream, self._lane), item.item_id) for item in pushback]
         if len(pushback) >= self._size:
             raise ConfigError(
-                f"select_samples_to_pack pushed all {len(pushback)} samples of a full buffer back: "
+                f"select_samples_to_pack pushed all {plural(len(pushback), 'sample')} of a full buffer back: "
                 f"{_names([value for value, _ in unused])}",
                 hint="put at least one of them in a group, or in neither to drop it",
             )
@@ -370,7 +370,7 @@ def _halves(samples: list[_Sample]) -> tuple[list[_Sample], list[_Sample]]:
 
 
 def _names(values: list[Any]) -> str:
-    return joined_names(keys_of_sample(values)) or f"{len(values)} samples without keys"
+    return joined_names(keys_of_sample(values)) or f"{plural(len(values), 'sample')} without keys"
 
 
 def _find_items(

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
-from ...errors import ConfigError, EnergonError, SampleError, SkipSample, StateError
+from ...errors import ConfigError, EnergonError, SampleError, SkipSample, StateError, plural
 from ...format.documents.providers import ALL_PARTS, is_metadataset
 from ...pipeline.contract.hook import makes_several
 from ...pipeline.contract.lane import Lane
@@ -84,7 +84,7 @@ class RandomAccessDataset(NumberedSamples[T_co]):
 
     def __repr__(self) -> str:
         sources = joined_names([source.describe() for source in self._reader.sources])
-        return f"<{type(self).__name__} of {len(self)} samples: {sources}>"
+        return f"<{type(self).__name__} of {plural(len(self), 'sample')}: {sources}>"
 
     def __iter__(self) -> Iterator[T_co]:
         running, picking = self._opened, self._reader.picking

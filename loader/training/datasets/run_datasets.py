@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...errors import ConfigError
+from ...errors import ConfigError, plural
 from ...metadataset.documents.leaf_plan import EntrySchedule, LeafPlan, combine_starts
 from ...metadataset.plans.plan_node import SAMPLES, LeafGroup, UnitBlend, blend_tree
 from ...pipeline.contract.stage import SavableDataset
@@ -61,7 +61,7 @@ def _planned(weights: Sequence[float], schedules: Sequence[EntrySchedule | None]
     starts = combine_starts(known)
     if len(starts) * len(weights) > _MAX_WEIGHTS:
         raise ConfigError(
-            f"the weights of {len(weights):,} datasets change {len(starts) - 1:,} times; expected at most "
+            f"the weights of {plural(len(weights), 'dataset')} change {len(starts) - 1:,} times; expected at most "
             f"{_MAX_WEIGHTS:,} weights",
             hint="change weights less often",
         )

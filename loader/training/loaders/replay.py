@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ...errors import ConfigError, StateError
+from ...errors import ConfigError, StateError, plural
 from ...format.documents.messages import short_repr
 from ...pipeline.contract.item_id import ItemId
 from ...pipeline.contract.lane import Lane, set_restore_key
@@ -125,7 +125,7 @@ def replay_step(run: LoaderRun, step: int) -> Any:
     # Find the micro-batch, which the present number of ranks need not have made.
     batches, rank = run.numbering.batches(step), run.chain.worker_config.rank
     if rank >= len(batches):
-        raise ConfigError(f"step {step} was made on {len(batches)} ranks; this is rank {rank}")
+        raise ConfigError(f"step {step} was made on {plural(len(batches), 'rank')}; this is rank {rank}")
     # Begin at a state that this loader knows, which may be near the step.
     lane = batches[rank] % run.lanes.lanes
     known = [states[lane] for states in (run.lanes.lane_states, run.restored_lanes) if lane in states]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from operator import index
 from typing import Any, NamedTuple
 
-from ...errors import ConfigError, StateError
+from ...errors import ConfigError, StateError, plural
 from ...pipeline.contract.stage import SavableDataset, State, as_stage
 from ...pipeline.measuring.counts import add_numbers
 from ...pipeline.stages.even_ranks import EvenRanksDataset
@@ -215,7 +215,7 @@ class ServedRuns:
         stats = checked_stats(options.stats)
         if stats is not None and stats.prometheus_port and len(datasets) > 1:
             raise ConfigError(
-                f"the {len(datasets)} data ranks that this process serves cannot share prometheus_port="
+                f"the {plural(len(datasets), 'data rank')} that this process serves cannot share prometheus_port="
                 f"{stats.prometheus_port}",
                 hint="pass prometheus_port=0, which chooses free ones, or prometheus_file",
             )

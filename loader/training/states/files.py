@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import count, takewhile
 from typing import Any
 
-from ...errors import StateError, StorageError
+from ...errors import StateError, StorageError, plural
 from ...storage import EPath, open_storage
 from .checkpoint_file import (
     Form,
@@ -227,7 +227,7 @@ def _rewrite_lightning(
 ) -> Redistributed:
     if len(files) > 1:
         raise StateError(
-            f"expected one checkpoint of Lightning, which has the states of all ranks, found {len(files)} files",
+            f"expected one checkpoint of Lightning, with the states of all ranks, found {plural(len(files), 'file')}",
             hint="convert one checkpoint at a time",
         )
     # Write one checkpoint with the states of all ranks and all other values.

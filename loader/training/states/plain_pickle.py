@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import StateError
+from ...errors import StateError, plural
 from ...storage import max_document_bytes
 from ...storage.protocol import DOCUMENT_LIMIT_VARIABLE
 
@@ -181,7 +181,7 @@ def _run(data: bytes, at: int, max_instructions: int) -> tuple[Any, int]:
             raise ValueError(f"its pickle has the instruction {code:#x}, which torch.save does not write")
         if at > len(data):
             raise IndexError("it is cut off")
-    raise PickleLimitError(f"more than {max_instructions:,} instructions")
+    raise PickleLimitError(f"more than {plural(max_instructions, 'instruction')}")
 
 
 def _check_protocol(data: bytes, at: int) -> int:

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import StateError
+from ...errors import StateError, plural
 from ...format.documents.messages import short_key, short_repr
 from ...order import LaneHosting, possible_ranks
 from ...pipeline.contract.state_schema import COUNT, FLAG, Count, NotRequired, Nullable, Schema, check_value
@@ -241,7 +241,7 @@ class RunState:
         if lost:
             first = next(lane for lane in lanes if lane not in self.lane_states)
             raise StateError(
-                f"this state is damaged: it lacks {lost} of {len(lanes)} lanes that have begun, lane {first} first",
+                f"this state is damaged: it lacks {lost} of {plural(len(lanes), 'lane')} that began, such as {first}",
                 hint="save the state as one value, such as json.dumps(state): tools that load key by key into another "
                 "state, such as torch.distributed.checkpoint, drop the keys that this one lacks",
             )

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from ...errors import ConfigError
+from ...errors import ConfigError, plural
 from ...pipeline.contract.worker_config import WorkerConfig
 
 
@@ -417,7 +417,6 @@ def _remedy(stats: LoaderStats, cause: str) -> str:
         return "the training loop does nothing itself, so nothing hides it; more workers shorten it, up to one a core"
     if more > _MAX_WORKERS_MORE:
         return f"it takes {busy_s / loop_s:.0f} workers to hide it, so make it faster, or do it once before training"
-    plural = "s" if more > 1 else ""
-    of = "more worker" if stats.own_workers else "worker"
+    workers = plural(more, "more worker" if stats.own_workers else "worker")
     hint = " (or a cache, or larger reads)" if cause == "storage" else ""
-    return f"{more} {of}{plural} would hide it{hint}"
+    return f"{workers} would hide it{hint}"

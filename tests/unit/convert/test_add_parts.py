@@ -149,7 +149,7 @@ def test_names_that_clash_and_repeated_or_unknown_keys_are_refused(dataset: Path
     twice.write_text('{"id": "1", "t": "a"}\n{"id": "s_0.tar/1", "t": "b"}\n')
     with pytest.raises(ConfigError, match=r"two rows belong to the sample 's_0\.tar/1'"):
         add(dataset, twice)
-    with pytest.raises(ConfigError, match="no key of the 1 samples"):
+    with pytest.raises(ConfigError, match="no key of the 1 sample"):
         add(dataset, write_files(tmp_path / "none", {"x.txt": "x"}))
     nameless = tmp_path / "nameless.csv"
     nameless.write_text("name,text\n1,a\n")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loader.errors import ConfigError
+from loader.errors import ConfigError, plural
 from loader.inspect import SampleView
 
 from ....command import energon_command
@@ -107,7 +107,7 @@ def preview(
     if not total:
         raise _nothing_to_show(ref.path, split_parts)
     if index >= total:
-        raise click.BadParameter(f"there are {total:,} samples, counted from 0", param_hint="--index")
+        raise click.BadParameter(f"there are {plural(total, 'sample')}, counted from 0", param_hint="--index")
     shown = range(index, min(index + (limit or max(1, len(keys))), total))
     # Print them as JSON, page through them, or print them as text.
     if as_json:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from loader.errors import escape_controls
-from loader.inspect import SampleView, plural
+from loader.errors import escape_controls, plural
+from loader.inspect import SampleView
 
 from ....terminal.keys import Keyboard, RawMode
 from ....terminal.render import DrawingSpace, terminal_space
@@ -313,7 +313,7 @@ class Walk:
         if not done.is_over:
             self._search = done
             self._screen.show_footer(
-                f"searching: {done.total - done.left:,} of {done.total:,} samples read · any key stops"
+                f"searching: {done.total - done.left:,} of {plural(done.total, 'sample')} read · any key stops"
             )
             self._worker.want(self._jobs())
             return False

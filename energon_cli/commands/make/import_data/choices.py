@@ -12,10 +12,10 @@ import click
 from loader.convert.importing import ListedRows, PictureOptions
 from loader.convert.rows import FileAccess, RefusedFiles
 from loader.convert.sources import SourceOptions, found_columns
-from loader.errors import escape_controls
+from loader.errors import escape_controls, plural
 from loader.format.documents import SampleTypeSpec, sample_type_of_name
 from loader.format.prepare import DatasetYaml, SplitRequest, parse_ratio
-from loader.inspect import Choices, ShardFolder, open_choices, plural, propose_choices
+from loader.inspect import Choices, ShardFolder, open_choices, propose_choices
 from loader.storage import DownloadOptions
 
 from ....console import is_terminal

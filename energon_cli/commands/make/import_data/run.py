@@ -24,7 +24,7 @@ from loader.convert.importing import (
 )
 from loader.convert.rows import FileAccess, ShardLayout
 from loader.convert.sources import found_columns, open_sources
-from loader.errors import EnergonError, escape_controls
+from loader.errors import EnergonError, escape_controls, plural
 from loader.inspect import (
     Choices,
     ShardFolder,
@@ -34,7 +34,6 @@ from loader.inspect import (
     format_bytes,
     format_percent,
     inspect_folder,
-    plural,
     print_table,
 )
 from loader.storage import open_storage

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from loader.errors import plural
 from loader.format.documents import SampleTypeSpec
 from loader.format.prepare import DatasetYaml, SplitRequest, plan_split
 from loader.inspect import (
@@ -17,7 +18,6 @@ from loader.inspect import (
     complete_choices,
     misses_ratio,
     open_choices,
-    plural,
     propose_choices,
     view_first_sample,
 )

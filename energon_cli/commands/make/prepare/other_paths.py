@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from loader.errors import escape_controls
+from loader.errors import escape_controls, plural
 from loader.format.documents import content_of_folder, fault_of_file, new_folder_for
-from loader.inspect import format_bytes, plural
+from loader.inspect import format_bytes
 from loader.storage import is_url, open_parent
 
 from ....console import facts_of, output_console, print_json

@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from loader.errors import escape_controls
-from loader.inspect import (
-    asked_shares,
-    format_bytes,
-    format_percent,
-    plural,
-    print_part_sets,
-    print_table,
-)
+from loader.errors import escape_controls, plural
+from loader.inspect import asked_shares, format_bytes, format_percent, print_part_sets, print_table
 
 from ....console import show_note, show_warning
 from ....settings import output_settings

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from loader.engine import Share, command_with, usable_cores
-from loader.errors import StorageError, escape_controls
+from loader.errors import StorageError, escape_controls, plural
 from loader.format.documents import content_of_folder, import_hint
 from loader.format.prepare import (
     DecompressReport,
@@ -33,7 +33,6 @@ from loader.inspect import (
     field_map_warnings,
     format_bytes,
     inspect_folder,
-    plural,
     with_printed_names,
 )
 from loader.storage import open_storage

@@ -98,11 +98,11 @@ def test_what_does_not_fit_is_listed(tmp_path: Path) -> None:
         {"image": "1.jpg", "conversations": []},
     ]
     assert faults_of(rows_of(write(tmp_path, documents))) == {
-        "llava.json, element 0": "found 2 places of images (<image>), expected 1, one for each image",
+        "llava.json, element 0": "found 2 places of images (<image>), expected 1, one for each",
         "llava.json, element 1": "expected a path as 'image', found int",
         "llava.json, element 2": "expected a conversation under conversations or messages or conversation, found image",
         "llava.json, element 3": "expected `object`, got `str`",
-        "llava.json, element 4": "found 1 images, and neither a place for them nor a turn of the user",
+        "llava.json, element 4": "found 1 image, and neither a place for them nor a turn of the user",
     }
 
 

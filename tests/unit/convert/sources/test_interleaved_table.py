@@ -80,7 +80,7 @@ def test_documents_are_loaded_in_reading_order(kind: str, tmp_path: Path) -> Non
     report = import_source(source, tmp_path / "out", max_failures=2)
     assert [(failure.origin, failure.reason) for failure in report.failures] == [
         ("documents.parquet, row 3", "the document has neither texts nor pictures"),
-        ("documents.parquet, row 4", "there are 2 texts and 1 images; expected lists of one length"),
+        ("documents.parquet, row 4", "there are 2 texts and 1 image; expected lists of one length"),
     ]
     samples = load(tmp_path / "out", 4)
     assert {

@@ -189,7 +189,7 @@ def test_a_missing_column_is_named_with_the_nearest(tmp_path: Path) -> None:
     [
         ("", "this table is empty"),
         ("a,b\n", "has no rows"),
-        ("a,b\n1\n2\n", "none of the 2 rows is valid; line 2: expected 2 fields, found 1"),
+        ("a,b\n1\n2\n", "none of 2 rows is valid; line 2: expected 2 fields, found 1"),
         ("id\nx\ny\n", "no column that can be a part"),
     ],
 )

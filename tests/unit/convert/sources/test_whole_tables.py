@@ -379,7 +379,7 @@ def test_a_trial_passes_rows_that_cannot_be_read(tmp_path: Path) -> None:
         assert tar.getnames() == ["late.jpg"]
     with (
         list_rows([text_table(tmp_path / "u.csv", "image\nmissing.jpg\n")], shuffled=False) as listed,
-        pytest.raises(ConfigError, match=r"none of the first 1 samples can be read; u.csv, line 2: cannot open"),
+        pytest.raises(ConfigError, match=r"none of the first 1 sample can be read; u.csv, line 2: cannot open"),
         write_trial(listed, PictureOptions()),
     ):
         pass

@@ -31,7 +31,7 @@ def indexed(folder: Path, *names: str | bytes) -> ShardIndex:
         ([b"a\xe2\x82.txt", b"\xac.txt"], "not UTF-8"),
         ([b"\xa9.txt"], "not UTF-8"),
         (["a.txt", "b.txt", "a.jpg"], "parts of 1 samples are not neighbours"),
-        (["d/a.txt", "d/.DS_Store"], "hidden files"),
+        (["d/a.txt", "d/.DS_Store"], "hidden file"),
     ],
 )
 def test_what_it_cannot_express_is_said(tmp_path: Path, names: list[bytes | str], reason: str | None) -> None:

@@ -54,7 +54,7 @@ def test_unchanged_shards_are_accounted_for_without_a_scan(folder: Path) -> None
 
 
 def test_a_strict_prepare_publishes_nothing(folder: Path) -> None:
-    with pytest.raises(IncompleteError, match=r"1 members: .*\[L105\], first s_1.tar/d.txt"):
+    with pytest.raises(IncompleteError, match=r"1 member: .*\[L105\], first s_1.tar/d.txt"):
         left_out(folder, strict=True)
     assert not (folder / ".nv-meta" / ".info.json").exists()
 

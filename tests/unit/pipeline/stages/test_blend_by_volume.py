@@ -228,7 +228,7 @@ def test_the_samples_of_a_round_include_those_before_the_last_weights() -> None:
         ((0,), ((1, 1, 1),), "expected schedules of 2 datasets, found 3"),
         ((0, 5, 3), ((1, 1), (1, 1), (1, 1)), "expected starts that ascend from 0"),
         ((1,), ((1, 1),), "expected starts that ascend from 0"),
-        ((0, 5), ((1, 1),), "expected weights of the same sources in 2 stretches"),
+        ((0, 5), ((1, 1),), "expected weights of the same sources and a deal of at least 1 in stretches: 2"),
     ],
 )
 def test_schedules_without_weights_are_refused(

@@ -60,7 +60,7 @@ def test_a_state_with_a_missing_lane_is_refused(rank: int, ranks: int) -> None:
     state = loader.state_dict()
     loader_of(rank, ranks).load_state_dict(state)
     del state["lane"][str(rank)]
-    with pytest.raises(StateError, match=f"lacks 1 of 2 lanes that have begun, lane {rank} first"):
+    with pytest.raises(StateError, match=f"lacks 1 of 2 lanes that began, such as {rank}"):
         loader_of(rank, ranks).load_state_dict(state)
 
 

@@ -153,7 +153,7 @@ def test_missing_lanes_are_counted_without_a_visit_to_each() -> None:
     run = RunState(
         lanes=1 << 32, ranks=1, rank=0, seed=0, kind="endless", batch=1 << 40, lane_states={0: {"made": 256}}
     )
-    with pytest.raises(StateError, match=f"lacks {(1 << 32) - 1} of {1 << 32} lanes that have begun, lane 1 first"):
+    with pytest.raises(StateError, match=f"lacks {(1 << 32) - 1} of {1 << 32:,} lanes that began, such as 1"):
         RunState.from_plain({**run.to_plain(), "checksum": ""})
 
 

@@ -154,8 +154,8 @@ def _joined(each: Iterable[Groups]) -> Groups:
     """Join the groups of one name in several datasets."""
     collector = _Collector()
     for groups in each:
-        for number in groups.numbers.tolist():
-            name = groups.names[number]
+        for group in groups.numbers.tolist():
+            name = groups.names[group]
             collector.add(None if name.startswith(_ALONE) else name)
     return collector.finish()
 

@@ -161,17 +161,17 @@ class NumberedDatasets:
         self.starts = np.cumsum([0, *(len(folder.index) for folder in self.folders)])
 
     def numbers(self, samples: Iterable[IntArray]) -> IntArray:
-        """Return the numbers of samples; ``samples`` has those of each dataset, numbered in it."""
+        """Return the numbers of samples; ``samples`` has the numbers in each dataset."""
         return np.concatenate([start + some for start, some in zip(self.starts[:-1], samples, strict=True)])
 
-    def sample(self, number: int) -> tuple[int, int]:
+    def sample(self, row: int) -> tuple[int, int]:
         """Return the position of a sample's dataset, and its number there."""
-        position = int(self.starts.searchsorted(number, "right")) - 1
-        return position, number - int(self.starts[position])
+        position = int(self.starts.searchsorted(row, "right")) - 1
+        return position, row - int(self.starts[position])
 
-    def full_key(self, number: int) -> str:
+    def full_key(self, row: int) -> str:
         """Return the key of a sample, with the name of its dataset if there are several."""
-        position, sample = self.sample(number)
+        position, sample = self.sample(row)
         key = self.folders[position].index.full_key(sample)
         return f"{self._names[position]}/{key}" if len(self.folders) > 1 else key
 

@@ -441,11 +441,11 @@ def shared_duplicates(datasets: Sequence[OpenDataset], reports: Sequence[StatsRe
         return None
     numbered = NumberedDatasets({each.name: each.folder for each in datasets})
 
-    def read(number: int) -> Mapping[str, object]:
-        position, sample = numbered.sample(number)
+    def read(row: int) -> Mapping[str, object]:
+        position, sample = numbered.sample(row)
         return numbered.folders[position].read_parts(sample, reports[position].hashed_parts or None)
 
     samples = numbered.numbers(report.hashed_samples for report in reports)
     groups = _equal_groups(samples, np.concatenate([report.hashes for report in reports]), read)
-    several = (group for group in groups if len({numbered.sample(number)[0] for number in group}) > 1)
+    several = (group for group in groups if len({numbered.sample(row)[0] for row in group}) > 1)
     return [[*map(numbered.full_key, group)] for group in several]

@@ -44,8 +44,8 @@ def show_near_duplicates(
         names = "path column metric threshold samples is_exact groups"
         print_json(facts_of(result, names, path=at, column=column, groups=groups))
     else:
-        found = f"{plural(sum(map(len, groups)), 'sample')} in {plural(len(groups), 'group')} of near-duplicates"
-        text = f"{plural(result.samples, 'sample')} by {column}: {found if groups else 'no near-duplicates'}"
+        summary = f"{plural(sum(map(len, groups)), 'sample')} in {plural(len(groups), 'group')} of near-duplicates"
+        text = f"{plural(result.samples, 'sample')} by {column}: {summary if groups else 'no near-duplicates'}"
         text += f" (similarity {result.threshold:g}){':' if groups else ''}"
         output_console().print(f"{escape_controls(at)}: {text}")
         show_groups(groups)

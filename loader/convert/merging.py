@@ -412,8 +412,8 @@ def _warnings(prepared: PrepareReport) -> Iterator[str]:
     yield from (warning for warning in prepared.warnings if "the key of a sample in another shard" not in warning)
     if prepared.duplicate_keys:
         yield (
-            f"{plural(prepared.duplicate_keys, 'sample has', 'samples have')} the bare key of another: looking it up"
-            " finds several, and index.sqlite cannot be written; --rename-keys makes them unique"
+            f"{plural(prepared.duplicate_keys, 'sample has', 'samples have')} the bare key of another one:"
+            " looking it up finds several, and index.sqlite cannot be written; --rename-keys makes them unique"
         )
 
 

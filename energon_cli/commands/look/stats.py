@@ -264,6 +264,6 @@ def _show_duplicates(groups: Sequence[Sequence[str]] | None, *reports: StatsRepo
     if not groups:
         output_console().print(Text(f"no two {of} have the same {what}"))
         return
-    head = f"{sum(map(len, groups)):,} {of} in {plural(len(groups), 'group has', 'groups have')} the same {what}:"
+    head = f"{sum(map(len, groups)):,} {of} in {plural(len(groups), 'group')} with the same {what}:"
     output_console().print(Text(head, style="red"))
     show_groups(groups)

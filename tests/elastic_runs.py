@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from loader import SavableDataset, WorkerConfig, get_savable_loader
+from loader.samples.types import CrudeBatch
 from loader.training.states.run_state import checksum_of
 
 Build = Callable[[WorkerConfig], SavableDataset[Any]]
@@ -251,7 +252,8 @@ def _add_pieces(value: Any, pieces: list[bytes]) -> None:
     if kind in _PLAIN:  # first, since there are a hundred of them in a batch
         pieces.append(f"{kind.__qualname__}({value!r})".encode())
         return
-    pieces.append(f"{kind.__qualname__}(".encode())
+    name = "dict" if kind is CrudeBatch else kind.__qualname__  # 0.3.0 recorded batches of crude samples as dicts
+    pieces.append(f"{name}(".encode())
     if isinstance(value, torch.Tensor):
         _add_pieces(value.numpy(), pieces)
     elif isinstance(value, np.ndarray):

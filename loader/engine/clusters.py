@@ -40,6 +40,7 @@ def connect(ray: Any, address: str) -> None:
     Raises:
         WorkerError: There is no cluster at the address, or it asks for another token, or Ray Client is not installed.
     """
+    # Check what answers at the address, then connect.
     hint = "start one: ray start --head; or leave out --address and RAY_ADDRESS, which starts Ray on this machine"
     try:
         with _no_stderr():
@@ -56,9 +57,10 @@ def connect(ray: Any, address: str) -> None:
                     configure_logging=False,
                 )
             except ConnectionError as error:
-                _check_head(ray, str(error))  # it names the server that "auto" stands for
+                _check_head(ray, str(error))  # it names the server of "auto"
                 raise
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        # Name the cause.
         what = f"cannot connect to the Ray cluster: {' '.join(str(error).split())}"
         if isinstance(error, ray.exceptions.AuthenticationError):
             what = "the Ray cluster asks for a token, and this command has none, or another one"

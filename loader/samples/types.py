@@ -7,9 +7,11 @@ Boxes are tensors of shape (N, 4) or (N, 5): x, y, width, height and, where know
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from copyreg import __newobj__  # type: ignore[attr-defined] # not in its stub
 from dataclasses import field, fields, is_dataclass
+from functools import cache
 from types import NoneType
 from typing import Any, Self
 
@@ -91,6 +93,26 @@ class CrudeSample(SummaryMixin, dict[str, Any]):
 
 class CrudeBatch(SummaryMixin, dict[str, Any]):
     """Batch of crude samples: a dict of the batched parts and of the lists ``__key__``, ``__sources__`` and so on."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return crude_batch, (dict(self),)
+
+
+def crude_batch(values: Mapping[str, Any]) -> CrudeBatch:
+    """Return a batch of crude samples, in which functions of torch find the tensors, as in any dict."""
+    _register_in_torch()
+    return CrudeBatch(values)
+
+
+@cache
+def _register_in_torch() -> None:
+    from torch.utils._pytree import register_pytree_node
+
+    register_pytree_node(
+        CrudeBatch,
+        lambda batch: ([*batch.values()], [*batch]),
+        lambda values, names: CrudeBatch(zip(names, values, strict=True)),
+    )
 
 
 @edataclass

@@ -14,7 +14,7 @@ from ...errors import SampleError
 from ...lazy_torch import torch
 from ...transport.batch_memory import place
 from ..hooks import library_hook
-from ..types import CrudeBatch, CrudeSample
+from ..types import CrudeSample, crude_batch
 
 SMALL = 1 << 20
 """Number of elements that fit into a processor's cache, where clearing the whole tensor first costs next to nothing.
@@ -225,7 +225,7 @@ def generic_batch(batch: Sequence[Any]) -> Any:
             [2, 3]]), 'text': ['a', 'a b']}
     """
     batched = join_all(_batch, list(batch))
-    return CrudeBatch(batched) if isinstance(batch[0], CrudeSample) else batched
+    return crude_batch(batched) if isinstance(batch[0], CrudeSample) else batched
 
 
 def collate(samples: Sequence[Any]) -> Any:

@@ -287,6 +287,12 @@ def test_a_batch_of_crude_samples_prints_as_a_summary_and_stays_one_in_another_p
         assert "4.9990e+03" not in text
 
 
+def test_torch_finds_the_tensors_of_a_batch_of_crude_samples() -> None:
+    batch = pickle.loads(pickle.dumps(generic_batch([CrudeSample(__key__="a.tar/0", ids=torch.arange(3))])))
+    halves = torch.utils._pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.half(), batch)
+    assert (type(halves), halves["ids"].dtype, halves["__key__"]) == (type(batch), torch.float16, ["a.tar/0"])
+
+
 def test_numpy_arrays_stay_arrays_in_a_list() -> None:
     arrays = [np.ones(2), np.ones(3)]
     assert all(one is other for one, other in zip(generic_batch(arrays), arrays, strict=True))

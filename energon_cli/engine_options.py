@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -44,11 +45,12 @@ class EngineChoice:
         return self.kind == "processes" and self.workers is None and self.share is None and not self.merge
 
     @contextmanager
-    def open(self, *, gpus: float = 0.0) -> Iterator[Engine]:
+    def open(self, *, gpus: float = 0.0, apart: bool = False) -> Iterator[Engine]:
         """Connect to the cluster, if there is one, and yield the engine.
 
         Args:
             gpus: GPUs of each worker.
+            apart: Run the tasks in other processes, also with one worker: code of a user may end its process.
         """
         from loader.engine import Engine, gpu_environments, open_dask_executor, open_ray_executor, usable_cores
 
@@ -65,6 +67,7 @@ class EngineChoice:
                 workers=self.workers or len(environments) or usable_cores(),
                 executor=executor,
                 environments=environments,
+                stopped_s=math.inf if apart and executor is None else None,
                 share=self.share,
                 merge=self.merge,
                 restart=self.restart,

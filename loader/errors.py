@@ -292,9 +292,11 @@ class WorkerError(EnergonError):
 
     Attributes:
         item: Index of the item that it worked on; None if it is not known.
+        how: How it ended: "was killed by signal 9".
     """
 
     item: int | None = None
+    how: str = ""
 
 
 class SkipSample(Exception):  # noqa: N818 - the public name that training code raises

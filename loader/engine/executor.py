@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import re
-import signal
 import socket
 import sys
 import threading
@@ -30,7 +29,6 @@ def run_in_executor(
     executor: Executor,
     *,
     is_stopped: Callable[[], bool] | None = None,
-    timeout_s: float | None = None,
 ) -> Generator[tuple[int, _Result], None, None]:
     """Yield the index of an item and ``function(item)``, in the order in which results arrive.
 
@@ -38,11 +36,8 @@ def run_in_executor(
 
     The function and the items are pickled, and the executor is not shut down. When ``is_stopped`` returns True, a
     ``StoppedError`` ends the work.
-
-    Args:
-        timeout_s: A worker process whose task takes longer ends itself; the cluster repeats the task elsewhere.
     """
-    sent = _sent(function, timeout_s)
+    sent = _sent(function)
     futures = {executor.submit(sent, item): (position, item) for position, item in enumerate(items)}
     return _results(futures, is_stopped, executor)
 
@@ -54,29 +49,18 @@ class _SentFunction:
     Attributes:
         data: The function.
         paths: Folders of the modules of the sending process, such as its working folder.
-        sender: Host and number of the sending process, which is never ended.
-        timeout_s: The process ends itself if a call takes longer.
+        sender: Host and number of the sending process.
     """
 
     data: bytes
     paths: tuple[str, ...]
     sender: tuple[str, int]
-    timeout_s: float | None
 
     def __repr__(self) -> str:
         return "energon_task"  # in names of tasks and in logs
 
     def __call__(self, item: Any) -> Any:
-        function = self._function()
-        if self.timeout_s is None or self.sender == _process():
-            return function(item)
-        watch = threading.Timer(self.timeout_s, os.kill, (os.getpid(), signal.SIGKILL))
-        watch.daemon = True
-        watch.start()
-        try:
-            return function(item)
-        finally:
-            watch.cancel()
+        return self._function()(item)
 
     def _function(self) -> Callable[[Any], Any]:
         kept, function = getattr(_UNPICKLED, "kept", (None, None))
@@ -97,7 +81,7 @@ def _process() -> tuple[str, int]:
     return socket.gethostname(), os.getpid()
 
 
-def _sent(function: Callable[[Any], Any], timeout_s: float | None) -> Callable[[Any], Any]:
+def _sent(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return a function for the tasks of an executor."""
     # Packages of clusters bring a pickle that takes functions of the main program, too.
     pickler = sys.modules.get("ray.cloudpickle") or sys.modules.get("cloudpickle") or pickle
@@ -105,7 +89,7 @@ def _sent(function: Callable[[Any], Any], timeout_s: float | None) -> Callable[[
         data = pickler.dumps(function)
     except (pickle.PicklingError, AttributeError, TypeError):
         return function  # threads of this process need no pickle
-    return _SentFunction(data, tuple(os.path.abspath(path) for path in sys.path), _process(), timeout_s)
+    return _SentFunction(data, tuple(os.path.abspath(path) for path in sys.path), _process())
 
 
 def _results(

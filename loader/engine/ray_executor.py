@@ -50,12 +50,16 @@ class RayExecutor(Executor):
         workers: Number of actors.
         gpus: GPUs that each actor reserves; a fraction shares one.
         head: Address of the head, ``host:port``.
+
+    Attributes:
+        on_death: Called with a task whose actor ended, and how it ended; True if this death does not count.
     """
 
     def __init__(self, ray: Any, workers: int, *, gpus: float = 0.0, head: str) -> None:
         self._head = head
         self._checked = self._misses = -math.inf  # misses count when the head has answered once at this address
         self._ray = ray
+        self.on_death: Callable[[Any, str], bool | None] | None = None
         self._free: deque[Any] = deque()
         self._queue: deque[_Call] = deque()
         self._lock = threading.Lock()
@@ -140,7 +144,7 @@ class RayExecutor(Executor):
         error = done.exception()
         is_lost = isinstance(error, self._ray.exceptions.RayActorError)
         if is_lost:
-            call.deaths += 1
+            call.deaths += self.on_death is None or not self.on_death(call.arguments[0], "ended")
         # Repeat the call first, in another actor if this one does not come back.
         with self._lock:
             if is_lost and call.deaths < _MAX_DEATHS:

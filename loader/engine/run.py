@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 from ..errors import ConfigError, WorkerError, plural
 from .executor import run_in_executor
 from .journal import Job, Journal, Journaled, NumberedTask
+from .ray_executor import RayExecutor
 from .share import Share, command_with, divide, incomplete_shares
 from .workers import Environments, run_in_workers
 
@@ -30,7 +31,10 @@ class Engine:
         workers: Number of processes of this machine; with one, tasks run in this process.
         executor: Runs the tasks instead: of Ray, of Dask, or any other executor. Tasks are pickled.
         environments: Variables that are set in each process, such as its ``CUDA_VISIBLE_DEVICES``.
-        timeout_s: A process that takes longer for a task is killed, and the task is repeated.
+        stopped_s: A process that is stopped for longer is killed, and its task is repeated. With this limit, no task
+            runs in this process.
+        on_death: Called with the task whose process ended, and how it ended. It returns True if the next try differs,
+            so that this one does not count.
         share: Only this share of the tasks runs, and results stay in the journal.
         merge: No task runs: the journal has the results of all shares.
         restart: Give up the results of an unfinished job; of a job in shares with the same options, only this share's.
@@ -42,7 +46,8 @@ class Engine:
     workers: int = 1
     executor: Executor | None = field(default=None, compare=False)
     environments: Environments = ()
-    timeout_s: float | None = None
+    stopped_s: float | None = None
+    on_death: Callable[[Any, str], bool | None] | None = field(default=None, compare=False)
     share: Share | None = None
     merge: bool = False
     restart: bool = False
@@ -71,8 +76,10 @@ class Engine:
             WorkerError: The processes of one item were killed three times.
             Exception: The function raised this error.
         """
+        if isinstance(self.executor, RayExecutor):
+            self.executor.on_death = self.on_death
         if self.executor is not None:
-            with closing(run_in_executor(function, items, self.executor, timeout_s=self.timeout_s)) as results:
+            with closing(run_in_executor(function, items, self.executor)) as results:
                 yield from results
             return
         in_processes = partial(
@@ -80,10 +87,10 @@ class Engine:
             function,
             workers=self.workers,
             environments=self.environments,
-            timeout_s=self.timeout_s,
+            stopped_s=self.stopped_s,
             forks=self.forks,
         )
-        yield from repeat_after_deaths(in_processes, items)
+        yield from repeat_after_deaths(in_processes, items, on_death=self.on_death)
 
 
 def repeat_after_deaths(
@@ -91,13 +98,14 @@ def repeat_after_deaths(
     items: Sequence[Any],
     *,
     is_last: Callable[[_Result], bool] = lambda _: True,
-    on_death: Callable[[], None] = lambda: None,
+    on_death: Callable[[Any, str], bool | None] | None = None,
 ) -> Generator[tuple[int, _Result], None, None]:
     """Yield the index of an item and each of its results; items whose process was killed begin again.
 
     Args:
         is_last: Returns True for the last result of an item.
-        on_death: Called before items begin again.
+        on_death: Called with the item and how its process ended, before items begin again; True if this death does
+            not count.
 
     Raises:
         WorkerError: The processes of one item were killed three times.
@@ -115,10 +123,10 @@ def repeat_after_deaths(
         except WorkerError as error:
             if error.item is None:
                 raise
-            deaths[remaining[error.item]] += 1
-            if deaths[remaining[error.item]] == _MAX_DEATHS:
+            item = remaining[error.item]
+            deaths[item] += not (on_death is not None and on_death(items[item], error.how))
+            if deaths[item] == _MAX_DEATHS:
                 raise
-            on_death()
         remaining = [task_index for task_index in remaining if task_index not in done]
 
 

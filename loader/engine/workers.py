@@ -19,7 +19,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -55,14 +55,14 @@ class WorkerOptions(TypedDict, total=False):
         workers: Number of processes, at most one for each item.
         is_stopped: When it returns True, a ``StoppedError`` ends the work; it is not called for work in this process.
         environments: Variables that are set in each worker, such as its ``CUDA_VISIBLE_DEVICES``.
-        timeout_s: A worker that takes longer for an item, or between two results of one, is killed.
+        stopped_s: A worker that is stopped for longer, as by SIGSTOP, is killed.
         forks: The workers are forked, and inherit a function that does not pickle.
     """
 
     workers: Required[int]
     is_stopped: Callable[[], bool] | None
     environments: Environments
-    timeout_s: float | None
+    stopped_s: float | None
     forks: bool
 
 
@@ -81,7 +81,7 @@ def run_in_workers(
         Exception: The function raised this error.
         WorkerError: A worker was killed; ``item`` of the error is the index of its item.
     """
-    apart = options["workers"] > 1 or any(options.get(name) for name in ("is_stopped", "environments", "timeout_s"))
+    apart = options["workers"] > 1 or any(options.get(name) for name in ("is_stopped", "environments", "stopped_s"))
     return stream_from_workers(partial(_single, function), items, apart=apart, **options)
 
 
@@ -150,10 +150,10 @@ class _Pool:
     def __init__(self, options: WorkerOptions) -> None:
         self._forks = options.get("forks", False)
         self._environments = options.get("environments", ())
-        self._timeout_s = options.get("timeout_s")
+        self._stopped_s = options.get("stopped_s")
         self._processes: dict[Connection, BaseProcess] = {}
         self._pending: dict[Connection, deque[tuple[int, Any]]] = {}  # the unanswered items of each worker
-        self._answered: dict[Connection, float] = {}  # time of the last answer of each worker, or of its start
+        self._running: dict[Connection, float] = {}  # when each worker was last seen to be not stopped
 
     def start_workers(self, function: Callable[[Any], Any], workers: int) -> None:
         is_local = self._forks or "<locals>" in getattr(function, "__qualname__", "")  # it does not pickle
@@ -173,7 +173,7 @@ class _Pool:
                 process.start()
                 theirs.close()
                 self._processes[ours] = process
-                self._answered[ours] = time.monotonic()
+                self._running[ours] = time.monotonic()
 
     def start(self, items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         """Send the first items to the workers; return the remaining items."""
@@ -189,12 +189,11 @@ class _Pool:
         while busy := [connection for connection, pending in self._pending.items() if pending]:
             if is_stopped is not None and is_stopped():
                 raise StoppedError
-            ready = set(wait(busy, STOP_PERIOD_S if is_stopped or self._timeout_s else None))
+            ready = set(wait(busy, STOP_PERIOD_S if is_stopped or self._stopped_s else None))
             for connection in busy:
                 if connection not in ready:
-                    self._check_time(connection)
+                    self._check_stopped(connection)
                     continue
-                self._answered[connection] = time.monotonic()
                 try:
                     error, results = connection.recv()
                 except (EOFError, OSError):  # OSError: killed while sending an answer
@@ -211,8 +210,6 @@ class _Pool:
     def _send(self, connection: Connection, remaining: Iterator[tuple[int, Any]]) -> None:
         for position, item in remaining:
             pending = self._pending.setdefault(connection, deque())
-            if not pending:
-                self._answered[connection] = time.monotonic()
             pending.append((position, item))
             try:
                 connection.send(item)
@@ -220,11 +217,17 @@ class _Pool:
                 raise self._death(connection) from None
             return
 
-    def _check_time(self, connection: Connection) -> None:
-        """Kill a worker that does not answer in time."""
-        if self._timeout_s is not None and time.monotonic() - self._answered[connection] > self._timeout_s:
-            self._processes[connection].kill()
-            raise self._death(connection, f"did not answer for {self._timeout_s:g} s and was killed")
+    def _check_stopped(self, connection: Connection) -> None:
+        """Kill a worker that is stopped for too long."""
+        if self._stopped_s is None:
+            return
+        process = self._processes[connection]
+        with suppress(ChildProcessError, AttributeError):  # it has ended; macOS does not say
+            if os.waitid(os.P_PID, process.pid or 0, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is None:
+                self._running[connection] = time.monotonic()
+            elif time.monotonic() - self._running[connection] > self._stopped_s:
+                process.kill()
+                raise self._death(connection, f"was stopped for {self._stopped_s:g} s and was killed")
 
     def _death(self, connection: Connection, how: str = "") -> WorkerError:
         position, item = self._pending[connection][0]
@@ -241,7 +244,7 @@ class _Pool:
             f"a worker process {how} while it worked on {getattr(item, 'name', item)}",
             hint=f"{hint}; the same command continues where it stopped",
         )
-        error.item = position
+        error.item, error.how = position, how
         return error
 
     def close(self) -> None:

@@ -1,22 +1,32 @@
-"""Limit the time of calls: one that does not return is a failure of its sample, even if it hangs in compiled code."""
+"""Limit the time of calls, and note the call that ends its process: both are failures of a sample."""
 
 from __future__ import annotations
 
 import faulthandler
 import mmap
 import os
-import re
 import signal
 import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-_CALL = struct.Struct("<qq")  # number of the first sample of a call, and how many samples it has
+from ..errors import ConfigError
+from ..escaped_log import get_logger
+from .user_call import CallEndedError, call_user
+
+_NOTE = struct.Struct("<qq")  # number of the first sample of a call, and how many samples; 0 between calls
+_START = (-1, 1)  # the call that makes the function, such as a model
 _GRACE_S = 1.0  # an interrupt that is late because the machine is busy must not end the process
+_DEATHS = 2  # of processes in the same call: one may be chance, as when memory is short for a moment
+_MOST_ENDED = 10  # calls of a task that end processes: each costs a start of all workers
+_STILL_S = 30  # between two messages while the function is made
+_HUNG = "did not return in time, and was ended"
+
+_log = get_logger("loader.mapping")
 
 
 class CallTimeoutError(BaseException):
@@ -25,19 +35,55 @@ class CallTimeoutError(BaseException):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallLimit:
-    """The longest time of a call.
+    """The longest time of a call, and of the call that makes the function.
 
     Python code is interrupted. A call that does not return to Python ends the process after twice the time; the engine
-    repeats the task, which then takes the sample of that call for failed.
+    repeats the task, which then takes the sample of that call for failed. So it does with the sample of a call that
+    has ended two processes.
 
     Attributes:
-        seconds: The time.
-        folder: Folder of this machine where processes leave a note of the call that ended them; None if a process must
-            not be ended.
+        seconds: The time; None for any.
+        start_seconds: The time to make the function; None for any.
+        folder: Folder where each process notes its call in ``{first sample of the task}.call``, and the command notes
+            the calls that have ended processes in ``{first}.deaths``; None if no other process would follow.
+        command: Number of the process of the command, which is not ended.
     """
 
-    seconds: float
-    folder: str | None
+    seconds: float | None = None
+    start_seconds: float | None = None
+    folder: str | None = None
+    command: int = field(default_factory=os.getpid)
+
+    def note_death(self, first: int, how: str) -> bool:
+        """Note that the process of a task ended; return True if a repeated task may pass over the call.
+
+        Args:
+            first: Number of the first sample of the task.
+            how: How it ended, such as "ended with code 7".
+        """
+        note = b""
+        with suppress(FileNotFoundError), open(self.path(first, "call"), "rb") as file:
+            note = file.read()
+        sample_index, count = _NOTE.unpack_from(note.ljust(_NOTE.size, b"\0"))
+        if not count:
+            return False
+        hung = len(note) > _NOTE.size  # its watchdog has written behind the call
+        with open(self.path(first, "deaths"), "a", encoding="utf-8") as deaths:
+            deaths.write(f"{sample_index} {count} {_HUNG if hung else how}\n")
+        os.unlink(self.path(first, "call"))
+        return len(self.deaths(first)) <= _MOST_ENDED
+
+    def deaths(self, first: int) -> dict[tuple[int, int], list[str]]:
+        """Return how the processes of each call of a task have ended: of its first sample, and how many samples."""
+        calls: dict[tuple[int, int], list[str]] = {}
+        with suppress(FileNotFoundError), open(self.path(first, "deaths"), encoding="utf-8") as deaths:
+            for line in deaths:
+                sample_index, count, how = line.rstrip("\n").split(" ", 2)
+                calls.setdefault((int(sample_index), int(count)), []).append(how)
+        return calls
+
+    def path(self, first: int, name: str) -> str:
+        return os.path.join(self.folder or "", f"{first}.{name}")
 
 
 class TaskCalls:
@@ -45,78 +91,97 @@ class TaskCalls:
 
     Args:
         first: Number of its first sample.
-
-    Attributes:
-        hung: The calls that have ended a process: number of the first sample, and how many samples.
     """
 
     def __init__(self, limit: CallLimit, first: int) -> None:
-        self.hung: set[tuple[int, int]] = set()
         self._limit = limit
         self._is_main = threading.current_thread() is threading.main_thread()
         self._note: Any = None
         self._call: Any = None
-        folder = limit.folder if self._is_main else None
-        if folder is None:
-            return
-        os.makedirs(folder, exist_ok=True)
-        self._path = path = os.path.join(folder, f"{first}.call")
-        # The watchdog of a process that it ended has written behind the call.
-        with suppress(FileNotFoundError), open(path, "rb") as left:
-            data = left.read()
-            if len(data) > _CALL.size:
-                os.replace(path, "{}.{}.{}.hung".format(path[: -len(".call")], *_CALL.unpack_from(data)))
-        names = (re.fullmatch(rf"{first}\.(\d+)\.(\d+)\.hung", name) for name in os.listdir(folder))
-        self.hung = {(int(match[1]), int(match[2])) for match in names if match}
-        # A mapped file also survives a process that is killed.
-        self._note = open(path, "w+b", buffering=0)  # noqa: SIM115 - closed by close()
-        self._note.write(bytes(_CALL.size))
-        self._call = mmap.mmap(self._note.fileno(), _CALL.size)
+        self._deaths: dict[tuple[int, int], list[str]] = {}
+        if limit.folder is not None and self._is_main and limit.command != os.getpid():
+            self._deaths = limit.deaths(first)
+            # A mapped file also survives a process that is killed.
+            os.makedirs(limit.folder, exist_ok=True)
+            self._note = open(limit.path(first, "call"), "w+b", buffering=0)  # noqa: SIM115 - closed by close()
+            self._note.write(bytes(_NOTE.size))
+            self._call = mmap.mmap(self._note.fileno(), _NOTE.size)
 
-    def call(self, function: Callable[[Any], Any], argument: Any, sample_index: int) -> Any:
-        """Call the function for a sample; see :meth:`limited`."""
-        with self.limited(sample_index):
-            return function(argument)
+    def _note_call(self, sample_index: int = 0, count: int = 0) -> None:
+        if self._call is not None:
+            self._call[:] = _NOTE.pack(sample_index, count)
+
+    def start(self, make: Callable[[], Any], name: str) -> Any:
+        """Return what the call that makes the function returns.
+
+        Raises:
+            ConfigError: It does not return in time, or ends its process.
+        """
+        is_made = threading.Event()
+        threading.Thread(target=_say_it_starts, args=(is_made, name), daemon=True).start()
+        try:
+            with self.limited(*_START, seconds=self._limit.start_seconds):
+                return call_user(make)
+        except (CallTimeoutError, CallEndedError) as error:
+            raise ConfigError(
+                f"the function cannot be made: {error}",
+                at=name,
+                hint="correct its __init__, or allow it more time with --start-timeout S",
+            ) from error
+        finally:
+            is_made.set()
 
     @contextmanager
-    def limited(self, sample_index: int, count: int = 1) -> Iterator[None]:
+    def limited(self, sample_index: int, count: int = 1, *, seconds: float | None = None) -> Iterator[None]:
         """Limit the time of the block, which calls the function.
 
         Args:
             sample_index: Number of the first sample of the call.
             count: Number of its samples.
+            seconds: The time; None for the time of calls.
 
         Raises:
-            CallTimeoutError: The time is over, or the call has ended an earlier process.
+            CallTimeoutError: The time is over.
+            CallEndedError: The call has ended earlier processes.
         """
-        if (sample_index, count) in self.hung:
-            raise CallTimeoutError(self._message("its process was ended"))
-        if not self._is_main:
+        ways = self._deaths.get((sample_index, count), [])
+        if _HUNG in ways or len(ways) >= _DEATHS:
+            raise CallEndedError(f"the process of the call {ways[-1]}")
+        self._note_call(sample_index, count)
+        try:
+            with self._interrupted_after(seconds or self._limit.seconds):
+                yield
+        finally:
+            self._note_call()
+
+    @contextmanager
+    def _interrupted_after(self, seconds: float | None) -> Iterator[None]:
+        if seconds is None or not self._is_main:
             yield
             return
-        seconds = self._limit.seconds
-        if self._call is not None:
-            self._call[:] = _CALL.pack(sample_index, count)
+
+        def interrupt(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as signal calls it
+            raise CallTimeoutError(f"the call did not return within {seconds:g} s, and it was interrupted")
+
+        if self._note is not None:
             faulthandler.dump_traceback_later(2 * seconds + _GRACE_S, exit=True, file=self._note)
-        earlier = signal.signal(signal.SIGALRM, self._interrupt)
+        earlier = signal.signal(signal.SIGALRM, interrupt)
         signal.setitimer(signal.ITIMER_REAL, seconds)
         try:
             yield
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, earlier)
-            if self._call is not None:
-                faulthandler.cancel_dump_traceback_later()
-
-    def _interrupt(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as signal calls it
-        raise CallTimeoutError(self._message("it was interrupted"))
-
-    def _message(self, what: str) -> str:
-        return f"the call did not return within {self._limit.seconds:g} s, and {what}"
+            faulthandler.cancel_dump_traceback_later()
 
     def close(self) -> None:
         if self._note is not None:
-            faulthandler.cancel_dump_traceback_later()
             self._call.close()
             self._note.close()
-            os.unlink(self._path)
+            with suppress(FileNotFoundError):
+                os.unlink(self._note.name)
+
+
+def _say_it_starts(is_made: threading.Event, name: str) -> None:
+    while not is_made.wait(_STILL_S):
+        _log.warning("%s is not ready yet: it is still being made", name)

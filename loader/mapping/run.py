@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import math
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -24,12 +25,13 @@ from ..format.unfinished import remove_left_files, remove_leftovers, remove_work
 from ..pipeline.reading.dataset_source import WholeDataset
 from ..storage import LocalStorage, Storage, read_document
 from ..version import __version__
-from .call_limit import CallLimit
+from .call_limit import CallLimit, TaskCalls
 from .function import UserFunction, one_thread
 from .new_shards import ToDataset
 from .reading import SampleReader
 from .tasks import SAMPLES_OF_TASK, Failure, MapOutput, MapWork, TaskResult, tasks_of
 
+_LATE_S = 4.0  # more than twice the limit: a stopped worker may soon continue
 _MAX_SHOWN = 100  # failures of a report; a file next to the results has all
 _FAILURES = "failures.jsonl"
 
@@ -63,6 +65,7 @@ class MapRequest:
         raw: Samples are dictionaries of the bytes of their parts.
         max_failures: With more failed samples, nothing is written and the journal stays.
         timeout_s: A call that takes longer is a failure of its samples; see :class:`.CallLimit`.
+        start_timeout_s: The longest time to make an instance of a class.
         task_samples: Most samples of a task; a batch never crosses the end of a task.
         retry_failed: Run tasks again that an unfinished map has left with failed samples.
         engine: Where the tasks run.
@@ -79,6 +82,7 @@ class MapRequest:
     raw: bool = False
     max_failures: int = 0
     timeout_s: float | None = None
+    start_timeout_s: float = 1800.0  # a large model is read from a slow disk
     task_samples: int = SAMPLES_OF_TASK
     retry_failed: bool = False
     engine: Engine = field(default_factory=Engine)
@@ -154,9 +158,9 @@ def run_map(request: MapRequest, *, on_progress: Callable[[MapProgress], None] |
         ShareDone: The engine runs one share, which is done.
     """
     reader = SampleReader(request.source, raw=request.raw)
-    with _locked(request) as storage, one_thread():
+    with _locked(request) as storage, one_thread(), TemporaryDirectory(prefix="energon-calls-") as temporary:
         try:
-            return _Map(request, reader, storage, on_progress).run()
+            return _Map(request, reader, storage, temporary, on_progress).run()
         except KeyboardInterrupt as error:
             error.add_note("finished tasks stay; to continue, run the same command again")
             raise
@@ -209,6 +213,7 @@ class _Map:
     Args:
         reader: Reads the samples.
         storage: Where the journal is.
+        temporary: A folder for notes, if the journal is in no folder.
     """
 
     def __init__(
@@ -216,6 +221,7 @@ class _Map:
         request: MapRequest,
         reader: SampleReader,
         storage: Storage,
+        temporary: str,
         on_progress: Callable[[MapProgress], None] | None,
     ) -> None:
         self._started = time.perf_counter()
@@ -224,15 +230,14 @@ class _Map:
         self._folder = request.source.folder
         self._tasks = list(tasks_of(self._folder, request.samples, most=request.task_samples))
         self._journal: Journal[TaskResult] = Journal(storage, f"{JOBS_FOLDER}/map-{request.target}", TaskResult)
-        self._engine = engine = self._engine_of(request)
-        facts, limit = request.digest(), None
-        self._notes: str | None = None  # folder of the notes of calls that ended their process
-        if request.timeout_s is not None:
-            # A call that hangs ends its process only if the engine starts another one.
-            starts_others = isinstance(engine.executor, RayExecutor | None)
-            if starts_others and isinstance(storage, LocalStorage):
-                self._notes = f"{self._journal.folder}/calls-{_hash_of(repr(facts).encode())}"
-            limit = CallLimit(seconds=request.timeout_s, folder=self._notes and storage.path(self._notes))
+        facts = request.digest()
+        # A call may end its process only if the engine starts another one, which reads the note about the call.
+        notes = None
+        if isinstance(request.engine.executor, RayExecutor | None):
+            name = f"{self._journal.folder}/calls-{_hash_of(repr(facts).encode())}"
+            notes = storage.path(name) if isinstance(storage, LocalStorage) else temporary
+        limit = CallLimit(seconds=request.timeout_s, start_seconds=request.start_timeout_s, folder=notes)
+        self._limit, self._engine = limit, self._engine_of(request, limit)
         self._job: JobTasks[TaskResult] = JobTasks(
             function=MapWork(
                 reader=reader,
@@ -251,21 +256,24 @@ class _Map:
         )
 
     @staticmethod
-    def _engine_of(request: MapRequest) -> Engine:
-        engine = request.engine
-        if engine.executor is None and request.function.needs_fork:
-            engine = replace(engine, forks=True)
-        if engine.executor is None and request.timeout_s is not None and engine.timeout_s is None:
-            engine = replace(engine, timeout_s=math.inf)  # not in this process, which a watchdog must not end
-        return engine
+    def _engine_of(request: MapRequest, limit: CallLimit) -> Engine:
+        engine = replace(
+            request.engine,
+            forks=request.engine.forks or request.function.needs_fork,
+            on_death=lambda numbered, how: limit.note_death(numbered.task.start, how),
+        )
+        if limit.seconds is None or engine.executor is not None:
+            return engine
+        # The watchdog of a process that is stopped is, too.
+        return replace(engine, stopped_s=2 * limit.seconds + _LATE_S)
 
     def _runs_again(self, result: TaskResult) -> bool:
         retries = self._request.retry_failed and not self._engine.merge
         return (retries and bool(result.failures)) or self._request.output.is_lost(self._journal.storage, result)
 
     def run(self) -> MapReport:
-        if (self._request.retry_failed or self._engine.restart) and self._notes is not None:
-            self._journal.storage.remove(self._notes)
+        if (self._request.retry_failed or self._engine.restart) and self._limit.folder is not None:
+            shutil.rmtree(self._limit.folder, ignore_errors=True)
         # Follow the tasks; failures of earlier runs count, too.
         follow = self._request.output.follower(self._folder)
         failures: dict[int, tuple[Failure, ...]] = {}
@@ -334,5 +342,5 @@ def show_values(
     """
     reader, index = SampleReader(source, raw=raw), source.folder.index
     work = MapWork(reader=reader, function=function, batch_size=batch_size)
-    for sample_index, value in work.results(samples):
+    for sample_index, value in work.results(samples, TaskCalls(work.limit, 0)):
         show(index.full_key(sample_index), value)

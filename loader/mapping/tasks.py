@@ -8,8 +8,9 @@ import threading
 from abc import ABC, abstractmethod
 from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from ..storage import Storage
 from .call_limit import CallLimit, CallTimeoutError, TaskCalls
 from .function import UserFunction
 from .reading import SampleReader
+from .user_call import call_user
 from .values import ColumnPiece
 
 SAMPLES_OF_TASK = 4096
@@ -261,19 +263,19 @@ class MapWork:
     function: UserFunction
     batch_size: int | None = None
     output: MapOutput | None = None
-    limit: CallLimit | None = None
+    limit: CallLimit = field(default_factory=CallLimit)
 
     def __call__(self, task: MapTask) -> TaskResult:
         if self.output is None:
             raise TypeError("expected an output")
         failures = TaskFailures(self.reader.folder)
-        with nullcontext() if self.limit is None else closing(TaskCalls(self.limit, task.start)) as calls:
+        with closing(TaskCalls(self.limit, task.start)) as calls:
             result = self.output.collect(task, self._values(task.numbers(), failures, calls), failures)
         failed = sorted(failures.failures, key=lambda failure: failure.sample)
         counts = {"samples": failures.samples, "skipped": failures.skipped}
         return msgspec.structs.replace(result, failures=tuple(failed), **counts)
 
-    def _values(self, numbers: IntArray, failures: TaskFailures, calls: TaskCalls | None) -> Iterator[tuple[int, Any]]:
+    def _values(self, numbers: IntArray, failures: TaskFailures, calls: TaskCalls) -> Iterator[tuple[int, Any]]:
         """Yield the number of each sample with its value; None for an error, which is a failure."""
         for sample_index, value in self.results(numbers, calls):
             failures.samples += 1
@@ -286,61 +288,31 @@ class MapWork:
                 failures.add(sample_index, value)
             yield sample_index, None
 
-    def results(self, numbers: IntArray, calls: TaskCalls | None = None) -> Iterator[tuple[int, Any]]:
+    def results(self, numbers: IntArray, calls: TaskCalls) -> Iterator[tuple[int, Any]]:
         """Yield the number of each sample with what the function returned for it, or with an error."""
-        function, samples = self.function.load(), self.reader.read(numbers)
-        if self.batch_size is not None:
-            return self._batches(function, samples, calls)
-        return _one_by_one(function, samples, calls)
-
-    def _batches(
-        self, function: Callable[[Any], Any], samples: Iterator[tuple[int, Any]], calls: TaskCalls | None
-    ) -> Iterator[tuple[int, Any]]:
-        """Yield the values of batches; a batch whose call fails is tried sample by sample, to name the one at fault."""
-        while batch := list(islice(samples, self.batch_size)):
+        function = partial(call_user, calls.start(self.function.load, str(self.function)))
+        of_batch = function if self.batch_size else lambda batch: [function(batch[0])]
+        samples = self.reader.read(numbers)
+        while batch := list(islice(samples, self.batch_size or 1)):
             good = [(sample_index, sample) for sample_index, sample in batch if not isinstance(sample, Exception)]
-            values: list[Any] = []
-            try:
-                values = _values_of_batch(function, good, calls) if good else []
-            except _faults() as error:
-                values = [error] if len(good) == 1 else [_value_alone(function, each, calls) for each in good]
-            results = iter(values)
+            results = iter(_values_of_batch(of_batch, good, calls) if good else ())
             for sample_index, sample in batch:
                 yield sample_index, sample if isinstance(sample, Exception) else next(results)
 
 
-def _one_by_one(
-    function: Callable[[Any], Any], samples: Iterator[tuple[int, Any]], calls: TaskCalls | None
-) -> Iterator[tuple[int, Any]]:
-    for sample_index, sample in samples:
-        value = sample
-        if not isinstance(sample, Exception):
-            try:
-                value = function(sample) if calls is None else calls.call(function, sample, sample_index)
-            except _faults() as error:
-                value = error
-        yield sample_index, value
-
-
-def _values_of_batch(
-    function: Callable[[Any], Any], batch: list[tuple[int, Any]], calls: TaskCalls | None
-) -> list[Any]:
-    with nullcontext() if calls is None else calls.limited(batch[0][0], len(batch)):
-        returned = function([sample for _, sample in batch])
-        if isinstance(returned, Mapping | str | bytes) or not isinstance(returned, Iterable):
-            raise TypeError(f"expected a list with a result for each sample, found {type(returned).__name__}")
-        values = list(returned)
-    if len(values) != len(batch):
-        raise ValueError(f"expected {plural(len(batch), 'result')} of a batch, found {len(values)}")
-    return values
-
-
-def _value_alone(function: Callable[[Any], Any], sample: tuple[int, Any], calls: TaskCalls | None) -> Any:
-    """Return the value of a sample that is a batch of its own, or its error."""
+def _values_of_batch(function: Callable[[Any], Any], batch: list[tuple[int, Any]], calls: TaskCalls) -> list[Any]:
+    """Return the values, or errors; a batch whose call fails is tried sample by sample, to name the one at fault."""
     try:
-        return _values_of_batch(function, [sample], calls)[0]
+        with calls.limited(batch[0][0], len(batch)):
+            returned = function([sample for _, sample in batch])
+            if isinstance(returned, Mapping | str | bytes) or not isinstance(returned, Iterable):
+                raise TypeError(f"expected a list with a result for each sample, found {type(returned).__name__}")
+            values = list(returned)
+        if len(values) != len(batch):
+            raise ValueError(f"expected {plural(len(batch), 'result')} of a batch, found {len(values)}")
     except _faults() as error:
-        return error
+        return [error] if len(batch) == 1 else [_values_of_batch(function, [each], calls)[0] for each in batch]
+    return values
 
 
 def _faults() -> tuple[type[BaseException], ...]:

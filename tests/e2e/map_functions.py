@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import faulthandler
+import functools
+import os
 import signal
 import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from loader.errors import SkipSample
@@ -66,16 +71,77 @@ def hangs(sample: dict[str, Any]) -> int:
     return number(sample)
 
 
-def hangs_three_times(sample: dict[str, Any]) -> int:
-    if number(sample) in (1, 2, 3):
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
-        time.sleep(100)
-    return number(sample)
-
-
 def batch_hangs(samples: list[dict[str, Any]]) -> list[int]:
     return [hangs(sample) for sample in samples]
 
 
 def large(sample: dict[str, Any]) -> dict[str, Any]:
     return {"bin": bytes(50_000), "txt": sample["txt"]}
+
+
+def _faulty(
+    function: Callable[[dict[str, Any]], Any], faults: dict[int, Callable[[], object]]
+) -> Callable[[dict[str, Any]], Any]:
+    """Return a function of a sample that first calls the fault for its number."""
+
+    @functools.wraps(function)
+    def call(sample: dict[str, Any]) -> Any:
+        faults.get(number(sample), int)()
+        return function(sample)
+
+    return call
+
+
+def crash() -> None:
+    faulthandler.disable()  # else it prints a page
+    ctypes.string_at(0)
+
+
+_ENDS: dict[int, Callable[[], object]] = {
+    3: lambda: os._exit(7),
+    8: crash,
+    12: lambda: os.kill(os.getpid(), signal.SIGKILL),
+}
+ends_score, ends_is_odd, ends_new_text, ends_copies = (
+    _faulty(function, _ENDS) for function in (score, is_odd, new_text, copies)
+)
+raises_score, raises_is_odd, raises_new_text, raises_copies = (
+    _faulty(function, dict.fromkeys(_ENDS, lambda: 1 / 0)) for function in (score, is_odd, new_text, copies)
+)
+stops = _faulty(number, {8: lambda: os.kill(os.getpid(), signal.SIGSTOP)})
+ends_everywhere = _faulty(number, dict.fromkeys(range(100), lambda: os._exit(7)))
+
+
+def batch_ends(samples: list[dict[str, Any]]) -> list[Any]:
+    return [ends_score(sample) for sample in samples]
+
+
+def forks(sample: dict[str, Any]) -> int:
+    """Return from a process that it forks; for sample 5, from the process that waits for it."""
+    if number(sample) not in (2, 5, 9):
+        return number(sample)
+    child = os.fork()
+    if child == 0:
+        return 7
+    if number(sample) == 5:
+        os.waitpid(child, 0)
+    return number(sample)
+
+
+def hanging_copies(sample: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield {"txt": sample["txt"]}
+    time.sleep(100 if number(sample) == 8 else 0)
+    yield {"txt": sample["txt"]}
+
+
+class Hangs:
+    def __init__(self) -> None:
+        time.sleep(100)
+
+    def __call__(self, sample: dict[str, Any]) -> int:
+        return number(sample)
+
+
+class Ends(Hangs):
+    def __init__(self) -> None:
+        os._exit(7)

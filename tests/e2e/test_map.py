@@ -21,7 +21,7 @@ import pytest
 from energon_cli.main import main
 from loader import open_dataset
 from loader.engine import AlreadyDoneError, Engine, Share, ShareDone
-from loader.errors import ConfigError, SampleError, StorageError, WorkerError
+from loader.errors import ConfigError, SampleError, StorageError
 from loader.format.columns.column import column_path
 from loader.format.dataset_ref import DatasetRef
 from loader.mapping import MapReport, MapRequest, named_function, output_of, run_map, whole_dataset
@@ -61,8 +61,7 @@ class Mapped:
             output=output,
             target=named,
             engine=engine or Engine(),
-            task_samples=4,
-            **options,
+            **{"task_samples": 4, **options},
         )
         return run_map(request)
 
@@ -293,27 +292,6 @@ def test_failed_tasks_run_again_with_another_version_of_the_function(copied: Cop
     assert len(open_dataset(mapped.folder).select(where="score >= 0")) == SHARDS * SAMPLES
 
 
-@pytest.mark.parametrize(("function", "batch_size"), [("hangs", None), ("batch_hangs", 3)])
-def test_a_call_that_hangs_is_a_failure_of_its_sample(function: str, batch_size: int | None, copied: Copied) -> None:
-    mapped = copied()
-    engine = Engine(workers=2, forks=True)
-    report = mapped.run(function, engine, timeout_s=0.2, max_failures=2, batch_size=batch_size)
-    assert [failure.sample for failure in report.failures] == [3, 8]
-    assert "was interrupted" in report.failures[0].error
-    assert "its process was ended" in report.failures[1].error
-    assert not mapped.left()
-
-
-def test_three_calls_of_a_task_that_hang_end_the_map_and_the_next_run_passes_over_them(copied: Copied) -> None:
-    mapped = copied()
-    engine = Engine(workers=2, forks=True)
-    with pytest.raises(WorkerError, match="ended with code 1"):
-        mapped.run("hangs_three_times", engine, timeout_s=0.1, max_failures=3)
-    report = mapped.run("hangs_three_times", engine, timeout_s=0.1, max_failures=3)
-    assert [failure.sample for failure in report.failures] == [1, 2, 3]
-    assert not mapped.left()
-
-
 def test_a_full_disk_leaves_the_finished_tasks(copied: Copied, tmp_path: Path) -> None:
     mapped = copied("to_dataset")
     with mounted_disk(mapped.out):
@@ -419,7 +397,7 @@ def test_a_killed_script_that_maps_a_lambda_continues_in_a_new_process(copied: C
 
     note = "def note(n):\n    with open(sys.argv[1] + '/calls.txt', 'a') as calls: print(n, file=calls)\n"
     first = run(note, 2)
-    wait_until(lambda: bool(list(folder.glob(".nv-meta/.jobs/*/*/00000001.result"))))
+    wait_until(lambda: bool(list(folder.glob(".nv-meta/.jobs/*/*/00000001.result"))), timeout_s=120)
     first.kill()
     first.communicate()
     # Another value of a global is refused, and named.
@@ -431,9 +409,3 @@ def test_a_killed_script_that_maps_a_lambda_continues_in_a_new_process(copied: C
     calls = [int(line) for line in (folder / "calls.txt").read_text().split()]
     assert all(calls.count(number) == 1 for number in range(2 * SAMPLES))
     assert open_dataset(folder).columns["x"][:].tolist() == [2 * number + 4 for number in range(SHARDS * SAMPLES)]
-
-
-def test_a_task_whose_worker_dies_each_time_ends_the_map(copied: Copied) -> None:
-    mapped = copied()
-    with pytest.raises(WorkerError, match=r"worked on .*samples 0–14 of shard_\d+.tar"):
-        open_dataset(mapped.folder).map(lambda sample: os._exit(3), write="x", workers=2)

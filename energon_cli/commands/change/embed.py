@@ -115,7 +115,7 @@ def embed(
     column = write or embedding.column
     # Run it, and report.
     quiet = printing_to_stderr() if as_json else nullcontext()
-    with quiet, engine.open(gpus=gpus_per_worker) as opened, ProgressBar("Embedding", unit="samples") as bar:
+    with quiet, engine.open(gpus=gpus_per_worker, apart=True) as where, ProgressBar("Embedding", unit="samples") as bar:
         request = MapRequest(
             source=part_source(ref, embedding.reads),
             function=embedding.function,
@@ -126,7 +126,7 @@ def embed(
             raw=True,
             max_failures=max_failures,
             retry_failed=retry_failed,
-            engine=opened,
+            engine=where,
             command="embed",
         )
         report = run_map(request, on_progress=lambda done: bar.update(done.samples, done.total))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from loader.format import DatasetRef
     from loader.mapping import MapReport
 
+
+_SECONDS: Any = {"metavar": "S", "type": click.FloatRange(min=0.001)}
 
 _MAX_SHOWN = 1000  # characters of a value
 
@@ -42,7 +44,8 @@ _SAMPLES_WITH_GPUS = 256  # of a task, which takes longer by a model
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the first N samples; requires --show.")
 @click.option("--show", is_flag=True, help="Print the results, and write nothing.")
 @shared_options("max_failures", "retry_failed", "gpus_per_worker", "version")
-@click.option("--timeout", metavar="S", type=click.FloatRange(min=0.001), help="A call that takes longer is a failure.")
+@click.option("--timeout", **_SECONDS, help="A call that takes longer is a failure.")
+@click.option("--start-timeout", **_SECONDS, default=1800, show_default=True, help="Limit for making a class.")
 @click.option(
     "--task-samples",
     metavar="N",
@@ -68,6 +71,7 @@ def map_dataset(
     max_failures: int,
     retry_failed: bool,
     timeout: float | None,
+    start_timeout: float,
     gpus_per_worker: float,
     version: str,
     task_samples: int | None,
@@ -140,7 +144,7 @@ def map_dataset(
     # Run the function, and report.
     output, target = output_of(ref, write=write, to_filter=to_filter, to_parts=to_parts, to_dataset=to_dataset)
     quiet = printing_to_stderr() if as_json else nullcontext()
-    with quiet, engine.open(gpus=gpus_per_worker) as opened, ProgressBar("Mapping", unit="samples") as bar:
+    with quiet, engine.open(gpus=gpus_per_worker, apart=True) as where, ProgressBar("Mapping", unit="samples") as bar:
         request = MapRequest(
             source=source,
             function=function,
@@ -151,8 +155,9 @@ def map_dataset(
             raw=raw,
             max_failures=max_failures,
             timeout_s=timeout,
+            start_timeout_s=start_timeout,
             retry_failed=retry_failed,
-            engine=opened,
+            engine=where,
             task_samples=task_samples or (_SAMPLES_WITH_GPUS if gpus_per_worker else SAMPLES_OF_TASK),
         )
         report = run_map(request, on_progress=lambda done: bar.update(done.samples, done.total))

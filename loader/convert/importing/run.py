@@ -292,7 +292,7 @@ class _Run:
     def _write_in_processes(self, write: WriteShard, leftovers: _Leftovers) -> None:
         """Write the shards in worker processes; a shard whose process was killed begins again."""
 
-        def begin_again() -> None:
+        def begin_again(*_: object) -> None:
             leftovers.remove()
             # Count again what is written again.
             rows = sum(self._shards[index].stop - self._shards[index].start for index in self._done)

@@ -6,7 +6,6 @@ import json
 import os
 import pickle
 import signal
-import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -36,12 +35,12 @@ class Square(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Task:
-    """A task that kills its process, or hangs, so many times before it succeeds; a file counts its runs."""
+    """A task that kills its process, or stops it, so many times before it succeeds; a file counts its runs."""
 
     number: int
     runs: Path
     kills: int = 0
-    hangs: int = 0
+    stops: int = 0
 
     @property
     def name(self) -> str:
@@ -54,8 +53,8 @@ def run_task(task: Task) -> Square:
     run = (task.runs / str(task.number)).stat().st_size
     if run <= task.kills:
         os.kill(os.getpid(), signal.SIGKILL)
-    if run <= task.hangs:
-        time.sleep(3600)
+    if run <= task.stops:
+        os.kill(os.getpid(), signal.SIGSTOP)
     return Square(task.number**2, os.getpid())
 
 
@@ -100,12 +99,12 @@ def test_the_third_death_of_a_task_ends_the_job_which_resumes(tmp_path: Path) ->
     assert job.resumed >= 4
 
 
-def test_a_process_that_hangs_is_killed_and_its_task_repeated(tmp_path: Path) -> None:
-    tasks = tasks_in(tmp_path, task_1={"hangs": 1})
-    assert values(job_at(tmp_path, tasks).run(Engine(workers=2, timeout_s=2))) == SQUARES
-    hanging = tasks_in(tmp_path, 1, task_0={"hangs": 99})
-    with pytest.raises(WorkerError, match=r"did not answer for 0\.1 s and was killed while it worked on task 0"):
-        list(Engine(timeout_s=0.1).run(run_task, hanging))
+def test_a_process_that_is_stopped_is_killed_and_its_task_repeated(tmp_path: Path) -> None:
+    tasks = tasks_in(tmp_path, task_1={"stops": 1})
+    assert values(job_at(tmp_path, tasks).run(Engine(workers=2, stopped_s=0.5))) == SQUARES
+    hanging = tasks_in(tmp_path, 1, task_0={"stops": 99})
+    with pytest.raises(WorkerError, match=r"was stopped for 0\.1 s and was killed while it worked on task 0"):
+        list(Engine(stopped_s=0.1).run(run_task, hanging))
 
 
 def test_each_process_has_its_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,7 +294,7 @@ def test_a_worker_unpickles_the_function_once(monkeypatch: pytest.MonkeyPatch) -
 def test_any_executor_runs_the_tasks_of_a_job(tmp_path: Path) -> None:
     tasks = tasks_in(tmp_path)
     with ThreadPoolExecutor(3) as executor:
-        assert values(job_at(tmp_path, tasks).run(Engine(executor=executor, timeout_s=3600))) == SQUARES
+        assert values(job_at(tmp_path, tasks).run(Engine(executor=executor))) == SQUARES
         assert dict(Engine(executor=executor).run(lambda item: item + 1, [1, 2])) == {0: 2, 1: 3}
     job = job_at(tmp_path, tasks)
     assert values(job.run(Engine(executor=executor))) == SQUARES

@@ -200,6 +200,7 @@ _STARTS: tuple[tuple[bytes, Kind], ...] = (
     *((b"BZh%d1AY&SY" % level, Kind("archive", "bz2", "a file compressed by bzip2")) for level in range(1, 10)),
     (b"\xfd7zXZ\0", Kind("archive", "xz", "a file compressed by xz")),
     (b"\x28\xb5\x2f\xfd", Kind("archive", "zst", "a file compressed by Zstandard")),
+    (b"\x04\x22\x4d\x18", Kind("archive", "lz4", "a file compressed by LZ4")),
     (b"7z\xbc\xaf\x27\x1c", Kind("archive", "7z", "a 7-Zip archive")),
     (b"Rar!\x1a\x07", Kind("archive", "rar", "a RAR archive")),
     (b"PAR1\x15", Kind("table", "parquet", "a Parquet file")),

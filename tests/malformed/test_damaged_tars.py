@@ -159,14 +159,14 @@ def test_a_damaged_header_is_blamed_and_not_what_follows_from_it(tmp_path: Path)
         ("gzip", gzip.compress(PLAIN)),
         ("bzip2", bz2.compress(PLAIN)),
         ("xz", lzma.compress(PLAIN)),
-        ("zstd", b"\x28\xb5\x2f\xfd" + bytes(range(256)) * 4),
-        ("lz4", b"\x04\x22\x4d\x18" + bytes(range(256)) * 4),
+        ("Zstandard", b"\x28\xb5\x2f\xfd" + bytes(range(256)) * 4),
+        ("LZ4", b"\x04\x22\x4d\x18" + bytes(range(256)) * 4),
         ("gzip", gzip.compress(random.Random(1).randbytes(5000))),
         ("bzip2", bz2.compress(random.Random(1).randbytes(5000))),
     ],
 )
 def test_a_compressed_file_is_named_as_what_it_is_and_how_to_unpack_it(tmp_path: Path, kind: str, data: bytes) -> None:
-    with pytest.raises(FormatError, match=f"this is a {kind} file, not a tar file") as caught:
+    with pytest.raises(FormatError, match=f"this is a file compressed by {kind}, not a tar file") as caught:
         scan(tmp_path, data)
     assert str(tmp_path / "s.tar") in (caught.value.hint or "")
 
@@ -175,7 +175,7 @@ def test_a_zip_file_is_named_as_what_it_is(tmp_path: Path) -> None:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("a.txt", "hello")
-    with pytest.raises(FormatError, match="this is a zip file"):
+    with pytest.raises(FormatError, match="this is a zip archive"):
         scan(tmp_path, file.getvalue())
 
 

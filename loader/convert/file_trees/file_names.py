@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
+from ...accounting.other_file import is_unread_archive
 from ..rows.row import unique_part
 from ..tables.named_files import EXTENSIONS
 
@@ -91,8 +92,8 @@ def join_names(folder: str, name: str) -> str:
 
 
 def has_records(name: str) -> bool:
-    """Return True for a file of many records in a format that is not imported, such as TFRecord."""
-    return _RECORDS.fullmatch(name) is not None
+    """Return True for a file of many samples that is not imported, such as TFRecord, or a piece of an archive."""
+    return _RECORDS.fullmatch(name) is not None or is_unread_archive(name)
 
 
 def is_about(name: str) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ...accounting import Account
+from ...accounting.other_file import is_unread_archive, unpack_command
 from ...errors import ConfigError
 from ...format.documents import ImportWay, import_way
 from ...format.documents.next_command import quoted
@@ -186,7 +187,7 @@ def _survey_of_data(tree: FileTree, seen: _Seen, annotations: Sequence[str]) -> 
         ("Parquet and Arrow tables", binary, "hf"),
         ("text tables", [name for name in tables if name not in {*binary}], ""),
         ("files", [name for name in _data_files(tree, stems) if name not in annotations], "name"),
-        ("records that this command does not read", records, ""),
+        ("files that this command does not read", records, ""),
     ]
     # Only one kind can be meant.
     present = [piece for piece in pieces if piece[1]]
@@ -255,9 +256,11 @@ def _way(tree: FileTree, what: str, names: Sequence[str], kind: str, pieces: Map
     # Data with a kind of their own need no other sources.
     if kind == "name":
         return import_way(tree.path, "--group-by", "name", taken="the files alone")
-    if what.startswith("records"):
+    if what.startswith("files that"):
         name = posixpath.basename(names[0])
-        return ImportWay(f"read {name} with its library, and write samples with loader.ShardWriter")
+        command = unpack_command(os.path.join(tree.path, names[0]))
+        other = f"read {name} with its library, and write samples with loader.ShardWriter"
+        return ImportWay(f"unpack the archive first: {command}" if is_unread_archive(name) else other)
     is_packed = tree.unit == "members"
     if kind and not is_packed:
         return import_way(tree.path, "--from", kind, taken=f"the {what} alone")

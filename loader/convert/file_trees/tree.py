@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import IO, cast
 
 from ...accounting import Account, Unit
+from ...accounting.other_file import refuse_other_file, unpack_command
 from ...errors import FormatError
 from ...format.tar.names import decode_name
 from ...format.tar.scan import TarLink, TarScan, read_members
@@ -386,11 +387,23 @@ UNREADABLE = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, O
 """Errors of zipfile about one member; NotImplementedError and RuntimeError for compressions and passwords."""
 
 
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+
+
 def open_zip(path: str) -> zipfile.ZipFile:
     """Open a zip file."""
     try:
-        return zipfile.ZipFile(path)
+        archive = zipfile.ZipFile(path)
+        for info in archive.infolist():
+            # Python reads neither encrypted members, by the first bit of the flags, nor all methods: 9 is Deflate64.
+            if info.flag_bits & 1 or info.compress_type not in _METHODS:
+                method = "Deflate64" if info.compress_type == 9 else f"the method {info.compress_type}"
+                fault = "encrypted" if info.flag_bits & 1 else f"compressed by {method}, which Python does not read"
+                hint = f"unpack it, and import the folder: {unpack_command(path)}"
+                raise FormatError(f"{info.filename} in this archive is {fault}", shard=path, hint=hint)
+        return archive
     except zipfile.BadZipFile as error:
+        refuse_other_file(path, "zip")
         raise FormatError(f"not a zip file: {error}", shard=path) from error
     except OSError as error:
         raise_storage_error("open this file", path, error)

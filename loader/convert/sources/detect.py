@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from ...accounting.other_file import refuse_other_file
 from ...dataset.records import SingleFile
 from ...errors import ConfigError, EnergonError, FormatError, SampleError, StorageError
 from ...format.dataset_ref import DatasetRef
@@ -209,6 +210,7 @@ def _detect(path: str, files: FilesSource) -> str:
     # A JSON file may have annotations instead of rows.
     kind = annotation_kind(path) or kind
     if kind is None:
+        refuse_other_file(path, "source")
         raise ConfigError(
             "this is no source that can be imported", at=path, hint=f"name its kind with --from: {', '.join(KINDS)}"
         )

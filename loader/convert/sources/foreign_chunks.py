@@ -116,8 +116,9 @@ class _ChunkReader(NumberedReader):
                 self._dataset = library.LocalDataset(local=path)
             else:
                 as_bytes = importlib.import_module("litdata.streaming.serializers").BytesSerializer()
-                kept = dict.fromkeys(_FILES, as_bytes)
-                self._dataset = library.StreamingDataset(input_dir=path, shuffle=False, serializers=kept)
+                self._dataset = library.StreamingDataset(
+                    input_dir=path, shuffle=False, serializers=dict.fromkeys(_FILES, as_bytes)
+                )
         except Exception as error:
             raise FormatError(f"{distribution} cannot read this folder: {error}", shard=path) from error
         self._last: tuple[int, dict[str, bytes]] | None = None

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+from ...accounting.other_file import refuse_other_file
 from ...errors import FormatError, required_package
 from ...storage import ClosesOnExit, FileStream, LocalStorage, ReadableFile, open_parent
 from ...storage.unpacked import check_ratio
@@ -72,6 +73,7 @@ def _readable(path: str, what: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, NotImplementedError, KeyError) as error:  # pyarrow's errors derive from these
+        refuse_other_file(path, "table")
         lines = str(error).splitlines() or [type(error).__name__]
         raise FormatError(f"{what} cannot be read: {lines[0]}", shard=path, hint=_COPY_AGAIN) from error
 

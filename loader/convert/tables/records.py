@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from ...accounting.large_parts import CHECKED_JSON_BYTES
+from ...accounting.other_file import refuse_other_file
 from ...errors import ConfigError, StorageError, plural
 from ...storage import FileStream, open_parent
 from ...storage.unpacked import UnpackedFile
@@ -59,6 +60,7 @@ def open_text_table(path: str, notes: list[str] | None = None) -> Iterator[io.Bu
     storage, name = open_parent(path)
     with storage.open(name) as file, closing(io.BufferedReader(FileStream(file), _BUFFER_BYTES)) as plain:
         if not path.lower().endswith(".gz"):
+            refuse_other_file(path, "text")
             yield _as_utf8(plain, path, notes)
             return
         try:
@@ -66,6 +68,7 @@ def open_text_table(path: str, notes: list[str] | None = None) -> Iterator[io.Bu
                 bounded = io.BufferedReader(UnpackedFile(unpacked, plain, path, free_bytes=_FREE_BYTES), _BUFFER_BYTES)
                 yield _as_utf8(bounded, path, notes)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            refuse_other_file(path, "gz")
             raise StorageError(f"this file cannot be decompressed: {error}", path=path, hint="copy it again") from error
 
 

@@ -7,13 +7,14 @@ import lzma
 import os
 import sys
 import zlib
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
 from threading import Event, Lock
 from typing import Any
 
+from ...accounting.other_file import refuse_other_file
 from ...errors import EnergonError, FormatError, StorageError, required_package
 from ...storage import ReadableFile, Storage, process_of_partial
 from ..nv_meta import LOCK
@@ -193,37 +194,24 @@ def unpacked_chunks(file: ReadableFile, path: str, advance: Callable[[int], None
         FormatError: The data are damaged.
         ConfigError: The package of a compression is missing.
     """
-    try:
-        check_package(path)
-        yield from _decompressed(file, _NEW_STREAM[compression_of(path)], advance)
-    except EnergonError:
-        raise
-    except Exception as error:  # each library has its own kinds
-        cure = "copy or download it again"
-        raise damaged(f"the compressed data are damaged: {error}", path, None, cure=cure) from error
-
-
-# Make the decompressor of one stream, as those of zlib; a file has several if a parallel compressor wrote it.
-_NewStream = Callable[[], Any]
-
-
-def _decompressed(
-    file: ReadableFile, new_stream: _NewStream, advance: Callable[[int], None]
-) -> Generator[bytes, None, None]:
-    stream = None
-    offset = 0
+    check_package(path)
+    new_stream, stream, offset = _NEW_STREAM[compression_of(path)], None, 0
     while data := file.read_at(offset, _CHUNK_BYTES):
         advance(len(data))
         is_first = offset == 0
         offset += len(data)
-        while data and (stream or is_first or data.strip(b"\0")):  # zeros after the last stream are padding
-            stream = stream or new_stream()
-            yield stream.decompress(data)
-            data = (stream.unused_data or b"") if stream.eof else b""
-            stream = None if stream.eof else stream
-            is_first = False
+        try:
+            while data and (stream or is_first or data.strip(b"\0")):  # zeros after the last stream are padding
+                stream = stream or new_stream()
+                yield stream.decompress(data)
+                data = (stream.unused_data or b"") if stream.eof else b""
+                stream = None if stream.eof else stream
+                is_first = False
+        except Exception as error:  # each library has its own kinds
+            refuse_other_file(path, compression_of(path))
+            raise damaged(f"the compressed data are damaged: {error}", path, offset) from error
     if stream is not None:
-        raise EOFError(f"the file ends at byte {file.size_bytes:,}, within the data")
+        raise damaged("the compressed data are damaged: the file ends within them", path, offset)
 
 
 def _zstd_stream() -> Any:
@@ -242,7 +230,8 @@ def _lz4_stream() -> Any:
     return lz4.frame.LZ4FrameDecompressor()
 
 
-_NEW_STREAM: Mapping[str, _NewStream] = {
+# Make the decompressor of one stream, as those of zlib; a file has several if a parallel compressor wrote it.
+_NEW_STREAM: Mapping[str, Callable[[], Any]] = {
     "gz": partial(zlib.decompressobj, wbits=31),  # with gzip's header and checksum
     "bz2": bz2.BZ2Decompressor,
     "xz": lzma.LZMADecompressor,

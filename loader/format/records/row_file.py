@@ -18,6 +18,7 @@ from weakref import finalize
 
 import numpy as np
 
+from ...accounting.other_file import refuse_other_file
 from ...arrays import IntArray
 from ...errors import FormatError, SampleError, plural
 from ...storage import ClosesOnExit, FileInfo, FileStream, ReadableFile, Storage
@@ -145,6 +146,7 @@ class RowGroups(ClosesOnExit):
 
     def _check_end(self) -> None:
         if self._file.read_at(max(0, self.size_bytes - len(_MAGIC)), len(_MAGIC)) != _MAGIC:
+            refuse_other_file(self.path, "parquet")
             raise FormatError(
                 f"expected a Parquet file, which ends with {_MAGIC!r}; this one does not",
                 shard=self.path,

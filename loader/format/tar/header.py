@@ -6,12 +6,12 @@ names. Also the ``.tar.idx`` files of other readers.
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from ...accounting.other_file import refuse_other_file
 from ...errors import FormatError
 from ...storage import Storage
 from ..nv_meta import TAR_IDX_SUFFIX
@@ -48,14 +48,6 @@ BLOCK = 512  # bytes of a tar block; headers and contents start at multiples of 
 _CHECKSUM = slice(148, 156)
 _MAX_SIZE = 1 << 62
 _MAX_NAME = 8192  # bytes; twice the longest path of Linux
-_COMPRESSED = {
-    b"\x1f\x8b": ("gzip", "gunzip -c"),
-    b"BZh": ("bzip2", "bunzip2 -c"),
-    b"\xfd7zXZ\0": ("xz", "unxz -c"),
-    b"\x28\xb5\x2f\xfd": ("zstd", "unzstd -c"),
-    b"\x04\x22\x4d\x18": ("lz4", "unlz4 -c"),
-    b"PK\x03\x04": ("zip", "unzip -p"),
-}
 
 
 def parse_number(field: bytes) -> int:
@@ -87,7 +79,7 @@ def _checksums(header: bytes) -> tuple[int, int]:
     return unsigned, unsigned - 256 * sum(byte > 127 for byte in counted)
 
 
-def damaged(message: str, shard: str, offset: int | None, *, cure: str = "copy the shard again") -> FormatError:
+def damaged(message: str, shard: str, offset: int, *, cure: str = "copy the shard again") -> FormatError:
     """Return the error of a shard that cannot be read, as commands show it that do not prepare it, too."""
     hint = f"{cure}, or leave the shard out: energon prepare --exclude REGEX"
     return FormatError(message, shard=shard, offset=offset, hint=hint)
@@ -101,22 +93,9 @@ def check_header(header: bytes, *, shard: str, offset: int) -> None:
         stored = -1
     if stored not in _checksums(header):
         if offset == 0:
-            check_not_compressed(header, shard=shard)
+            refuse_other_file(shard, "tar", header)
         shown = f"{header[:16]!r}… with a wrong checksum (stored as {header[_CHECKSUM]!r})"
         raise damaged(f"expected a tar header, found {shown}", shard, offset)
-
-
-def check_not_compressed(start: bytes, *, shard: str) -> None:
-    """Raise a ``FormatError`` if a file starts as compressed files do."""
-    for magic, (kind, unpack) in _COMPRESSED.items():
-        if start.startswith(magic):
-            raise FormatError(
-                f"this is a {kind} file, not a tar file",
-                shard=shard,
-                offset=0,
-                hint=f"unpack it, because samples cannot be read from a compressed file: {unpack} {shlex.quote(shard)}"
-                " > unpacked.tar",
-            )
 
 
 def header_name(header: bytes) -> bytes:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ...accounting.other_file import refuse_other_file
 from ...errors import FormatError
 from ...storage import ReadableFile
 from .header import (
@@ -26,7 +27,6 @@ from .header import (
     check_global,
     check_header,
     check_name,
-    check_not_compressed,
     check_size,
     damaged,
     header_name,
@@ -277,7 +277,7 @@ class TarScan:
             self._check_fits(self._rows.offsets[-1], self._rows.sizes[-1])
         left = self._size_bytes - offset
         if expecting_member or left != 0 or self._awaits_member(offset):
-            check_not_compressed((yield from self._read(0, BLOCK)), shard=self._shard)
+            refuse_other_file(self._shard, "tar", (yield from self._read(0, BLOCK)))
             where = "the padding after a member" if left < 0 else "a tar header"
             fault = f"the file ends at byte {self._size_bytes}, inside {where}"
             raise damaged(fault, self._shard, min(offset, self._size_bytes))

@@ -49,7 +49,7 @@ def test_chunks_of_mosaicml_streaming(tmp_path: Path) -> None:
 def test_chunks_of_litdata(tmp_path: Path) -> None:
     litdata = pytest.importorskip("litdata", reason="needs litdata")
     litdata.optimize(
-        fn=lambda number: {"caption": f"photo {number}", "label": number},
+        fn=caption,
         inputs=[*range(12)],
         output_dir=str(tmp_path / "lit"),
         chunk_bytes="1MB",
@@ -59,10 +59,17 @@ def test_chunks_of_litdata(tmp_path: Path) -> None:
     assert [parts["caption.txt"].decode() for parts in samples.values()] == [f"photo {n}" for n in range(12)]
 
 
+def caption(number: int) -> dict[str, object]:
+    return {"caption": f"photo {number}", "label": number}
+
+
+def noise(number: int) -> Image.Image:
+    return Image.fromarray(np.random.default_rng(number).integers(0, 256, (40, 60, 3), np.uint8))
+
+
 def write_pictures(folder: Path, number: int) -> dict[str, Image.Image]:
-    noise = np.random.default_rng(number).integers(0, 256, (40, 60, 3), np.uint8)
-    Image.fromarray(noise).save(folder / f"{number}.jpg")
-    return {"photo": Image.open(folder / f"{number}.jpg"), "drawing": Image.fromarray(noise)}
+    noise(number).save(folder / f"{number}.jpg")
+    return {"photo": Image.open(folder / f"{number}.jpg"), "drawing": noise(number)}
 
 
 def test_pictures_in_chunks_of_litdata_keep_their_bytes_else_they_are_png(tmp_path: Path) -> None:
@@ -75,9 +82,8 @@ def test_pictures_in_chunks_of_litdata_keep_their_bytes_else_they_are_png(tmp_pa
         num_workers=1,
     )
     for number, sample in enumerate(imported(tmp_path / "lit", tmp_path / "out").values()):
-        drawing = np.asarray(write_pictures(tmp_path, number)["drawing"])
         assert sample["photo.jpg"] == (tmp_path / f"{number}.jpg").read_bytes()
-        assert np.array_equal(np.asarray(Image.open(io.BytesIO(sample["drawing.png"]))), drawing)
+        assert np.array_equal(np.asarray(Image.open(io.BytesIO(sample["drawing.png"]))), np.asarray(noise(number)))
 
 
 def test_a_picture_whose_file_is_at_hand_keeps_its_bytes() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -216,15 +215,7 @@ def _header(data: bytes | FileContents) -> tuple[str, tuple[int, int], str]:
 
 def name_by_contents(name: str, contents: bytes | FileContents) -> str:
     """Return a part name with the extension of the contents; as it is if their format is unknown."""
-    if not isinstance(contents, FileContents):
-        return with_extension(name, contents)
-    file = contents.file
-    try:
-        head = file.read(HEADER_BYTES)
-        file.seek(0, os.SEEK_SET)
-    except OSError as error:
-        raise StorageError(f"cannot read the start of a file: {error.strerror}") from error
-    return with_extension(name, head)
+    return with_extension(name, _head(contents, HEADER_BYTES))
 
 
 _PNG_HEAD_BYTES = 1 << 16  # within which an animated PNG says so
@@ -254,8 +245,11 @@ def has_frames(name: str, data: PartContents) -> bool:
 def _head(data: PartContents, size_bytes: int) -> bytes:
     if not isinstance(data, FileContents):
         return bytes(data[:size_bytes])
-    head = data.file.read(size_bytes)
-    data.file.seek(0)
+    try:
+        head = data.file.read(size_bytes)
+        data.file.seek(0)
+    except OSError as error:
+        raise StorageError(f"cannot read the start of a file: {error.strerror}") from error
     return bytes(head or b"")
 
 

@@ -12,10 +12,10 @@ from ...errors import ConfigError
 from ...format.prepare.decompress import unpacked_chunks
 from ...format.prepare.shards import is_compressed_tar
 from ...format.tar.names import reason_without_sample, split_member_name
-from ...storage import is_url, open_parent, open_storage, raise_storage_error
+from ...storage import is_url, open_parent, raise_storage_error
 from ...storage.unpacked import check_ratio
-from ..file_trees.file_names import TAR_ENDINGS, reason_of_name
-from ..file_trees.tree import FolderTree, read_tar_members
+from ..file_trees.file_names import TAR_ENDINGS, join_names
+from ..file_trees.tree import FileTree, FolderTree, read_tar_members
 from ..file_trees.url_tree import UrlTree
 from ..rows.file_access import file_version
 from ..rows.row import PartRef, RangeRef, Row, key_of_path
@@ -23,26 +23,22 @@ from .source import Listing, Source
 
 
 def tar_files(path: str) -> list[str]:
-    """Return the tar files below a folder or URL, compressed ones included, sorted; a file is returned as it is."""
-    if is_url(path) and not path.endswith(TAR_ENDINGS):
-        storage = open_storage(path)
-        names = (file.name for file in storage.list() if file.size_bytes)
-        tars = (name for name in names if name.endswith(TAR_ENDINGS) and not reason_of_name(name))
-        return [storage.path(name) for name in sorted(tars, key=_place)]
-    if not os.path.isdir(path):
+    """Return the tar files below a folder or URL, compressed ones included, sorted.
+
+    Empty ones are left out. A file is returned as it is.
+    """
+    tree = _folder_tree(path)
+    if tree is None:
         return [path]
-    paths = []
-    for folder, folders, files in os.walk(path):
-        folders[:] = sorted(name for name in folders if not reason_of_name(f"{name}/x.tar"))
-        names = (name for name in sorted(files) if name.endswith(TAR_ENDINGS) and not reason_of_name(name))
-        paths += [os.path.join(folder, name) for name in names]
-    return paths
+    files = (join_names(folder, name) for folder, names in tree.folders(Account()) for name in names)
+    return [os.path.join(path, name) for name in files if name.endswith(TAR_ENDINGS) and tree.size(name)]
 
 
-def _place(name: str) -> list[tuple[bool, str]]:
-    """Return the place of a name in the order of :func:`os.walk`: the files of a folder, then its folders."""
-    *folders, last = name.split("/")
-    return [*((True, folder) for folder in folders), (False, last)]
+def _folder_tree(path: str) -> FileTree | None:
+    """Return the files below a folder or URL; None for a file."""
+    if is_url(path):
+        return None if path.endswith(TAR_ENDINGS) else UrlTree(path)
+    return FolderTree(path) if os.path.isdir(path) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,20 +52,14 @@ class TarSource(Source):
     kind: Literal["webdataset"] = "webdataset"
 
     def rows(self, listing: Listing) -> Iterator[Row]:
-        # Empty tars of a folder are left out with the other files.
-        paths = [path for path in tar_files(self.path) if not os.path.isdir(self.path) or _size(path)]
+        paths = tar_files(self.path)
         if not paths:
             raise ConfigError("there are no tar files in this folder", at=self.path)
         for path in paths:
             yield from webdataset_rows(path, plain_tar(path, listing.scratch), listing.account)
-        if is_url(self.path) and paths != [self.path]:
-            storage = open_storage(self.path)
-            UrlTree(self.path).leave_others(
-                listing.account, {path[len(storage.path("").rstrip("/")) + 1 :] for path in paths}
-            )
-        elif os.path.isdir(self.path):
-            used = {os.path.relpath(path, self.path) for path in paths}
-            FolderTree(self.path).leave_others(listing.account, used)
+        tree = _folder_tree(self.path)
+        if tree is not None:
+            tree.leave_others(listing.account, {path.removeprefix(os.path.join(self.path, "")) for path in paths})
 
 
 def webdataset_rows(shown: str, path: str, account: Account) -> Iterator[Row]:
@@ -96,13 +86,6 @@ def plain_tar(path: str, scratch: str) -> str:
     target = os.path.join(scratch, f"{len(os.listdir(scratch))}.tar")  # no other source has this name
     _decompress(path, target)
     return target
-
-
-def _size(path: str) -> int:
-    try:
-        return os.path.getsize(path)
-    except OSError:
-        return 0
 
 
 def _part_name(name: str) -> str:

@@ -13,8 +13,6 @@ from ...accounting.kinds import kind_of_bytes
 
 _HEAD_BYTES = 256 * 1024  # with the Exif data and the colour profile of a JPEG
 _VALUES = {2: "signed integers", 3: "floats", 5: "complex integers", 6: "complex numbers"}  # as TIFF numbers them
-_PILLOWS_CHANNELS = 4  # of JPEG 2000
-_JPEG_LS = 0xF7
 
 
 class UnreadPictureError(ValueError):
@@ -65,9 +63,9 @@ def _jpeg(file: BinaryIO, head: bytes) -> str | None:
     # The last bytes mark the end of the picture; the bits of a channel are in the first frame.
     file.seek(-2, 2)
     is_complete, at = file.read() == b"\xff\xd9", 2
-    while head[at + 1] not in (0xC0, 0xC1, 0xC2, _JPEG_LS):
+    while head[at + 1] not in (0xC0, 0xC1, 0xC2, 0xF7):
         at += 2 + int.from_bytes(head[at + 2 : at + 4], "big")
-    coding, bits = " in JPEG-LS" * (head[at + 1] == _JPEG_LS), head[at + 4]
+    coding, bits = " in JPEG-LS" * (head[at + 1] == 0xF7), head[at + 4]
     return f" with {bits} bits a channel{coding}" if is_complete and (coding or bits in (12, 16)) else None
 
 
@@ -75,7 +73,7 @@ def _jpeg_2000(file: BinaryIO, head: bytes) -> str | None:
     at = head.index(b"\xff\x4f\xff\x51")  # the start of the code stream, whose first segment has the layout
     channels, bits = int.from_bytes(head[at + 40 : at + 42], "big"), 1 + (head[at + 42] & 0x7F)
     file.seek(-2, 2)
-    is_unread = channels > _PILLOWS_CHANNELS and file.read() == b"\xff\xd9"
+    is_unread = channels > 4 and file.read() == b"\xff\xd9"
     return f" with {channels} channels of {bits} bits" if is_unread else None
 
 

@@ -30,6 +30,7 @@ from loader.samples.batching import collate
 from tests.cli.make_dataset import write_captions
 from tests.e2e.dataset_tree import prepare
 from tests.source_tree import ALIAS, PACKAGES, ROOT, sources
+from tests.tables import CRUDE_YAML
 
 REAL = [source.module for source in sources() if source.module.startswith(f"{ALIAS}.")]
 MODULES = [*REAL, *(f"{ALIAS}.{module}" for module in alias_modules.MODULES)]
@@ -189,6 +190,15 @@ def test_its_commands_end_and_print_as_those_of_megatron_energon(tmp_path: Path)
         CliRunner().invoke(importlib.import_module("megatron.energon.tools.prepare").command, flags[1:]).exit_code == 1
     )
     assert CliRunner().invoke(cli, ["prepare", "--non-interactive", str(folder)]).exit_code == 0
+    folder.joinpath(".nv-meta/small.yaml").write_text(CRUDE_YAML)
+    shown = CliRunner().invoke(
+        megatron_main,
+        ["preview", str(folder), "--dataset-config", "small.yaml", "--split-parts", "train"],
+        input="y\nn\n",
+    )
+    assert " - __key__ (<class 'str'>): '0" in shown.output
+    assert "Continue? [y/N]: y\nSample 1\n" in shown.output
+    assert shown.output.endswith("Exiting Preview\n")
     (tmp_path / "media").mkdir()
     Image.new("RGB", (4, 3)).save(tmp_path / "media/a.png")
     flags = ["--media-metadata-by-extension", str(tmp_path / "media")]

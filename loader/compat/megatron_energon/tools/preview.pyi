@@ -1,3 +1,3 @@
 # Written by tests/unit/compat/test_megatron_energon.py from alias_modules.py.
-from energon_cli.commands.look.preview.command import preview as _preview
-command = _preview
+from megatron.energon.cli.main import preview_command as _preview_command
+command = _preview_command

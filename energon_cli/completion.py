@@ -98,8 +98,7 @@ def _keys(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     """Complete the name of a shard, then a key in it. Many candidates are cut to the characters that differ first."""
     from loader.dataset import folder_at
 
-    dataset = folder_at(_path(ctx))
-    index = dataset.index
+    index = folder_at(_path(ctx)).index
     shards = [shard for shard in index.shards if _either_starts(f"{shard.name}/", incomplete)]
     if len(shards) > 1:
         return _starting_with(incomplete, _shortened([f"{shard.name}/" for shard in shards], incomplete))

@@ -250,8 +250,7 @@ class _LogPrinter(logging.Handler):
         if record.levelno < output_settings().log_level:
             return
         try:
-            text = name_program(escape_controls(record.getMessage()))
-            click.echo(break_between_words(text, sys.stderr), err=True)
+            click.echo(break_between_words(name_program(escape_controls(record.getMessage())), sys.stderr), err=True)
         except Exception:  # noqa: BLE001 - like the logging module: a failed message never stops a command
             self.handleError(record)
 

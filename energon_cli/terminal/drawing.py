@@ -167,8 +167,7 @@ def _palette_code(colour: bytes) -> str:
 
 def shades(image: Image, width: int, height: int, ramp: str) -> list[str]:
     """Return rows of characters that are as bright as the image."""
-    grey = image.convert("L").resize((width, height)).tobytes()
-    characters = [ramp[value * len(ramp) // 256] for value in grey]
+    characters = [ramp[value * len(ramp) // 256] for value in image.convert("L").resize((width, height)).tobytes()]
     return ["".join(characters[row * width : (row + 1) * width]) for row in range(height)]
 
 
@@ -179,8 +178,7 @@ def encode_sixel(image: Image) -> str:
     small = image.copy()
     small.thumbnail((128, 128), PillowImage.Resampling.BILINEAR, reducing_gap=2.0)  # a palette needs no more
     palette = small.quantize(_COLOURS, method=PillowImage.Quantize.MEDIANCUT)
-    indexed = image.quantize(palette=palette, dither=PillowImage.Dither.FLOYDSTEINBERG)
-    pixels = np.asarray(indexed)  # (height, width)
+    pixels = np.asarray(image.quantize(palette=palette, dither=PillowImage.Dither.FLOYDSTEINBERG))  # (height, width)
     height, width = pixels.shape
     colours = np.asarray(palette.getpalette("RGB"), np.int64).reshape(-1, 3)
     colours = (colours * 100 + 127) // 255  # per cent
@@ -211,8 +209,7 @@ def _encode_bands(pixels: npt.NDArray[Any]) -> Bytes:
     # The first run of a line is preceded by the end of the line before, and its colour.
     is_new = np.append(True, np.diff(line) != 0)
     gap = column - np.where(is_new, 0, np.append(0, (column + length)[:-1]))
-    band = line // _COLOURS
-    bands = np.diff(band, prepend=0)
+    bands = np.diff(line // _COLOURS, prepend=0)
     prefix = np.zeros((len(start), 6), np.uint8)
     prefix[:, 0] = np.where(is_new & (bands == 0) & (np.arange(len(start)) > 0), ord("$"), 0)
     prefix[:, 1] = np.where(bands > 0, ord("-"), 0)

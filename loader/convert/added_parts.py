@@ -331,8 +331,7 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
     with scratch_folder() as scratch:
         counted = count_matches(source, folder, scratch=scratch)
     # Samples that no split part has, or that are excluded, need no parts.
-    used = _used_samples(folder)
-    lacking = np.flatnonzero(used & ~counted.has_parts)
+    lacking = np.flatnonzero(_used_samples(folder) & ~counted.has_parts)
     _check(plan, folder, counted, lacking)
     # Write the parts, unless an earlier run has, and then the metadataset.
     metadataset = plan.metadataset or f"{plan.output.rstrip('/')}.yaml"

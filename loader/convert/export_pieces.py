@@ -152,8 +152,7 @@ class Pieces:
             for start in range(0, len(numbers), _TASK_SAMPLES):
                 tasks.append(PieceTask(f"{len(tasks):08}.piece", dataset, numbers[start : start + _TASK_SAMPLES]))
         sizes = [len(task.numbers) for task in tasks]
-        write = partial(_write_piece, request, self.storage, self.folder)
-        for piece in self._run(write, tasks, sizes, on_progress):
+        for piece in self._run(partial(_write_piece, request, self.storage, self.folder), tasks, sizes, on_progress):
             yield from self._samples(piece)
 
     def of_shards(self, folder: Dataset, ref: DatasetRef, *, on_progress: Callable[[int], None]) -> Iterator[Piece]:

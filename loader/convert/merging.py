@@ -122,8 +122,7 @@ def merged_files(inputs: Sequence[MergeInput]) -> dict[str, bytes]:
             )
     if first[0] is None:
         return {}
-    storage = inputs[0].folder.storage
-    return {DATASET_YAML: read_document(storage, f"{FOLDER}/{DATASET_YAML}"), **first[1]}
+    return {DATASET_YAML: read_document(inputs[0].folder.storage, f"{FOLDER}/{DATASET_YAML}"), **first[1]}
 
 
 def _described(source: MergeInput) -> tuple[Any, dict[str, bytes]]:

@@ -107,8 +107,7 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
     def carry(storage: Storage, rows: IntArray, files: list[tuple[FileVersion, int]]) -> None:
         old = OldDataset(folder.path, folder.storage, folder.index.shards)
         entries = shard_entries((name, size_bytes, count) for (name, size_bytes, _), count in files)
-        order = NewOrder([old], [(0, samples[rows])], entries)
-        carried.write(order, storage, without_filters=of_parts)
+        carried.write(NewOrder([old], [(0, samples[rows])], entries), storage, without_filters=of_parts)
 
     written = run_import(
         replace(_import_plan(plan, source, layout, carried_documents(folder)), inputs=request_of_metadata(folder)),

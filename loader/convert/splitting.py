@@ -152,8 +152,7 @@ def _parts_of_groups(plan: SplitPlan, names: list[str], sizes: IntArray) -> IntA
 def _parts_by_shards(plan: SplitPlan, groups: Groups, shard_of: IntArray, names: list[str]) -> IntArray:
     """Return the part of each sample if shards with a common group stay together, shape (n,)."""
     # Shards that share a group are assigned together.
-    component = connect_shards(shard_of, groups.numbers, len(names))
-    roots, component_of = np.unique(component, return_inverse=True)
+    roots, component_of = np.unique(connect_shards(shard_of, groups.numbers, len(names)), return_inverse=True)
     sizes = np.bincount(component_of[shard_of], minlength=len(roots)).astype(np.int64)
     return _parts_of_groups(plan, [names[root] for root in roots.tolist()], sizes)[component_of][shard_of]
 

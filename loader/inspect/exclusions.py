@@ -329,9 +329,8 @@ def undo_last_exclusion(ref: DatasetRef | str) -> list[tuple[str, Exclusion]]:
     Returns:
         Each changed dataset with the exclusion that was undone; empty if there was nothing to undo.
     """
-    opened = _open_prepared(ref)
     # Split files of one folder share a journal, so the folder counts once.
-    folders = {(target.folder.path, target.dataset.ref.folder): target for target in opened}
+    folders = {(target.folder.path, target.dataset.ref.folder): target for target in _open_prepared(ref)}
     last = [(target, entry) for target in folders.values() if (entry := _last_of(target)) is not None]
     if not last:
         return []

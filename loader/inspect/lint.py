@@ -101,8 +101,7 @@ def run_lint(request: LintRequest, on_progress: Callable[[LintProgress], None] |
         from ..lint.media_folder import lint_media_folder
 
         return lint_media_folder(plan, on_progress=on_progress)
-    others = dict.fromkeys(RECORD_FILES.values(), lint_file)
-    linters = {"unprepared tar files": lint_tars, **others}
+    linters = {"unprepared tar files": lint_tars, **dict.fromkeys(RECORD_FILES.values(), lint_file)}
     return linters.get(kind, lint_dataset)(plan, on_progress=on_progress)
 
 

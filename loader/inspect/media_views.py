@@ -128,8 +128,7 @@ def _decode_levels(data: bytes | BinaryIO, spans: int) -> Sequence[float]:
         raise ValueError("no sound can be decoded")
     spans = min(spans, len(samples))
     ends = np.linspace(0, len(samples), spans + 1).astype(int)
-    peaks = np.maximum.reduceat(np.abs(np.nan_to_num(samples)), ends[:-1])
-    return [float(min(1.0, peak)) for peak in peaks]
+    return [float(min(1.0, peak)) for peak in np.maximum.reduceat(np.abs(np.nan_to_num(samples)), ends[:-1])]
 
 
 _MAX_ENTRIES = 100_000  # media files to summarise: more would take seconds

@@ -131,9 +131,8 @@ class DatasetFiles:
 
     def _sample(self, shard: ShardEntry | None, key: str) -> int | None:
         index = self._folder.index
-        candidates = index.find(key if shard is None else f"{shard.name}/{key}")
         # Of samples with one key, the last counts, as if the tar files were unpacked.
-        for sample in reversed(candidates):
+        for sample in reversed(index.find(key if shard is None else f"{shard.name}/{key}")):
             is_same = index.key(sample) == key and (shard is None or index.shard_of(sample) is shard)
             is_in_part = any(sample in some for some in self._ranges)
             if is_same and is_in_part and not (self._is_restricted and is_excluded(self._folder, sample)):
@@ -179,8 +178,7 @@ def open_tree(
     """
     ref = DatasetRef.of(ref)
     if is_metadataset(ref.path):
-        names = None if split_part is None else [split_part]
-        planned = plan_splits(ref, split_parts=names).checked()
+        planned = plan_splits(ref, split_parts=None if split_part is None else [split_part]).checked()
         return MountedTree({name: _of_node(node) for name, node in planned.trees.items()}, layout)
     return MountedTree(_open_files(ref, layout, split_part, on_progress), layout)
 

@@ -73,8 +73,7 @@ def profile_script(
         _check_file(path)  # now, not after the script
     # Run the script, and collect what its loaders wrote.
     with tempfile.TemporaryDirectory(prefix="energon-profile-") as folder:
-        environment = os.environ | {PROFILE_VARIABLE: f"{steps}:{folder}"}
-        exit_code = _run([sys.executable, script, *arguments], environment)
+        exit_code = _run([sys.executable, script, *arguments], os.environ | {PROFILE_VARIABLE: f"{steps}:{folder}"})
         loaders, events = [], []
         started = sorted((_started(path), path) for path in Path(folder).glob("*.stats.json"))
         for process_index, ((process, own_number), path) in enumerate(started):

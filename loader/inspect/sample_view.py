@@ -123,8 +123,7 @@ def make_build(dataset: Dataset, request: PreviewRequest, *, crude_too: bool = F
             raise builder
         if config is not None and config.field_map is not None:
             return builder.build(parts, key=key)  # decodes only the parts it needs; its errors name the others
-        wanted = {name: data for name, data in parts.items() if builder.part_filter(name)}
-        return builder.build(wanted, key=key)
+        return builder.build({name: data for name, data in parts.items() if builder.part_filter(name)}, key=key)
 
     return build
 

@@ -158,8 +158,7 @@ class _Member:
             return SampleView(title="", fields=[FieldView(name=self._label, facts="no sample has this key")])
         limit = self._request.max_json_bytes
         view = view_of_sample(self.folder, sample, title="", build=self._build, max_json_bytes=limit)
-        fields = [replace(field, name=f"{self._label}: {field.name}") for field in view.fields]
-        return replace(view, fields=fields)
+        return replace(view, fields=[replace(field, name=f"{self._label}: {field.name}") for field in view.fields])
 
 
 def _cut(ranges: Sequence[range], start: int, stop: int) -> list[range]:

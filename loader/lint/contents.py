@@ -100,8 +100,7 @@ class SampleLint:
                     yield Finding(Shards.E104, error.message, shard=shard.name, key=key, offset=error.offset)
                     continue
                 except EnergonError as error:
-                    offset = locations[0].offset
-                    yield Finding(Shards.E109, error.message, shard=shard.name, key=key, offset=offset)
+                    yield Finding(Shards.E109, error.message, shard=shard.name, key=key, offset=locations[0].offset)
                     continue
                 read = ReadSample(shard=shard.name, key=key, parts=parts)
                 yield from self._of_sample(checks, read, self.check, locations)

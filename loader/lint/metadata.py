@@ -65,8 +65,7 @@ def check_split(dataset: Dataset) -> Iterator[Finding]:
         for shard in shards:
             for other in parts_of.setdefault(shard, []):
                 if other != part and _do_parts_overlap(dataset, split, other, part):
-                    message = f"the shard is in parts {other!r} and {part!r}"
-                    yield Finding(Split.E203, message, shard=shard)
+                    yield Finding(Split.E203, f"the shard is in parts {other!r} and {part!r}", shard=shard)
             parts_of[shard].append(part)
             if shard not in dataset.shard_counts:
                 yield Finding(Split.E202, f"split part {part!r} names this shard", shard=shard)
@@ -301,8 +300,7 @@ def _check_tar_idx(scan: ScannedShard) -> Iterator[Finding]:
         if storage.read(f"{shard}.idx") != tar_idx_bytes(scanned.sample_offsets):
             yield Finding(DatasetFiles.E007, f"its offsets differ from the shard's: {SCAN_AGAIN}", shard=shard)
     elif storage.exists(f"{shard}.idx"):
-        message = "its length does not fit the shard: run energon prepare again"
-        yield Finding(DatasetFiles.E007, message, shard=shard)
+        yield Finding(DatasetFiles.E007, "its length does not fit the shard: run energon prepare again", shard=shard)
     # Prepare writes both files or none, so only a dataset with index.sqlite lacks one.
     elif storage.exists(INDEX_SQLITE):
         yield Finding(DatasetFiles.W008, "run energon prepare again", shard=shard)

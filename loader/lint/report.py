@@ -190,8 +190,7 @@ def group_findings(findings: Iterable[Finding]) -> list[FindingGroup]:
     groups: dict[object, list[Finding]] = {}
     for index, finding in enumerate(findings):
         # A finding about the dataset is a group by itself.
-        cause = index if finding.shard is None else _cause(finding)
-        groups.setdefault(cause, []).append(finding)
+        groups.setdefault(index if finding.shard is None else _cause(finding), []).append(finding)
     return [FindingGroup(findings=tuple(group)) for group in groups.values()]
 
 

@@ -210,8 +210,7 @@ class _DatasetLint(RunningLint):
         # Other documents are another lint, and so are shards that were changed, whose faults are known by now.
         storage.list_once("")
         current = [storage.stat(shard.name) for shard in shards if storage.exists(shard.name)]
-        names = (plan.ref.split_file, SPLIT_JSON, plan.ref.dataset_file)
-        documents = (f"{FOLDER}/{name}" for name in names)
+        documents = (f"{FOLDER}/{name}" for name in (plan.ref.split_file, SPLIT_JSON, plan.ref.dataset_file))
         contents = b"\0".join(storage.read(file) for file in documents if storage.exists(file))
         # Run the checks, or read their results.
         return self.stored_results(

@@ -83,8 +83,7 @@ def unpack_findings(stored: Iterable[StoredFinding], groups: Iterable[type[LintR
     for each in stored:
         message, *places = (None if text is None else unpack_text(text) for text in each.texts)
         named = dict(zip(_TEXTS[1:], places, strict=True))
-        finding = Finding(rules[each.code], message or "", offset=each.offset, in_index=each.in_index, **named)
-        findings.append(finding)
+        findings.append(Finding(rules[each.code], message or "", offset=each.offset, in_index=each.in_index, **named))
     return findings
 
 

@@ -136,8 +136,7 @@ def info_text(request: LoadRequest, samples: int, selection: tuple[str, ...]) ->
     )
     # A dataset whose facts cannot be read can still have samples that can be.
     try:
-        facts = path_facts(request.ref, workers=usable_cores())
-        show_facts(console, facts)
+        show_facts(console, path_facts(request.ref, workers=usable_cores()))
     except EnergonError as error:
         stream.write(f"{escape_controls(request.path)}\n{plural(samples, 'sample')}\n{error}\n")
     # Names in the facts come from data, and a terminal may show them.

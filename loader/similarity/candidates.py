@@ -161,8 +161,7 @@ def _pairs_among(
     hashes = heads.vectors.hashes
     step = _BLOCK // hashes
     blocks = [among[at : at + step] for at in range(0, len(among), step)]
-    parts = [heads.of(rows[block]) for block in blocks]
-    search = _search_on(device, parts, least, threads)
+    search = _search_on(device, [heads.of(rows[block]) for block in blocks], least, threads)
     with ThreadPoolExecutor(threads) as pool:
         for first, block in enumerate(blocks):
             for start in range(first, len(blocks), threads):

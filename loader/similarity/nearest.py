@@ -56,8 +56,7 @@ def neighbours(column: Column, query: npt.ArrayLike, k: int = 10, *, chosen: Int
         rows = rows[scores >= limit]
     # The candidates, compared exactly.
     scores = vectors.similarities(np.asarray(vectors.values[rows]), wanted[None])
-    best = np.lexsort((rows, -scores))[:k]
-    return [Neighbour(int(rows[row]), float(scores[row])) for row in best]
+    return [Neighbour(int(rows[row]), float(scores[row])) for row in np.lexsort((rows, -scores))[:k]]
 
 
 def neighbours_of(folder: Dataset, column: str, sample: int, k: int = 10) -> list[Neighbour]:

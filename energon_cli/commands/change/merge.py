@@ -68,8 +68,7 @@ def merge(
     )
     # Links take no time that depends on their size: the bar counts bytes only for copies.
     is_copy = plan.shards == "copy"
-    what = "Copying shards" if is_copy else "Linking shards"
-    with ProgressBar(what, unit="bytes" if is_copy else "shards") as bar:
+    with ProgressBar("Copying shards" if is_copy else "Linking shards", unit="bytes" if is_copy else "shards") as bar:
         report = run_merge(plan, on_progress=bar.update)
     if as_json:
         print_json(report)

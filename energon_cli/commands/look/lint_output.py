@@ -157,8 +157,7 @@ def _link_of(console: Console, request: LintRequest) -> Callable[[str | None, st
 
     def link(dataset: str | None, name: str | None) -> str | None:
         base = dataset or request.ref.path
-        path = base if name is None or not os.path.isdir(base) else os.path.join(base, name)
-        return file_url(path)
+        return file_url(base if name is None or not os.path.isdir(base) else os.path.join(base, name))
 
     return link
 

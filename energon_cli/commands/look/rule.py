@@ -68,11 +68,9 @@ def _show(console: Console, rule: Rule) -> None:
     from rich.text import Text
 
     document = _document(rule)
-    colour = _COLOURS[rule.severity]
-    console.print(Text.assemble((f"{rule.severity} {rule.code}", colour), f": {rule.meaning}"))
+    console.print(Text.assemble((f"{rule.severity} {rule.code}", _COLOURS[rule.severity]), f": {rule.meaning}"))
     for label in _TEXTS:
-        line = Text.assemble("  ", (f"{label + ':':<{_LABEL_WIDTH}}", "cyan"), document[label])
-        console.print(line)
+        console.print(Text.assemble("  ", (f"{label + ':':<{_LABEL_WIDTH}}", "cyan"), document[label]))
 
 
 def _show_all(console: Console) -> None:
@@ -83,5 +81,4 @@ def _show_all(console: Console) -> None:
     for group in rule_groups():
         console.print(Text(group.title, style="bold"))
         for rule in group.rules:
-            colour = _COLOURS[rule.severity]
-            console.print(Text.assemble("  ", (rule.code, colour), f"  {rule.meaning}"))
+            console.print(Text.assemble("  ", (rule.code, _COLOURS[rule.severity]), f"  {rule.meaning}"))

@@ -149,8 +149,7 @@ def stats(
             reports.append(report)
             _show(report, lacks=choice.lacks, notes_only=as_json)
             if html is not None:
-                page = html_report(report, ref)
-                write_file(html, page.encode(errors="backslashreplace"), hint="name another file")
+                write_file(html, html_report(report, ref).encode(errors="backslashreplace"), hint="name another file")
                 show_note(f"wrote {html}")
         ends.finish()
         # Compare the datasets with each other, and print the JSON of all.

@@ -124,8 +124,7 @@ class MenuQuestions:
         patterns: list[tuple[str, str]] = []
 
         def match(text: str) -> int:
-            split = split_by_patterns(list(self.sizes), [parse_split_part(text)])
-            return sum(map(len, split.parts.values()))
+            return sum(map(len, split_by_patterns(list(self.sizes), [parse_split_part(text)]).parts.values()))
 
         while True:
             answer = ask_text(

@@ -216,8 +216,7 @@ def _legend(keys: str, leaving: str, *, can_go_back: bool, after: str = "") -> s
 def _wrapped(text: str, *, indent: int = 0) -> str:
     """Return a text with line breaks between words, for lines that begin behind a mark of ``indent`` columns."""
     width = max(20, _columns() - max(indent, 2) - 1)
-    lines = textwrap.wrap(_shown(text), width, break_on_hyphens=False)
-    return f"\n{' ' * indent}".join(lines)
+    return f"\n{' ' * indent}".join(textwrap.wrap(_shown(text), width, break_on_hyphens=False))
 
 
 def _shown(text: str) -> str:

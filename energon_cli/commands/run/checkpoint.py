@@ -90,8 +90,7 @@ def _show(console: Console, facts: dict[str, Any]) -> None:
             console.print(Text(escape_controls(f"  error: {file['fault']}", keep="\n"), style="red"))
         for state in file["states"][:_MAX_STATES_SHOWN]:
             place = f" at {state['place']}" if state["place"] else ""
-            text = f"  state of rank {state['rank']} of {state['ranks']}{place}"
-            console.print(_line(text))
+            console.print(_line(f"  state of rank {state['rank']} of {state['ranks']}{place}"))
         if (more := len(file["states"]) - _MAX_STATES_SHOWN) > 0:
             console.print(f"  … and {plural(more, 'more state')}; --json lists them")
     for run in facts["runs"]:
@@ -318,8 +317,7 @@ def migrate(
     for line in done.leaves:
         console.print(escape_controls(line))
     change = f"changes before micro-batch {done.written.batch:,}" if done.leaves else "has not changed"
-    text = f"the mix {change}: {written_files(done.written)}"
-    console.print(escape_controls(text), style="green")
+    console.print(escape_controls(f"the mix {change}: {written_files(done.written)}"), style="green")
 
 
 # ``energon checkpoint redist``: convert the states of a run to another number of ranks.

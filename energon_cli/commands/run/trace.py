@@ -132,8 +132,7 @@ def _open(
         raise click.UsageError("--dataset names the data of a checkpoint; PATH is a dataset itself.")
     if encoder is None and options["packing_buffer_size"] is not None:
         raise click.UsageError("--packing-buffer-size needs --task-encoder, whose hooks pack.")
-    run = plan_run(check_path(path), task_encoder=encoder, **options)
-    return RestoredRun.of(run), 1000
+    return RestoredRun.of(plan_run(check_path(path), task_encoder=encoder, **options)), 1000
 
 
 def _line(sample: TracedSample) -> str:
@@ -200,8 +199,7 @@ def _links(url: str, samples: Sequence[tuple[str, str]]) -> list[str | None]:
 
     start = urlsplit(url)
     catalogue = f"{start.scheme}://{start.netloc}/api/catalogue?{start.query}"
-    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-    with opener.open(catalogue) as answer:
+    with urllib.request.build_opener(urllib.request.HTTPCookieProcessor()).open(catalogue) as answer:
         names = {dataset["path"]: dataset["name"] for dataset in json.load(answer)["datasets"]}
     links = []
     for path, full_key in samples:

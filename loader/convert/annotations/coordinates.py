@@ -365,8 +365,7 @@ def _box(value: Any, motion: Motion, name: str) -> list[float]:
         raise SampleError(f"expected x, y, width and height as {name!r}, found {str(value)[:80]}")
     x, y, width, height = value
     (left, top), (right, bottom) = motion.point(x, y), motion.point(x + width, y + height)
-    sides = (min(left, right), min(top, bottom), abs(right - left), abs(bottom - top))
-    return [*map(_number, sides)]
+    return [*map(_number, (min(left, right), min(top, bottom), abs(right - left), abs(bottom - top)))]
 
 
 def _segmentation(value: Any, motion: Motion) -> Any:

@@ -157,5 +157,4 @@ def file_ref(path: str, *, named_by_contents: bool = False, status: os.stat_resu
 def file_version(path: str) -> str:
     """Return a text that differs after a change of a file: its version in an object store, or its time of change."""
     storage, name = open_parent(path)
-    info = storage.stat(name)
-    return info.version
+    return storage.stat(name).version

@@ -169,8 +169,7 @@ class ParquetTable(ArrowTable):
 
     def _columns(self, group: int, columns: Sequence[str]) -> Iterator[Any]:
         metadata = self._metadata.row_group(group)
-        leaves = {leaf for name in columns for leaf in self._leaves.get(name, ())}
-        return map(metadata.column, sorted(leaves))
+        return map(metadata.column, sorted({leaf for name in columns for leaf in self._leaves.get(name, ())}))
 
     def close(self) -> None:
         self._parquet.close()

@@ -38,8 +38,7 @@ def survey_columns(tables: Iterable[ArrowTable], files: NamedFiles) -> list[Tabl
                 earlier = columns.setdefault(column.name, column)
                 if earlier.type != column.type and not earlier.examples:  # it had no values to tell its type by
                     columns[column.name] = column
-            present = [columns[name] for name in table.schema.names]
-            fault = _follow_table(table, present) or fault
+            fault = _follow_table(table, [columns[name] for name in table.schema.names]) or fault
         table.close()
     # Without a single value, the fault of the rows is the reason.
     if fault is not None and not any(column.examples for column in columns.values()):

@@ -338,8 +338,7 @@ def split_of_name(name: str) -> str:
 
 
 def _is_table(name: str, extensions: Collection[str]) -> bool:
-    last = name.rpartition("/")[2]
-    return _extension(name) in extensions and not last.startswith((".", "_"))
+    return _extension(name) in extensions and not name.rpartition("/")[2].startswith((".", "_"))
 
 
 def _extension(path: str) -> str:

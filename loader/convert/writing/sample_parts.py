@@ -163,9 +163,8 @@ def _picture(extension: str, value: Any) -> bytes:
     from PIL import Image
 
     picture = value if isinstance(value, Image.Image) else Image.fromarray(_pixels(value))
-    formats = Image.registered_extensions()
     # The extension names the format.
-    form = formats.get(f".{extension}")
+    form = Image.registered_extensions().get(f".{extension}")
     if form is None or form not in Image.SAVE:
         raise ValueError("pictures cannot be written in this format")
     if form == "JPEG" and picture.mode not in ("RGB", "L", "CMYK"):

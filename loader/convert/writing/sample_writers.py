@@ -249,8 +249,7 @@ def split_file_name(name: str) -> tuple[str, str]:
     >>> split_file_name("a%2F1.seg.png"), split_file_name("0001")
     (('a/1', 'seg.png'), ('0001', ''))
     """
-    text = key_of(name)
-    folder, slash, last = text.rpartition("/")
+    folder, slash, last = key_of(name).rpartition("/")
     key, _, part = last.partition(".")
     return f"{folder}{slash}{key}", part
 

@@ -141,8 +141,7 @@ def _results(dataset: BrowsedDataset, request: SearchRequest, submit: Submit) ->
 
 def _batches(dataset: BrowsedDataset, ranges: Sequence[range]) -> Iterator[range]:
     """Yield ranges of samples that are in one shard each."""
-    shards = dataset.folder.index.shards
-    ends = np.array([shard.first_sample + shard.samples for shard in shards], np.int64)
+    ends = np.array([shard.first_sample + shard.samples for shard in dataset.folder.index.shards], np.int64)
     for some in ranges:
         start = some.start
         while start < some.stop:
@@ -251,8 +250,7 @@ def statistics(ref: DatasetRef, split_part: str | None, sample: int) -> dict[str
         sample: Number of random samples that are read; values in columns are complete.
     """
     query = SampleQuery(split_parts=() if split_part is None else [split_part])
-    report = collect_stats(StatsRequest(ref=ref, query=query, sample=sample))
-    document = report.document()
+    document = collect_stats(StatsRequest(ref=ref, query=query, sample=sample)).document()
     for summary in (*document["numbers"].values(), *document["texts"].values()):
         summary["term"] = summary.pop("name")
     return document

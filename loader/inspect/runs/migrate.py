@@ -116,8 +116,7 @@ def migrated_chain(saved: Any, planned: PlannedRun) -> SavableDataset[Any]:
     # With the hooks of the run, only stages above the planned ones are missing.
     stages = _stages_of(saved)
     if planned.request.task_encoder is not None:
-        encoder_stages = _stages_of(planned.chain.identity())
-        above = stages[: len(stages) - len(encoder_stages)]
+        above = stages[: len(stages) - len(_stages_of(planned.chain.identity()))]
         return _lifted(planned.chain, list(reversed(above)), packs=_packs(stages))
     # Otherwise put the saved stages on the new blends, each as far up as it was.
     saved_levels, from_reader, packs = dict(_levels(saved)), [*reversed(stages)], _packs(stages)

@@ -257,8 +257,7 @@ class PlannedRun:
     @cached_property
     def order(self) -> StreamOrder:
         """The streams of all lanes, of a run whose mix never changed."""
-        samples = [source.samples for source in self.sources]
-        return self.plan.order(samples, lanes=self.lanes, seed=self.seed)
+        return self.plan.order([source.samples for source in self.sources], lanes=self.lanes, seed=self.seed)
 
     def stream(self, lane: int) -> LaneOrder:
         """Return the stream of a lane."""

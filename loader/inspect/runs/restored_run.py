@@ -113,8 +113,7 @@ class RestoredRun:
         if item_id is not None:
             if self.run.request.batch_size is None and isinstance(item_id, tuple) and len(item_id) == 1:
                 item_id = item_id[0]
-            key = (MICRO_BATCH, lane, batch_number, item_id)
-            return restore_sample(self.run.chain, key, lanes=lanes), item_id
+            return restore_sample(self.run.chain, (MICRO_BATCH, lane, batch_number, item_id), lanes=lanes), item_id
         return replay_batch(self.run.chain, batch_number, lanes=lanes, known=self._known(lane))
 
     def made_of(self, batch_number: int) -> ItemId:
@@ -131,8 +130,7 @@ class RestoredRun:
         """Yield the numbers and item ids of a lane's first micro-batches, of a run by volume, by rebuilding them."""
         run = self.run
         chain = run.chain if run.request.task_encoder is not None else run.order_chain
-        host = LanesInTurn(dataset=chain, lanes=run.lanes)
-        for message, item_id in islice(remade_batches(host, lane), batches):
+        for message, item_id in islice(remade_batches(LanesInTurn(dataset=chain, lanes=run.lanes), lane), batches):
             yield message.number, item_id
 
 
@@ -185,8 +183,7 @@ def open_run(
     if state.kind not in ("endless", None):
         raise StateError(f"expected the state of a run without end, found one of kind {state.kind!r}", at=path)
     # Plan the run, and compare it with the state.
-    request = request_of(state, dataset, trust_code=trust_code, task_encoder=task_encoder)
-    run = PlannedRun(request)
+    run = PlannedRun(request_of(state, dataset, trust_code=trust_code, task_encoder=task_encoder))
     if run.is_volume and not log and task_encoder is None and order_of_blends(state.dataset) != "columns":
         raise StateError("the order of this run depends on sizes that a metric of its task encoder counted", hint=_HINT)
     begin_as(run.chain, state)

@@ -160,8 +160,7 @@ class _Reader:
         # Open the shard; in an object store, read ahead by the distance between samples.
         if not folder.traits.are_records and len(task.samples):
             first, last = (tar_index(folder).parts(int(task.samples[position])) for position in (0, -1))
-            shard = folder.index.shard_of(int(task.samples[0]))
-            self._file = folder.open_shard(shard)
+            self._file = folder.open_shard(folder.index.shard_of(int(task.samples[0])))
             if folder.storage.checks_versions and first and last:  # each read would be a request
                 apart = (last[-1].offset + last[-1].size_bytes - first[0].offset) // len(task.samples)
                 self._file = AscendingFile(self._file, _DENSE_READ if apart < _MAX_DENSE else _SPARSE_READ)

@@ -31,8 +31,7 @@ def integer(request: Request, name: str, default: int) -> int:
 
 def etag(dataset: BrowsedDataset, sample: int, part: str, pixels: int) -> str:
     """Return a name of the bytes of a part, or of the bytes of its thumbnail."""
-    version = (dataset.version, sample, part, pixels)
-    return f'"{hashlib.sha256(repr(version).encode()).hexdigest()[:32]}"'
+    return f'"{hashlib.sha256(repr((dataset.version, sample, part, pixels)).encode()).hexdigest()[:32]}"'
 
 
 def byte_range(header: str | None, size: int) -> tuple[int, int, bool]:

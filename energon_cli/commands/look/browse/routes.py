@@ -218,8 +218,7 @@ class Routes:
             ranges = self._chosen(dataset, where, **facets) if where else dataset.ranges(**facets)
             order = SampleOrder(ranges=ranges, seed=seed)
             numbers = ordered_samples(order, start, start + count).tolist()
-            dataset_number = request.path_params["dataset"]
-            rows = [row_document(dataset, sample, dataset_number) for sample in numbers]
+            rows = [row_document(dataset, sample, request.path_params["dataset"]) for sample in numbers]
             return {"total": len(order), "start": start, "rows": rows}
 
         return json_answer(await run_in_threadpool(read))
@@ -343,8 +342,7 @@ class Routes:
         dataset, keys, tag = await self._selection(request)
 
         def write() -> int:
-            numbers = find_samples(dataset.folder, SampleQuery(keys=keys))
-            return tag_samples(dataset.folder, numbers.tolist(), tag)
+            return tag_samples(dataset.folder, find_samples(dataset.folder, SampleQuery(keys=keys)).tolist(), tag)
 
         samples = await run_in_threadpool(write)
         self._chosen.cache_clear()

@@ -90,8 +90,7 @@ class Walk:
 
     def _fit(self, space: DrawingSpace) -> None:
         self._screen.measure()
-        rows = max(1, self._screen.rows - 1)
-        self._space = replace(space, columns=self._screen.columns, rows=rows)
+        self._space = replace(space, columns=self._screen.columns, rows=max(1, self._screen.rows - 1))
         self._screen.space = self._space
         self._sizes += 1
         self._shown = None

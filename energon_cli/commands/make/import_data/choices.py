@@ -71,8 +71,7 @@ class ImportFlags:
         columns = SourceOptions(
             key=key_column, split=split_column, keep_text_only=conversations, **taken(SourceOptions)
         )
-        pictures = PictureOptions(**taken(PictureOptions))
-        return cls(columns=columns, pictures=pictures, keep_urls=keep_urls, **options)
+        return cls(columns=columns, pictures=PictureOptions(**taken(PictureOptions)), keep_urls=keep_urls, **options)
 
     @property
     def asks_by_menus(self) -> bool:
@@ -173,8 +172,7 @@ def _proposal_of_sources(listed: ListedRows) -> DatasetYaml | None:
     first = proposals[0]
     if first is None or any(proposal != first for proposal in proposals):
         return None
-    spec = sample_type_of_name(first.sample_type)
-    return DatasetYaml(spec=spec, field_map=first.field_map or None)
+    return DatasetYaml(spec=sample_type_of_name(first.sample_type), field_map=first.field_map or None)
 
 
 def _ask_split(listed: ListedRows, previous: str | None, history: AnswerHistory) -> str:

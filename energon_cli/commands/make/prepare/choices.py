@@ -103,8 +103,7 @@ def _unshuffled_choices(
         show_found(console, flags.path, folder.sizes)
     if flags.asks_by_menus:
         return _ask_by_menus(flags, folder, given, scanned, scan, console=console, history=history)
-    questions = PipedQuestions(show=console.print)
-    return ask(questions, given, scanned)
+    return ask(PipedQuestions(show=console.print), given, scanned)
 
 
 def _show_scan(flags: PrepareFlags, given: OpenChoices, scan: BackgroundScan, console: Console) -> None:

@@ -91,8 +91,7 @@ def show_done(console: Console, path: str, report: PrepareReport, files: Mapping
     verb = "prepared" if report.changed else "up to date:"
     size = f"{plural(report.samples, 'sample')} in {plural(report.shards, 'shard')} ({format_bytes(report.size_bytes)})"
     reused = f", {plural(report.reused, 'shard')} unchanged" if report.reused else ""
-    text = f"{verb} {escape_controls(path)}: {size} in {report.seconds:.1f} s{reused}"
-    console.print(text, style="green")
+    console.print(f"{verb} {escape_controls(path)}: {size} in {report.seconds:.1f} s{reused}", style="green")
     if report.split:
         split = ", ".join(f"{escape_controls(name)} {samples:,}" for name, (_, samples) in report.split.items())
         unit = "sample" if report.samples == 1 else "samples"

@@ -270,8 +270,7 @@ def _field_map_warnings(flags: PrepareFlags, folder: ShardFolder, choices: Choic
     chosen, contents = choices.dataset_yaml, folder.contents
     if chosen is None:
         return []
-    faults = field_map_warnings(chosen, folder, trust_code=flags.ref.trust_code)
-    return [*faults, *coverage_warnings(chosen, contents)]
+    return [*field_map_warnings(chosen, folder, trust_code=flags.ref.trust_code), *coverage_warnings(chosen, contents)]
 
 
 def _workers(flags: PrepareFlags) -> int:
@@ -308,8 +307,7 @@ def _is_confirmed(draft: _Draft, console: Console, history: AnswerHistory) -> bo
     if draft.split_samples:
         show_split_line(console, draft.split_samples, draft.choices.split)
     show_files(console, draft.files, folder=draft.target)
-    question = f"Index {plural(len(draft.folder.sizes), 'shard')} and write this?"
-    return history.confirm(question)
+    return history.confirm(f"Index {plural(len(draft.folder.sizes), 'shard')} and write this?")
 
 
 def _show_draft(draft: _Draft, console: Console, account: Account) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -224,7 +225,7 @@ def count_matches(source: MatchedSource, folder: Dataset, *, scratch: str) -> Ma
     """Compare the keys of a source with the keys of a dataset."""
     index = tar_index(folder)
     has_parts = np.zeros(len(index), np.bool_)
-    parts: dict[str, int] = {}
+    parts: Counter[str] = Counter()
     matched, unused, shown = 0, 0, list[str]()
     for row in source.source.rows(Listing(scratch=scratch)):
         # Rows without a sample are counted, and the first ones named.
@@ -243,9 +244,7 @@ def count_matches(source: MatchedSource, folder: Dataset, *, scratch: str) -> Ma
             )
         has_parts[samples] = True
         matched += 1
-        for name in row.parts:
-            new = source.rename.get(name, name)
-            parts[new] = parts.get(new, 0) + 1
+        parts.update(source.rename.get(name, name) for name in row.parts)
     return MatchCount(matched=matched, unused=unused, unused_rows=tuple(shown), parts=parts, has_parts=has_parts)
 
 

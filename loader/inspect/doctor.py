@@ -317,39 +317,38 @@ def _examine_cache() -> tuple[CacheSettings | None, Disk | None, list[Advice]]:
     folder = settings.folder
     while not os.path.isdir(folder) and os.path.dirname(folder) != folder:
         folder = os.path.dirname(folder)
-    # Check that the folder is writable, local and large enough.
-    disk, problems = read_disk(folder), list[Advice]()
+    disk = read_disk(folder)
+    return settings, disk, list(_about_cache(settings, folder, disk))
+
+
+def _about_cache(settings: CacheSettings, folder: str, disk: Disk | None) -> Iterator[Advice]:
+    # The folder has to be writable.
     if not os.access(folder, os.W_OK | os.X_OK):
-        problems.append(
-            Advice(
-                severity="error",
-                subject="cache",
-                message=f"{folder} is not writable, so that there is no cache at {settings.folder}",
-                hint=f"change its permissions, or {CACHE_FOLDER_VARIABLE}",
-            )
+        yield Advice(
+            severity="error",
+            subject="cache",
+            message=f"{folder} is not writable, so that there is no cache at {settings.folder}",
+            hint=f"change its permissions, or {CACHE_FOLDER_VARIABLE}",
         )
+    # It has to be on a disk of this machine.
     network = _network(folder)
     if network is not None:
-        problems.append(
-            Advice(
-                severity="warning" if settings.on_network else "error",
-                subject="cache",
-                message=f"{settings.folder} is on a network file system ({network}): reading the cache is no faster "
-                "than the object store",
-                hint=f"set {CACHE_FOLDER_VARIABLE} to a folder on a disk of this machine",
-            )
+        yield Advice(
+            severity="warning" if settings.on_network else "error",
+            subject="cache",
+            message=f"{settings.folder} is on a network file system ({network}): reading the cache is no faster "
+            "than the object store",
+            hint=f"set {CACHE_FOLDER_VARIABLE} to a folder on a disk of this machine",
         )
+    # The disk needs space.
     wanted = min(_MIN_CACHE_BYTES, disk.total_bytes // 10) if disk is not None else 0
     if disk is not None and disk.free_bytes < wanted:
-        problems.append(
-            _warning(
-                subject="cache",
-                message=f"the disk of {settings.folder} has {format_bytes(disk.free_bytes)} free: the cache keeps "
-                f"{format_bytes(wanted)} free, and so stores little",
-                hint=f"free space, or set {CACHE_FOLDER_VARIABLE} to a folder on another disk",
-            )
+        yield _warning(
+            subject="cache",
+            message=f"the disk of {settings.folder} has {format_bytes(disk.free_bytes)} free: the cache keeps "
+            f"{format_bytes(wanted)} free, and so stores little",
+            hint=f"free space, or set {CACHE_FOLDER_VARIABLE} to a folder on another disk",
         )
-    return settings, disk, problems
 
 
 def _network(folder: str) -> str | None:

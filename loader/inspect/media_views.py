@@ -117,9 +117,8 @@ def _decode_levels(data: bytes | BinaryIO, spans: int) -> Sequence[float]:
         left = int(_LONGEST_SOUND_S * rate)
         for frame in container.decode(audio):
             for mono in resampler.resample(frame):
-                block = mono.to_ndarray().ravel()[:left]  # (samples,)
-                blocks.append(block)
-                left -= len(block)
+                blocks.append(mono.to_ndarray().ravel()[:left])  # (samples,)
+                left -= len(blocks[-1])
             if left <= 0:
                 break
     # Take the loudest sample of each span.

@@ -90,7 +90,6 @@ class JsonlCheck:
 
     def _check_lines(self, file: ReadableFile, offsets: npt.NDArray[np.uint64] | None) -> None:
         # Compare the lines with the index, block by block.
-        compared = offsets
         samples = 0
         try:
             for block in line_blocks(file, self._path):
@@ -102,8 +101,8 @@ class JsonlCheck:
                         f"the line has {size_bytes:,} bytes, more than {CHECKED_JSON_BYTES:,}, so it is not parsed"
                     )
                     self._add(Samples.W310, message, block.offset)
-                if compared is not None and not self._are_indexed(starts, compared, samples):
-                    compared = None  # all later offsets would differ too
+                if offsets is not None and not self._are_indexed(starts, offsets, samples):
+                    offsets = None  # all later offsets would differ too
                 samples += len(starts)
                 self._lint.progress(block.stop, file.size_bytes, "bytes")
                 if not self._lint.complete:
@@ -119,9 +118,9 @@ class JsonlCheck:
             return
         if not samples:
             self._add(JsonlFiles.E407, "this file has only blank lines; expected one JSON object a line")
-        elif compared is not None and samples != len(compared) - 1:
+        elif offsets is not None and samples != len(offsets) - 1:
             self._add_stale(
-                f"the index has {plural(len(compared) - 1, 'sample')}, the file {samples:,}", int(compared[samples])
+                f"the index has {plural(len(offsets) - 1, 'sample')}, the file {samples:,}", int(offsets[samples])
             )
         if self._blank:
             self._add(JsonlFiles.W405, f"{self._blank:,} in this file, skipped; the first is here", self._first_blank)

@@ -441,15 +441,12 @@ class OpenedDataset(NumberedSamples[Any]):
         for leaf_index, (leaf, first) in enumerate(zip(self._leaves, self._reader.picking.starts, strict=True)):
             if split_part is not None and is_mix and leaf.split != split_part:
                 continue
-            indexes = None
-            if query != SampleQuery():
-                indexes = leaf.find(query)
+            indexes = leaf.find(query) if query != SampleQuery() else None
             if by_key is not None:
                 indexes = by_key[leaf_index] if indexes is None else np.intersect1d(indexes, by_key[leaf_index])
-            if indexes is None:
-                pieces.append(np.arange(first, first + leaf.source.samples))
-            else:
-                pieces.append(first + leaf.source.positions(indexes))
+            pieces.append(
+                first + (np.arange(leaf.source.samples) if indexes is None else leaf.source.positions(indexes))
+            )
         # Keep those that this selection has, and name the criteria for the text of the dataset.
         chosen = np.concatenate(pieces)
         if self._chosen is not None:

@@ -131,11 +131,9 @@ def _show_advice(console: Console, request: LintRequest, report: LintReport, fix
         if advice.refusal is None:
             samples = plural(advice.samples, "sample")
             command = " ".join([advice.path, "--fix", *request.ref.folder_flags])
-            text = f"to exclude {samples} from training: energon lint {escape_controls(command)}"
+            console.print(f"to exclude {samples} from training: energon lint {escape_controls(command)}")
         else:
             show_note(f"{advice.refusal.message}: {advice.refusal.at}; {advice.refusal.hint}")
-            continue
-        console.print(text)
 
 
 def _amount(request: LintRequest, report: LintReport) -> str:
@@ -298,8 +296,7 @@ def _data(text: str) -> str:
     >>> _data("100%\\n::error::no")
     '100%25%0A::error::no'
     """
-    safe = escape_controls(text, keep="\n\r")
-    return safe.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return escape_controls(text, keep="\n\r").replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:

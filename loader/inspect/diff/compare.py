@@ -95,8 +95,7 @@ def compare_checkpoint_with_data(
     request = LoadRequest(ref=DatasetRef(str(EPath(after)), trust_code=trust_code), split_part=part, filter=filter_name)
     sources = [leaf.source for leaf in open_sources(request, decoder=None, training=True)]
     number_as(sources, state)
-    now = [source.identity() for source in sources]
-    difference_list.extend(differences(["read", {}, *saved], ["read", {}, *now]))
+    difference_list.extend(differences(["read", {}, *saved], ["read", {}, *[source.identity() for source in sources]]))
     difference_list.notes.append(
         "the shares of the datasets were not compared: the run ends after a pass, has weights in another unit than "
         "samples, or reads in several places"
@@ -267,11 +266,9 @@ def compare_metadatasets(before: str, after: str, difference_list: DifferenceLis
     )
     difference_list.add_names("", "splits", [*splits], [*splits_now])
     for name, split in splits.items():
-        split_now = splits_now.get(name)
-        if split_now is None:
-            continue
-        difference_list.add(name, "mixed_by", split["mixed_by"], split_now["mixed_by"])
-        _compare_leaves(name, split, split_now, difference_list)
+        if name in splits_now:
+            difference_list.add(name, "mixed_by", split["mixed_by"], splits_now[name]["mixed_by"])
+            _compare_leaves(name, split, splits_now[name], difference_list)
 
 
 def _compare_leaves(

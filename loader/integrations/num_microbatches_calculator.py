@@ -15,6 +15,7 @@ from typing import Any
 from torch.utils.data import Sampler
 
 from ..errors import ConfigError
+from ..pipeline.contract.worker_config import check_at_least
 
 _FRAMEWORK_CALCULATORS = ("megatron.core.num_microbatches_calculator", "apex.transformer.pipeline_parallel.utils")
 
@@ -235,10 +236,8 @@ class ConsumedSamplesBatchSampler(Sampler[list[int]]):
         rank, ranks = self.rank, self.data_parallel_size
         if not 0 <= rank < ranks:
             raise ConfigError(f"expected 0 <= rank < data_parallel_size, found rank {rank} of {ranks}")
-        if self.micro_batch_size < 1:
-            raise ConfigError(f"expected a micro_batch_size of at least 1, found {self.micro_batch_size}")
-        if self.consumed_samples < 0:
-            raise ConfigError(f"expected consumed_samples of at least 0, found {self.consumed_samples}")
+        check_at_least(1, micro_batch_size=self.micro_batch_size)
+        check_at_least(0, consumed_samples=self.consumed_samples)
 
     @property
     def _samples_per_round(self) -> int:

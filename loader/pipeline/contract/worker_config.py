@@ -51,6 +51,28 @@ def check_integers(arguments: Mapping[str, object], *, may_be_none: bool = True)
         raise TypeError(f"expected an integer as {name}, found {value!r} ({type(value).__name__}){fix}")
 
 
+def check_at_least(minimum: int, unit: str = "", *, or_none: bool = False, **arguments: Any) -> None:
+    """Check that numbers have a minimum.
+
+    Args:
+        minimum: The smallest number that is allowed.
+        unit: What the numbers count, for the message.
+        or_none: Accept None, too.
+        **arguments: Values by name.
+
+    Raises:
+        ConfigError: A number is smaller.
+
+    >>> check_at_least(1, or_none=True, batch_size=None, limit=0)
+    Traceback (most recent call last):
+    loader.errors.ConfigError: expected limit of at least 1, or None, found 0
+    """
+    for name, value in arguments.items():
+        if not (or_none and value is None) and value < minimum:
+            least = f"{minimum} {unit}".strip() + (", or None" if or_none else "")
+            raise ConfigError(f"expected {name} of at least {least}, found {value}")
+
+
 def check_booleans(arguments: Mapping[str, object]) -> None:
     """Check that arguments are no texts: ``"no"`` is true.
 
@@ -144,16 +166,14 @@ class WorkerConfig:
                 raise TypeError(f"expected a function as {name}, found {getattr(self, name)!r}")
         if self.world_size < 1 or not 0 <= self.rank < self.world_size:
             raise ConfigError(f"expected 0 <= rank < world_size, found rank {self.rank} of {self.world_size}")
-        if self.num_workers < 0:
-            raise ConfigError(f"expected num_workers of at least 0, found {self.num_workers}")
+        check_at_least(0, num_workers=self.num_workers)
         if self.lanes is not None and (self.lanes < 1 or self.lanes % self.world_size):
             raise ConfigError(
                 f"expected lanes to be a multiple of world_size={self.world_size}, found {self.lanes}",
                 hint="pass a multiple of each number of ranks on which the run may continue",
             )
 
-        if self.skip_tolerance is not None and self.skip_tolerance < 1:
-            raise ConfigError(f"expected a skip_tolerance of at least 1, or None, found {self.skip_tolerance}")
+        check_at_least(1, or_none=True, skip_tolerance=self.skip_tolerance)
 
     @classmethod
     def default_worker_config(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...errors import ConfigError
 from ...samples.batching.collate import generic_batch
 from ...samples.hooks import is_library_hook
 from ..contract.hook import open_joined
@@ -13,7 +12,7 @@ from ..contract.item_id import ItemId
 from ..contract.lane import Lane
 from ..contract.running import RunningFunctions, StageTraits
 from ..contract.stage import Running, SavableDataset, State, T
-from ..contract.worker_config import WorkerConfig, check_integers
+from ..contract.worker_config import WorkerConfig, check_at_least, check_integers
 
 
 class BatchDataset(SavableDataset[T]):
@@ -53,8 +52,7 @@ class BatchDataset(SavableDataset[T]):
     ) -> None:
         super().__init__(dataset, worker_config=worker_config, name=name)
         check_integers({"batch_size": batch_size}, may_be_none=False)
-        if batch_size < 1:
-            raise ConfigError(f"expected a batch_size of at least 1, found {batch_size}")
+        check_at_least(1, batch_size=batch_size)
         self.batch_size = batch_size
         self.batcher = batcher
         self.drop_last = drop_last

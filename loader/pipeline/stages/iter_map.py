@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
-from ...errors import ConfigError, SkipSample
+from ...errors import SkipSample
 from ...samples.hooks import restores_seeds
 from ..contract.hook import activity_name, no_result
 from ..contract.item_id import ItemId, sample_index_of
@@ -15,7 +15,7 @@ from ..contract.rng import preserve_rng_state, seed_sample
 from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State, T
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, FLAG, NotRequired, Schema
-from ..contract.worker_config import WorkerConfig
+from ..contract.worker_config import WorkerConfig, check_at_least
 from ..measuring.recorder import register, skipped_items
 
 
@@ -75,8 +75,7 @@ class IterMapDataset(SavableDataset[T]):
         iter_map_fn_config: Any = None,  # noqa: ARG002 - accepted for code written for megatron-energon
     ) -> None:
         super().__init__(dataset, worker_config=worker_config, name=name)
-        if restart_after is not None and restart_after < 1:
-            raise ConfigError(f"expected restart_after of at least 1 item, or None, found {restart_after}")
+        check_at_least(1, "item", or_none=True, restart_after=restart_after)
         self.iter_map_fn = iter_map_fn
         self.restart_after = restart_after
         self.len_map_fn = len_map_fn

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...errors import ConfigError
 from ..contract.rank_stage import RankRunning, RankStage
 from ..contract.stage import SavableDataset
-from ..contract.worker_config import WorkerConfig
+from ..contract.worker_config import WorkerConfig, check_at_least
 
 
 class EpochizeDataset(RankStage):
@@ -27,8 +26,7 @@ class EpochizeDataset(RankStage):
 
     def __init__(self, dataset: SavableDataset[Any], length: int, *, worker_config: WorkerConfig | None = None) -> None:
         super().__init__(dataset, worker_config=worker_config, name="epochize")
-        if length < 1:
-            raise ConfigError(f"expected a length of at least 1 micro-batch, found {length}")
+        check_at_least(1, "micro-batch", length=length)
         self.length = length
 
     def settings(self) -> dict[str, Any]:
@@ -76,8 +74,7 @@ class LimitDataset(RankStage):
         worker_config: WorkerConfig | None = None,
     ) -> None:
         super().__init__(dataset, worker_config=worker_config, name="limit")
-        if length < 0:
-            raise ConfigError(f"expected a length of at least 0 micro-batches, found {length}")
+        check_at_least(0, "micro-batches", length=length)
         self.length = length
         self.reset_after_epoch = reset_after_epoch
 

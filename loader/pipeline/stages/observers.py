@@ -6,13 +6,12 @@ import gc
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from ...errors import ConfigError
 from ..contract.item_id import ItemId, plain_item_id
 from ..contract.lane import Lane
 from ..contract.pass_through import PassThroughDataset
 from ..contract.running import RunningFunctions
 from ..contract.stage import SKIPPED, Running, SavableDataset, State, T
-from ..contract.worker_config import WorkerConfig
+from ..contract.worker_config import WorkerConfig, check_at_least
 from ..failures.error_handlers import keys_of_sample
 from ..worker_identity import worker_number
 
@@ -46,8 +45,7 @@ class GcDataset(PassThroughDataset[T]):
         worker_config: WorkerConfig | None = None,
     ) -> None:
         super().__init__(dataset, worker_config=worker_config, name="gc")
-        if every_n_iter < 1:
-            raise ConfigError(f"expected every_n_iter of at least 1, found {every_n_iter}")
+        check_at_least(1, every_n_iter=every_n_iter)
         self.every_n_iter = every_n_iter
         self.freeze = freeze
 

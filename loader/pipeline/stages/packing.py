@@ -16,7 +16,7 @@ from ..contract.lane import BufferedItem, Lane, LaneInput, set_restore_key
 from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State, T
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, ITEM_ID, NotRequired, Nullable, Schema
-from ..contract.worker_config import WorkerConfig
+from ..contract.worker_config import WorkerConfig, check_at_least
 from ..failures.error_handlers import joined_names, keys_of_sample, one_line
 from ..failures.policy import ends_run
 from .map import MapDataset
@@ -128,8 +128,7 @@ class PackSelectionDataset(SavableDataset[list[Any]]):
         worker_config: WorkerConfig | None = None,
     ) -> None:
         super().__init__(dataset, worker_config=worker_config, name=name)
-        if buffer_size < 1:
-            raise ConfigError(f"expected a buffer_size of at least 1 sample, found {buffer_size}")
+        check_at_least(1, "sample", buffer_size=buffer_size)
         self.buffer_size = buffer_size
         self.pre_packer = pre_packer
         self.sample_encoder = sample_encoder

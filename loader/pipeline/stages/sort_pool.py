@@ -17,7 +17,7 @@ from ..contract.lane import BufferedItem, Lane
 from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State, T
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, Schema
-from ..contract.worker_config import WorkerConfig
+from ..contract.worker_config import WorkerConfig, check_at_least
 
 _PICK = 40  # separates these random numbers from others
 _CHUNK = 256  # picks that are drawn together
@@ -51,8 +51,7 @@ class ShuffleBufferDataset(SavableDataset[T]):
         worker_config: WorkerConfig | None = None,
     ) -> None:
         super().__init__(dataset, worker_config=worker_config, name=name)
-        if size < 1:
-            raise ConfigError(f"expected a size of at least 1 item, found {size}")
+        check_at_least(1, "item", size=size)
         self.size = size
 
     def settings(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from ...format.columns.column import Column, open_column
 from ...format.documents.messages import nearest_hint
 from ...pipeline.contract.hook import makes_several
 from ...pipeline.contract.stage import SavableDataset
-from ...pipeline.contract.worker_config import WorkerConfig, check_integers
+from ...pipeline.contract.worker_config import WorkerConfig, check_at_least, check_integers
 from ...pipeline.reading.order_plan import OrderPlan
 from ...pipeline.reading.read import DecodeDataset, ReadDataset
 from ...pipeline.reading.source import Raw, RawRow, Source
@@ -50,12 +50,7 @@ class ChainOptions:
     repeat: bool = True
 
     def __post_init__(self) -> None:
-        if self.batch_size is not None and self.batch_size < 1:
-            raise ConfigError(f"expected a batch_size of at least 1, or None, found {self.batch_size}")
-        if self.packing_buffer_size is not None and self.packing_buffer_size < 1:
-            raise ConfigError(
-                f"expected a packing_buffer_size of at least 1, or None, found {self.packing_buffer_size}"
-            )
+        check_at_least(1, or_none=True, batch_size=self.batch_size, packing_buffer_size=self.packing_buffer_size)
         for name in ("select_samples_to_pack", "pack_selected_samples"):
             if self.packing_buffer_size is not None and is_default(getattr(self.task_encoder, name)):
                 raise ConfigError(
@@ -75,10 +70,7 @@ class ChainOptions:
     @property
     def batch_samples(self) -> int | None:
         """Number of samples that make a micro-batch; None if it is not known ahead."""
-        encoder = self.task_encoder
-        hooks = [encoder.cook_crude_sample, *(cooker.cook for cooker in encoder.cookers)]
-        hooks += [hook for _, hook in encoding_hooks(encoder)]
-        is_known = not any(map(makes_several, hooks))
+        is_known = not any(map(makes_several, sample_hooks(self.task_encoder)))
         if self.packing_buffer_size is not None or self.groups or not is_known:
             return None
         return self.batch_size or 1
@@ -167,6 +159,12 @@ def encoding_hooks(encoder: TaskEncoder[Any, Any, Any, Any]) -> list[tuple[str, 
     else:
         hooks = [("preencode_sample", pre), ("postencode_sample", post)]
     return [(name, hook) for name, hook in hooks if not is_default(hook)]
+
+
+def sample_hooks(encoder: TaskEncoder[Any, Any, Any, Any]) -> list[Callable[..., Any]]:
+    """Return the hooks that may make several of one sample, before packing."""
+    cooking = [encoder.cook_crude_sample, *(cooker.cook for cooker in encoder.cookers)]
+    return cooking + [hook for _, hook in encoding_hooks(encoder)]
 
 
 def _encoded(chain: SavableDataset[Any], encoder: TaskEncoder[Any, Any, Any, Any]) -> SavableDataset[Any]:

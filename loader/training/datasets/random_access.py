@@ -24,7 +24,7 @@ from ...pipeline.reading.source import Source
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from ...samples.hooks import in_hook_context, running_hook_context
 from ..workers.running_lane import open_lane
-from .chain import build_single_samples, encoding_hooks
+from .chain import build_single_samples, sample_hooks
 from .numbered_samples import NumberedSamples, T_co
 from .open_sources import open_leaves
 
@@ -62,12 +62,7 @@ class RandomAccessDataset(NumberedSamples[T_co]):
     ) -> None:
         if excluded not in ("leave_out", "replace"):
             raise ConfigError(f"expected excluded to be 'leave_out' or 'replace', found {excluded!r}")
-        hooks = (
-            task_encoder.cook_crude_sample,
-            *(cooker.cook for cooker in task_encoder.cookers),
-            *(hook for _, hook in encoding_hooks(task_encoder)),
-        )
-        for hook in hooks:
+        for hook in sample_hooks(task_encoder):
             if makes_several(hook):
                 raise _generator_error(hook.__name__)
         super().__init__(sources, seed_offset=seed_offset)

@@ -11,7 +11,7 @@ from ...errors import ConfigError, plural
 from ...metadataset.documents.leaf_plan import EntrySchedule, LeafPlan, combine_starts
 from ...metadataset.plans.plan_node import SAMPLES, LeafGroup, UnitBlend, blend_tree
 from ...pipeline.contract.stage import SavableDataset
-from ...pipeline.contract.worker_config import WorkerConfig
+from ...pipeline.contract.worker_config import WorkerConfig, check_at_least
 from ...pipeline.padding.pad_ranks import PadRanksDataset
 from ...pipeline.reading.order_plan import OrderPlan, SequentialPlan, ShuffledPlan
 from ...pipeline.reading.planned_schedule import PlannedSchedule
@@ -232,10 +232,8 @@ class LoadedDatasets:
             ConfigError: An argument is out of range.
         """
         # Check the arguments.
-        if shuffle_buffer_size is not None and shuffle_buffer_size < 0:
-            raise ConfigError(f"expected shuffle_buffer_size of at least 0, or None, found {shuffle_buffer_size}")
-        if virtual_epoch_length < 0:
-            raise ConfigError(f"expected a virtual_epoch_length of at least 0, found {virtual_epoch_length}")
+        check_at_least(0, or_none=True, shuffle_buffer_size=shuffle_buffer_size)
+        check_at_least(0, virtual_epoch_length=virtual_epoch_length)
         # Order the samples: by one plan, or by one for each group of a blend by volume.
         stages = ChainOptions(task_encoder=task_encoder, **options)
         whole = LeafGroup(leaves=tuple(range(len(self.leaves))), weights=self._shares())

@@ -9,7 +9,7 @@ from typing import Any, Generic, Self, TypeVar
 import torch.utils.data
 
 from ...errors import ConfigError
-from ...pipeline.contract.worker_config import check_integers
+from ...pipeline.contract.worker_config import check_at_least, check_integers
 from ...samples.batching.device_copy import DeviceCopies, PendingCopy
 from .run import iteration_over
 
@@ -71,8 +71,7 @@ class DeviceBatches(RestoredLoader, Generic[T_co]):
     def __init__(self, loader: torch.utils.data.DataLoader[T_co], device: Any, *, prefetch: int = 2) -> None:
         # Check the arguments now: the first iteration may be much later.
         check_integers({"prefetch": prefetch}, may_be_none=False)
-        if prefetch < 0:
-            raise ConfigError(f"expected a prefetch of at least 0 micro-batches, found {prefetch}")
+        check_at_least(0, "micro-batches", prefetch=prefetch)
         try:
             self.device = torch.device(device)
         except (RuntimeError, TypeError) as error:  # torch knows no such device

@@ -11,7 +11,7 @@ from numbers import Real
 from typing import Any, Literal, TypedDict, TypeVar, get_args
 
 from ...errors import ConfigError
-from ...pipeline.contract.worker_config import check_booleans, check_integers
+from ...pipeline.contract.worker_config import check_at_least, check_booleans, check_integers
 from ...stores.cache_pool import CachePool
 from ..states.run_steps import checked_skips
 from ..stats.report_files import StatsOptions, checked_stats
@@ -71,11 +71,8 @@ class StreamOptions:
         # Check the ranges.
         if self.worker_timeout_s is not None and not self.worker_timeout_s > 0:
             raise ConfigError(f"expected a worker_timeout_s above 0, found {self.worker_timeout_s:g}")
-        for name in counts[1:]:
-            if getattr(self, name) < 0:
-                raise ConfigError(f"expected {name} of at least 0, found {getattr(self, name)}")
-        if self.prefetch_factor < 1:
-            raise ConfigError(f"expected a prefetch_factor of at least 1, found {self.prefetch_factor}")
+        check_at_least(0, max_worker_restarts=self.max_worker_restarts, max_quarantined=self.max_quarantined)
+        check_at_least(1, prefetch_factor=self.prefetch_factor)
         if self.worker_type not in (None, *get_args(WorkerType)):
             raise ConfigError(
                 f"expected a worker_type of {', '.join(map(repr, get_args(WorkerType)))}, found {self.worker_type!r}",
@@ -99,8 +96,7 @@ class StreamOptions:
                 hint="only a process can be replaced; to end a wait that is too long, pass watchdog_timeout_seconds=… "
                 "and fail_on_timeout=True",
             )
-        if self.gc_collect_every_n_steps is not None and self.gc_collect_every_n_steps < 0:
-            raise ConfigError(f"expected gc_collect_every_n_steps of at least 0, found {self.gc_collect_every_n_steps}")
+        check_at_least(0, or_none=True, gc_collect_every_n_steps=self.gc_collect_every_n_steps)
 
 
 class LoaderKeywords(TypedDict, total=False):

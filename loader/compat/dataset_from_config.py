@@ -267,10 +267,7 @@ def _open_folder(
     given = arguments_of_config(config, trust_code=common["trust_code"])
     common = {**common, "subflavors": {**config.subflavors, **subflavors}}
     if not is_own_module(config.dataset_module):
-        factory: BaseWebdatasetFactory[Any] = instantiate(
-            dataset_class, EPath(folder.storage.path("")), {**given, **common}
-        )
-        return factory
+        return instantiate(dataset_class, EPath(folder.storage.path("")), {**given, **common})
     given = {name: value for name, value in given.items() if name not in config.extra}
     if not issubclass(dataset_class, StandardWebdatasetFactory):
         given.pop("sample_type", None)  # the class defines it

@@ -21,7 +21,7 @@ from ..stats.snapshot import LoaderStats, with_all_ranks
 from ..workers.stream_options import CheckpointKeywords, StreamOptions
 from .batches_ahead import DeviceBatches, RestoredLoader, T_co
 from .replay import replay_step, restore_sample
-from .run import LoaderRun
+from .run import LoaderRun, required_stats
 from .served_states import (
     SERVED,
     broadcast_states,
@@ -285,7 +285,7 @@ class DataLoader(RestoredLoader, TorchLoader[T_co]):
         Raises:
             ConfigError: The loader was built with ``stats=False``, or ranks are to be gathered without a process group.
         """
-        stats = self.run.measured().stats()
+        stats = required_stats(self.run.stats).stats()
         return with_all_ranks(stats, self.worker_config) if gather else stats
 
     def profile(
@@ -305,7 +305,7 @@ class DataLoader(RestoredLoader, TorchLoader[T_co]):
         """
         if steps is not None and steps < 1:
             raise ConfigError(f"expected at least 1 of steps, or None, found {steps}")
-        return self.run.measured().profile(path, steps)
+        return required_stats(self.run.stats).profile(path, steps)
 
     def headroom(self, rounds: int | None = 4) -> None:
         """Measure what a perfect loader would gain: repeat cached micro-batches in alternation with new ones.
@@ -319,7 +319,7 @@ class DataLoader(RestoredLoader, TorchLoader[T_co]):
         Raises:
             ConfigError: The loader was built with ``stats=False``, or rounds are below 1.
         """
-        self.run.measured().begin_trial(rounds)
+        required_stats(self.run.stats).begin_trial(rounds)
 
     # --------------------------------------------------------------------------------- saving and restoring
 

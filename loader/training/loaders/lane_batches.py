@@ -277,13 +277,12 @@ class BatchStream:
             except WorkerError:  # the watchdog gave up one worker; the others must end, too
                 self.close()
                 raise
-            except WorkerEnded as ended:
+            except WorkerEnded:
                 if not isinstance(source, WorkerBundles):
                     raise  # a thread does not end alone
-                self._replace(ended, source)
+                self._replace(worker, source)
 
-    def _replace(self, ended: WorkerEnded, source: WorkerBundles) -> None:
-        worker = ended.worker
+    def _replace(self, worker: int, source: WorkerBundles) -> None:
         process = source.processes()[worker]
         hung = self._watchdog.cause_of(worker)
         died = hung or worker_died_error(worker, process, self._board, self._describe_last_sample)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 from ...errors import ConfigError, EnergonError, StateError
 from ...pipeline.contract.rank_stage import RankChain, cut_rank_stages
@@ -29,6 +29,7 @@ from ..workers.stream_options import StreamOptions
 from .lane_batches import LaneBatches, Position, ShutDown
 
 _END: Any = object()
+T_stats = TypeVar("T_stats")
 
 
 class HeldPositions:
@@ -148,11 +149,6 @@ class LoaderRun:
             if batch is _END:
                 return
             yield batch
-
-    def measured(self) -> RunStats:
-        if self.stats is None:
-            raise not_measured()
-        return self.stats
 
     def _facts(self) -> RunFacts:
         config = self.chain.worker_config
@@ -309,9 +305,11 @@ class LoaderRun:
         return mix
 
 
-def not_measured() -> ConfigError:
-    """Return the error for statistics of a loader that was built without."""
-    return ConfigError("this loader measures nothing", hint="build it without stats=False")
+def required_stats(stats: T_stats | None) -> T_stats:
+    """Return the statistics of a loader that measures."""
+    if stats is None:
+        raise ConfigError("this loader measures nothing", hint="build it without stats=False")
+    return stats
 
 
 def iteration_over() -> StateError:

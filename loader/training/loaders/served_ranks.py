@@ -24,7 +24,7 @@ from ..workers.stream_options import StreamOptions
 from .data_loader import DataLoader
 from .lane_batches import LaneBatches, Position, ShutDown
 from .replay import replay_step
-from .run import HeldPositions, LoaderRun, iteration_over, not_measured
+from .run import HeldPositions, LoaderRun, iteration_over, required_stats
 from .served_states import (
     SERVED,
     broadcast_to_serving,
@@ -78,7 +78,7 @@ class ServingDataLoader(DataLoader[tuple[Any, ...]]):
         Raises:
             ConfigError: The loader was built with ``stats=False``.
         """
-        measured = self.run.measured()
+        measured = required_stats(self.run.stats)
         stats = measured.stats()
         return with_all_served(stats, measured.each(), self.worker_config) if gather else stats
 
@@ -300,11 +300,6 @@ class ServedRuns:
                 yield tuple(None if batch is _END else batch for batch in step)
             else:
                 return
-
-    def measured(self) -> ServedStats:
-        if self.stats is None:
-            raise not_measured()
-        return self.stats
 
     def start(self) -> None:
         if not self.lanes.is_running:

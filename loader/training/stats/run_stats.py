@@ -61,13 +61,9 @@ class RunStats:
         self._known_facts: RunFacts | None = None
         self._known_at = 0  # steps
         self._find_facts = weakref.WeakMethod(facts)
-        self._reported: LoaderStats | None = None
-        self._counters: dict[tuple[str, ...], float] = {}
-        self._metrics: tuple[Metric, ...] = ()
-        self._closed_at = 0  # steps
-        self._names: list[str] | None = None
         self._script = ScriptProfile.of_environment()
         self._is_served = False
+        self.clear()
 
     @staticmethod
     def of(stats: bool | StatsOptions, facts: Callable[[], RunFacts]) -> RunStats | None:
@@ -79,10 +75,11 @@ class RunStats:
 
     def clear(self) -> None:
         self.meter.clear()
-        self._reported = None
-        self._counters, self._metrics = {}, ()
-        self._closed_at = 0
-        self._names = None
+        self._reported: LoaderStats | None = None
+        self._counters: dict[tuple[str, ...], float] = {}
+        self._metrics: tuple[Metric, ...] = ()
+        self._closed_at = 0  # steps
+        self._names: list[str] | None = None
 
     def end_profile(self) -> None:
         """End the profile for ``energon profile``, before a restore clears it; the next iteration begins another."""

@@ -140,11 +140,9 @@ class TraceFile:
             if file.readline(len(_FORMAT)) != _FORMAT:
                 raise FormatError("expected a trace of micro-batches, which a loader with trace_dir writes", at=path)
             try:
-                run = json.loads(file.readline())
-            except ValueError as error:
+                run = {**json.loads(file.readline())}
+            except (ValueError, TypeError) as error:  # no JSON, or no object
                 raise FormatError("the description of the run in this trace is damaged", at=path) from error
-        if not isinstance(run, dict):
-            raise FormatError("the description of the run in this trace is damaged", at=path)
         return cls(path=path, run=run)
 
     def records(self, wanted: Callable[[int], bool]) -> Iterator[tuple[int, ItemId]]:

@@ -66,11 +66,8 @@ def append_report(path: str | os.PathLike[str], sample: QuarantinedSample, **fac
     """
     line = json.dumps({**sample.to_plain(), **facts, "time": time.time()}) + "\n"
     try:
-        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            os.write(file, line.encode())
-        finally:
-            os.close(file)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644), "ab", buffering=0) as file:
+            file.write(line.encode())
     except OSError as error:
         _log.error("cannot write the quarantine file %s: %s", os.fspath(path), error.strerror or error)
 

@@ -44,10 +44,6 @@ StopFlag = Any
 class WorkerEnded(Exception):  # noqa: N818 - it ends a wait; the loader decides whether it is an error
     """A worker process ended before its last bundle."""
 
-    def __init__(self, worker: int) -> None:
-        super().__init__(worker)
-        self.worker = worker
-
 
 _processes: weakref.WeakSet[WorkerProcess] = weakref.WeakSet()  # of this rank, whose pipes a fork inherits
 
@@ -71,7 +67,6 @@ class WorkerProcess:
         stop: StopFlag,
         ahead: int,
     ) -> None:
-        self.number = number
         self.flags = SegmentFlags() if has_segments() else None
         # One pipe has bundles, the other one requests for them.
         self._bundles, sender = context.Pipe(duplex=False)
@@ -117,7 +112,7 @@ class WorkerProcess:
         except OSError as error:  # the contents are in memory of a process that has ended since
             if self.process.is_alive():
                 raise
-            raise WorkerEnded(self.number) from error
+            raise WorkerEnded from error
         self._request(1)
         return packed
 
@@ -130,7 +125,7 @@ class WorkerProcess:
             # A worker may have sent its last bytes between the look at the pipe and its end.
             if ready and not (self._is_readable(ready) or self._is_readable(self._poll.poll(0))):
                 self.process.join(_JOIN_S)  # its pipes close a moment before its end
-                raise WorkerEnded(self.number)
+                raise WorkerEnded
             if ready:
                 received += os.read(self._bundles.fileno(), min(size - len(received), _READ_BYTES))
         return received

@@ -245,7 +245,7 @@ def test_without_a_tolerance_as_many_failures_stop_the_run_as_skips(tolerance: A
     fail(made_policy(tolerance=tolerance), times=1000)
     policy = FailurePolicy(lambda *_: None, lane=0, tolerance=tolerance, skip_tolerance=1500)
     fail(policy, times=1499)
-    with pytest.raises(SampleError, match="failed 1500 times in a row"):
+    with pytest.raises(SampleError, match="failed 1,500 times in a row"):
         fail(policy)
     fail(FailurePolicy(lambda *_: None, lane=0, tolerance=tolerance, skip_tolerance=None), times=2000)
 

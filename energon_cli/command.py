@@ -13,8 +13,6 @@ from typing import Any
 
 import click
 
-from loader.errors import plural
-
 from .completion import complete_values
 from .environment import name_variables, options_from_environment, replace_old_spellings, variables_note
 from .options import COMMON_OPTIONS, common_options, suggest_choices
@@ -245,6 +243,7 @@ class ExampleCommand(_NamesVariables):
 def _show_share(done: Any) -> None:
     """Print that a share of a command is done, and the command that joins all shares."""
     from loader.engine import command_with
+    from loader.errors import plural
 
     from .console import output_console
 

@@ -140,7 +140,7 @@ def test_the_datasets_of_a_mix_are_compared_with_each_other(tmp_path: Path, ener
     # Statistics.
     done = energon("stats", mix, "--duplicates")
     assert (done.code, f"  {', '.join(equal)}" in done.out) == (1, True)
-    assert "2 samples of different datasets in 1 group has the same part jpg" in done.out
+    assert "2 samples of different datasets in 1 group with the same part jpg" in done.out
     document = energon("stats", mix, "--duplicates", "--json").json
     assert (document["duplicates"], [each["duplicates"] for each in document["datasets"]]) == ([equal], [[], []])
     done = energon("stats", mix, "--near-duplicates", "phash", "--json")

@@ -188,7 +188,7 @@ def voxceleb_without_its_table(folder: Path) -> None:
     voxceleb_files(folder)
 
 
-@layout(error="records that this command does not read: 2 ", forms=("folder",))
+@layout(error="files that this command does not read: 2 ", forms=("folder",))
 def open_x_in_tfrecords(folder: Path) -> None:
     inner = "fractal20220817_data/0.1.0"
     write(

@@ -50,8 +50,8 @@ def preview_command(path: str, split_parts: str, dataset_config: str) -> None:
         except EmptyDatasetError:
             click.echo(f"Dataset {part} is empty. Skipping.")
             continue
-        for number, sample in enumerate(samples):
-            click.echo(f"Sample {number}")
+        for index, sample in enumerate(samples):
+            click.echo(f"Sample {index}")
             for name, value, summary in shown_values(sample):
                 shown = value.rpartition("/")[2] if name == "__key__" else value
                 click.echo(f" - {name} ({type(value)}): {repr(shown) if isinstance(shown, str) else summary}")

@@ -39,11 +39,12 @@ _UNSAFE = re.compile(
 )
 
 
-_QUERY = re.compile(r"(\b(?!file:|local:)[a-z][a-z0-9+.-]*://[^\s?'\"<>]*\?)[^\s'\"<>]+", re.IGNORECASE)
-_PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^/\s?#'\"<>]*:[^/\s?#'\"<>]*@", re.IGNORECASE)
+# These patterns take time linear in the text: a match begins at a fixed word, and takes what it has scanned.
+_QUERY = re.compile(r"(?<!\bfile)(?<!\blocal)(://[^\s?'\"<>]*)(\?[^\s'\"<>]+)?", re.IGNORECASE)
+_USER = re.compile(r"://[^/\s?#'\"<>]*@")
 _NAMED = re.compile(  # lines of headers, their values in quotes, and other secrets by name
     r"(\b(?:(?:proxy-)?authorization|(?:set-)?cookie)\b['\"]?[:=] *)(?:b?'[^']*'|b?\"[^\"]*\"|[^\n'\"]+)"
-    r"|([\w-]*(?:password|passwd|secret|token|signature|credential|(?:api|access|secret)[_-]?key(?:[_-]?id)?)"
+    r"|((?:password|passwd|secret|token|signature|credential|(?:api|access|secret)[_-]?key(?:[_-]?id)?)"
     r"(?:=|['\"]: ?))(?:b?'[^']*'|b?\"[^\"]*\"|[^\s,;&'\"]+)"
     r"|(\b(?:bearer|basic) +)[\w.~+/-]{16,}=*",
     re.IGNORECASE,
@@ -59,7 +60,8 @@ def hide_secrets(text: str) -> str:
     "{'Authorization': …, 'Accept': '*/*'} password=…, retry"
     """
     if "://" in text:
-        text = _PASSWORD.sub(r"\1", _QUERY.sub(r"\1…", text))
+        text = _QUERY.sub(lambda match: f"{match[1]}{'?…' if match[2] else ''}", text)
+        text = _USER.sub(lambda match: "://" if ":" in match[0][3:] else match[0], text)
     return _NAMED.sub(lambda match: f"{match[1] or match[2] or match[3]}…", text)
 
 

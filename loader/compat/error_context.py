@@ -3,7 +3,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import FatalSampleError, SkipSample
+from ..errors import FatalSampleError, SkipSample, plural
 from ..samples.source_info import SourceInfo, get_source_info
 
 SYSTEM_EXCEPTIONS = (
@@ -67,7 +67,7 @@ class ErrorContext:
             self.handler(error, sample, get_source_info(sample))
             self._consecutive_failures += 1
             if 0 < self.tolerance <= self._consecutive_failures:
-                times = f"{self._consecutive_failures} times in a row"
+                times = f"{plural(self._consecutive_failures, 'time')} in a row"
                 message = f"{self.name} failed {times}. Likely your code or dataset are broken."
                 raise FatalSampleError.from_sample(sample, message) from error
         else:

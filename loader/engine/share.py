@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..errors import ConfigError, FormatError, StorageError
+from ..errors import ConfigError, FormatError, StorageError, plural
 from ..storage import FileInfo, Storage, read_document
 
 _TORCHRUN = ("RANK", "WORLD_SIZE")
@@ -239,7 +239,7 @@ def _share_of_array(environ: Mapping[str, str]) -> Share:
     index, rest = divmod(task - first, step)
     if rest or not 0 <= index < count or last != first + (count - 1) * step:
         raise ConfigError(
-            f"the ids of this SLURM array are no range: {count} tasks from {first} to {last}, this one is {task}",
+            f"the ids of this SLURM array are no range: {plural(count, 'task')} from {first} to {last}; this: {task}",
             hint='use the ids as numbers of shares: --array=1-64 and --share "$SLURM_ARRAY_TASK_ID/64"',
         )
     return Share(index + 1, count)

@@ -262,8 +262,8 @@ def _about_limits(limits: Limits, temporary: Disk | None) -> Iterator[Advice]:
     if limits.cores < limits.usable_cores:
         yield _warning(
             subject="cores",
-            message=f"{limits.usable_cores} cores are visible, and the control group gives time of "
-            f"{limits.cgroup_cores:g}: a process per core, the default of commands, is throttled",
+            message=f"{plural(limits.usable_cores, 'core is', 'cores are')} visible, and the control group gives time "
+            f"of {limits.cgroup_cores:g}: a process per core, the default of commands, is throttled",
             hint=f"pass --num-workers {limits.cores}, and as many loader workers",
         )
     # A process keeps many shards open.

@@ -105,7 +105,7 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     if facts.get("unfinished"):
         lines.append(("unfinished", f"{escape_controls(facts['unfinished'])}; energon prepare removes them"))
     if facts.get("duplicate_keys"):
-        lines.append(("keys", f"{plural(facts['duplicate_keys'], 'sample')} share the key of an earlier sample"))
+        lines.append(("keys", f"{plural(facts['duplicate_keys'], 'sample')} with the key of an earlier sample"))
     if "compat" in facts:
         lines.append(("compat", "index.sqlite for megatron-energon exists" if facts["compat"] else "no index.sqlite"))
     return lines

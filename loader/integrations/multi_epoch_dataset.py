@@ -201,7 +201,7 @@ class MultiEpochDatasetResampler(Dataset[T_co]):
             raise IndexError(f"Index {position} out of bounds for dataset of length {self._total}.")
         if len(self.dataset) != self._length:
             raise RuntimeError(
-                f"the dataset had {self._length} samples when it was resampled and now has {len(self.dataset)}, which "
+                f"the dataset had the length {self._length} when it was resampled, now {len(self.dataset)}, which "
                 "would shift all epochs"
             )
         epoch, idx = divmod(position, self._length)

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch.utils.data import Sampler
 
-from ..errors import ConfigError
+from ..errors import ConfigError, plural
 from ..pipeline.contract.worker_config import check_at_least
 
 _FRAMEWORK_CALCULATORS = ("megatron.core.num_microbatches_calculator", "apex.transformer.pipeline_parallel.utils")
@@ -61,14 +61,15 @@ class BatchRamp:
             if start < 1 or steps < 0 or rest or samples < 0:
                 raise ConfigError(
                     f"expected rampup_batch_size to grow in equal steps to global_batch_size={self.global_batch_size}, "
-                    f"found a start of {start}, an increment of {increment} and {samples} samples"
+                    f"found a start of {start}, an increment of {increment} and {plural(samples, 'sample')}"
                 )
             sizes += [start, increment]
         # Every size on the way is a sum of these, so it divides evenly if these do.
         if any(size < 1 or size % at_once for size in sizes):
             raise ConfigError(
-                f"expected the samples of a step to be a multiple of the {at_once} that {self.data_parallel_size} "
-                f"ranks take at once in micro-batches of {self.micro_batch_size}; found {' and '.join(map(str, sizes))}"
+                f"expected the samples of a step to be a multiple of the {at_once} that "
+                f"{plural(self.data_parallel_size, 'rank takes', 'ranks take')} at once in micro-batches of "
+                f"{self.micro_batch_size}; found {' and '.join(map(str, sizes))}"
             )
 
     def _ramp(self) -> tuple[int, int, int]:

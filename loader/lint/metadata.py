@@ -12,7 +12,7 @@ import numpy as np
 
 from ..dataset.dataset import Dataset
 from ..dataset.split_parts import open_filter, samples_of_part
-from ..errors import ConfigError, EnergonError, StorageError
+from ..errors import ConfigError, EnergonError, StorageError, plural
 from ..format.columns.column import read_column
 from ..format.compat.sqlite_index import open_sqlite
 from ..format.documents.dataset_config import DatasetConfig
@@ -236,9 +236,8 @@ def check_sqlite(dataset: Dataset) -> Iterator[Finding]:
     shards = len(dataset.shard_counts)
     unknown = [shard_index for shard_index in numbers if shard_index not in range(shards)]
     if unknown:
-        message = (
-            f"index.sqlite holds samples of shard number {unknown[-1]}, and .info.json has {shards} shards: {_REBUILD}"
-        )
+        names = plural(shards, "shard")
+        message = f"index.sqlite holds samples of shard number {unknown[-1]}, and .info.json has {names}: {_REBUILD}"
         yield Finding(DatasetFiles.E006, message)
 
 

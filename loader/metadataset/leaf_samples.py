@@ -131,7 +131,7 @@ def _no_samples(leaf: LeafPlan, *, start: int, stop: int) -> str:
         what = f"the filter {leaf.filter!r} in {what}"
     # The subset has samples, but all of them are excluded.
     if stop > start:
-        return f"all {stop - start} samples of {what} are excluded"
+        return f"all samples of {what} are excluded ({stop - start:,})"
     return f"{'the subset of ' if leaf.request.subset else ''}{what} has no samples"
 
 

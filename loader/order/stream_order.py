@@ -12,7 +12,7 @@ import numpy as np
 
 from ..arrays import IntArray
 from ..cached_property import cached_property
-from ..errors import StateError
+from ..errors import StateError, plural
 from .blend import BLOCK, BlendOrder, count_in_lanes, locate_in_lanes, quantise_weights
 from .source_order import SourceOrder, SourceOrders
 
@@ -152,7 +152,7 @@ class LaneHosting:
         if self.lanes % self.ranks:
             possible = map(str, possible_ranks(self.lanes))
             raise StateError(
-                f"a run of {self.lanes} lanes cannot be split over {self.ranks} ranks",
+                f"a run of {plural(self.lanes, 'lane')} cannot be split over {plural(self.ranks, 'rank')}",
                 hint=f"use one of these numbers of ranks: {', '.join(possible)}",
             )
 

@@ -46,7 +46,7 @@ def neighbours(column: Column, query: npt.ArrayLike, k: int = 10, *, chosen: Int
     vectors, wanted = vectors_of(column), np.asarray(query)
     if wanted.shape != (column.record.length,):
         raise ConfigError(
-            f"expected a vector of {column.record.length} elements, found shape {wanted.shape}", at=column.name
+            f"expected a vector of shape ({column.record.length},), found shape {wanted.shape}", at=column.name
         )
     rough = _rough_cosines(vectors, wanted) if vectors.metric == "cosine" else _of_hashes(vectors, wanted)
     rows = vectors.known_rows(chosen)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..arrays import IntArray
 from ..dataset.dataset import Dataset
-from ..errors import ConfigError
+from ..errors import ConfigError, plural
 from ..format.columns.column import Column, open_column
 from .picture_hash import HASH_BITS, HASHES
 
@@ -153,7 +153,7 @@ def vectors_of_datasets(folders: Sequence[Dataset], name: str) -> Column:
     for folder, column in zip(folders, columns, strict=True):
         if (column.record.model, column.record.length) != (first.model, first.length):
             raise ConfigError(
-                f"expected vectors of {first.model or 'one model'} with {first.length} elements, as in"
+                f"expected vectors of {first.model or 'one model'} with {plural(first.length, 'element')}, as in"
                 f" {folders[0].path}, found {column.record.model or 'others'} with {column.record.length}",
                 at=folder.path,
                 hint=f"make all vectors in the same way: energon embed {folder.path} --write {name}",

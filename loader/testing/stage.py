@@ -172,7 +172,7 @@ def _check_lanes_together(dataset: SavableDataset[Any], count: int, most: int) -
     if any(len(given) == most for given in alone):
         return  # the pass is longer
     whole = [*_together(dataset, count, {}, most=most)]
-    assert len(whole) < most * count, f"{count} lanes of one worker do not end within {most * count} items"
+    assert len(whole) < most * count, f"the lanes of one worker ({count}) do not end before item {most * count}"
     # Compare the positions of the source, if the lanes yield each of them once when they run alone.
     each_once = sorted(
         source

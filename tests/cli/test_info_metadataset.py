@@ -189,7 +189,7 @@ def test_a_missing_dataset_shows_in_the_tree_and_exits_1(datasets: Path, energon
     ("leaf", "fault"),
     [
         ({"path": "a", "split_part": "nope"}, "there is no split part 'nope'; there are: train, val, test"),
-        ({"path": "texts.jsonl", "subset": {"range": [1, 9]}}, "the subset [1, 9] does not fit: there are 2 samples"),
+        ({"path": "texts.jsonl", "subset": {"range": [1, 9]}}, "the subset [1, 9] does not fit into 2 samples"),
         ({"path": "a", "aux": {"x": "filesystem://gone"}}, "aux x: there is no such folder"),
         (
             {"path": "a", "subset": {"range": ["0%", "1%"]}},

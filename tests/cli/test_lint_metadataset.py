@@ -157,7 +157,7 @@ def test_a_leaf_without_samples_is_an_error(lint: Lint) -> None:
     assert code == 1
     assert [each.split(": ")[:2] for each in found] == [["E504", f"splits.train.blend[{place}]"] for place in range(3)]
     assert "there is no split part 'nope'; there are: train, val, test" in found[0]
-    assert "the subset [0, 5] does not fit: there are 2 samples" in found[1]
+    assert "the subset [0, 5] does not fit into 2 samples" in found[1]
     assert "the subset of split part 'train' of this dataset has no samples" in found[2]
 
 

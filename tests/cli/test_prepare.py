@@ -121,7 +121,7 @@ def test_a_range_beyond_a_shard_is_refused_before_anything_is_written(captions: 
     for option in ("--no-progress", "--force-overwrite"):
         done = energon("prepare", captions, "--non-interactive", option)
         assert done.code == 1
-        assert "the subset [1, 9] does not fit: there are 3 samples" in done.err
+        assert "the subset [1, 9] does not fit into 3 samples" in done.err
         assert f"at: {split}: sample_ranges.val, shard shard_000.tar" in done.err
         assert files_of(captions) == before
 

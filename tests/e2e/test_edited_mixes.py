@@ -248,7 +248,7 @@ def test_a_changed_mix_is_refused_by_its_differences_and_the_setting_that_allows
     fewer = partial(train, data.write(leaf("a", 3), leaf("d", 2), leaf("b", 1, subset={"range": [3, 20]})))
     found = refusal(fewer, state_of(old))
     assert "c, val: weight 0.167 → none" in found
-    assert "b, train: changed: subset or content, 84 → 17 samples (starts over), weight 0.167" in found
+    assert "b, train: changed: subset or content, samples: 84 → 17 (starts over), weight 0.167" in found
 
 
 def test_other_arguments_and_other_data_alone_are_refused_as_ever(data: Mixes) -> None:

@@ -297,7 +297,7 @@ def test_ranks_in_different_passes_go_on_as_they_are_or_not_at_all(data: Data) -
     with running(pipeline, Spread(2), states) as run:
         after = [list(islice(forever(loader), 3)) for loader in run.loaders]
     assert [[*start, *rest] for start, rest in zip(before, after, strict=True)] == expected
-    with pytest.raises(StateError, match="in different passes over the data, so it cannot be restored on 1 ranks"):
+    with pytest.raises(StateError, match="in different passes over the data, so it cannot be restored on 1 rank"):
         Run(pipeline, Spread(1), states)
 
 

@@ -259,7 +259,7 @@ def test_a_store_that_is_not_there_is_an_error_and_no_failed_sample(data: MixedD
     [
         ({"dataset_config": "gone.yaml"}, "there is no such file"),
         ({"split_part": "gone"}, "there is no split part 'gone'"),
-        ({"subset": {"range": [0, 99_999]}}, "does not fit: there are 40 samples"),
+        ({"subset": {"range": [0, 99_999]}}, "does not fit into 40 samples"),
     ],
     ids=["dataset file", "split part", "subset"],
 )

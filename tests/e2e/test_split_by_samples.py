@@ -134,8 +134,8 @@ def test_lint_finds_ranges_that_overlap_or_do_not_fit(folder: Path) -> None:
     path.write_text(yaml.safe_dump(split, sort_keys=False))
     found = {(finding.code, finding.message) for finding in check_split(folder_at(folder))}
     assert ("E203", "the shard is in parts 'val' and 'test'") in found
-    assert any(code == "E002" and "there are 13 samples" in message for code, message in found)
-    with pytest.raises(ConfigError, match="there are 13 samples"):
+    assert any(code == "E002" and "does not fit into 13 samples" in message for code, message in found)
+    with pytest.raises(ConfigError, match="does not fit into 13 samples"):
         numbers_of(folder, "train")
 
 

@@ -216,7 +216,7 @@ def test_a_blend_must_not_count_samples_above_one_that_counts_packs(data: MixedD
 
 
 def test_datasets_without_the_column_are_named(data: MixedData) -> None:
-    with pytest.raises(ConfigError, match=r"1 of 3 have none: .*lines.jsonl") as caught:
+    with pytest.raises(ConfigError, match=r"missing in 1 of 3: .*lines.jsonl") as caught:
         train(data, "lines.yaml", Plain)
     assert "energon stats" in str(caught.value)
     assert "--write tokens --tokenizer tokenizer.json" in str(caught.value)

@@ -205,7 +205,7 @@ def _show_reports(request: ExcludeRequest, reports: Sequence[ExcludeReport], *, 
 
 
 def _show_report(report: ExcludeReport, *, is_mix: bool) -> None:
-    before = f"; {report.already:,} were excluded before" if report.already else ""
+    before = f"; {plural(report.already, 'was', 'were')} excluded before" if report.already else ""
     where = f" of {report.path}" if is_mix else ""
     if report.lacks:
         show_note(f"no sample{where}: it has {report.lacks}")
@@ -218,9 +218,8 @@ def _show_report(report: ExcludeReport, *, is_mix: bool) -> None:
             f"would exclude {plural(report.samples, 'sample')} of {report.samples + report.remaining:,}{where}{before}"
         )
     else:
-        show_note(
-            f"excluded {plural(report.samples, 'sample')} in {report.file}{where}; {report.remaining:,} remain{before}"
-        )
+        left = plural(report.remaining, "remains", "remain")
+        show_note(f"excluded {plural(report.samples, 'sample')} in {report.file}{where}; {left}{before}")
 
 
 def _listed_document(listed: ListedExclusions) -> dict[str, object]:

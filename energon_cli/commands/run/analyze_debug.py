@@ -199,7 +199,7 @@ def _show(facts: dict[str, Any], loaders: list[dict[str, Any]]) -> None:
     console = output_console()
     console.print(f"Found {plural(facts['unique'], 'unique sample key')}, {plural(facts['steps'], 'step')}")
     console.print(
-        f"{plural(facts['uses'], 'sample')}; {facts['repeated']:,} were used more than once, "
+        f"{plural(facts['uses'], 'sample')}; {plural(facts['repeated'], 'was', 'were')} used more than once, "
         f"at most {plural(facts['most_uses'], 'time')}"
     )
     if facts["correlation"] is not None:

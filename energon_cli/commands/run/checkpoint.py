@@ -120,7 +120,7 @@ def _lines(run: dict[str, Any]) -> list[tuple[str, str]]:
         lines.append(("error", run["fault"]))
     lines += [
         ("next", f"micro-batch {run['batch']:,} of the run" + (", after the end of the pass" if run["ended"] else "")),
-        ("resumes on", f"{_possible(run['possible_ranks'])} ranks"),
+        ("resumes on", _possible(run["possible_ranks"])),
         ("lanes", f"{run['lanes']:,}, {run['lanes_begun']:,} started"),
         ("kind", _KINDS.get(run["kind"], "unknown")),
         ("seed", str(run["seed"])),
@@ -147,8 +147,8 @@ def _lines(run: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _possible(ranks: list[int] | None) -> str:
     if ranks is None:
-        return "any number of"
-    return str(ranks[0]) if len(ranks) == 1 else f"{', '.join(map(str, ranks[:-1]))} or {ranks[-1]}"
+        return "any number of ranks"
+    return f"{', '.join(map(str, ranks[:-1]))} or ".removeprefix(" or ") + plural(ranks[-1], "rank")
 
 
 def _stage(stage: dict[str, Any]) -> str:

@@ -114,8 +114,8 @@ def _show(facts: RunFacts, console: Any) -> None:
             f" about {plural(storage.requests, 'request')}, {format_bytes(storage.bytes)}"
         )
     # The ranks that a state restores on, and what may go wrong.
-    ranks = ", ".join(map(str, facts.ranks))
-    console.print(f"{plural(facts.lanes, 'lane')}: a state restores on {ranks} ranks, with any number of workers each")
+    ranks = ", ".join(map(str, facts.ranks)) + (" rank" if facts.ranks == (1,) else " ranks")
+    console.print(f"{plural(facts.lanes, 'lane')}: a state restores on {ranks}, with any number of workers each")
     for finding in facts.findings:
         console.print(Text(f"{finding.kind}: {escape_controls(finding.message)}", style="yellow"))
         console.print(Text(f"  {finding.hint}"))

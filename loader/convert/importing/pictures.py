@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from PIL import Image, UnidentifiedImageError
 
-from ...errors import SampleError
+from ...errors import SampleError, plural
 from ...format.media.open_picture import open_picture
 from ...format.media.picture_traits import PictureBits, as_16_bits, picture_bits, to_8_bits
 from ..annotations.coordinates import TRANSPOSES, PictureChange
@@ -197,7 +197,7 @@ def _converted(  # noqa: PLR0917 - called at one place
     losses: list[PictureLoss] = []
     if frames > 1:
         if options.frames == "refuse":
-            raise SampleError(f"has {frames} frames, of which one would be written; --frames first allows it")
+            raise SampleError(f"has {plural(frames, 'frame')}, of which one would be written; --frames first allows it")
         losses.append("frames_dropped")
     changed = _mask(picture) if is_mask else _with_mode(picture, wanted, bits, options, losses)
     if is_turned:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...accounting import Account
-from ...errors import ConfigError, EnergonError, FormatError, SampleError
+from ...errors import ConfigError, EnergonError, FormatError, SampleError, plural
 from ..rows.row import CellReader, CellRef, Row, UrlRef
 from .arrow_files import ArrowTable, Batch, readable_batches
 from .columns import EXAMPLE_ROWS, ColumnType, PartColumns, TableColumn, TableLayout
@@ -346,7 +346,7 @@ def arrow_columns(schema: Any, files: NamedFiles) -> list[TableColumn]:
     name, count = Counter(schema.names).most_common(1)[0] if schema.names else ("", 1)
     if count > 1:
         raise ConfigError(
-            f"the name {name!r} is that of {count} columns, so that their values cannot be told apart",
+            f"the name {name!r} is that of {plural(count, 'column')}, so that their values cannot be told apart",
             hint="rename the columns",
         )
     class_names = dict(_class_names(schema.metadata or {}))

@@ -169,7 +169,7 @@ def why_inexpressible(storage: Storage, index: DatasetIndex) -> str | None:
 def cannot_express(index: ShardIndex) -> str | None:
     """Return the reason why the compat files cannot express a shard, or None if they can."""
     if index.scattered:
-        return f"the parts of {index.scattered} samples are not neighbours in the shard"
+        return f"{plural(index.scattered, 'sample has', 'samples have')} parts that are not neighbours in the shard"
     if index.misread:
         return (
             f"other tools would read {plural(index.misread, 'hidden file')} (such as .DS_Store) in folders as samples"

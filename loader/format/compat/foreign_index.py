@@ -63,7 +63,7 @@ def build_foreign_index(storage: Storage, shard_counts: dict[str, int]) -> Datas
         with writer:
             for shard, shard_index in _shard_indexes(storage, shard_counts):
                 if len(shard_index) != shard_counts[shard.name]:
-                    expected = f"expected {shard_counts[shard.name]} samples, as .info.json says"
+                    expected = f"expected as many samples as .info.json says, {shard_counts[shard.name]}"
                     raise outdated(f"{expected}, found {len(shard_index)}", storage.path(shard.name))
                 writer.add(shard, shard_index)
         writer.finish(prepared_by=f"energon-toolkit {__version__}, from the files of another tool")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
 
-from ...errors import ConfigError
+from ...errors import ConfigError, plural
 from .messages import short_repr
 
 
@@ -111,7 +111,7 @@ def resolve_subset(ranges: Sequence[SubsetRange], samples: int, *, at: str | Non
         end = inside if applied.stop is None else applied.stop
         if not applied.start <= end <= inside:
             raise ConfigError(
-                f"the subset {applied} does not fit: there are {floor(inside)} samples",
+                f"the subset {applied} does not fit into {plural(floor(inside), 'sample')}",
                 at=at,
                 hint="give a range within them, or one in percent",
             )

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...arrays import IntArray
-from ...errors import ConfigError, StorageError
+from ...errors import ConfigError, StorageError, plural
 from ..documents.dataset_files import read_shard_info
 from ..documents.messages import did_you_mean
 from ..documents.next_command import command_for_folder
@@ -146,7 +146,7 @@ def _over_all_shards(
     if isinstance(shards, Mapping):
         for shard, samples in shards.items():
             if samples != sizes[shard]:
-                raise _invalid(f"expected shard {shard!r} to have {samples} samples, it has {sizes[shard]}", files)
+                raise _invalid(f"expected {plural(samples, 'sample')} in shard {shard!r}, found {sizes[shard]}", files)
     stops = np.cumsum([sizes[shard] for shard in shards])
     _check_range(numbers, int(stops[-1]) if len(stops) else 0, "these shards", files)
     first = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))

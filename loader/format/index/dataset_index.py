@@ -162,7 +162,7 @@ class DatasetIndex(SampleIndex):
     def _check_length(self, name: str, length: int, expected: int) -> None:
         if length != expected:
             file = self._storage.path(f"{self._folder}/{name}.npy")
-            raise outdated(f"expected {expected} rows, found {length}", file)
+            raise outdated(f"expected a length of {expected}, found {length}", file)
 
     def key(self, sample: int) -> str:
         return decode_name(self._key(sample))

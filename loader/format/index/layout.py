@@ -275,7 +275,7 @@ def _check_shards(layout: Layout) -> None:
             raise ValueError(f"expected {shard.name} to start at sample {first}, found {shard.first_sample}")
         first += shard.samples
     if first != layout.samples:
-        raise ValueError(f"expected {layout.samples} samples, found {first} in the shards")
+        raise ValueError(f"expected {plural(layout.samples, 'sample')}, found {first} in the shards")
 
 
 def layout_warnings(layout: Layout) -> list[str]:
@@ -302,8 +302,8 @@ def layout_warnings(layout: Layout) -> list[str]:
         )
     if layout.parts > _MAX_PARTS_PER_SAMPLE * layout.samples:
         warnings.append(
-            f"there are {layout.parts // layout.samples} parts a sample: is there a dot too many in the file names? "
-            "The key ends at the first dot"
+            f"there are {plural(layout.parts // layout.samples, 'part')} a sample: is there a dot too many in the file "
+            "names? The key ends at the first dot"
         )
     return [*warnings, *once_warning(layout)]
 

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import FormatError, StorageError
+from ...errors import FormatError, StorageError, plural
 from ...storage import ClosesOnExit, Storage, map_file, raise_storage_error
 from ...storage.protocol import FAULTS_OF_PROCESS
 from ..nv_meta import outdated
@@ -174,7 +174,7 @@ def _parse_header(
         raise _unusable(storage, name, f"expected a column of {what}, found the shape ({rows},{columns})")
     expected_bytes = offset + rows * max(1, length) * dtype.itemsize
     if size_bytes != expected_bytes:
-        raise _unusable(storage, name, f"expected {expected_bytes} bytes for {rows} rows, found {size_bytes}")
+        raise _unusable(storage, name, f"expected {expected_bytes} bytes for {plural(rows, 'row')}, found {size_bytes}")
     return dtype, (rows, length) if length else (rows,), offset
 
 

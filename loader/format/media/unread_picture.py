@@ -10,6 +10,7 @@ from PIL import Image
 from PIL.TiffImagePlugin import COMPRESSION_INFO, ImageFileDirectory_v2
 
 from ...accounting.kinds import kind_of_bytes
+from ...errors import plural
 
 _HEAD_BYTES = 256 * 1024  # with the Exif data and the colour profile of a JPEG
 _VALUES = {2: "signed integers", 3: "floats", 5: "complex integers", 6: "complex numbers"}  # as TIFF numbers them
@@ -74,7 +75,7 @@ def _jpeg_2000(file: BinaryIO, head: bytes) -> str | None:
     channels, bits = int.from_bytes(head[at + 40 : at + 42], "big"), 1 + (head[at + 42] & 0x7F)
     file.seek(-2, 2)
     is_unread = channels > 4 and file.read() == b"\xff\xd9"
-    return f" with {channels} channels of {bits} bits" if is_unread else None
+    return f" with {plural(channels, 'channel')} of {bits} bits" if is_unread else None
 
 
 _LAYOUTS = {"tif": _tiff, "jpg": _jpeg, "jp2": _jpeg_2000, "j2k": _jpeg_2000}

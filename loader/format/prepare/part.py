@@ -93,10 +93,11 @@ def _part_plan(storage: Storage, plan: PreparePlan, part: Share, *, write: bool)
         if write and to_scan:
             written = write_plan(storage, PART_PLAN, written)
     if written.count != part.count:
+        shares = plural(written.count, "share")
         raise ConfigError(
-            f"this dataset is being prepared in {written.count} shares, since {written.planned_at}; found {part}",
+            f"this dataset is being prepared in {shares}, since {written.planned_at}; found {part}",
             at=storage.path(""),
-            hint=f"divide it into {written.count} shares, too; for another number, first remove"
+            hint=f"divide it into {shares}, too; for another number, first remove"
             f" {storage.path(PART_PLAN)}, which keeps what is scanned",
         )
     return written
@@ -155,7 +156,7 @@ def check_not_planned(storage: Storage, *, is_known: bool = True) -> None:
     plan = None if is_known and not storage.exists(PART_PLAN) else read_plan(storage, PART_PLAN)
     if plan is not None:
         raise ConfigError(
-            f"this dataset is being prepared in {plan.count} shares, since {plan.planned_at}",
+            f"this dataset is being prepared in {plural(plan.count, 'share')}, since {plan.planned_at}",
             at=storage.path(""),
             hint="commit the shares with --merge, which names those that are missing; or give them up: remove"
             f" {storage.path(PART_PLAN)}",

@@ -258,7 +258,7 @@ def _findings(run: PlannedRun, facts: RunFacts) -> Iterator[Finding]:
         if source.epochs > _MANY_EPOCHS:
             yield Finding(
                 kind="many epochs",
-                message=f"the {plural(kept, 'sample')} of {source.path} come {source.epochs:,.1f} times each",
+                message=f"each of the {plural(kept, 'sample')} of {source.path} comes {source.epochs:,.1f} times",
                 hint="lower its weight, or add data",
             )
         per_step = source.share_got * facts.batch_samples

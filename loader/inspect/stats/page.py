@@ -42,7 +42,7 @@ def html_report(report: StatsReport, ref: DatasetRef | None = None) -> str:
         ref: Folder or file to read pictures from; None for the path of the report.
     """
     title = escape(f"Statistics of {report.path}")
-    read = f"{report.samples:,}"
+    read = plural(report.samples, "sample")
     if report.is_sampled:
         read = f"{read} of {report.population:,}, drawn at random"
     numbers = "".join(_number(name, distribution, report) for name, distribution in sorted(report.numbers.items()))
@@ -51,7 +51,7 @@ def html_report(report: StatsReport, ref: DatasetRef | None = None) -> str:
         '<!doctype html><html lang="en"><meta charset="utf-8">'
         '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
         'style-src \'unsafe-inline\'"><meta name="viewport" content="width=device-width">'
-        f"<title>{title}</title><style>{_STYLE}</style><h1>{title}</h1><p>{read} samples</p>"
+        f"<title>{title}</title><style>{_STYLE}</style><h1>{title}</h1><p>{read}</p>"
         f"{''.join(_broken(report))}{''.join(_duplicates(report))}"
         f'<h2>Pictures</h2><div class="pictures">{"".join(_pictures(ref or DatasetRef(report.path)))}</div>'
         f'<h2>Numbers</h2><section class="values">{numbers}</section>'

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ...errors import ConfigError
+from ...errors import ConfigError, plural
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.providers import LoadRequest
 from ...format.documents.subset import SubsetRange
@@ -92,7 +92,7 @@ def combine_starts(schedules: list[EntrySchedule]) -> tuple[int, ...]:
     starts = sorted({start for schedule in schedules for start in schedule.starts})
     if len(starts) > MAX_STRETCHES:
         raise ConfigError(
-            f"the weights change {len(starts) - 1:,} times; expected at most {MAX_STRETCHES - 1:,} times, "
+            f"the weights change {plural(len(starts) - 1, 'time')}; expected at most {MAX_STRETCHES - 1:,} times, "
             f"where a linear change counts {RAMP_STRETCHES} times"
         )
     return tuple(starts)

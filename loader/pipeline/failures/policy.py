@@ -289,7 +289,8 @@ class FailurePolicy:
     def note_remainder(self, stage: str, samples: int, batch_size: int) -> None:
         """Note the samples that ``drop_last`` of a stage drops."""
         if samples:
-            self.remainder = f"drop_last of {stage} dropped {samples} samples, fewer than batch_size={batch_size}"
+            dropped = plural(samples, "sample")
+            self.remainder = f"drop_last of {stage} dropped {dropped}, fewer than batch_size={batch_size}"
 
     def end(self) -> None:
         """Log the failures of hooks that no sample has passed, at the end of the lane."""
@@ -431,7 +432,7 @@ class EndlessSkips:
             )
         if self._tolerance is not None and skipped >= (_STOP_AT if self._has_kept else min(self._tolerance, _STOP_AT)):
             raise RepeatedSampleError(
-                f"{self._name} has skipped {skipped} samples in a row in lane {self._lane}"
+                f"{self._name} has skipped {plural(skipped, 'sample')} in a row in lane {self._lane}"
                 f"{'' if self._has_kept else ', and has kept none'}",
                 hint="check its condition (SkipSample, or a filter): the run might never get another sample; to allow "
                 "more, pass WorkerConfig(skip_tolerance=…), None for any number",

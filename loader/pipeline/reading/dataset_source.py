@@ -15,7 +15,7 @@ from ...cached_property import cached_property
 from ...dataset.dataset import Dataset
 from ...dataset.opening import dataset_at
 from ...dataset.split_parts import excluded_samples, filter_of_part, rows_of_part, samples_of_part
-from ...errors import EmptyDatasetError, FormatError
+from ...errors import EmptyDatasetError, FormatError, plural
 from ...format.documents.next_command import split_hint
 from ...format.documents.providers import LoadRequest, resolve_key_format
 from ...format.documents.subset import resolve_subset
@@ -176,7 +176,7 @@ class DatasetSource(Source):
         # An endless order would search forever for a sample that is not excluded.
         if len(self.excluded) >= count:
             raise EmptyDatasetError(
-                f"all {stop - start} samples of split part {self.split_part!r} are excluded",
+                f"all samples of split part {self.split_part!r} are excluded ({stop - start:,})",
                 at=self.folder.path,
                 hint=f"remove some from 'exclude' in {FOLDER}/{self.folder.documents.split_file}",
             )
@@ -294,7 +294,7 @@ class DatasetSource(Source):
     def describe(self) -> str:
         kept = f", filter {self.request.filter}" if self.request.filter else ""
         part = f", {self.split_part or 'all parts'}" if not self.folder.traits.is_file else ""
-        return f"{self.request.path}{part}{kept}: {self.samples} samples"
+        return f"{self.request.path}{part}{kept}: {plural(self.samples, 'sample')}"
 
 
 class WholeDataset(DatasetSource):

@@ -47,7 +47,7 @@ def unpack_numbers(packed: str, stop: int) -> IntArray:
     if not packed:
         return np.empty(0, np.int64)
     if not 0 < count <= stop:
-        raise ValueError(f"expected at most {stop} excluded samples, found {count}")
+        raise ValueError(f"expected excluded samples of {stop}, found {count}")
     # Unpack as many bytes as such numbers have.
     unpacker = zlib.decompressobj()
     try:
@@ -56,7 +56,7 @@ def unpack_numbers(packed: str, stop: int) -> IntArray:
         raise ValueError(f"the numbers of excluded samples are damaged: {error}") from error
     used, rest = divmod(len(planes), count)
     if rest or not 0 < used <= _MAX_PLANES or not unpacker.eof:
-        raise ValueError(f"expected the gaps between {count} excluded samples, found {len(planes)} bytes")
+        raise ValueError(f"expected the gaps between excluded samples ({count}), found {len(planes)} bytes")
     # Join the bytes of each gap, and add the gaps up.
     gaps = np.zeros((count, 8), np.uint8)
     gaps[:, :used] = np.frombuffer(planes, np.uint8).reshape(used, count).T

@@ -133,7 +133,7 @@ def _columns(settings: Mapping[str, Any], sources: int) -> list[Sequence[float]]
             f"found {plural(stretches, 'stretch', 'stretches')} of {plural(sources, 'dataset')}"
         )
     if len(columns) != sources:
-        raise ValueError(f"expected the schedules of {sources} datasets, found {len(columns)}")
+        raise ValueError(f"expected the schedules of {plural(sources, 'dataset')}, found {len(columns)}")
     return [weights if isinstance(weights, list | tuple) else [weights] * stretches for weights in columns]
 
 

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ...errors import ConfigError, StateError
+from ...errors import ConfigError, StateError, plural
 from ...order import BlendOrder, quantise_weights
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane, note_lost_item
@@ -158,7 +158,7 @@ class BlendDataset(SavableDataset[T]):
 def _check_schedule(schedule: PlannedSchedule, datasets: int) -> None:
     for start, row in zip(schedule.starts, schedule.weights, strict=False):
         if len(row) != datasets:
-            raise ConfigError(f"expected schedules of {datasets} datasets, found {len(row)}")
+            raise ConfigError(f"expected schedules of {plural(datasets, 'dataset')}, found {len(row)}")
         if not (all(isfinite(weight) and weight >= 0 for weight in row) and any(row)):
             raise ConfigError(
                 f"expected weights of at least 0, and one above 0, from each start on; found {list(row)} from {start} "

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...errors import ConfigError
+from ...errors import ConfigError, plural
 from ...escaped_log import get_logger
 from ...lazy_torch import torch
 from ..contract.rank_stage import RankInput, RankRunning, RankStage, rank_stage_below
@@ -113,14 +113,14 @@ def _agreement(config: WorkerConfig) -> Agreement:
     group = config.data_parallel_group
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         raise ConfigError(
-            f"even_ranks has to synchronise the {config.world_size} ranks, since the number of micro-batches is not "
-            "known in advance; torch.distributed is not initialised",
+            f"even_ranks has to synchronise the {plural(config.world_size, 'rank')}, since the number of micro-batches "
+            "is not known in advance; torch.distributed is not initialised",
             hint="call torch.distributed.init_process_group() before creating the loader, or omit even_ranks",
         )
     size = torch.distributed.get_world_size(group)
     if size != config.world_size:
         raise ConfigError(
-            f"expected a process group of world_size={config.world_size} ranks, found one of {size}",
+            f"expected a process group of world_size={plural(config.world_size, 'rank')}, found one of {size}",
             hint="pass the group of the ranks that share the data as WorkerConfig(data_parallel_group=…)",
         )
     # NCCL reduces tensors on GPUs only.

@@ -137,7 +137,7 @@ class _GroupBatchRunning:
     def _endless_groups(self, size: int) -> RepeatedSampleError:
         return RepeatedSampleError(
             f"{self._criterion.name} has returned {plural(len(self._groups), 'key')} in lane {self._lane.number} whose "
-            f"batches are not full; the last one is to have {size} samples",
+            f"batches are not full; the last one is to have {plural(size, 'sample')}",
             hint="return equal keys for samples of one batch, such as a size rounded to a multiple; to allow more, "
             "pass WorkerConfig(skip_tolerance=None)",
         )

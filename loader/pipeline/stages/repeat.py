@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
-from ...errors import ConfigError, RepeatedSampleError
+from ...errors import ConfigError, RepeatedSampleError, plural
 from ...escaped_log import get_logger
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane
@@ -379,8 +379,8 @@ class EmptyPasses:
             _log.warning("lane %d has no sample of a pass that is repeated: %s", self.lane, reasons)
             return
         raise RepeatedSampleError(
-            f"a repeated dataset has no item in lane {self.lane} after {self.count} pass"
-            f"{'es' if self.count > 1 else ''}: {reasons}",
+            f"a repeated dataset has no item in lane {self.lane} after "
+            f"{plural(self.count, 'pass', 'passes')}: {reasons}",
             hint="check these hooks and filters, and pass a batch_size that a pass can fill, or drop_last=False; to "
             "allow such passes, pass WorkerConfig(skip_tolerance=None)",
         )

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from ...errors import EnergonError, SampleError
+from ...errors import EnergonError, SampleError, plural
 from ..protocol import raise_storage_error
 from .clients.choice import connection_of, open_url
 from .clients.connection import Retries
@@ -225,7 +225,7 @@ class Downloads:
                 failure.remedy = Remedy.GIVE_UP
             # Hosts that have answered get more patience, since they may be restarted.
             elif host.misses >= (_MISSES_AFTER_ANSWERS if host.has_answered else _MISSES):
-                host.given_up = f"{host.misses} requests in a row failed, the last one: {failure.cause}"
+                host.given_up = f"{plural(host.misses, 'request')} in a row failed, the last one: {failure.cause}"
                 failure.remedy = Remedy.GIVE_UP
 
     def _transfer(self, url: str, path: str) -> None:

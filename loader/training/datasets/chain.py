@@ -358,7 +358,7 @@ class VolumeUnits:
             )
         raise ConfigError(
             f"a blend has the unit {unit!r}, which is no metric of {type(self._encoder).__name__}; known are {known}. "
-            f"Nor is it a column of all its datasets: {len(lacking)} of {len(leaves)} have none: {names}"
+            f"Nor is it a column of all its datasets: missing in {len(lacking)} of {len(leaves)}: {names}"
             f"{nearest_hint(unit, self._metrics)}",
             hint=f"add a method {unit}(self, sample) with @sample_size_metric to the task encoder, or write the "
             f"columns: {write_command(lacking[0], unit)}",

@@ -13,7 +13,7 @@ from inspect import currentframe, signature
 from typing import Any
 
 from ...convert import sources
-from ...errors import ConfigError, EnergonError, StorageError
+from ...errors import ConfigError, EnergonError, StorageError, plural
 from ...format.columns.column import read_record
 from ...format.dataset_ref import DOCUMENT_CHOICES
 from ...format.documents.messages import did_you_mean
@@ -363,13 +363,14 @@ def _check_group(config: WorkerConfig) -> None:
     dist = torch.distributed
     if not (dist.is_available() and dist.is_initialized()):
         raise ConfigError(
-            f"share_metadata=True of {config.world_size} ranks needs torch.distributed, which is not initialised",
+            f"share_metadata=True of {plural(config.world_size, 'rank')} needs torch.distributed, which is "
+            "not initialised",
             hint="call torch.distributed.init_process_group() first, or drop share_metadata",
         )
     ranks = dist.get_world_size(config.data_parallel_group)
     if ranks != config.world_size:
         raise ConfigError(
-            f"share_metadata=True needs a process group of the {config.world_size} ranks of the run, found one of "
-            f"{ranks}",
+            f"share_metadata=True needs a process group of the {plural(config.world_size, 'rank')} of the run, found "
+            f"one of {ranks}",
             hint="pass the group as data_parallel_group",
         )

@@ -61,8 +61,8 @@ def _planned(weights: Sequence[float], schedules: Sequence[EntrySchedule | None]
     starts = combine_starts(known)
     if len(starts) * len(weights) > _MAX_WEIGHTS:
         raise ConfigError(
-            f"the weights of {plural(len(weights), 'dataset')} change {len(starts) - 1:,} times; expected at most "
-            f"{_MAX_WEIGHTS:,} weights",
+            f"the weights change {plural(len(starts) - 1, 'time')} for {plural(len(weights), 'dataset')}; "
+            f"expected at most {_MAX_WEIGHTS:,} weights",
             hint="change weights less often",
         )
     columns = [

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import torch.utils.data
 from torch.utils.data.distributed import DistributedSampler
 
-from ...errors import ConfigError, StateError
+from ...errors import ConfigError, StateError, plural
 from ...pipeline.contract.dataset_methods import close_datasets
 from ...pipeline.contract.stage import SavableDataset, State, register_with_torch
 from ...pipeline.contract.worker_config import WorkerConfig
@@ -213,7 +213,7 @@ class DataLoader(RestoredLoader, TorchLoader[T_co]):
 
     def __repr__(self) -> str:
         config = self.worker_config
-        ranks = f"{config.num_workers} workers, rank {config.rank} of {config.world_size}"
+        ranks = f"{plural(config.num_workers, 'worker')}, rank {config.rank} of {config.world_size}"
         return f"<{type(self).__name__} with {ranks}: {self.dataset!r}>"
 
     def __dir__(self) -> list[str]:

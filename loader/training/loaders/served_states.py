@@ -14,7 +14,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from ...errors import StateError
+from ...errors import StateError, plural
 from ...format.documents.messages import short_repr
 from ...pipeline.contract.worker_config import WorkerConfig
 from ..states.checkpoint_file import ALL_RANKS
@@ -197,14 +197,14 @@ def broadcast_states(states: Any, config: WorkerConfig, src_rank: int) -> Any:
 def _check_group(config: WorkerConfig, caller: str, rank: int) -> None:
     if not is_distributed():
         raise StateError(
-            f"{caller}() of {config.world_size} ranks needs torch.distributed, which is not initialised",
+            f"{caller}() of {plural(config.world_size, 'rank')} needs torch.distributed, which is not initialised",
             hint="call torch.distributed.init_process_group() first; or save with save_state_rank() on each rank, and "
             "restore with restore_state_global([…], src_rank=None), which needs no process group",
         )
     ranks = dist.get_world_size(config.data_parallel_group)
     if ranks != config.world_size:
         raise StateError(
-            f"the process group has {ranks} ranks, the worker config has world_size={config.world_size}",
+            f"the process group has {plural(ranks, 'rank')}, the worker config has world_size={config.world_size}",
             hint="pass the group of the data-parallel ranks as WorkerConfig(data_parallel_group=…)",
         )
     if not 0 <= rank < ranks:

@@ -314,7 +314,7 @@ def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
     ranks = sorted(-1 if state.rank is None else state.rank for state in states)
     if len(ranks) != first.ranks or ranks != list(range(len(ranks))):
         raise StateError(
-            f"expected one state of each of the {first.ranks} ranks, found those of ranks {ranks}",
+            f"expected one state of each of the {plural(first.ranks, 'rank')}, found those of ranks {ranks}",
             hint="pass the states or files of all ranks; in a run save_state_global() gathers the states",
         )
     for name in ("lanes", "ranks", "seed", "kind", "deal", "counted_on", "dataset", "ranks_at", "skip_steps"):
@@ -378,9 +378,9 @@ def redistribute_states(states: Sequence[RunState], ranks: int) -> list[RunState
         ]
     if any(state.passes != run.passes for state in states):
         raise StateError(
-            f"the {run.ranks} ranks of this state are in different passes over the data, so it cannot be restored on "
-            f"{ranks} ranks",
-            hint=f"restore it on {run.ranks} ranks, or save when all ranks are in one pass",
+            f"the {plural(run.ranks, 'rank')} of this state are in different passes over the data, so it cannot be "
+            f"restored on {plural(ranks, 'rank')}",
+            hint=f"restore it on {plural(run.ranks, 'rank')}, or save when all ranks are in one pass",
         )
     return _split(run, ranks)
 

@@ -24,14 +24,14 @@ def with_all_ranks(stats: LoaderStats, config: WorkerConfig) -> LoaderStats:
         return replace(stats, ranks_waited=(wait,))
     if not (dist.is_available() and dist.is_initialized()):
         raise ConfigError(
-            f"the statistics of {config.world_size} ranks cannot be gathered without torch.distributed",
+            f"the statistics of {plural(config.world_size, 'rank')} cannot be gathered without torch.distributed",
             hint="call torch.distributed.init_process_group() first, or stats() without gather=True",
         )
     # A group of other ranks would wait for calls that never come.
     group = config.data_parallel_group
     if dist.get_world_size(group) != config.world_size:
         raise ConfigError(
-            f"the process group has {dist.get_world_size(group)} ranks, the worker config has "
+            f"the process group has {plural(dist.get_world_size(group), 'rank')}, the worker config has "
             f"world_size={config.world_size}",
             hint="pass the group of the data-parallel ranks as WorkerConfig(data_parallel_group=…)",
         )
@@ -165,8 +165,8 @@ class Headroom:
         if self.gain is None:
             return "headroom: not measured yet"
         return (
-            f"a perfect loader would make steps {100 * self.gain:.1f} % shorter (measured over {self.loaded_steps} "
-            f"steps with new and {self.cached_steps} with cached micro-batches)"
+            f"a perfect loader would make steps {100 * self.gain:.1f} % shorter (measured over "
+            f"{plural(self.loaded_steps, 'step')} with new and {self.cached_steps} with cached micro-batches)"
         )
 
 
@@ -299,7 +299,7 @@ class LoaderStats:
             parts.append(f"queue {self.queue}/{self.queue_capacity}")
         parts.append(f"skipped {self.skipped}")
         if self.restarts:
-            parts.append(f"replaced {self.restarts} workers")
+            parts.append(f"replaced {plural(self.restarts, 'worker')}")
         if self.ranks_waited:
             slowest = max(self.ranks_waited, key=lambda wait: wait.waited_s)
             parts.append(f"slowest rank {slowest.rank}, waited {slowest.waited_s:.3g} s")
@@ -416,7 +416,8 @@ def _remedy(stats: LoaderStats, cause: str) -> str:
     if loop_s < _LOOP * stats.running_s:
         return "the training loop does nothing itself, so nothing hides it; more workers shorten it, up to one a core"
     if more > _MAX_WORKERS_MORE:
-        return f"it takes {busy_s / loop_s:.0f} workers to hide it, so make it faster, or do it once before training"
+        workers = plural(round(busy_s / loop_s), "worker")
+        return f"it takes {workers} to hide it, so make it faster, or do it once before training"
     workers = plural(more, "more worker" if stats.own_workers else "worker")
     hint = " (or a cache, or larger reads)" if cause == "storage" else ""
     return f"{workers} would hide it{hint}"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...errors import ConfigError, StorageError, WorkerError
+from ...errors import ConfigError, StorageError, WorkerError, plural
 from ...escaped_log import get_logger
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.reading.quarantined_sample import QuarantinedSample
@@ -141,7 +141,7 @@ class Replacements:
         """
         if self.replaced >= self._options.max_worker_restarts:
             if self._options.max_worker_restarts:
-                died.add_note(f"The run has replaced {self.replaced} workers, which is its max_worker_restarts.")
+                died.add_note(f"The run has replaced {plural(self.replaced, 'worker')}, its max_worker_restarts.")
             raise died
         # Count the deaths at this sample; one that has ended enough workers is quarantined.
         recorded = board.read(worker)

@@ -153,7 +153,7 @@ def test_a_dataset_that_grows_is_noticed() -> None:
     letters = ["a", "b"]
     dataset = MultiEpochDatasetResampler(IdentityMultiEpochDatasetWrapper(letters), num_epochs=2)
     letters.append("c")
-    with pytest.raises(RuntimeError, match="had 2 samples when it was resampled and now has 3"):
+    with pytest.raises(RuntimeError, match="had the length 2 when it was resampled, now 3"):
         dataset[0]
 
 

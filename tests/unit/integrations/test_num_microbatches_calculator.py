@@ -44,7 +44,7 @@ def test_samples_are_counted_step_by_step_along_the_ramp() -> None:
 @pytest.mark.parametrize(
     ("arguments", "found"),
     [
-        ({"global_batch_size": 10, "micro_batch_size": 4}, "multiple of the 4 that 1 ranks"),
+        ({"global_batch_size": 10, "micro_batch_size": 4}, "multiple of the 4 that 1 rank takes"),
         ({"global_batch_size": 0, "micro_batch_size": 4}, "multiple of the 4"),
         ({"global_batch_size": 8, "micro_batch_size": 0}, "micro_batch_size and data_parallel_size of at least 1"),
         ({"global_batch_size": 8, "micro_batch_size": 2, "rampup_batch_size": (2, 1, 10)}, "found 8 and 2 and 1"),

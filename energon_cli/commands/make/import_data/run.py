@@ -83,7 +83,7 @@ def show_found(console: Console, flags: ImportFlags, listed: ListedRows, first: 
     )
     console.print(f"parts: {coverage}")
     if listed.rows.renamed:
-        console.print(f"{plural(len(listed.rows.renamed), 'key')} occur again, and get a number")
+        console.print(f"{plural(len(listed.rows.renamed), 'key')} of an earlier sample: each gets a number")
     show_note(*listed.notes)
     if flags.asks_by_menus:
         show_first_sample(console, first)

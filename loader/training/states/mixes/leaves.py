@@ -96,7 +96,7 @@ class DescribedLeaf:
         if self.key(moved=True) == old.key(moved=True):
             return "moved to another blend (starts over)"
         if not changes:
-            changes.append(f"subset or content, {old.source['samples']} → {self.source['samples']} samples")
+            changes.append(f"subset or content, samples: {old.source['samples']} → {self.source['samples']}")
         return f"changed: {', '.join(changes)} (starts over)"
 
 

@@ -30,7 +30,7 @@ def indexed(folder: Path, *names: str | bytes) -> ShardIndex:
         ([b"\xc3.txt", b"\xa9.txt"], "not UTF-8"),
         ([b"a\xe2\x82.txt", b"\xac.txt"], "not UTF-8"),
         ([b"\xa9.txt"], "not UTF-8"),
-        (["a.txt", "b.txt", "a.jpg"], "parts of 1 samples are not neighbours"),
+        (["a.txt", "b.txt", "a.jpg"], "1 sample has parts that are not neighbours"),
         (["d/a.txt", "d/.DS_Store"], "hidden file"),
     ],
 )

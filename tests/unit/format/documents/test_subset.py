@@ -44,7 +44,7 @@ def test_ranges_are_applied_from_the_inside_out_and_rounded_down_once(
 def test_numbers_beyond_the_samples_are_an_error_that_says_how_many_there_are(
     numbers: SampleRange, written: str
 ) -> None:
-    with pytest.raises(ConfigError, match=f"the subset {written} does not fit: there are 10 samples") as caught:
+    with pytest.raises(ConfigError, match=f"the subset {written} does not fit into 10 samples") as caught:
         resolve_subset([numbers], 10, at="splits.train")
     assert caught.value.at == "splits.train"
 

@@ -86,7 +86,7 @@ def test_numbers_may_be_given_in_several_ways(folder: Path) -> None:
         (("odd", [0.5]), "expected the numbers of samples, found an array of float64"),
         (("../odd", [1]), "expected the name of a filter, found '../odd'"),
         (("odd", [1], ["shard_0.tar"]), "there is no shard 'shard_0.tar'; did you mean 'shard_00"),
-        (("odd", [1], {"shard_000.tar": 4}), "expected shard 'shard_000.tar' to have 4 samples, it has 3"),
+        (("odd", [1], {"shard_000.tar": 4}), "expected 4 samples in shard 'shard_000.tar', found 3"),
         (("odd", [3], ["shard_001.tar"]), "there is no sample 3 among the 3 of these shards"),
     ],
 )

@@ -261,5 +261,5 @@ def test_a_hook_that_keeps_one_sample_in_a_thousand_is_never_stopped(monkeypatch
     assert skips.count == 950_001
     skips = FailurePolicy(lambda *_: None, lane=0).skips_of("encode_sample")
     skips.add(19_999)
-    with pytest.raises(RepeatedSampleError, match="skipped 20000 samples in a row in lane 0, and has kept none"):
+    with pytest.raises(RepeatedSampleError, match="skipped 20,000 samples in a row in lane 0, and has kept none"):
         skips.add()

@@ -133,10 +133,10 @@ def test_a_part_of_which_every_sample_is_excluded_is_refused(tmp_path: Path) -> 
     leave_out(folder, "a.tar", "b.tar/000", "val.tar")
     assert DatasetSource(request=LoadRequest(ref=DatasetRef(str(folder)), split_part="train")).samples == 1
     leave_out(folder, "a.tar", "b.tar/000", "b.tar/001")
-    with pytest.raises(ConfigError, match="all 4 samples of split part 'train' are excluded") as caught:
+    with pytest.raises(ConfigError, match="all samples of split part 'train' are excluded \\(4\\)") as caught:
         DatasetSource(request=LoadRequest(ref=DatasetRef(str(folder)), split_part="train")).samples  # noqa: B018
     assert caught.value.hint == "remove some from 'exclude' in .nv-meta/split.yaml"
-    with pytest.raises(ConfigError, match="all 4 samples of split part 'train' are excluded"):
+    with pytest.raises(ConfigError, match="all samples of split part 'train' are excluded \\(4\\)"):
         open_source(folder, excluded_later=True).samples  # noqa: B018
     assert DatasetSource(request=LoadRequest(ref=DatasetRef(str(folder)), split_part="val")).samples == 9
 

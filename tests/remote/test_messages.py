@@ -25,6 +25,7 @@ from loader.storage.remote.options import OPTIONS_VARIABLE
 from tests.cli.run_energon import run_in_this_process
 from tests.e2e.dataset_tree import prepare, write_shards
 from tests.object_server import Fault, FaultPlan, ObjectServer
+from tests.remote.test_store_contract import MSC_CONFIG
 
 
 @pytest.fixture(autouse=True)
@@ -131,10 +132,13 @@ def test_a_bucket_of_another_region_is_recognised(
 def answering(status: int, body: str) -> type[BaseHTTPRequestHandler]:
     class Answering(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            self.do_HEAD()
+            self.wfile.write(body.encode())
+
+        def do_HEAD(self) -> None:
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body.encode())
 
         def log_message(self, *args: object) -> None:
             pass
@@ -143,25 +147,46 @@ def answering(status: int, body: str) -> type[BaseHTTPRequestHandler]:
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "hint"),
+    ("answer", "hint"),
     [
-        (400, "ExpiredToken", "the temporary credentials have expired"),
-        (403, "RequestTimeTooSkewed", "set the clock of this machine"),
-        (403, "InvalidObjectState", "it is in an archive, such as Glacier: restore it"),
+        ((400, "ExpiredToken"), "the temporary credentials have expired"),
+        ((403, "RequestTimeTooSkewed"), "set the clock of this machine"),
+        ((403, "InvalidObjectState"), "it is in an archive, such as Glacier: restore it"),
     ],
 )
+@pytest.mark.parametrize("protocol", ["s3://data", "msc://s3"])
 def test_a_refusal_that_no_other_key_helps_has_a_hint_of_its_own(
-    status: int, code: str, hint: str, monkeypatch: pytest.MonkeyPatch
+    answer: tuple[int, str], hint: str, protocol: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    status, code = answer
     body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>planted</Message></Error>"
     with web_server(answering(status, body)) as url:
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
-        error = error_of("s3://data/ds")
+        (tmp_path / "msc.yaml").write_text(MSC_CONFIG.format(url=url, folder=tmp_path))
+        monkeypatch.setenv("MSC_CONFIG", str(tmp_path / "msc.yaml"))
+        error = error_of(f"{protocol}/ds")
         assert error.message == f"cannot list this folder: {status} {code}"
         assert str(error.hint).startswith(hint)
+        path = EPath(f"{protocol}/ds/a.tar")
+        for request in (path.read_bytes, path.size):
+            with pytest.raises(StorageError) as caught:
+                request()
+            assert str(caught.value.hint).startswith(hint)
+
+
+@pytest.mark.parametrize(("expiry", "hint"), [("2020-01-01T00:00:00Z", "expired at 2020"), ("2999-01-01", "check AZ")])
+def test_an_expired_signature_of_azure_is_named(
+    expiry: str, hint: str, azure_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "devstoreaccount1")
+    monkeypatch.setenv("AZURE_STORAGE_SAS_KEY", f"sv=2021-08-06&ss=b&srt=sco&sp=rl&se={expiry}&sig=planted")
+    monkeypatch.setenv(OPTIONS_VARIABLE, "")
+    use_storage_options("az://data", {"endpoint_url": azure_url, "deadline_s": 0.1})
+    for request in (EPath("az://data/ds/a.tar").read_bytes, EPath("az://data/ds/a.tar").size):
         with pytest.raises(StorageError) as caught:
-            EPath("s3://data/ds/a.tar").read_bytes()
-    assert str(caught.value.hint).startswith(hint)
+            request()
+        assert hint in str(caught.value.hint)
+        assert "planted" not in str(caught.value)
 
 
 class Quiet(SimpleHTTPRequestHandler):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from datetime import UTC, datetime
 from enum import Enum
 from functools import partial
 from typing import Any
+from urllib.parse import parse_qs
 
 from ...errors import FormatError, StorageError
 from .options import options_for
@@ -161,5 +164,9 @@ def _access_hint(protocol: str, url: str) -> str:
         return "check the URL; web servers are read without credentials"
     if options_for(url).anonymous:
         return "the storage option anonymous=true sends no credentials: remove it, unless the bucket is public"
+    sas = os.environ.get("AZURE_STORAGE_SAS_KEY") or os.environ.get("AZURE_STORAGE_SAS_TOKEN") or ""
+    expiry = parse_qs(sas.lstrip("?")).get("se", [""])[0] if protocol == "az" else ""
+    if expiry and expiry < datetime.now(UTC).isoformat():
+        return f"the SAS token of AZURE_STORAGE_SAS_KEY expired at {expiry}: set a new one"
     public = "" if protocol == "msc" else "; for a public bucket, set the storage option anonymous=true"
     return f"check {_CREDENTIALS[protocol]}{public}"

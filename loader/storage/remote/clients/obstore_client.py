@@ -198,7 +198,13 @@ class ObstoreClient:
     def head(self, key: str) -> ClientObject:
         import obstore
 
-        return _listed(self._call(lambda: obstore.head(self._store, key)))
+        try:
+            return _listed(self._call(lambda: obstore.head(self._store, key)))
+        except RequestFailure as failure:
+            # The answer to HEAD has no body, which names the cause of a refusal.
+            if failure.remedy in (Remedy.REFRESH, Remedy.GIVE_UP) and failure.kind in ("denied", ""):
+                self.get(key, 0, 1)
+            raise
 
     def pages(self, prefix: str) -> Iterator[Sequence[ClientObject]]:
         import obstore

@@ -18,6 +18,7 @@ from ...samples.hooks import HookContext, hook_context, running_hook_context, se
 from ..failures.error_handlers import log_exception, reraise_exception
 from ..failures.policy import SKIP_TOLERANCE
 from ..worker_identity import worker_number
+from .rank_group import is_distributed
 
 _WORKER = 22  # separates the seeds of workers from other seeds
 _INTEGERS = ("rank", "world_size", "num_workers", "seed_offset")
@@ -203,7 +204,7 @@ class WorkerConfig:
         check_booleans({"env": env})
         rank, world_size = 0, 1
         # An initialised process group is right in any case: the caller chose it, and variables may be stale.
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
+        if is_distributed():
             rank = torch.distributed.get_rank(data_parallel_group)
             world_size = torch.distributed.get_world_size(data_parallel_group)
         elif env:

@@ -6,9 +6,10 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...errors import ConfigError, plural
+from ...errors import ConfigError
 from ...escaped_log import get_logger
 from ...lazy_torch import torch
+from ..contract.rank_group import check_group, is_distributed
 from ..contract.rank_stage import RankInput, RankRunning, RankStage, rank_stage_below
 from ..contract.stage import SavableDataset
 from ..contract.worker_config import WorkerConfig
@@ -99,9 +100,7 @@ _END: Any = object()
 
 
 def _has_group(config: WorkerConfig) -> bool:
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return False
-    return torch.distributed.get_world_size(config.data_parallel_group) == config.world_size
+    return is_distributed() and torch.distributed.get_world_size(config.data_parallel_group) == config.world_size
 
 
 def _alone(has_one: bool) -> tuple[bool, bool]:
@@ -109,20 +108,8 @@ def _alone(has_one: bool) -> tuple[bool, bool]:
 
 
 def _agreement(config: WorkerConfig) -> Agreement:
-    # The ranks agree by a reduction, which needs a group of exactly these ranks.
     group = config.data_parallel_group
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        raise ConfigError(
-            f"even_ranks has to synchronise the {plural(config.world_size, 'rank')}, since the number of micro-batches "
-            "is not known in advance; torch.distributed is not initialised",
-            hint="call torch.distributed.init_process_group() before creating the loader, or omit even_ranks",
-        )
-    size = torch.distributed.get_world_size(group)
-    if size != config.world_size:
-        raise ConfigError(
-            f"expected a process group of world_size={plural(config.world_size, 'rank')}, found one of {size}",
-            hint="pass the group of the ranks that share the data as WorkerConfig(data_parallel_group=…)",
-        )
+    check_group(config, "even_ranks", ", or omit even_ranks: the number of micro-batches is not known in advance")
     # NCCL reduces tensors on GPUs only.
     on_gpu = torch.distributed.get_backend(group) == "nccl"
 

@@ -13,7 +13,7 @@ from inspect import currentframe, signature
 from typing import Any
 
 from ...convert import sources
-from ...errors import ConfigError, EnergonError, StorageError, plural
+from ...errors import ConfigError, EnergonError, StorageError
 from ...format.columns.column import read_record
 from ...format.dataset_ref import DOCUMENT_CHOICES
 from ...format.documents.messages import did_you_mean
@@ -26,6 +26,7 @@ from ...metadataset.leaf_samples import named_by
 from ...metadataset.plans.plan_leaves import plan_request
 from ...metadataset.plans.plan_node import SAMPLES
 from ...pipeline.contract.iterated import warn_once
+from ...pipeline.contract.rank_group import check_group
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.dataset_source import DatasetSource
 from ...pipeline.reading.joined_source import JoinedSource
@@ -331,7 +332,7 @@ def shared_metadata(config: WorkerConfig) -> Iterator[None]:
         yield
         return
     # Rank 0 reads, and sends its answers also if it fails: the others wait for them.
-    _check_group(config)
+    check_group(config, "share_metadata=True", ", or drop share_metadata")
     if config.rank == 0:
         answers, failure = Answers(), "it was interrupted"
         try:
@@ -357,20 +358,3 @@ def _broadcast(held: Any, config: WorkerConfig) -> Any:
     objects = [held]
     torch.distributed.broadcast_object_list(objects, group=config.data_parallel_group, group_src=0)
     return objects[0]
-
-
-def _check_group(config: WorkerConfig) -> None:
-    dist = torch.distributed
-    if not (dist.is_available() and dist.is_initialized()):
-        raise ConfigError(
-            f"share_metadata=True of {plural(config.world_size, 'rank')} needs torch.distributed, which is "
-            "not initialised",
-            hint="call torch.distributed.init_process_group() first, or drop share_metadata",
-        )
-    ranks = dist.get_world_size(config.data_parallel_group)
-    if ranks != config.world_size:
-        raise ConfigError(
-            f"share_metadata=True needs a process group of the {plural(config.world_size, 'rank')} of the run, found "
-            f"one of {ranks}",
-            hint="pass the group as data_parallel_group",
-        )

@@ -10,6 +10,7 @@ from operator import index
 from typing import Any, NamedTuple
 
 from ...errors import ConfigError, StateError, plural
+from ...pipeline.contract.rank_group import is_distributed
 from ...pipeline.contract.stage import SavableDataset, State, as_stage
 from ...pipeline.measuring.counts import add_numbers
 from ...pipeline.stages.even_ranks import EvenRanksDataset
@@ -25,13 +26,7 @@ from .data_loader import DataLoader
 from .lane_batches import LaneBatches, Position, ShutDown
 from .replay import replay_step
 from .run import HeldPositions, LoaderRun, iteration_over, required_stats
-from .served_states import (
-    SERVED,
-    broadcast_to_serving,
-    gather_served,
-    is_distributed,
-    states_of_served,
-)
+from .served_states import SERVED, broadcast_to_serving, gather_served, states_of_served
 
 
 class ServingDataLoader(DataLoader[tuple[Any, ...]]):

@@ -14,8 +14,9 @@ from typing import Any
 
 import torch.distributed as dist
 
-from ...errors import StateError, plural
+from ...errors import StateError
 from ...format.documents.messages import short_repr
+from ...pipeline.contract.rank_group import check_group, is_distributed
 from ...pipeline.contract.worker_config import WorkerConfig
 from ..states.checkpoint_file import ALL_RANKS
 from ..states.run_state import RunState
@@ -154,11 +155,6 @@ def restore_framework_state(loader: Any, state: dict[str, Any]) -> None:
     loader.restore_state_rank(state)
 
 
-def is_distributed() -> bool:
-    """Return True if ``torch.distributed`` is initialised."""
-    return dist.is_available() and dist.is_initialized()
-
-
 def rank_in_group(global_rank: int, config: WorkerConfig) -> int:
     """Convert a rank of the whole process group to its data-parallel rank."""
     if config.data_parallel_group is None:
@@ -195,21 +191,16 @@ def broadcast_states(states: Any, config: WorkerConfig, src_rank: int) -> Any:
 
 
 def _check_group(config: WorkerConfig, caller: str, rank: int) -> None:
-    if not is_distributed():
+    check_group(
+        config,
+        f"{caller}()",
+        "; or save with save_state_rank() on each rank, and restore with restore_state_global([…], src_rank=None), "
+        "which needs no process group",
+        error=StateError,
+    )
+    if not 0 <= rank < config.world_size:
         raise StateError(
-            f"{caller}() of {plural(config.world_size, 'rank')} needs torch.distributed, which is not initialised",
-            hint="call torch.distributed.init_process_group() first; or save with save_state_rank() on each rank, and "
-            "restore with restore_state_global([…], src_rank=None), which needs no process group",
-        )
-    ranks = dist.get_world_size(config.data_parallel_group)
-    if ranks != config.world_size:
-        raise StateError(
-            f"the process group has {plural(ranks, 'rank')}, the worker config has world_size={config.world_size}",
-            hint="pass the group of the data-parallel ranks as WorkerConfig(data_parallel_group=…)",
-        )
-    if not 0 <= rank < ranks:
-        raise StateError(
-            f"expected {caller}() to be called with a rank from 0 to {ranks - 1}, found {rank}",
+            f"expected {caller}() to be called with a rank from 0 to {config.world_size - 1}, found {rank}",
             hint="pass the rank within the data-parallel group"
             + ("; global_dst_rank= counts among all ranks" if caller == "save_state_global" else ""),
         )

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch.distributed as dist
 
-from ...errors import ConfigError, plural
+from ...errors import plural
+from ...pipeline.contract.rank_group import check_group, is_distributed
 from ...pipeline.contract.worker_config import WorkerConfig
 
 
@@ -22,22 +23,10 @@ def with_all_ranks(stats: LoaderStats, config: WorkerConfig) -> LoaderStats:
     wait = wait_of(stats)
     if config.world_size == 1:
         return replace(stats, ranks_waited=(wait,))
-    if not (dist.is_available() and dist.is_initialized()):
-        raise ConfigError(
-            f"the statistics of {plural(config.world_size, 'rank')} cannot be gathered without torch.distributed",
-            hint="call torch.distributed.init_process_group() first, or stats() without gather=True",
-        )
-    # A group of other ranks would wait for calls that never come.
-    group = config.data_parallel_group
-    if dist.get_world_size(group) != config.world_size:
-        raise ConfigError(
-            f"the process group has {plural(dist.get_world_size(group), 'rank')}, the worker config has "
-            f"world_size={config.world_size}",
-            hint="pass the group of the data-parallel ranks as WorkerConfig(data_parallel_group=…)",
-        )
+    check_group(config, "stats(gather=True)", ", or stats() without gather=True")
     # Exchange one small record each.
     waits: list[Any] = [None] * config.world_size
-    dist.all_gather_object(waits, wait, group=group)
+    dist.all_gather_object(waits, wait, group=config.data_parallel_group)
     return replace(stats, ranks_waited=tuple(sorted(waits, key=lambda rank_wait: rank_wait.rank)))
 
 
@@ -49,7 +38,7 @@ def with_all_served(stats: LoaderStats, served: Sequence[LoaderStats], config: W
         config: The worker config of the run, with the group of these processes.
     """
     processes: list[Any] = [[wait_of(rank_stats) for rank_stats in served]]
-    if dist.is_available() and dist.is_initialized():
+    if is_distributed():
         group, waits_here = config.data_parallel_group, processes[0]
         processes = [None] * dist.get_world_size(group)
         dist.all_gather_object(processes, waits_here, group=group)

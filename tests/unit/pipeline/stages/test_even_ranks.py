@@ -81,7 +81,7 @@ def test_a_single_rank_needs_no_process_group() -> None:
 
 
 def test_without_a_process_group_ranks_that_have_to_agree_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"even_ranks has to synchronise the 2 ranks.* is not initialised"):
+    with pytest.raises(ConfigError, match=r"even_ranks of 2 ranks needs .* is not initialised"):
         loader_of(lambda config: FilterDataset(Values(range(9), worker_config=config), is_even_or_small), 0, 2)
 
 
@@ -128,5 +128,5 @@ def test_even_limits_continue_until_a_rank_has_no_more(got_by_ranks: list[dict[s
 def test_a_group_of_another_size_is_refused(got_by_ranks: list[dict[str, Any]]) -> None:
     for got in got_by_ranks:
         assert got["another size"].startswith(
-            "ConfigError: expected a process group of world_size=3 ranks, found one of 2"
+            "ConfigError: the process group has 2 ranks, the worker config has world_size=3"
         )

@@ -8,6 +8,7 @@ import re
 import socket
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import contextmanager, suppress
@@ -17,7 +18,7 @@ from typing import Any, TypeVar
 from ..errors import ConfigError, EnergonError, WorkerError, error_text, required_package
 from .clusters import CONTINUES, check_server
 from .ray_executor import HEAD_PERIOD_S, RayExecutor
-from .workers import STOP_PERIOD_S, StoppedError
+from .workers import MAX_DEATHS, STOP_PERIOD_S, StoppedError
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -29,17 +30,18 @@ def run_in_executor(
     executor: Executor,
     *,
     is_stopped: Callable[[], bool] | None = None,
+    on_death: Callable[[Any, str], bool | None] | None = None,
 ) -> Generator[tuple[int, _Result], None, None]:
     """Yield the index of an item and ``function(item)``, in the order in which results arrive.
 
     The tasks are submitted when this returns; closing the generator cancels those that have not started.
 
     The function and the items are pickled, and the executor is not shut down. When ``is_stopped`` returns True, a
-    ``StoppedError`` ends the work.
+    ``StoppedError`` ends the work. For ``on_death`` see :class:`.Engine`.
     """
     sent = _sent(function)
     futures = {executor.submit(sent, item): (position, item) for position, item in enumerate(items)}
-    return _results(futures, is_stopped, executor)
+    return _results(futures, sent, executor, is_stopped, on_death)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +95,13 @@ def _sent(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _results(
-    futures: dict[Future[_Result], tuple[int, Any]], is_stopped: Callable[[], bool] | None, executor: Executor
+    futures: dict[Future[_Result], tuple[int, Any]],
+    sent: Callable[[Any], _Result],
+    executor: Executor,
+    is_stopped: Callable[[], bool] | None,
+    on_death: Callable[[Any, str], bool | None] | None,
 ) -> Generator[tuple[int, _Result], None, None]:
-    pending = set(futures)
+    pending, deaths = set(futures), Counter[int]()
     try:
         while pending:
             if is_stopped is not None and is_stopped():
@@ -113,6 +119,14 @@ def _results(
                 except EnergonError:
                     raise
                 except BaseException as error:
+                    # Dask has tried it some times, but it may have waited in workers that died for others.
+                    name = type(error).__name__
+                    if name == "BrokenExecutor" or (name == "KilledWorker" and on_death is not None):
+                        deaths[position] += on_death is None or not on_death(item, "ended")
+                        if deaths[position] < MAX_DEATHS:
+                            pending.add(again := executor.submit(sent, item))
+                            futures[again] = position, item
+                            continue
                     raise WorkerError(
                         f"a task failed while it worked on {getattr(item, 'name', item)}: {error_text(error)}",
                         hint="check the workers' logs: they need this library, the path of the dataset and enough"

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,7 +20,6 @@ from .clusters import CONTINUES, connect
 
 HEAD_PERIOD_S = 3.0  # between two checks of the head
 _MISSES = 5  # checks in a row: the head may start again, but Ray ends this process after a minute
-_MAX_DEATHS = 3  # of actors with the same task, as of the processes of one machine
 _ACTORS_AT_MOST = 10_000
 _WORKERS_S = 300  # a cluster may start nodes for the actors
 
@@ -29,39 +27,26 @@ _WORKERS_S = 300  # a cluster may start nodes for the actors
 _VARIABLES = {"RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_DEDUP_LOGS_SKIP_REGEX": ".", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
-@dataclass(slots=True)
-class _Call:
-    """A call that is queued or runs."""
-
-    future: Future[Any]
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    deaths: int = 0
-
-
 class RayExecutor(Executor):
     """Run tasks in a pool of actors, which Ray starts again when a node is preempted or a process dies.
 
-    An actor gets tasks only while it lives, one at a time: a task that was lost with its actor goes to another one, and
-    actors for which the cluster has no room delay nothing. Only arguments and results pass through the object store.
+    An actor gets tasks only while it lives, one at a time: a task that was lost with its actor fails with
+    ``BrokenExecutor``, and actors for which the cluster has no room delay nothing. Only arguments and results pass
+    through the object store.
 
     Args:
         ray: The package, connected to a cluster.
         workers: Number of actors.
         gpus: GPUs that each actor reserves; a fraction shares one.
         head: Address of the head, ``host:port``.
-
-    Attributes:
-        on_death: Called with a task whose actor ended, and how it ended; True if this death does not count.
     """
 
     def __init__(self, ray: Any, workers: int, *, gpus: float = 0.0, head: str) -> None:
         self._head = head
         self._checked = self._misses = -math.inf  # misses count when the head has answered once at this address
         self._ray = ray
-        self.on_death: Callable[[Any, str], bool | None] | None = None
         self._free: deque[Any] = deque()
-        self._queue: deque[_Call] = deque()
+        self._queue: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
         self._lock = threading.Lock()
         self._thread = ThreadPoolExecutor(1)
         actor = ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=-1)(_Worker)
@@ -105,7 +90,7 @@ class RayExecutor(Executor):
         """Queue a call; it runs in the next actor that is free."""
         future: Future[Any] = Future()
         with self._lock:
-            self._queue.append(_Call(future, partial(fn, **kwargs), args))
+            self._queue.append((future, partial(fn, *args, **kwargs)))
         self._dispatch()
         return future
 
@@ -131,36 +116,27 @@ class RayExecutor(Executor):
             with self._lock:
                 if not self._free or not self._queue:
                     return
-                actor, call = self._free.popleft(), self._queue.popleft()
-            # A call that is repeated runs already, for the one who waits.
-            if not call.future.running() and not call.future.set_running_or_notify_cancel():
+                actor, (future, call) = self._free.popleft(), self._queue.popleft()
+            if not future.set_running_or_notify_cancel():
                 with self._lock:
                     self._free.append(actor)
                 continue
-            answer = actor.run.remote(call.function, *call.arguments).future()
-            answer.add_done_callback(partial(self._later, self._end, actor, call))
+            answer = actor.run.remote(call).future()
+            answer.add_done_callback(partial(self._later, self._end, actor, future))
 
-    def _end(self, actor: Any, call: _Call, done: Future[Any]) -> None:
+    def _end(self, actor: Any, future: Future[Any], done: Future[Any]) -> None:
         error = done.exception()
         is_lost = isinstance(error, self._ray.exceptions.RayActorError)
         if is_lost:
-            call.deaths += self.on_death is None or not self.on_death(call.arguments[0], "ended")
-        # Repeat the call first, in another actor if this one does not come back.
-        with self._lock:
-            if is_lost and call.deaths < _MAX_DEATHS:
-                self._queue.appendleft(call)
-            if not is_lost:
-                self._free.append(actor)
-        if error is None:
-            call.future.set_result(done.result())
-        elif not is_lost:
-            # A RayTaskError holds the error that the function raised.
-            call.future.set_exception(getattr(error, "cause", None) or error)
-        elif call.deaths == _MAX_DEATHS:
-            call.future.set_exception(BrokenExecutor(f"its worker process has ended {_MAX_DEATHS} times"))
-        if is_lost:
+            future.set_exception(BrokenExecutor("its worker process has ended"))
             self._await(actor)
-        self._dispatch()
+            return
+        if error is None:
+            future.set_result(done.result())
+        else:
+            # A RayTaskError holds the error that the function raised.
+            future.set_exception(getattr(error, "cause", None) or error)
+        self._note_started(actor, None)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - kills at once
         """End the actors."""
@@ -168,7 +144,7 @@ class RayExecutor(Executor):
         self._thread.shutdown(wait=not is_lost, cancel_futures=True)
         with self._lock:
             while self._queue:
-                self._queue.popleft().future.cancel()
+                self._queue.popleft()[0].cancel()
             self._free.clear()
         for actor in () if is_lost else self._actors:
             self._ray.kill(actor)
@@ -181,8 +157,8 @@ class _Worker:
         """Return when the actor lives."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in other processes that run tasks
 
-    def run(self, function: Callable[..., Any], *args: Any) -> Any:
-        return function(*args)
+    def run(self, call: Callable[[], Any]) -> Any:
+        return call()
 
 
 @contextmanager

@@ -14,11 +14,8 @@ from typing import Any, Generic, TypeVar
 from ..errors import ConfigError, WorkerError, plural
 from .executor import run_in_executor
 from .journal import Job, Journal, Journaled, NumberedTask
-from .ray_executor import RayExecutor
 from .share import Share, command_with, divide, incomplete_shares
-from .workers import Environments, run_in_workers
-
-_MAX_DEATHS = 3  # of workers with the same task: one may be chance, as when memory is short for a moment
+from .workers import MAX_DEATHS, Environments, run_in_workers
 
 _Result = TypeVar("_Result")
 
@@ -76,10 +73,8 @@ class Engine:
             WorkerError: The processes of one item were killed three times.
             Exception: The function raised this error.
         """
-        if isinstance(self.executor, RayExecutor):
-            self.executor.on_death = self.on_death
         if self.executor is not None:
-            with closing(run_in_executor(function, items, self.executor)) as results:
+            with closing(run_in_executor(function, items, self.executor, on_death=self.on_death)) as results:
                 yield from results
             return
         in_processes = partial(
@@ -125,7 +120,7 @@ def repeat_after_deaths(
                 raise
             item = remaining[error.item]
             deaths[item] += not (on_death is not None and on_death(items[item], error.how))
-            if deaths[item] == _MAX_DEATHS:
+            if deaths[item] == MAX_DEATHS:
                 raise
         remaining = [task_index for task_index in remaining if task_index not in done]
 

@@ -30,6 +30,8 @@ from typing import Any, Required, TypedDict, TypeVar, Unpack
 from ..errors import ConfigError, WorkerError
 from ..storage import may_fork
 
+MAX_DEATHS = 3  # of workers with the same task: one may be chance, as when memory is short for a moment
+
 _PREFETCH = 4  # items queued for each worker, so that it does not wait while this process is busy
 _MAY_FORK = sys.platform != "darwin"  # forking is faster, but system libraries of macOS crash in forked processes
 

@@ -9,14 +9,15 @@ import signal
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
+from uuid import uuid4
 
 from ..errors import ConfigError
 from ..escaped_log import get_logger
-from .user_call import CallEndedError, call_user
+from .user_call import CallEndedError, CallTimeoutError, call_user
 
 _NOTE = struct.Struct("<qq")  # number of the first sample of a call, and how many samples; 0 between calls
 _START = (-1, 1)  # the call that makes the function, such as a model
@@ -27,10 +28,6 @@ _STILL_S = 30  # between two messages while the function is made
 _HUNG = "did not return in time, and was ended"
 
 _log = get_logger("loader.mapping")
-
-
-class CallTimeoutError(BaseException):
-    """A call took longer than allowed; code that handles every ``Exception`` does not hide it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +41,19 @@ class CallLimit:
     Attributes:
         seconds: The time; None for any.
         start_seconds: The time to make the function; None for any.
-        folder: Folder where each process notes its call in ``{first sample of the task}.call``, and the command notes
-            the calls that have ended processes in ``{first}.deaths``; None if no other process would follow.
+        folder: Folder where each task notes its call in ``{first sample of the task}.{run}.call``, and the command, or
+            the next process, notes the calls that have ended processes in ``{first}.deaths``; None for no notes.
+        is_repeated: An executor repeats a task whose process ended; the next process notes its call.
         command: Number of the process of the command, which is not ended.
+        run: Distinguishes the command from earlier ones, which were killed in calls that did not end their processes.
     """
 
     seconds: float | None = None
     start_seconds: float | None = None
     folder: str | None = None
+    is_repeated: bool = False
     command: int = field(default_factory=os.getpid)
+    run: str = field(default_factory=lambda: uuid4().hex)
 
     def note_death(self, first: int, how: str) -> bool:
         """Note that the process of a task ended; return True if a repeated task may pass over the call.
@@ -62,7 +63,7 @@ class CallLimit:
             how: How it ended, such as "ended with code 7".
         """
         note = b""
-        with suppress(FileNotFoundError), open(self.path(first, "call"), "rb") as file:
+        with suppress(FileNotFoundError), open(self.path(first, f"{self.run}.call"), "rb") as file:
             note = file.read()
         sample_index, count = _NOTE.unpack_from(note.ljust(_NOTE.size, b"\0"))
         if not count:
@@ -70,7 +71,7 @@ class CallLimit:
         hung = len(note) > _NOTE.size  # its watchdog has written behind the call
         with open(self.path(first, "deaths"), "a", encoding="utf-8") as deaths:
             deaths.write(f"{sample_index} {count} {_HUNG if hung else how}\n")
-        os.unlink(self.path(first, "call"))
+        os.unlink(self.path(first, f"{self.run}.call"))
         return len(self.deaths(first)) <= _MOST_ENDED
 
     def deaths(self, first: int) -> dict[tuple[int, int], list[str]]:
@@ -99,11 +100,13 @@ class TaskCalls:
         self._note: Any = None
         self._call: Any = None
         self._deaths: dict[tuple[int, int], list[str]] = {}
-        if limit.folder is not None and self._is_main and limit.command != os.getpid():
+        if limit.folder is not None and limit.command != os.getpid():
+            os.makedirs(limit.folder, exist_ok=True)
+            if limit.is_repeated:
+                limit.note_death(first, "ended")
             self._deaths = limit.deaths(first)
             # A mapped file also survives a process that is killed.
-            os.makedirs(limit.folder, exist_ok=True)
-            self._note = open(limit.path(first, "call"), "w+b", buffering=0)  # noqa: SIM115 - closed by close()
+            self._note = open(limit.path(first, f"{limit.run}.call"), "w+b", buffering=0)  # noqa: SIM115 - see close()
             self._note.write(bytes(_NOTE.size))
             self._call = mmap.mmap(self._note.fileno(), _NOTE.size)
 
@@ -147,12 +150,13 @@ class TaskCalls:
         ways = self._deaths.get((sample_index, count), [])
         if _HUNG in ways or len(ways) >= _DEATHS:
             raise CallEndedError(f"the process of the call {ways[-1]}")
-        self._note_call(sample_index, count)
-        try:
-            with self._interrupted_after(seconds or self._limit.seconds):
-                yield
-        finally:
-            self._note_call()
+        with _taking_turns(alone=bool(ways)) if self._call is not None else nullcontext():
+            self._note_call(sample_index, count)
+            try:
+                with self._interrupted_after(seconds or self._limit.seconds):
+                    yield
+            finally:
+                self._note_call()
 
     @contextmanager
     def _interrupted_after(self, seconds: float | None) -> Iterator[None]:
@@ -180,6 +184,25 @@ class TaskCalls:
             self._note.close()
             with suppress(FileNotFoundError):
                 os.unlink(self._note.name)
+
+
+_running: list[bool] = []  # calls of the threads of a worker of Dask: True for one that runs alone
+_changed = threading.Condition()
+
+
+@contextmanager
+def _taking_turns(*, alone: bool) -> Iterator[None]:
+    """Run a call alone that may have ended a process, so that no other call is blamed for its next end."""
+    with _changed:
+        _changed.wait_for(lambda: True not in _running)
+        _running.append(alone)
+        _changed.wait_for(lambda: not alone or len(_running) == 1)
+    try:
+        yield
+    finally:
+        with _changed:
+            _running.remove(alone)
+            _changed.notify_all()
 
 
 def _say_it_starts(is_made: threading.Event, name: str) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 from ..errors import ConfigError, EnergonError
 from .identity import identity_of
+from .user_call import CallTimeoutError, user_errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +74,9 @@ class UserFunction:
         if self.is_factory:
             function = function()
         elif inspect.isclass(function):
-            try:
+            hint = "its __init__ is called without arguments, once in each worker"
+            with self._naming_errors("cannot make an instance of the class", hint):
                 function = function()
-            except (Exception, SystemExit) as error:
-                raise ConfigError(
-                    f"cannot make an instance of the class: {type(error).__name__}: {error}",
-                    at=str(self),
-                    hint="its __init__ is called without arguments, once in each worker",
-                ) from error
             if not callable(function):
                 raise ConfigError("expected a class with __call__", at=str(self))
         _LOADED.clear()
@@ -137,10 +133,20 @@ class UserFunction:
             attribute = getattr(attribute, name)
         return attribute
 
+    @contextmanager
+    def _naming_errors(self, what: str, hint: str) -> Iterator[None]:
+        try:
+            yield
+        except (EnergonError, CallTimeoutError):
+            raise
+        except user_errors() as error:
+            raise ConfigError(f"{what}: {type(error).__name__}: {error}", at=str(self), hint=hint) from error
+
     def _import_module(self) -> ModuleType:
         if self.folder and sys.path[:1] != [self.folder]:
             sys.path[:] = [self.folder, *(path for path in sys.path if path != self.folder)]
-        try:
+        hint = "name a module of the working folder or an installed one, or a file: my_module:function,"
+        with self._naming_errors(f"cannot import {self.module}", f"{hint} my_module.py:function"):
             if not self.module.endswith(".py"):
                 return importlib.import_module(self.module)
             # A file gets the name of a module of its own, which pickle and dataclasses look up.
@@ -150,7 +156,7 @@ class UserFunction:
                 return sys.modules[name]
             spec = importlib.util.spec_from_file_location(name, path)
             if spec is None or spec.loader is None:
-                raise ImportError("this file is no module")  # noqa: TRY301 - as one that does not import
+                raise ImportError("this file is no module")
             module = importlib.util.module_from_spec(spec)
             sys.modules[name] = module
             try:
@@ -158,15 +164,6 @@ class UserFunction:
             except BaseException:
                 del sys.modules[name]
                 raise
-        except EnergonError:
-            raise
-        except (Exception, SystemExit) as error:
-            raise ConfigError(
-                f"cannot import {self.module}: {type(error).__name__}: {error}",
-                at=str(self),
-                hint="name a module of the working folder or an installed one, or a file: my_module:function,"
-                " my_module.py:function",
-            ) from error
         return module
 
     def identity(self) -> dict[str, str]:

@@ -9,12 +9,13 @@ from typing import Any
 from ..arrays import IntArray
 from ..cached_property import cached_property
 from ..dataset.dataset import Dataset
-from ..errors import ConfigError, EnergonError, SkipSample, StorageError
+from ..errors import ConfigError, EnergonError, StorageError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import ALL_PARTS, LoadRequest, is_metadataset, is_record_file, is_tar_file
 from ..pipeline.contract.worker_config import WorkerConfig
 from ..pipeline.reading.dataset_source import WholeDataset
 from ..pipeline.reading.pick import PickDataset
+from .user_call import call_user
 
 
 def whole_dataset(ref: DatasetRef) -> WholeDataset:
@@ -83,8 +84,6 @@ class SampleReader:
 
     def _built(self, raw: Any) -> Any:
         try:
-            return self.source.named(raw) if self.raw else self.source.build(raw, ())
-        except (SkipSample, EnergonError) as error:
-            return error
+            return self.source.named(raw) if self.raw else call_user(self.source.build, raw, ())
         except Exception as error:  # noqa: BLE001 - code of the dataset, or of a decoder
             return error

@@ -17,7 +17,6 @@ import msgspec
 from ..arrays import IntArray
 from ..dataset.job_journal import request_of_data
 from ..engine.journal import Job, Journal
-from ..engine.ray_executor import RayExecutor
 from ..engine.run import Engine, JobTasks
 from ..errors import ConfigError, SampleError, StorageError, plural
 from ..format.nv_meta import FOLDER, JOBS_FOLDER
@@ -224,19 +223,22 @@ class _Map:
         temporary: str,
         on_progress: Callable[[MapProgress], None] | None,
     ) -> None:
+        # Describe the tasks.
         self._started = time.perf_counter()
         self._request = request
         self._on_progress = on_progress
         self._folder = request.source.folder
         self._tasks = list(tasks_of(self._folder, request.samples, most=request.task_samples))
         self._journal: Journal[TaskResult] = Journal(storage, f"{JOBS_FOLDER}/map-{request.target}", TaskResult)
+        # Note the calls that end their processes, next to the results if workers see that folder.
         facts = request.digest()
-        # A call may end its process only if the engine starts another one, which reads the note about the call.
-        notes = None
-        if isinstance(request.engine.executor, RayExecutor | None):
-            name = f"{self._journal.folder}/calls-{_hash_of(repr(facts).encode())}"
-            notes = storage.path(name) if isinstance(storage, LocalStorage) else temporary
-        limit = CallLimit(seconds=request.timeout_s, start_seconds=request.start_timeout_s, folder=notes)
+        notes = f"{self._journal.folder}/calls-{_hash_of(repr(facts).encode())}"
+        limit = CallLimit(
+            seconds=request.timeout_s,
+            start_seconds=request.start_timeout_s,
+            folder=storage.path(notes) if isinstance(storage, LocalStorage) else temporary,
+            is_repeated=request.engine.executor is not None,
+        )
         self._limit, self._engine = limit, self._engine_of(request, limit)
         self._job: JobTasks[TaskResult] = JobTasks(
             function=MapWork(
@@ -257,23 +259,22 @@ class _Map:
 
     @staticmethod
     def _engine_of(request: MapRequest, limit: CallLimit) -> Engine:
-        engine = replace(
-            request.engine,
-            forks=request.engine.forks or request.function.needs_fork,
+        engine, seconds = request.engine, limit.seconds
+        return replace(
+            engine,
+            forks=engine.forks or request.function.needs_fork,
             on_death=lambda numbered, how: limit.note_death(numbered.task.start, how),
+            # The watchdog of a process that is stopped is, too.
+            stopped_s=engine.stopped_s if seconds is None else 2 * seconds + _LATE_S,
         )
-        if limit.seconds is None or engine.executor is not None:
-            return engine
-        # The watchdog of a process that is stopped is, too.
-        return replace(engine, stopped_s=2 * limit.seconds + _LATE_S)
 
     def _runs_again(self, result: TaskResult) -> bool:
         retries = self._request.retry_failed and not self._engine.merge
         return (retries and bool(result.failures)) or self._request.output.is_lost(self._journal.storage, result)
 
     def run(self) -> MapReport:
-        if (self._request.retry_failed or self._engine.restart) and self._limit.folder is not None:
-            shutil.rmtree(self._limit.folder, ignore_errors=True)
+        if self._request.retry_failed or self._engine.restart:
+            shutil.rmtree(self._limit.folder or "", ignore_errors=True)
         # Follow the tasks; failures of earlier runs count, too.
         follow = self._request.output.follower(self._folder)
         failures: dict[int, tuple[Failure, ...]] = {}

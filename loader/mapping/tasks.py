@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-import signal
-import threading
 from abc import ABC, abstractmethod
-from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -25,10 +22,10 @@ from ..errors import SkipSample, error_text, plural
 from ..format.index.layout import ShardEntry
 from ..format.tar.names import printable
 from ..storage import Storage
-from .call_limit import CallLimit, CallTimeoutError, TaskCalls
+from .call_limit import CallLimit, TaskCalls
 from .function import UserFunction
 from .reading import SampleReader
-from .user_call import call_user
+from .user_call import call_user, user_errors
 from .values import ColumnPiece
 
 SAMPLES_OF_TASK = 4096
@@ -310,16 +307,9 @@ def _values_of_batch(function: Callable[[Any], Any], batch: list[tuple[int, Any]
             values = list(returned)
         if len(values) != len(batch):
             raise ValueError(f"expected {plural(len(batch), 'result')} of a batch, found {len(values)}")
-    except _faults() as error:
+    except user_errors() as error:
         return [error] if len(batch) == 1 else [_values_of_batch(function, [each], calls)[0] for each in batch]
     return values
-
-
-def _faults() -> tuple[type[BaseException], ...]:
-    """Return the types of the errors of a user's function: all, but for Ctrl-C, which other processes ignore."""
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
-        return (Exception, CallTimeoutError, SystemExit, GeneratorExit, CancelledError)
-    return (BaseException,)
 
 
 def _reason(error: BaseException) -> str:

@@ -2,63 +2,61 @@
 
 from __future__ import annotations
 
-import mmap
 import os
-import struct
-import time
+import select
+import signal
+import threading
+from asyncio import CancelledError
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-_PROCESS = struct.Struct("<q")
-_WAIT_S = 1.0  # for a forked process that runs still: one of multiprocessing may do so for good
+_WAIT_MS = 1000  # for a forked process that runs still: one of multiprocessing may do so for good
+
+_calls = threading.local()
+"""``pipe`` of the call that a thread runs: empty until the call forks, then the two ends of its pipe."""
 
 
 class CallEndedError(RuntimeError):
     """A call has ended its process, or forked it and the new process returned."""
 
 
-class _Forks:
-    """The forks of this process.
-
-    Attributes:
-        process: Its number.
-        count: How often it has forked.
-        shared: Memory with the number of the last forked process that left a call, or 0.
-    """
-
-    def __init__(self) -> None:
-        self.process = os.getpid()
-        self.count = 0
-        self.shared = mmap.mmap(-1, _PROCESS.size)
-        os.register_at_fork(after_in_parent=self._add)
-
-    def _add(self) -> None:
-        self.count += 1
-
-    def left(self) -> int:
-        """Return the number of the last forked process that left a call, or 0."""
-        return int(_PROCESS.unpack_from(self.shared)[0])
-
-    def check(self) -> None:
-        """Raise an error if a forked process has left a call; wait for one that may do so soon."""
-        end = time.monotonic() + _WAIT_S
-        with suppress(ChildProcessError, AttributeError):  # there are no other processes; macOS does not say
-            while not self.left() and time.monotonic() < end:
-                if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
-                    break  # it has ended
-                time.sleep(0.001)
-        if process := self.left():
-            self.shared[:] = _PROCESS.pack(0)
-            with suppress(ChildProcessError):  # the function has waited for it, or it is the child of another
-                os.waitpid(process, 0)
-            raise CallEndedError(
-                "the function forked its process, and the new process returned from the function, where it was ended:"
-                " end it by os._exit, or use subprocess"
-            )
+class CallTimeoutError(BaseException):
+    """A call took longer than allowed; code that handles every ``Exception`` does not hide it."""
 
 
-_forks: _Forks | None = None  # a worker that was forked makes others
+def user_errors() -> tuple[type[BaseException], ...]:
+    """Return the types of the errors of a user's code: all, but for Ctrl-C, which other processes ignore."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        return (Exception, CallTimeoutError, SystemExit, GeneratorExit, CancelledError)
+    return (BaseException,)
+
+
+def _open_pipe() -> None:
+    """Let the processes that the running call forks share a pipe, into which each writes that leaves the function."""
+    if getattr(_calls, "pipe", None) == []:
+        _calls.pipe.extend(os.pipe())
+
+
+os.register_at_fork(before=_open_pipe)
+
+
+def _check_forks(reading: int, writing: int) -> None:
+    """Raise an error if a forked process has left the function; wait for those that may do so soon."""
+    os.close(writing)
+    try:
+        poll = select.poll()
+        poll.register(reading, select.POLLIN)
+        left = os.read(reading, 1024) if poll.poll(_WAIT_MS) else b""  # nothing if all have ended
+    finally:
+        os.close(reading)
+    if left:
+        with suppress(ChildProcessError):  # the function has waited for it, or it is the child of another
+            os.waitpid(int(left.split()[0]), 0)
+        raise CallEndedError(
+            "the function forked its process, and the new process returned from the function, where it was ended: end"
+            " it by os._exit, or use subprocess"
+        )
 
 
 def call_user(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -70,18 +68,17 @@ def call_user(function: Callable[..., Any], *arguments: Any) -> Any:
         CallEndedError: There was such a process.
         Exception: The function raised this error.
     """
-    global _forks  # noqa: PLW0603 - of this process
-    process = os.getpid()
-    if _forks is None or _forks.process != process:
-        _forks = _Forks()
-    forks, count = _forks, _forks.count
+    process, outer, pipe = os.getpid(), getattr(_calls, "pipe", None), list[int]()
+    _calls.pipe = pipe
     try:
         result = function(*arguments)
         # The body of a generator is part of the function.
         return [*result] if hasattr(result, "__next__") else result
     finally:
-        if (process_now := os.getpid()) != process:
-            forks.shared[:] = _PROCESS.pack(process_now)
+        _calls.pipe = outer
+        if os.getpid() != process:
+            with suppress(IndexError, OSError):  # forked by a library without Python's hooks, or after the call
+                os.write(pipe[1], f"{os.getpid()} ".encode())
             os._exit(0)
-        if forks.count != count or forks.left():
-            forks.check()
+        if pipe:
+            _check_forks(*pipe)

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -16,6 +18,7 @@ from loader.engine.journal import Journal
 from loader.engine.run import Engine, JobTasks
 from loader.storage import LocalStorage
 from tests.e2e.dataset_tree import RATIO, copy_of, prepare, write_shards
+from tests.e2e.test_map import Mapped
 
 SECRET = "hush-7f3a91"
 COUNT = 12
@@ -99,6 +102,17 @@ def datasets(folder: Path, count: int) -> Iterator[Path]:
         path = first if number == 0 else copy_of(first, folder / f"ds_{number}")
         prepare(path, split=RATIO)
         yield path
+
+
+def check_ends_of_workers(folder: Path, executor: Executor) -> None:
+    """Map calls that end their workers, by an exit, a fault and a kill: each is a failure of its sample."""
+    write_shards(folder / "ends/data", 4, samples=15)
+    prepare(folder / "ends/data")
+    options: dict[str, Any] = {"max_failures": 3, "task_samples": 15}
+    report = Mapped(folder / "ends/data", "write").run("ends_score", Engine(executor=executor), **options)
+    ended = [(failure.sample, failure.error) for failure in report.failures]
+    assert ended == [(number, "CallEndedError: the process of the call ended") for number in (3, 8, 12)]
+    assert report.samples == 60
 
 
 def columns_of(folder: Path) -> dict[str, bytes]:

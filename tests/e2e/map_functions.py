@@ -128,6 +128,21 @@ def forks(sample: dict[str, Any]) -> int:
     return number(sample)
 
 
+def forks_after_the_first(sample: dict[str, Any]) -> int:
+    return 7 if number(sample) and os.fork() == 0 else number(sample)
+
+
+def forks_for_long(sample: dict[str, Any]) -> int:
+    """For sample 2, return from a process of a process, after the call; sample 3 waits for that."""
+    if number(sample) == 2 and os.fork() == 0:
+        if os.fork():
+            os._exit(0)
+        time.sleep(1.3)
+        return 7
+    time.sleep(0.8 if number(sample) == 3 else 0)
+    return number(sample)
+
+
 def hanging_copies(sample: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield {"txt": sample["txt"]}
     time.sleep(100 if number(sample) == 8 else 0)

@@ -19,6 +19,7 @@ from loader.format.prepare.run import run_prepare
 from tests.e2e.cluster_tasks import (
     SECRET,
     SQUARES,
+    check_ends_of_workers,
     columns_of,
     datasets,
     energon,
@@ -101,6 +102,20 @@ def test_tasks_of_killed_workers_are_repeated_and_no_secret_travels(
         for _, environment in Engine(executor=executor).run(environment_of, range(4)):
             assert SECRET not in environment.values()
         assert squares(tmp_path, tasks, Engine(executor=executor)) == SQUARES
+
+
+def test_calls_that_end_their_workers_are_failures_of_their_samples(
+    tmp_path: Path, distributed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls of two threads share a process; Dask gives up the task at its fourth death."""
+    from dask import config
+
+    monkeypatch.setitem(config.config["distributed"]["deploy"], "lost-worker-timeout", "1h")  # else it replaces none
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0", host="127.0.0.1") as own,
+        open_dask_executor(own.scheduler_address) as executor,
+    ):
+        check_ends_of_workers(tmp_path, executor)
 
 
 def test_damaged_shards_are_named(tmp_path: Path, cluster: Any) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +16,13 @@ import loader.mapping.run
 from loader import open_dataset
 from loader.engine import Engine
 from loader.errors import ConfigError, WorkerError
-from tests.e2e.test_map import FORMS, FUNCTIONS, SAMPLES, SHARDS, Copied, copied, forms, plain
+from tests.e2e.test_map import FORMS, FUNCTIONS, SAMPLES, SHARDS, Copied, copied, copies_of, forms, plain
+from tests.e2e.test_prepare_kills import in_child
 from tests.processes import wait_until
 
 __all__ = ["copied", "plain"]
+
+OTHER_USER = 54321  # has no processes
 
 ENDS = [
     (3, "CallEndedError: the process of the call ended with code 7"),
@@ -97,6 +103,32 @@ def test_a_process_that_a_function_forks_runs_nothing_else(copied: Copied) -> No
     assert [value for value in values if value is not None] == [
         n for n in range(SHARDS * SAMPLES) if n not in (2, 5, 9)
     ]
+
+
+def test_a_process_that_returns_from_a_function_after_the_call_ends_and_no_other_sample_fails(copied: Copied) -> None:
+    mapped = copied()
+    assert not mapped.run("forks_for_long", Engine(workers=1, stopped_s=1e6, forks=True)).failures
+    assert open_dataset(mapped.folder).columns["score"][:].tolist() == [*range(SHARDS * SAMPLES)]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="a limit of processes counts those of all programs of a user")
+def test_a_function_that_forks_in_each_call_never_has_more_processes_than_a_few(plain: Path, copied: Copied) -> None:
+    """They would be a million after the twentieth call, if they went on: 30 are allowed."""
+    copied().run("forks", workers(), max_failures=3)  # imports what the other user may not read
+    with tempfile.TemporaryDirectory() as folder:
+        mapped = copies_of(plain, Path(folder))()
+        for path in (Path(folder), *Path(folder).rglob("*")):
+            os.chown(path, OTHER_USER, OTHER_USER)
+
+        def run_limited() -> None:
+            os.setgid(OTHER_USER)
+            os.setuid(OTHER_USER)
+            resource.setrlimit(resource.RLIMIT_NPROC, (30, 30))
+            failures = mapped.run("forks_after_the_first", workers(), max_failures=SHARDS * SAMPLES).failures
+            forked = ["the function forked its process" in failure.error for failure in failures]
+            os._exit(forked != [True] * (SHARDS * SAMPLES - 1))
+
+        assert in_child(run_limited) == 0
 
 
 def test_a_generator_that_hangs_is_a_failure_of_its_sample(copied: Copied) -> None:

@@ -18,6 +18,7 @@ from tests.cli.run_energon import RunEnergon, run_in_this_process
 from tests.e2e.cluster_tasks import (
     SECRET,
     SQUARES,
+    check_ends_of_workers,
     columns_of,
     datasets,
     energon,
@@ -83,10 +84,15 @@ def test_the_third_death_of_a_task_is_an_error_that_names_it(cluster: Any, tmp_p
     with open_ray_executor(cluster.address, workers=2) as executor:
         with pytest.raises(
             WorkerError,
-            match=r"a task failed while it worked on \(6, .*: BrokenExecutor: its worker process has ended 3 times",
+            match=r"a task failed while it worked on \(6, .*: BrokenExecutor: its worker process has ended",
         ):
             squares(tmp_path, tasks, Engine(executor=executor))
         assert squares(tmp_path, tasks, Engine(executor=executor)) == SQUARES  # it continues
+
+
+def test_calls_that_end_their_workers_are_failures_of_their_samples(cluster: Any, tmp_path: Path) -> None:
+    with open_ray_executor(cluster.address, workers=2) as executor:
+        check_ends_of_workers(tmp_path, executor)
 
 
 def test_an_error_of_the_function_comes_with_its_fields_and_no_secret_travels(cluster: Any) -> None:

@@ -187,17 +187,18 @@ def test_a_function_of_a_module_goes_with_the_file_of_modules_that_it_reads(
     assert len(digests) == 2
 
 
+@pytest.mark.parametrize("error", [SystemExit, GeneratorExit, CancelledError])
 @pytest.mark.parametrize(
     "source",
     [
-        "import sys\nsys.exit(0)",
-        "import sys\nclass f:\n    def __init__(self): sys.exit(0)\n    def __call__(self, s): 1",
+        "from asyncio import CancelledError\nraise ERROR(0)",
+        "from asyncio import CancelledError\nclass f:\n    def __init__(self): raise ERROR(0)",
     ],
 )
-def test_a_module_or_class_that_exits_is_an_error(tmp_path: Path, source: str) -> None:
-    (tmp_path / "exits.py").write_text(source)
+def test_a_module_or_class_that_exits_is_an_error(tmp_path: Path, source: str, error: type[BaseException]) -> None:
+    (tmp_path / "exits.py").write_text(source.replace("ERROR", error.__name__))
     function = named_function("exits.py:f", folder=str(tmp_path))
-    with pytest.raises(ConfigError, match="SystemExit: 0"):
+    with pytest.raises(ConfigError, match=f"cannot .*: {error.__name__}: 0"):
         function.load()
 
 

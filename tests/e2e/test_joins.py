@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import sys
 from dataclasses import dataclass
@@ -207,7 +206,6 @@ def test_a_join_that_is_not_prepared_or_stale_is_not_loaded(data: JoinedData) ->
 @pytest.mark.parametrize(("column", "number"), [(0, 40), (1, 1 << 40), (0, -1)])
 def test_rows_that_name_samples_that_are_not_there_are_an_error(data: JoinedData, column: int, number: int) -> None:
     path = prepared(data, join_of("p", filling("q"), joiner=BY_CLASS))
-    shutil.rmtree(data.folder / "meta.yaml.cache")  # its rows are those of the join, too
     for rows in (data.folder / "meta.yaml.joins").glob("*.npy"):
         numbers = np.load(rows)
         numbers[3, column] = number

@@ -48,30 +48,27 @@ def open_join(plan: JoinPlan) -> IntArray:
     folders = [folder_at(member.ref) for member in plan.members]
     members = [identify_member(member, folder) for member, folder in zip(plan.members, folders, strict=True)]
     name = join_hash(members)
-    record = files.read_record(name)
-    rows = files.map_rows(name, len(members)) if record is not None else None
-    samples = [len(folder.index) for folder in folders]
-    # Use the prepared rows if they are whole and name existing samples.
-    if record is not None and rows is not None and len(rows) == record.rows and _are_samples(rows, plan, samples):
-        return rows
-    # Else use the rows of megatron-energon, if there are any.
-    of_peer = read_peer_rows(plan, folders)
-    if of_peer is not None:
-        return of_peer
-    # Name the reason why no rows can be used.
-    if record is not None:
-        fault = f"the prepared rows of this join are damaged: {files.path}/{name}.npy"
+    if name in files.names():
+        # Use the prepared rows if they are whole and name existing samples.
+        record, rows = files.read_record(name), files.map_rows(name, len(members))
+        if record and rows is not None and len(rows) == record.rows and _are_samples(rows, plan, folders):
+            return rows
+        fault = f"the prepared rows of this join are damaged: {files.path}/{name}.{'npy' if record else 'json'}"
     else:
+        # Use the rows of megatron-energon, if there are any.
+        of_peer = read_peer_rows(plan, folders)
+        if of_peer is not None:
+            return of_peer
         fault = _describe_change(members, [record for other in files.names() if (record := files.read_record(other))])
     raise ConfigError(fault, file=plan.file, at=f"{plan.file}: {plan.place}", hint=f"run: energon prepare {plan.file}")
 
 
-def _are_samples(rows: IntArray, plan: JoinPlan, samples: Sequence[int]) -> bool:
+def _are_samples(rows: IntArray, plan: JoinPlan, folders: Sequence[Dataset]) -> bool:
     lowest = np.array([-1 if member.nonmatch == "none" else 0 for member in plan.members])
     # Rows are mapped into memory, so compare a block of them at a time.
     for start in range(0, len(rows), _ROWS_AT_ONCE):
         block = rows[start : start + _ROWS_AT_ONCE]
-        if (block.min(axis=0) < lowest).any() or (block.max(axis=0) >= samples).any():
+        if (block.min(axis=0) < lowest).any() or (block.max(axis=0) >= [len(folder.index) for folder in folders]).any():
             return False
     return True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -142,12 +143,12 @@ def test_damaged_rows_are_not_read(data: JoinedData, damage: Callable[[Path], ob
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"rows": "3", "members": []}', "\x80"])
-def test_rows_without_a_readable_record_do_not_count(data: JoinedData, text: str) -> None:
+def test_rows_without_a_readable_record_are_damaged(data: JoinedData, text: str) -> None:
     plan = data.plan("p", "q")
     report = prepare_join(plan)
     path = data.folder / f"meta.yaml.joins/{report.name}.json"
     path.write_text(text, encoding="latin-1")
-    with pytest.raises(ConfigError, match="this join is not prepared"):
+    with pytest.raises(ConfigError, match=rf"rows of this join are damaged: {re.escape(str(path))}"):
         open_join(plan)
 
 

@@ -134,6 +134,25 @@ def test_damaged_files_are_not_used(data: JoinedData, content: bytes) -> None:
         open_join(plan)
 
 
+@pytest.mark.parametrize("ending", ["npy", "json"])
+def test_it_does_not_replace_damaged_rows_in_silence(data: JoinedData, ending: str) -> None:
+    plan = data.plan("p", filling("q"))
+    prepare_metadataset(plan.file)
+    (file,) = Path(f"{plan.file}.joins").glob(f"*.{ending}")
+    file.write_bytes(file.read_bytes()[:-8])
+    with pytest.raises(ConfigError, match="rows of this join are damaged"):
+        open_join(plan)
+
+
+def test_rows_of_this_library_are_used_where_both_disagree(data: JoinedData) -> None:
+    plan = data.plan("p", filling("q"))
+    prepare_metadataset(plan.file)
+    expected = open_join(plan).tolist()
+    (file,) = Path(f"{plan.file}.cache").iterdir()
+    file.write_bytes(file.read_bytes()[:16] + _with_missing_partner(places(file)).tobytes())
+    assert open_join(plan).tolist() == expected
+
+
 def test_the_cache_folder_holds_the_files_of_the_newest_state(data: JoinedData) -> None:
     path = data.write_join("p", skipping("q"))
     prepare_metadataset(path)

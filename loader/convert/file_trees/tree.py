@@ -88,7 +88,8 @@ def _target(member: str, links: Mapping[str, TarLink], ranges: Mapping[str, Memb
 
 def _normal(name: str) -> str:
     """Return a name without ``./``, ``..`` and first ``/`` where possible, as two names of one file."""
-    return posixpath.normpath(name).lstrip("/") if name else name
+    is_normal = not name or ("/." not in name and "//" not in name and name[0] not in "./" and name[-1] != "/")
+    return name if is_normal else posixpath.normpath(name).lstrip("/")
 
 
 class FileTree(ABC):

@@ -43,7 +43,7 @@ class UrlRef(msgspec.Struct, frozen=True, array_like=True, tag="url"):
         return -1
 
 
-class RangeRef(msgspec.Struct, frozen=True, array_like=True, tag="range"):
+class RangeRef(msgspec.Struct, frozen=True, array_like=True, tag="range", gc=False):
     """A range of bytes of a file.
 
     Attributes:

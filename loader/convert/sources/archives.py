@@ -18,7 +18,7 @@ from ..file_trees.file_names import TAR_ENDINGS, join_names
 from ..file_trees.tree import FileTree, FolderTree, read_tar_members
 from ..file_trees.url_tree import UrlTree
 from ..rows.file_access import file_version
-from ..rows.row import PartRef, RangeRef, Row, key_of_path
+from ..rows.row import PartRef, RangeRef, Row, key_of_path, unique_part
 from .source import Listing, Source
 
 
@@ -68,13 +68,13 @@ def webdataset_rows(shown: str, path: str, account: Account) -> Iterator[Row]:
     samples: dict[str, dict[str, PartRef]] = {}
     for name, member in read_tar_members(path, account, shown=shown).items():
         # Names of members divide into a key and a part, and hidden members into nothing.
-        split, reason = split_member_name(name), reason_without_sample(name)
-        if reason is not None:
-            account.see("members")
-            account.leave("members", reason, f"{shown}, {name}", size_bytes=member[1])
-        elif split is not None:
-            account.take("members")
-            samples.setdefault(split[0], {})[_part_name(split[1])] = RangeRef(encoded, *member, changed)
+        split = split_member_name(name)
+        if split is not None and not name.startswith("__MACOSX/"):
+            parts = samples.setdefault(split[0], {})
+            parts[unique_part(split[1] or "bin", parts)] = RangeRef(encoded, *member, changed)
+        elif reason := reason_without_sample(name):
+            account.lose("members", reason, f"{shown}, {name}", size_bytes=member[1])
+    account.take("members", sum(map(len, samples.values())))
     for key, parts in samples.items():
         yield Row(key=key_of_path(key), parts=parts, origin=f"{shown}, {key}")
 
@@ -84,16 +84,6 @@ def plain_tar(path: str, scratch: str) -> str:
     if not is_compressed_tar(path):
         return path
     target = os.path.join(scratch, f"{len(os.listdir(scratch))}.tar")  # no other source has this name
-    _decompress(path, target)
-    return target
-
-
-def _part_name(name: str) -> str:
-    """Return the name of a part as a writer accepts it: names of members end with it."""
-    return name.replace("/", "_") or "bin"
-
-
-def _decompress(path: str, target: str) -> None:
     storage, name = open_parent(path)
     packed_bytes = 0
 
@@ -108,3 +98,4 @@ def _decompress(path: str, target: str) -> None:
                 file.write(chunk)
     except OSError as error:
         raise_storage_error(f"decompress {path} to this file", target, error)
+    return target

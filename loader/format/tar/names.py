@@ -5,12 +5,14 @@ The rules are in ``docs/format.md``.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 _DOT, _SLASH, _UNDERSCORE = b"./_"
+_METADATA = re.compile("__[^/]*__/")  # a first folder whose members are no samples
 
 
 def decode_name(name: bytes) -> str:
@@ -40,15 +42,9 @@ def split_member_name(name: str) -> tuple[str, str] | None:
     >>> split_member_name("__info__/a.json"), split_member_name("README"), split_member_name("a/.hidden.txt")
     (None, None, None)
     """
-    if "/" not in name:
-        stem, dot, part_name = name.partition(".")
-        return (stem, part_name) if dot and stem else None
-    first = name.split("/", 1)[0]
-    if len(first) >= 4 and first.startswith("__") and first.endswith("__"):
-        return None
     folder, slash, last = name.rpartition("/")
     stem, dot, part_name = last.partition(".")
-    if not dot or not stem:
+    if not dot or not stem or _METADATA.match(name):
         return None
     return folder + slash + stem, part_name
 

@@ -88,3 +88,10 @@ def test_members_that_are_replaced_or_belong_to_the_system_are_named(
         "L108": 1,
         ("L107" if kind == "webdataset" else "L102"): 1,
     }
+
+
+def test_members_whose_parts_would_have_one_name_are_both_written(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tar", ("a.", b"1", tarfile.REGTYPE), ("a.bin", b"2", tarfile.REGTYPE))
+    samples, left = read(path, "webdataset", tmp_path / "out")
+    assert samples == {"a": {"bin": b"1", "2.bin": b"2"}}
+    assert not left

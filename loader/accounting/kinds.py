@@ -210,6 +210,8 @@ _STARTS: tuple[tuple[bytes, Kind], ...] = (
     (b"version https://git-lfs", Kind("pointer", "", "a Git LFS pointer: git lfs pull fetches the file")),
     (b"/annex/objects/", Kind("pointer", "", "a git-annex pointer: git annex get fetches the file")),
 )
+POINTER_STARTS = tuple(start for start, kind in _STARTS if kind.kind == "pointer")
+"""First bytes of files that stand for others, which are not fetched."""
 
 _RIFF = {b"WEBP": Kind("image", "webp", "a WebP picture"), b"WAVE": _WAV, b"AVI ": Kind("video", "avi", "an AVI video")}
 _BRANDS = {

@@ -52,6 +52,20 @@ def test_a_pointer_of_git_lfs_is_named_with_the_command_that_fetches_the_file(
 
 
 @pytest.mark.parametrize(
+    "names", [("0.json", "1.json"), ("0.txt",), ("0.jpg", "0.npy"), ("0.zip", "1.zip"), ("a/0.zip",)]
+)
+def test_pointers_of_git_lfs_in_a_folder_are_no_samples(
+    tmp_path: Path, energon: RunEnergon, names: tuple[str, ...]
+) -> None:
+    for name in names:
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_bytes(POINTER)
+    done = energon("import", tmp_path / "in", tmp_path / "out", "--yes", "--split-ratio", "1,0,0")
+    assert (done.code, "Git LFS pointer" in done.err, "git lfs pull" in done.err) == (1, True, True)
+    assert not (tmp_path / "out/.nv-meta").exists()
+
+
+@pytest.mark.parametrize(
     "names", [("x.tar.gz.partaa", "x.tar.gz.partab"), ("x.tar.gzaa", "x.tar.gzab"), ("x.tgz.001", "x.tgz.002")]
 )
 def test_pieces_of_an_archive_are_named_and_the_command_joins_them(

@@ -271,15 +271,17 @@ def empty_files(folder: Path) -> None:
 
 @layout(
     samples={"a": "jpg txt"},
-    left_out={"rows F104": 2, "parts F104": 4},
+    left_out={"rows F104": 3, "parts F104": 6},
     sample_type="CaptioningSample",
 )
 def pointers_and_error_pages(folder: Path) -> None:
-    write(folder, ["a.jpg", "a.txt", "b.txt", "c.txt"])
+    write(folder, ["a.jpg", "a.txt", "b.txt", "c.txt", "d.jpg"])
     pointer = (
         "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32\nsize 12345\n"
     )
-    write(folder, {"b.jpg": pointer, "c.jpg": "<!DOCTYPE html><html><body>404 Not Found</body></html>"})
+    write(
+        folder, {"b.jpg": pointer, "d.txt": pointer, "c.jpg": "<!DOCTYPE html><html><body>404 Not Found</body></html>"}
+    )
 
 
 @layout(

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ...accounting import Account
-from ...accounting.other_file import is_unread_archive, unpack_command
+from ...accounting.kinds import HEADER_BYTES, POINTER_STARTS
+from ...accounting.other_file import is_unread_archive, refuse_other_file, unpack_command
 from ...errors import ConfigError
 from ...format.documents import ImportWay, import_way
 from ...format.documents.next_command import quoted
@@ -236,6 +237,12 @@ class UnclearDataError(ConfigError):
 
 
 def _unclear(tree: FileTree, present: Sequence[tuple[str, Sequence[str], str]]) -> UnclearDataError:
+    # Files that are not fetched are of no kind.
+    for _, names, _ in present:
+        with tree.open(names[0]) as file:
+            head = file.read(HEADER_BYTES)
+        if head.startswith(POINTER_STARTS):
+            refuse_other_file(os.path.join(tree.path, names[0]), names[0].rpartition(".")[2], head)
     # Name the kinds with their sizes, and the command for each.
     shown = "; ".join(
         f"{what}: {len(names):,} ({sum(map(tree.size, names)):,} bytes), such as {names[0]}"

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ...accounting.kinds import HEADER_BYTES, MEDIA_KINDS, kind_of_bytes, kind_of_name
+from ...accounting.kinds import HEADER_BYTES, MEDIA_KINDS, POINTER_STARTS, kind_of_bytes, kind_of_name
 from ...dataset.open_files import OpenFiles
 from ...errors import SampleError, StorageError
 from ...storage import FileInfo, FileStream, PendingRead, ReadableFile, is_url, open_parent, raise_storage_error
@@ -197,9 +197,9 @@ def check_contents(name: str, contents: bytes | FileContents) -> None:
     kind = kind_of_name(name)
     if not len(contents) and kind in _NEVER_EMPTY:
         raise SampleError(f"the part {name!r} is empty: its file has 0 bytes", code="F103")
-    if kind not in MEDIA_KINDS or isinstance(contents, FileContents):
+    # A failed download leaves a page of HTML or a pointer of Git LFS; a page may be a text.
+    if isinstance(contents, FileContents) or not (kind in MEDIA_KINDS or contents.startswith(POINTER_STARTS)):
         return
-    # A failed download leaves a page of HTML or a pointer of Git LFS.
     contents_kind = kind_of_bytes(contents[:HEADER_BYTES], len(contents))
     if contents_kind.kind in ("pointer", "page"):
         raise SampleError(f"the part {name!r} is {contents_kind.description}", code="F104")

@@ -34,13 +34,13 @@ from ..storage import is_url, open_parent, open_storage, read_document
 from ..storage.durable_copy import scratch_folder
 from .importing.plan import ImportPlan, ProgressCallback
 from .importing.run import run_import
-from .rows.row import CellReader, FileRef, PartRef, Row, ValueRef
+from .rows.row import CellReader, FileRef, PartRef, Row
 from .rows.row_file import ShardLayout
 from .sources.dataset import DatasetSource
 from .sources.detect import open_source
 from .sources.source import Listing, Source
 from .tables.columns import SourceOptions
-from .tables.part_values import encode_json
+from .tables.part_values import encode_json, value_ref
 from .tables.records import DelimitedReader, open_text_table, read_json_lines
 from .writing.new_output import remove_partials
 
@@ -120,7 +120,7 @@ class KeyedTable(Source):
                             at=f"{self.path}, line {line}",
                             hint="give the columns names that differ in more than case and punctuation",
                         )
-                    parts[new] = ValueRef(bytes(data))
+                    parts[new] = value_ref(data)
             yield Row(key=str(key), parts=parts, origin=f"{os.path.basename(self.path)}, line {line}")
 
     def _key(self, record: Mapping[str, Any], line: int) -> str:
@@ -289,7 +289,7 @@ class AddPartsReport:
         matched: Number of samples of the source that belong to samples of the dataset.
         missing: Number of samples of the dataset without parts, excluded ones not counted.
         unused: Number of samples of the source that belong to none.
-        failed: Number of rows that could not be read.
+        changed: As in :class:`ImportReport`.
         rows: Split part → number of joined samples.
     """
 
@@ -301,7 +301,8 @@ class AddPartsReport:
     missing_keys: tuple[str, ...] = field(metadata={"json": None})
     unused: int
     unused_keys: tuple[str, ...] = field(metadata={"json": None})
-    failed: int = field(metadata={"json": None})
+    changed: Mapping[str, int] = field(metadata={"json": None})
+    first_changed: Mapping[str, str] = field(metadata={"json": None})
     rows: Mapping[str, int]
     account: Account
 
@@ -349,9 +350,9 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
             ),
             on_progress=on_progress,
         )
-        failed, account = imported.failed, imported.account
+        account, changed, first_changed = imported.account, imported.changed, imported.first_changed
     except AlreadyDoneError:
-        failed, account = 0, _account_of(counted, folder_at(plan.output))
+        account, changed, first_changed = _account_of(counted, folder_at(plan.output)), {}, {}
     if not is_written:
         storage, name = open_parent(metadataset)
         storage.write(name, text.encode())
@@ -366,7 +367,8 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
         missing_keys=tuple(folder.index.full_key(sample) for sample in lacking[:5].tolist()),
         unused=counted.unused,
         unused_keys=counted.unused_rows,
-        failed=failed,
+        changed=changed,
+        first_changed=first_changed,
         account=account,
         rows={report.place.removeprefix("splits."): report.rows for report in reports},
     )

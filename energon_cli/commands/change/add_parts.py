@@ -91,6 +91,8 @@ def add_parts(
 
 
 def _show(report: AddPartsReport) -> None:
+    from ..make.import_data.run import describe_changes
+
     parts = ", ".join(f"{name} {count:,}" for name, count in report.parts.items())
     output_console().print(escape_controls(f"wrote {plural(report.matched, 'sample')} to {report.output}: {parts}"))
     rows = ", ".join(f"{part} {count:,}" for part, count in report.rows.items())
@@ -101,3 +103,4 @@ def _show(report: AddPartsReport) -> None:
     ):
         if count:
             show_note(escape_controls(f"{count:,} {what}: {', '.join(keys)}{' …' if count > len(keys) else ''}"))
+    show_note(*describe_changes(report.changed, report.first_changed))

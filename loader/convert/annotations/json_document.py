@@ -20,6 +20,7 @@ from ..tables.records import TOO_LONG
 _CHUNK_BYTES = 1 << 20
 _CUT_BYTES = 16  # before the end of a piece, where a number or constant may be cut, so that it seems to be damaged
 _TRUNCATED = "Input data was truncated"
+_BLANK = b" \t\r\n"
 _FILLED = re.compile(rb"[^ \t\r\n]")
 # A text, which the end of a piece may cut, or a constant that Python writes and JSON does not have.
 _TEXT_OR_CONSTANT = re.compile(rb'"(?:[^"\\]++|\\.)*+("|\\?\Z)|-?\b(?:NaN|Infinity)\b', re.DOTALL)
@@ -32,7 +33,7 @@ class Value(NamedTuple):
 
     Attributes:
         offset: Its first byte in the file.
-        data: Its JSON, with null for NaN, unless the document keeps it; empty if it has a fault.
+        data: Its JSON, in which NaN and infinity are as in the file; empty if it has a fault.
         fault: Why it cannot be read, although what follows can; an empty text for most.
     """
 
@@ -46,15 +47,13 @@ class JsonDocument(ClosesOnExit):
 
     Args:
         path: The file or its URL; a URL is copied first.
-        keeps_constants: Values have NaN and infinity as they are in the file, instead of null.
     """
 
-    def __init__(self, path: str, *, keeps_constants: bool = False) -> None:
+    def __init__(self, path: str) -> None:
         storage, name = open_parent(path)
         if is_url(path):
             storage, name = open_parent(str(storage.local_path(name)))
         self._path = path
-        self._keeps_constants = keeps_constants
         self._file: ReadableFile = storage.open(name)
         self._begin = self._start = 3 if self._file.read_at(0, 3) == codecs.BOM_UTF8 else 0
         self._buffer = self._text = b""  # from the offset _start on; in the text, constants are numbers
@@ -115,7 +114,7 @@ class JsonDocument(ClosesOnExit):
             stop = self._at + size
             if not fault:
                 data, self._at = self._buffer[self._at : stop], stop
-                return Value(offset, b"", TOO_LONG) if size > CHECKED_JSON_BYTES else self._value(offset, data)
+                return Value(offset, b"", TOO_LONG) if size > CHECKED_JSON_BYTES else Value(offset, data.rstrip(_BLANK))
             # Damage before the end of the piece cannot be one of a value that is cut.
             if self._text[stop : stop + 1] in (b"N", b"I") and not self._has_constants:
                 self._has_constants = True
@@ -129,7 +128,7 @@ class JsonDocument(ClosesOnExit):
     def read(self, offset: int, size_bytes: int) -> Value:
         if size_bytes > CHECKED_JSON_BYTES:
             return Value(offset, b"", TOO_LONG)
-        return self._value(offset, self._file.read_at(offset, size_bytes))
+        return Value(offset, self._file.read_at(offset, size_bytes).rstrip(_BLANK))
 
     def end(self) -> None:
         if self.peek():
@@ -189,10 +188,6 @@ class JsonDocument(ClosesOnExit):
                 self._fill()  # the text begins at a value again
                 return
         raise self.fault(_TRUNCATED)
-
-    def _value(self, offset: int, data: bytes) -> Value:
-        data = data.rstrip(b" \t\r\n")
-        return Value(offset, without_constants(data) if self._has_constants and not self._keeps_constants else data)
 
 
 _TOO_DEEP = "it is nested too deeply"

@@ -28,13 +28,23 @@ class Element(NamedTuple):
 
     Attributes:
         place: ``"file.json, element 17"``, from 0, or ``"file.jsonl, line 18"``, from 1.
-        data: Its JSON; empty if it has a fault.
+        data: Its JSON, in which NaN and infinity are as in the file; empty if it has a fault.
         fault: Why it was not read; an empty text for most.
     """
 
     place: str
-    data: msgspec.Raw
+    data: bytes
     fault: str = ""
+
+    @property
+    def plain(self) -> bytes:
+        """The JSON, with null for NaN and infinity."""
+        return without_constants(self.data) if b"NaN" in self.data or b"Infinity" in self.data else self.data
+
+    @property
+    def is_lossy(self) -> bool:
+        """True if the JSON has NaN or infinity."""
+        return self.plain != self.data
 
 
 def decode(element: Element, kind: type[T]) -> T:
@@ -46,8 +56,8 @@ def decode(element: Element, kind: type[T]) -> T:
     if element.fault:
         raise SampleError(element.fault, source=element.place)
     try:
-        bytes(element.data).decode()
-        return msgspec.json.decode(element.data, type=kind)
+        element.data.decode()
+        return msgspec.json.decode(element.plain, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         text = str(error)
         raise SampleError(text[:1].lower() + text[1:], source=element.place) from error
@@ -68,27 +78,26 @@ def valid_elements(elements: Iterable[Element], convert: Callable[[Element], T])
         yield converted
 
 
-def read_elements(path: str, *, inside: Sequence[str] = ("data",), keeps_constants: bool = False) -> Iterator[Element]:
+def read_elements(path: str, *, inside: Sequence[str] = ("data",)) -> Iterator[Element]:
     """Yield the elements of a list, of a list inside an object, or of the lines of a JSONL file.
 
     A line that is not valid JSON is an element, too; :func:`decode` refuses it.
 
     Args:
         inside: Keys that the list may have in an object.
-        keeps_constants: Elements of a list have NaN and infinity as they are in the file, instead of null.
     """
     name = os.path.basename(path)
     if _has_lines(path):
         with open_text_table(path) as file:
             for position, line in bounded_lines(file):
-                yield _of_line(f"{name}, line {position:,}", line)
+                yield Element(f"{name}, line {position:,}", line or b"", TOO_LONG if line is None else "")
         return
     # The elements of a list are read one by one.
-    with JsonDocument(path, keeps_constants=keeps_constants) as document:
+    with JsonDocument(path) as document:
         if document.peek() == b"[":
             for position, _ in enumerate(document.items(b"]")):
                 value = document.value()
-                yield Element(f"{name}, element {position:,}", msgspec.Raw(value.data), value.fault)
+                yield Element(f"{name}, element {position:,}", value.data, value.fault)
             document.end()
             return
     # An object has the elements in one of its lists.
@@ -123,7 +132,7 @@ class ElementList:
 
     def __getitem__(self, index: int) -> Element:
         value = self.document.read(self.offsets[index], self.sizes[index])
-        return Element(f"{self.file}, element {index:,} of {self.name}", msgspec.Raw(value.data), value.fault)
+        return Element(f"{self.file}, element {index:,} of {self.name}", value.data, value.fault)
 
     def __iter__(self) -> Iterator[Element]:
         return map(self.__getitem__, range(len(self)))
@@ -176,15 +185,6 @@ def _has_lines(path: str) -> bool:
         except (msgspec.MsgspecError, RecursionError):
             return False
         return next(lines, None) is not None
-
-
-def _of_line(origin: str, text: bytes | None) -> Element:
-    if text is None:
-        return Element(origin, msgspec.Raw(b""), TOO_LONG)
-    try:
-        return Element(origin, msgspec.json.decode(text, type=msgspec.Raw))
-    except (msgspec.MsgspecError, RecursionError):
-        return Element(origin, msgspec.Raw(without_constants(text)))
 
 
 _KEYS = ("id", "question_id", "questionId", "doc_id", "uid")

@@ -82,7 +82,7 @@ def read_sample(reader: ContentReader, row: Row, options: PictureOptions) -> Sam
         contents[name] = data
         if isinstance(part, ValueRef) and part.layout == "coco":
             coco.add(name)
-        lossy += isinstance(data, LossyJson) or (isinstance(part, ValueRef) and part.layout == "lossy")
+        lossy += isinstance(data, LossyJson) or (isinstance(part, ValueRef) and part.is_lossy)
     # Count the bytes before pictures change them.
     read_bytes = sum(data.size_bytes if isinstance(data, FileContents) else len(data) for data in contents.values())
     sample = SampleContents({**contents}, Counter())

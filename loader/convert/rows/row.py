@@ -60,12 +60,13 @@ class ValueRef(msgspec.Struct, frozen=True, array_like=True, tag="value"):
     """Bytes that the source knows already, such as the text in a table.
 
     Attributes:
-        layout: ``"coco"`` for JSON with COCO's coordinates, so that they follow the picture; ``"lossy"`` for JSON that
-            has null for NaN and infinite numbers.
+        layout: ``"coco"`` for JSON with COCO's coordinates, so that they follow the picture.
+        is_lossy: It is JSON that has null for NaN and infinite numbers.
     """
 
     data: bytes
     layout: str = ""
+    is_lossy: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -152,6 +153,10 @@ def key_of_path(path: str) -> str:
     >>> key_of_path("__x__/a")
     '_x__/a'
     """
+    # Most paths are keys as they are; a character has up to four bytes.
+    is_plain = path.isprintable() and "." not in path and "//" not in path and 4 * len(path) <= _MAX_BYTES
+    if is_plain and path[:1] not in "/_" and path[-1] != "/":
+        return path
     # Replace bytes that are not UTF-8, and control characters.
     text = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     text = _UNSAFE.sub("_", text)

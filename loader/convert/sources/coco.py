@@ -191,20 +191,20 @@ class _CocoFile:
             return fault_row(element, self._repeats[index])
         try:
             name = decode(element, _Image).names()[position]
-            picture = {picture_extension(name): picture_ref(files, name)}
+            parts: dict[str, PartRef] = {picture_extension(name): picture_ref(files, name)}
             # Keep all fields of the image, and add its captions or objects.
             fields = object_of(element)
             document: dict[str, object] = {"image_id": fields.pop("id"), **fields}
-            texts: dict[str, PartRef] = {}
             if self._has_captions:
                 captions = [decode(annotation, _Caption).caption for annotation in annotations]
                 if not captions:
                     return fault_row(element, f"{name} has no caption")
                 document["captions"] = captions
-                texts["txt"] = ValueRef(captions[0].strip().encode())
+                parts["txt"] = ValueRef(captions[0].strip().encode())
             else:
                 document["objects"] = [self._object(annotation) for annotation in annotations]
-            parts = {**picture, **texts, "json": ValueRef(msgspec.json.encode(document), layout="coco")}
+            is_lossy = any(each.is_lossy for each in (element, *([] if self._has_captions else annotations)))
+            parts["json"] = ValueRef(msgspec.json.encode(document), layout="coco", is_lossy=is_lossy)
         except SampleError as error:
             return fault_row(element, error)
         return Row(key=key_of_path(os.path.splitext(name)[0]), parts=parts, origin=element.place)
@@ -221,7 +221,7 @@ class _CocoFile:
                 fields["category"] = name
         if "area" not in fields:
             with suppress(SampleError):  # of a polygon that is damaged; it is written as it is
-                area = area_of(msgspec.json.decode(annotation.data))
+                area = area_of(msgspec.json.decode(annotation.plain))
                 fields |= {} if area is None else {"area": area}
         return fields
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -34,6 +34,7 @@ _PATH_KEYS = ("url", "path", "image", "video", "audio", "data")  # of an item, o
 _FIELDS = {"image": "images", "video": "videos", "audio": "audios"}  # of a ConversationSample
 
 
+_T = TypeVar("_T")
 _Medium = tuple[str, str]
 """The kind of a picture, video or sound that a document names, and its path."""
 
@@ -63,7 +64,7 @@ class ConversationsSource(AnnotationSource):
             for position, (kind, path) in enumerate(media):
                 extension = media_extension(path, kind)
                 parts[f"{position}.{extension}" if is_numbered else extension] = picture_ref(files, path)
-            parts["json"] = ValueRef(bytes(element.data))
+            parts["json"] = ValueRef(element.plain, is_lossy=element.is_lossy)
             return Row(key=document_key(document, index), parts=parts, origin=element.place)
 
         yield from self.element_rows(make)
@@ -169,22 +170,20 @@ class VqaSource(AnnotationSource):
             subset, split = subset_of_file(self.path), split_of_file(self.path)
 
             def make(index: int, element: Element) -> Row:
-                document = decode(element, dict[str, Any])
+                document, is_lossy = decode(element, dict[str, Any]), element.is_lossy
                 if numbers:
                     identifier = document.get("question_id")
                     left.discard(identifier)
                     if identifier not in numbers:
                         raise SampleError(f"no answers are for the question {identifier!r}")
                     # The question has precedence over fields of its answers.
-                    document |= {
-                        name: value
-                        for name, value in decode(answers[numbers[identifier]], dict[str, Any]).items()
-                        if name not in document
-                    }
+                    answer = answers[numbers[identifier]]
+                    document |= decode(answer, dict[str, Any]) | document
+                    is_lossy |= answer.is_lossy
                 _normalise(document)
                 name = _picture_names(document, subset)[position]
                 picture = {picture_extension(name): picture_ref(files, name)}
-                parts = {**picture, "json": ValueRef(msgspec.json.encode(document))}
+                parts = {**picture, "json": ValueRef(msgspec.json.encode(document), is_lossy=is_lossy)}
                 return Row(key=document_key(document, index), parts=parts, origin=element.place)
 
             yield from self.element_rows(make, inside=_QUESTIONS)
@@ -202,9 +201,6 @@ class VqaSource(AnnotationSource):
             field_map["answers"] = "json[answers]"
         return SampleProposal(sample_type="VQASample", field_map=field_map)
 
-    def _questions(self) -> Iterator[Element]:
-        return read_elements(self.path, inside=_QUESTIONS)
-
     def _annotations_file(self) -> str | None:
         if self.annotations is not None:
             return self.annotations
@@ -213,14 +209,15 @@ class VqaSource(AnnotationSource):
         return path if path != self.path and os.path.exists(path) else None
 
     def _has_answers(self) -> bool:
-        documents = valid_elements(self._questions(), lambda element: decode(element, dict[str, Any]))
-        return any(key in document for document in documents for key in _ANSWER_KEYS)
+        return any(key in fields for fields in self._of_questions(lambda question: question) for key in _ANSWER_KEYS)
 
     def _all_picture_names(self) -> Iterator[tuple[str, ...]]:
         subset = subset_of_file(self.path)
-        return valid_elements(
-            self._questions(), lambda element: _picture_names(decode(element, dict[str, Any]), subset)
-        )
+        return self._of_questions(lambda question: _picture_names(question, subset))
+
+    def _of_questions(self, convert: Callable[[dict[str, Any]], _T]) -> Iterator[_T]:
+        questions = read_elements(self.path, inside=_QUESTIONS)
+        return valid_elements(questions, lambda element: convert(decode(element, dict[str, Any])))
 
 
 def _normalise(document: dict[str, Any]) -> None:

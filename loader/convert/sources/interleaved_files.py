@@ -59,7 +59,7 @@ class InterleavedSource(AnnotationSource):
         def make(index: int, element: Element) -> Row:
             document, items = read_document(element)
             key = document_key(document, index)
-            return document_row(key, document, items, ref=lambda path: picture_ref(files, path), origin=element.place)
+            return document_row(key, document, items, ref=lambda path: picture_ref(files, path), element=element)
 
         yield from self.element_rows(make)
 
@@ -176,7 +176,7 @@ class _Documents:
         if not name.lower().endswith(LINE_ENDINGS):
             # Read the file as one document.
             with self._tree.open(name) as file:
-                whole = Element(origin, msgspec.Raw(file.read()))
+                whole = Element(origin, file.read())
             try:
                 take_items(decode(whole, list[dict[str, Any]])[0])
             except (SampleError, IndexError):
@@ -216,7 +216,7 @@ class _Documents:
                 return picture_ref(self._files, path)
             return FaultRef(f"there is no file {path}", code="F102")
 
-        return document_row(key, document, items, ref=ref, origin=element.place)
+        return document_row(key, document, items, ref=ref, element=element)
 
     def _find(self, path: str, folder: str) -> str:
         if self._root is not None or is_url(path):
@@ -242,14 +242,15 @@ def document_row(
     items: Sequence[Item],
     *,
     ref: Callable[[str], PartRef],
-    origin: str,
+    element: Element,
 ) -> Row:
-    """Return the row of a document: numbered pictures, and the part ``json``."""
+    """Return the row of a document: numbered pictures, and the part ``json``; ``element`` is where it was read."""
     parts: dict[str, PartRef] = {}
     for item in items:
         if isinstance(item.picture, bytes):
             parts[f"{len(parts)}.{usual_extension(item.picture) or 'jpg'}"] = ValueRef(item.picture)
         elif item.picture is not None:
             parts[f"{len(parts)}.{picture_extension(item.picture)}"] = ref(item.picture)
-    parts["json"] = ValueRef(msgspec.json.encode(with_items(document, items, [*parts])))
-    return Row(key=key, parts=parts, origin=origin)
+    data = msgspec.json.encode(with_items(document, items, [*parts]))
+    parts["json"] = ValueRef(data, is_lossy=element.is_lossy)
+    return Row(key=key, parts=parts, origin=element.place)

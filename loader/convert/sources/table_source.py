@@ -150,7 +150,7 @@ class TextTableSource(TableSource):
         notes = listing.notes if listing is not None else []
         if self._is_list:
             # A list in a JSON file has elements instead of lines.
-            elements = enumerate(read_elements(self.path, keeps_constants=True))
+            elements = enumerate(read_elements(self.path))
             texts = ((row_index, None if element.fault else element.data) for row_index, element in elements)
             yield [], (parse_record(row_index, text) for row_index, text in texts)
             return

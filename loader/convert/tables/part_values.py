@@ -62,7 +62,7 @@ def _is_lossy(value: Any) -> bool:
 
 def value_ref(data: bytes) -> ValueRef:
     """Return the reference to contents that are known."""
-    return ValueRef(bytes(data), "lossy" if isinstance(data, LossyJson) else "")
+    return ValueRef(bytes(data), is_lossy=isinstance(data, LossyJson))
 
 
 def is_empty(value: object) -> bool:

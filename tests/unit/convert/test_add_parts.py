@@ -172,3 +172,12 @@ def test_the_same_command_with_strict_refuses_rows_that_the_first_has_left_out(d
     add(dataset, files, rename={"txt": "new.txt"})
     with pytest.raises(IncompleteError, match="a row whose key no sample has"):
         add(dataset, files, rename={"txt": "new.txt"}, strict=True)
+
+
+def test_numbers_that_json_does_not_have_are_counted(dataset: Path, tmp_path: Path) -> None:
+    table = tmp_path / "t.jsonl"
+    values = {"1": "NaN", "2": "[-Infinity, 1]", "3": "0.5", "4": "null", "in/5": '"NaN"'}
+    table.write_text("".join(f'{{"key": "{key}", "score": {value}}}\n' for key, value in values.items()))
+    report = add(dataset, table, nonmatch="none")
+    assert report.changed == {"numbers_lost": 2}
+    assert report.first_changed == {"numbers_lost": "t.jsonl, line 1"}

@@ -124,15 +124,15 @@ def show_done(console: Console, path: str, report: ImportReport) -> None:
     if report.failed:
         show_warning(_failures_line(report))
     show_warning(*prepared.warnings)
-    show_note(*_changes(report))
+    show_note(*describe_changes(report.changed, report.first_changed))
 
 
-def _changes(report: ImportReport) -> Iterator[str]:
-    changed = report.changed
+def describe_changes(changed: Mapping[str, int], first_changed: Mapping[str, str]) -> Iterator[str]:
+    """Yield a line for each kind of change that an import made, and counted."""
     for name, text in _CHANGES.items():
         if changed.get(name):
             unit = "document" if name.startswith(("geometry", "sizes", "numbers")) else "picture"
-            at = f", first {report.first_changed[name]}" if name in report.first_changed else ""
+            at = f", first {first_changed[name]}" if name in first_changed else ""
             yield f"{text.format(plural(changed[name], unit))}{at}"
 
 

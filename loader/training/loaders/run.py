@@ -144,6 +144,10 @@ class LoaderRun:
                 if raises_shut_down:
                     raise
                 return
+            except ConfigError as error:
+                if error.at:  # of a file, which is to be changed; the functions between do not help
+                    raise error.with_traceback(None) from error.__cause__
+                raise
             if self._is_alone:
                 held.of_step = None
             if batch is _END:

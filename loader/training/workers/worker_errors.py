@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from typing import Any, NoReturn
 
-from ...errors import RepeatedSampleError, WorkerError, escape_controls
+from ...errors import ConfigError, RepeatedSampleError, WorkerError, escape_controls
 from ...escaped_log import get_logger
 from ...pipeline.contract.lane import Lane
 from ...pipeline.contract.stage import IteratedDataset, SavableDataset
@@ -56,7 +56,10 @@ def pack_error(error: BaseException, *, worker: int | None = None) -> PackedErro
     return PackedError(
         links=tuple(_pickle_error(link) for link in chain),
         texts=tuple(_text(link) for link in chain),
-        trace=escape_controls("".join(traceback.format_exception(error)), keep="\n\t").rstrip(),
+        # The error of a file names it, and needs no functions.
+        trace=""
+        if isinstance(error, ConfigError) and error.at
+        else escape_controls("".join(traceback.format_exception(error)), keep="\n\t").rstrip(),
         worker=worker,
     )
 
@@ -66,7 +69,7 @@ def raise_packed(packed: PackedError) -> NoReturn:
     error = unpack_error(packed)
     indented = "\n".join(f"  {line}" for line in packed.trace.splitlines())
     where = "in the worker process" if packed.worker is None else f"in worker process {packed.worker}"
-    error.add_note(f"{where}:\n{indented}")
+    error.add_note(f"{where}:\n{indented}" if indented else where)
     raise error
 
 

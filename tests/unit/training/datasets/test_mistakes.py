@@ -291,3 +291,15 @@ def test_an_error_about_the_data_to_open_has_no_inner_frames(tmp_path: Path, loa
     assert functions[1] == load.__name__
     assert functions[-1] == "open_leaves"
     assert len(functions) <= 4
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_error_about_a_file_that_the_first_batch_reads_has_no_inner_frames(tmp_path: Path, workers: int) -> None:
+    path = write_dataset(tmp_path / "ds", {"a.tar": texts(0, 30)})
+    (path / ".nv-meta/dataset.yaml").write_text("sample_type: {__class__: [\n")
+    config = WorkerConfig(rank=0, world_size=1, num_workers=workers)
+    loader: Any = get_loader(get_train_dataset(path, worker_config=config, **ARGUMENTS))
+    with pytest.raises(ConfigError, match="this is not plain YAML") as caught, loader:
+        next(iter(loader))
+    assert len(caught.traceback) <= 3
+    assert "Traceback" not in "".join(getattr(caught.value, "__notes__", ()))

@@ -125,6 +125,7 @@ def _is_image(shape: tuple[int, ...]) -> bool:
 
 _MAX_CHARACTERS = 1000  # of a text in the detailed form
 _MAX_ITEMS = 100  # of a list in the detailed form
+_END_VALUES = 3  # of an array, at either end
 _YAML_ITEMS = 10  # of a list, each of which takes a line or more
 
 _SUMMARY_LINES = 60  # of a summary, and values of a container in it
@@ -190,20 +191,20 @@ def format_sample_detailed(sample: Any, indent: str = "") -> str:
         indent: Prefix of each line.
 
     >>> print(format_sample_detailed({"mask": torch.tensor([0, 3]), "boxes": [1, 2], "text": "a cat"}))
-    mask: Tensor(shape=torch.Size([2]), dtype=torch.int64, device=cpu) from 0 to 3, mean 1.5
+    mask: Tensor(shape=torch.Size([2]), dtype=torch.int64, device=cpu, min=0, max=3, values=[0, 3])
     boxes:
     - 1
     - 2
     text: a cat
     """
-    text: str = yaml.safe_dump(_yaml_value(sample), sort_keys=False, allow_unicode=True)
+    text: str = yaml.safe_dump(_yaml_value(sample), sort_keys=False, allow_unicode=True, width=120)
     return textwrap.indent(text.removesuffix("...\n").removesuffix("\n"), indent)
 
 
 def _yaml_value(value: Any) -> Any:
-    # Arrays are shown by shape and range, as their values would fill pages.
+    # Arrays are shown by shape, range and some values, as all would fill pages.
     if isinstance(value, Tensor | np.ndarray):
-        return _long_form(value) + _range(value)
+        return _with_values(value)
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or type(value) in (bool, int, float):  # a subclass has no form in YAML
@@ -322,6 +323,18 @@ def _long_form(value: Any) -> str:
     """Describe a tensor or array as megatron-energon does."""
     kind, end = ("Tensor", f", device={value.device}") if isinstance(value, Tensor) else ("np.ndarray", "")
     return f"{kind}(shape={value.shape}, dtype={value.dtype}{end})"
+
+
+def _with_values(value: Any) -> str:
+    """Describe a tensor or array as megatron-energon does, with its range and its first and last values."""
+    form, is_tensor = _long_form(value), isinstance(value, Tensor)
+    with suppress(RuntimeError, TypeError, ValueError):  # no values, no order, or none in memory
+        flat = (value.detach() if is_tensor else value).reshape(-1)
+        least, most = (each.item() if is_tensor else each for each in (flat.min(), flat.max()))
+        ends = [flat] if len(flat) <= 2 * _END_VALUES else [flat[:_END_VALUES], flat[-_END_VALUES:]]
+        shown = ", ..., ".join(str(end.tolist() if is_tensor else [*end])[1:-1] for end in ends)
+        return _cut_text(f"{form[:-1]}, min={least}, max={most}, values=[{shown}])", _MAX_CHARACTERS)
+    return form
 
 
 def _shape(value: Any) -> str:

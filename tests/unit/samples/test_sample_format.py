@@ -33,7 +33,7 @@ def test_depth_and_number_of_items_are_limited() -> None:
 
 def test_detailed_form_is_yaml_with_the_ranges_of_tensors() -> None:
     sample = {
-        "image": torch.tensor([[0.5, 1.5]]),
+        "image": torch.arange(7).reshape(1, 7),
         "half": torch.zeros(2, dtype=torch.bfloat16),
         "empty": np.zeros(0),
         "boxes": [np.array([1, 3])],
@@ -43,10 +43,11 @@ def test_detailed_form_is_yaml_with_the_ranges_of_tensors() -> None:
         7: {1},
     }
     assert yaml.safe_load(format_sample_detailed(sample)) == {
-        "image": "Tensor(shape=torch.Size([1, 2]), dtype=torch.float32, device=cpu) from 0.5 to 1.5, mean 1",
-        "half": "Tensor(shape=torch.Size([2]), dtype=torch.bfloat16, device=cpu)",
+        "image": "Tensor(shape=torch.Size([1, 7]), dtype=torch.int64, device=cpu, min=0, max=6,"
+        " values=[0, 1, 2, ..., 4, 5, 6])",
+        "half": "Tensor(shape=torch.Size([2]), dtype=torch.bfloat16, device=cpu, min=0.0, max=0.0, values=[0.0, 0.0])",
         "empty": "np.ndarray(shape=(0,), dtype=float64)",
-        "boxes": ["np.ndarray(shape=(2,), dtype=int64) from 1 to 3, mean 2"],
+        "boxes": ["np.ndarray(shape=(2,), dtype=int64, min=1, max=3, values=[np.int64(1), np.int64(3)])"],
         "source": {"SourceInfo": {"dataset_path": "/d", "index": 0, "shard_name": "s.tar", "file_names": []}},
         "numbers": [1.5, 2, "<Signals.SIGINT: 2>", "<class 'object'>"],
         "text": "two: lines\n'quoted'\x1b",

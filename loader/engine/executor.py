@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import re
@@ -154,8 +155,10 @@ def open_dask_executor(scheduler: str) -> Iterator[Executor]:
     with required_package("the engine dask needs the package distributed", hint="pip install 'energon-toolkit[dask]'"):
         from distributed import Client
     # Check what the user gave, before a connection is tried.
-    is_file = os.path.exists(scheduler)
-    if not (is_file or "://" in scheduler or re.search(r":\d+$", scheduler)):
+    address = scheduler
+    with suppress(OSError, ValueError, LookupError, TypeError), open(scheduler, "rb") as file:
+        address = json.load(file)["address"]
+    if not re.search(r"://|:\d+$", str(address)):
         raise ConfigError(
             "this is no file of a Dask scheduler, and no address",
             at=scheduler,
@@ -163,17 +166,16 @@ def open_dask_executor(scheduler: str) -> Iterator[Executor]:
         )
     # Connect, and wait for the first worker.
     try:
-        if not is_file and "tls" not in scheduler:
+        if "tls" not in address:
             with suppress(ConnectionRefusedError):  # the client waits for a scheduler that starts
-                check_server(scheduler, _GREETING)
-        address = {"scheduler_file" if is_file else "address": scheduler}
-        client = Client(**address, timeout=_CONNECT_S, set_as_default=False)
-    except (OSError, ValueError) as error:  # TimeoutError is an OSError
+                check_server(address, _GREETING)
+        client = Client(address, timeout=_CONNECT_S, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:  # TimeoutError is an OSError; without certificates, a TypeError
         raise WorkerError(
             f"cannot connect to the Dask scheduler: {error}",
             at=scheduler,
             hint="check that it runs (dask scheduler) and that this machine reaches its port, or give the file that "
-            "dask scheduler --scheduler-file wrote",
+            "dask scheduler --scheduler-file wrote; for tls://, set distributed.comm.tls in Dask's configuration",
         ) from error
     with client:
         try:

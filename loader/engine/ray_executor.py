@@ -126,8 +126,7 @@ class RayExecutor(Executor):
 
     def _end(self, actor: Any, future: Future[Any], done: Future[Any]) -> None:
         error = done.exception()
-        is_lost = isinstance(error, self._ray.exceptions.RayActorError)
-        if is_lost:
+        if isinstance(error, self._ray.exceptions.RayActorError):
             future.set_exception(BrokenExecutor("its worker process has ended"))
             self._await(actor)
             return

@@ -74,8 +74,7 @@ class Engine:
             Exception: The function raised this error.
         """
         if self.executor is not None:
-            with closing(run_in_executor(function, items, self.executor, on_death=self.on_death)) as results:
-                yield from results
+            yield from run_in_executor(function, items, self.executor, on_death=self.on_death)
             return
         in_processes = partial(
             run_in_workers,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from contextlib import closing, suppress
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +18,7 @@ import pytest
 from loader.engine import clusters, executor, open_dask_executor, open_ray_executor, ray_executor
 from loader.engine.ray_executor import RayExecutor
 from loader.engine.run import Engine
-from loader.errors import WorkerError
+from loader.errors import ConfigError, WorkerError
 
 
 @pytest.fixture(params=[b"HTTP/1.1 400 Bad Request\r\n\r\n", b""], ids=["web server", "silent server"])
@@ -50,6 +52,39 @@ def test_another_program_at_the_address_is_named(engine: str, other_server: str)
     with pytest.raises(WorkerError, match="another program answers at this address") as caught, opens:
         pass
     assert f"at: {other_server}" in str(caught.value)
+
+
+def test_another_program_at_the_address_in_a_file_of_dask_is_named(other_server: str, tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    file = tmp_path / "scheduler.json"
+    file.write_text(json.dumps({"type": "Scheduler", "address": f"tcp://{other_server}"}))
+    with (
+        pytest.raises(WorkerError, match="another program answers at this address") as caught,
+        open_dask_executor(str(file)),
+    ):
+        pass
+    assert f"at: {file}" in str(caught.value)
+
+
+def test_an_address_of_dask_with_tls_but_no_certificates_is_named() -> None:
+    pytest.importorskip("distributed")
+    with (
+        pytest.raises(WorkerError, match="cannot connect to the Dask scheduler: TLS expects") as caught,
+        open_dask_executor("tls://127.0.0.1:9"),
+    ):
+        pass
+    assert "set distributed.comm.tls in Dask's configuration" in str(caught.value)
+
+
+@pytest.mark.parametrize("content", ["{", "[1]", '{"address": 7}', '{"id": "x"}'])
+def test_a_file_that_is_of_no_scheduler_is_named(content: str, tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    (tmp_path / "scheduler.json").write_text(content)
+    with (
+        pytest.raises(ConfigError, match="this is no file of a Dask scheduler"),
+        open_dask_executor(str(tmp_path / "scheduler.json")),
+    ):
+        pass
 
 
 def test_a_missing_ray_client_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,17 +63,13 @@ class _SentFunction:
         return "energon_task"  # in names of tasks and in logs
 
     def __call__(self, item: Any) -> Any:
-        return self._function()(item)
-
-    def _function(self) -> Callable[[Any], Any]:
         kept, function = getattr(_UNPICKLED, "kept", (None, None))
         if kept != self or function is None:
             if self.sender != _process():
                 sys.path.extend(path for path in self.paths if path not in sys.path)
             function = pickle.loads(self.data)  # noqa: S301 - of the program that sends tasks
             _UNPICKLED.kept = self, function
-        loaded: Callable[[Any], Any] = function
-        return loaded
+        return function(item)
 
 
 _UNPICKLED = threading.local()

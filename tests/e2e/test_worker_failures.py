@@ -190,8 +190,9 @@ def test_samples_that_do_not_pickle_are_skipped_by_name(texts: Path, capfd: pyte
     batches = loader_of(texts, Locked(), workers=2, method="fork", handler=write_keys)
     arrived = {sample.__key__ for batch in batches for sample in batch}
     keys = {f"{number - number % 40}.tar/{number:05d}" for number in range(160)}
-    pairs = re.findall(r"cannot pickle .*lock.* keys: (\S+) (\S+)", capfd.readouterr().err)
-    skipped = {key for pair in pairs for key in pair}
+    lines = re.findall(r"cannot pickle .*lock.*, in the sample (\S+7)\b.* keys: (\S+) (\S+)", capfd.readouterr().err)
+    assert all(culprit in keys_of_batch for culprit, *keys_of_batch in lines)
+    skipped = {key for _, *keys_of_batch in lines for key in keys_of_batch}
     assert skipped == keys - arrived
     assert {key for key in keys if key.endswith("7")} <= skipped
     assert len(skipped) <= 32

@@ -17,7 +17,7 @@ from ..stats.meter import RankMeter, reader_numbers
 from ..workers.batch_trace import BatchTrace
 from ..workers.bundles import WorkerBundles
 from ..workers.replacements import Replacements, find_recorded, quarantine_samples
-from ..workers.running_lane import NO_LANE, LaneHost, LanesInTurn, LanesOneByOne, Message
+from ..workers.running_lane import NO_LANE, LaneHost, LanesInTurn, LanesOneByOne, Message, Notes
 from ..workers.stream_options import StreamOptions, collect_garbage_every
 from ..workers.watchdog import Watchdog
 from ..workers.worker_board import WorkerBoard
@@ -232,7 +232,7 @@ class BatchStream:
         self._own_messages: list[Iterator[Message | None]] = []  # one, until it is closed
         if self._source is None:
             recorder = None if meter is None else meter.recorder(0, reader_numbers(host.dataset))
-            messages = host.messages(0, self._board.slot(0), recorder=recorder)
+            messages = host.messages(0, Notes(self._board.slot(0), recorder))
             messages = collect_garbage_every(options.gc_collect_every_n_steps, messages)
             self._own_messages.append(_isolate_rng(messages) if host.dataset.runs_user_code else messages)
             # At the latest at the end of the program: after it, modules that its lanes need to close are gone.

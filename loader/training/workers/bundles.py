@@ -37,7 +37,7 @@ from ...pipeline.measuring.counts import PackedCounts
 from ...pipeline.measuring.recorder import WorkerRecorder
 from ...transport.message import ObjectPickler, PackedBundle, SegmentFlags, SegmentPool, pack_bundle, unpack_bundle
 from ..stats.meter import RankMeter, reader_numbers
-from .running_lane import LaneHost, Message
+from .running_lane import LaneHost, Message, Notes
 from .stream_options import StreamOptions, collect_garbage_every
 from .worker_board import WorkerBoard, register_stack_dump
 from .worker_errors import PackedError, pack_error
@@ -110,7 +110,7 @@ class _LaneWork:
         if self.measures:
             recorder = WorkerRecorder(readers=reader_numbers(self.host.dataset))
         pickler = ObjectPickler()
-        messages = self.host.messages(self.worker, slot, taken=self.taken, recorder=recorder, pickler=pickler)
+        messages = self.host.messages(self.worker, Notes(slot, recorder, pickler=pickler), taken=self.taken)
         messages = collect_garbage_every(self.options.gc_collect_every_n_steps, messages)
         is_last = False
         begin_ns = time.perf_counter_ns()

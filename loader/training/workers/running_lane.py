@@ -6,7 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice, takewhile
+from pickle import PicklingError
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ...order import LaneHosting
@@ -15,6 +17,7 @@ from ...pipeline.contract.item_id import ItemId
 from ...pipeline.contract.lane import NO_LAST_SAMPLE, Lane, LastSample, set_restore_key
 from ...pipeline.contract.rng import seed_batch
 from ...pipeline.contract.stage import SKIPPED, Running, SavableDataset, State, has_end
+from ...pipeline.failures.error_handlers import keys_of_sample
 from ...pipeline.failures.policy import FailurePolicy, WorkerFailures
 from ...pipeline.measuring.recorder import WorkerRecorder
 from ...pipeline.reading.read import dealt_samples
@@ -62,7 +65,10 @@ class Notes(NamedTuple):
     recorder: WorkerRecorder | None = None
     record: Record | None = None
     failures: WorkerFailures | None = None
-    pickler: ObjectPickler | None = None
+    pickler: ObjectPickler | None = None  # one micro-batch that does not pickle is skipped, as by a hook that fails
+
+
+_NO_NOTES = Notes()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,24 +94,16 @@ class LaneHost(ABC):
         """Return the same lanes from other states, for a process that replaces a worker."""
         return replace(self, states=states, trace=self.trace and self.trace.again())
 
-    def messages(
-        self,
-        worker: int,
-        last_sample: LastSample | None = None,
-        *,
-        taken: int = 0,
-        recorder: WorkerRecorder | None = None,
-        pickler: ObjectPickler | None = None,
-    ) -> Iterator[Message | None]:
+    def messages(self, worker: int, notes: Notes = _NO_NOTES, *, taken: int = 0) -> Iterator[Message | None]:
         """Yield the micro-batches of a worker's lanes; None for a turn that has none.
 
         Args:
             worker: The number of the worker, in [0, workers).
+            notes: Its ``record`` is the one of the trace.
             taken: The number of messages to skip at the start, because another process has sent them.
-            pickler: Pickles micro-batches; one that does not pickle is skipped, as by a hook that fails.
         """
         with recording(self.trace, rank=self.rank, worker=worker) as record:
-            yield from self._messages(worker, Notes(last_sample, recorder, record, pickler=pickler), taken)
+            yield from self._messages(worker, notes._replace(record=record), taken)
 
     @abstractmethod
     def _messages(self, worker: int, notes: Notes, taken: int) -> Iterator[Message | None]: ...
@@ -205,18 +203,11 @@ class RunningLane:
         dataset, state = host.dataset, host.states.get(lane_number)
         self._dataset = dataset
         self._seed = dataset.worker_config.seed_offset
-        self._lane = open_lane(
-            dataset,
-            lane_number,
-            host.lanes,
-            notes.last_sample or NO_LAST_SAMPLE,
-            recorder=notes.recorder,
-            failures=notes.failures,
-        )
+        self._lane = open_lane(dataset, lane_number, host.lanes, notes)
         if notes.recorder is not None:
             notes.recorder.samples.add_dropped(self._lane.failures.dropped)
-        pickler = notes.pickler
-        self._pickle = None if pickler is None else Hook(pickler.pickle_object, self._lane, takes_batches=True)
+        pickle = None if notes.pickler is None else partial(pickle_object, notes.pickler)
+        self._pickle = None if pickle is None else Hook(pickle, self._lane, takes_batches=True)
         self._neighbours: WorkerNeighbours | None = None
         if host.cache_pool is not None:
             self._lane.context.cache = host.cache_pool
@@ -302,9 +293,8 @@ class RunningLane:
         if self._left_out and any(batch_number in batches for batches in self._left_out):
             batch = SKIPPED
         state = {MADE: self._made, **running.state()}
-        if self._neighbours is None:
-            return Message(batch_number, lane.number, state, batch)
-        return Message(batch_number, lane.number, state, batch, self._neighbours.changed_states())
+        others = None if self._neighbours is None else self._neighbours.changed_states()
+        return Message(batch_number, lane.number, state, batch, others)
 
     def _next(self, running: Running) -> tuple[Any, ItemId]:
         """Return the next micro-batch, pickled if it is sent to another process, and its id."""
@@ -318,6 +308,23 @@ class RunningLane:
                 return batch, item_id
 
 
+def pickle_object(pickler: ObjectPickler, batch: Any) -> Any:
+    """Pickle a micro-batch; the error names the sample whose value in it does not pickle."""
+    try:
+        return pickler.pickle_object(batch)
+    except Exception as error:
+        # Each sample has an item of a list of samples, and of the fields that are lists.
+        fields = batch if isinstance(batch, Mapping) else getattr(batch, "__dict__", {})
+        keys, parts = keys_of_sample(batch), ("",)
+        columns = [each for each in (batch, *fields.values()) if isinstance(each, list) and len(each) == len(keys)]
+        try:
+            for parts in zip(keys, *columns, strict=True):
+                pickler.pickle_object(parts)
+        except Exception:
+            raise PicklingError(f"{error}, in the sample {parts[0]}") from error
+        raise
+
+
 def remade_batches(host: LaneHost, lane: int) -> Iterator[tuple[Message, ItemId]]:
     """Yield the micro-batches of a lane from its state on, and their item ids; skipped ones have an empty id."""
     made: dict[int, ItemId] = {}
@@ -326,15 +333,7 @@ def remade_batches(host: LaneHost, lane: int) -> Iterator[tuple[Message, ItemId]
         yield message, made.pop(message.number, ())
 
 
-def open_lane(
-    dataset: SavableDataset[Any],
-    lane_number: int,
-    count: int,
-    last_sample: LastSample = NO_LAST_SAMPLE,
-    *,
-    recorder: WorkerRecorder | None = None,
-    failures: WorkerFailures | None = None,
-) -> Lane:
+def open_lane(dataset: SavableDataset[Any], lane_number: int, count: int, notes: Notes = _NO_NOTES) -> Lane:
     """Build the lane for which a chain is opened, with the error handlers of the run."""
     config = dataset.worker_config
     return Lane(
@@ -347,11 +346,11 @@ def open_lane(
             lane=lane_number,
             skip_tolerance=config.skip_tolerance,
             samples=dataset.round_samples,
-            worker=failures,
+            worker=notes.failures,
         ),
         context=HookContext(cache=NoCachePool(), worker_config=config),
-        last_sample=last_sample,
-        recorder=recorder,
+        last_sample=notes.last_sample or NO_LAST_SAMPLE,
+        recorder=notes.recorder,
         deals=dealt_samples(dataset, count) > 0,
     )
 

@@ -22,7 +22,7 @@ from ...samples.hooks import separate_hook_context
 from ...transport.batch_memory import separate_batch_memory
 from ..stats.meter import RankMeter, reader_numbers
 from .bundles import WorkerMessages
-from .running_lane import LaneHost, Message
+from .running_lane import LaneHost, Message, Notes
 from .stream_options import StreamOptions, collect_garbage_every
 from .worker_board import WorkerBoard
 from .worker_errors import PackedError, pack_error
@@ -53,7 +53,7 @@ class WorkerThreads(WorkerMessages):
             readers = reader_numbers(host.dataset)
             recorders = [meter.recorder(worker, readers) for worker in range(host.workers)]
         messages = [
-            collect_garbage_every(options.gc_collect_every_n_steps, host.messages(worker, slot, recorder=recorder))
+            collect_garbage_every(options.gc_collect_every_n_steps, host.messages(worker, Notes(slot, recorder)))
             for worker, (slot, recorder) in enumerate(zip(slots, recorders, strict=True))
         ]
         # Start a thread for each; the finalizer ends threads that no code closes.

@@ -49,7 +49,6 @@ for name in ("MSC_CONFIG", "NVDATASET_CACHE_DIR"):
     os.environ.pop(name, None)
 
 DIFFERS = {
-    "fewer_ranks_in_the_same_folder": "Refused are fewer ranks than the folder has files of.",
     "rotated_at_right_angles": "A rotation by -180 degrees has the height and width of the picture.",
     "circles_of_links": "`EPath.walk()` follows links to folders, but not in circles.",
 }
@@ -60,6 +59,7 @@ PROVES = {
     "conversion_into_the_same_folder": (
         "`energon checkpoint redist` replaces the files of an earlier conversion, as there."
     ),
+    "fewer_ranks_in_the_same_folder": "Fewer ranks than the folder has files of are no error there either;",
     "files_of_a_left_join": "`energon prepare meta.yaml` writes its file, too, if the file can express the join,",
     "audio_samples": "`audio_num_samples` of an MP4 file counts the samples of all blocks that decode.",
 }

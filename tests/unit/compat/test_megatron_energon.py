@@ -194,11 +194,12 @@ def test_its_commands_end_and_print_as_those_of_megatron_energon(tmp_path: Path)
     shown = CliRunner().invoke(
         megatron_main,
         ["preview", str(folder), "--dataset-config", "small.yaml", "--split-parts", "train"],
-        input="y\nn\n",
+        input="y\n",
     )
     assert " - __key__ (<class 'str'>): '0" in shown.output
     assert "Continue? [y/N]: y\nSample 1\n" in shown.output
     assert shown.output.endswith("Exiting Preview\n")
+    assert shown.exit_code == 0
     (tmp_path / "media").mkdir()
     Image.new("RGB", (4, 3)).save(tmp_path / "media/a.png")
     flags = ["--media-metadata-by-extension", str(tmp_path / "media")]

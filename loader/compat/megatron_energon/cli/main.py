@@ -55,7 +55,11 @@ def preview_command(path: str, split_parts: str, dataset_config: str) -> None:
             for name, value, summary in shown_values(sample):
                 shown = value.rpartition("/")[2] if name == "__key__" else value
                 click.echo(f" - {name} ({type(value)}): {repr(shown) if isinstance(shown, str) else summary}")
-            if not click.confirm("Continue?"):
+            try:
+                is_over = not click.confirm("Continue?")
+            except click.Abort:  # the input has ended
+                is_over = True
+            if is_over:
                 click.echo("Exiting Preview")
                 break
 

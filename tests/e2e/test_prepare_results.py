@@ -505,7 +505,7 @@ def test_an_index_sqlite_with_wrong_keys_is_not_kept(tmp_path: Path) -> None:
 
 
 REASONS: dict[Callable[[Path], None], str] = {
-    scattered: "shard_002.tar: the parts of 2 samples are not neighbours in the shard",
+    scattered: "shard_002.tar: 2 samples have parts that are not neighbours in the shard",
     duplicates: "key '00001' occurs in two shards",
     not_utf8: "shard_002.tar: it has member names that are not UTF-8",
     hidden_in_a_folder: "shard_002.tar: other tools would read 1 hidden file",

@@ -13,6 +13,7 @@ from ...errors import ConfigError, SkipSample, StateError
 from ...order import mix
 from ...samples.hooks import restores_encoder_seeds, restores_seeds
 from ..failures.policy import hook_name, stage_and_hook
+from ..measuring.item_sources import datasets_of
 from ..measuring.recorder import register, skipped_items
 from .item_id import ItemId, integers_of, sample_index_of, samples_in
 from .lane import BufferedItem, Lane, LaneInput, set_restore_key
@@ -65,6 +66,7 @@ class Hook:
         self._choose_function: Callable[[Any], Callable[..., Any]] | None = getattr(function, "function_for", None)
         self._number, self._lanes, self._context, self._failures = lane.number, lane.count, lane.context, lane.failures
         self._last_sample, self._root_number = lane.last_sample, lane.root_number
+        self._lane = lane
         self._isolates_global = restores_seeds(function)
         self._isolates_rng = restores_encoder_seeds(function)
         self._isolates = self._isolates_global or self._isolates_rng
@@ -164,7 +166,7 @@ class Hook:
             return self.failed(error, argument, item_id)
         # That a generator was created is no success: its body has not begun.
         if (self.skips.count or self._failures.pending) and not isinstance(result, GeneratorType):
-            self.succeeded(argument)
+            self.succeeded(argument, item_id)
             self.skips.count = 0
         return result
 
@@ -195,7 +197,7 @@ class Hook:
             except Exception as error:
                 self.failed(error, argument, item_id)
                 return
-            self.succeeded(argument)
+            self.succeeded(argument, item_id)
             yield item, own_id
             index += 1
 
@@ -247,8 +249,14 @@ class Hook:
             Exception: The failure ends the run.
         """
         self.note_skipped(item_id)
-        hook, samples = self._function_for(argument), samples_in(item_id)
-        self._failures.failed(hook, error, argument, tolerance=self._tolerance, samples=samples)
+        self._failures.failed(
+            self._function_for(argument),
+            error,
+            argument,
+            datasets=datasets_of(self._lane, item_id),
+            tolerance=self._tolerance,
+            samples=samples_in(item_id),
+        )
         return SKIPPED
 
     def ended(self, items: int, item_id: ItemId) -> None:
@@ -259,13 +267,13 @@ class Hook:
             self.note_skipped(item_id)
             self.skips.add(samples_in(item_id))
 
-    def succeeded(self, argument: Any) -> None:
-        """Count a success of the function for an argument.
+    def succeeded(self, argument: Any, item_id: ItemId) -> None:
+        """Count a success of the function for an argument, whose id is ``item_id``.
 
         Call it before ``skips.count`` is set to 0: the first success is counted in any case.
         """
         if self.skips.count or self._failures.pending:
-            self._failures.succeeded(self._function_for(argument), argument)
+            self._failures.succeeded(self._function_for(argument), datasets_of(self._lane, item_id))
 
     def _function_for(self, argument: Any) -> Callable[..., Any]:
         return self._function if self._choose_function is None else self._choose_function(argument)
@@ -284,7 +292,6 @@ class BatchHook(Hook):
 
     def __init__(self, function: Callable[..., Any], lane: Lane, upstream: Any, path: str, **options: Any) -> None:
         super().__init__(function, lane, takes_batches=True, **options)
-        self._lane = lane
         self._path = path
         self._upstream = upstream
 

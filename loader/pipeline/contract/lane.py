@@ -178,8 +178,8 @@ class Lane:
     Attributes:
         shared: Objects that stages of the chain share, by their types.
         root_number: The number of the lane of the run; stages rotate the lanes of inputs and passes.
-        readers: The sources of the samples of this lane's reader; None if inputs have readers, or nothing is measured.
-        inputs: By key of a stage that opens several inputs or passes: their lanes; None if nothing is measured.
+        readers: The sources of the samples of this lane's reader; None if inputs have readers.
+        inputs: By key of a stage that opens several inputs or passes: their lanes.
         shares_pass: Where the lane ends before others of its worker, it makes whole batches of their items. So the
             worker finishes a repeated pass before it begins the next.
     """
@@ -197,21 +197,20 @@ class Lane:
     deals: bool = False
     root_number: int = field(init=False)
     readers: ReaderSources | None = field(default=None, init=False)
-    inputs: dict[str, dict[int, Lane]] | None = field(init=False)
+    inputs: dict[str, dict[int, Lane]] = field(default_factory=dict, init=False)
     shared: dict[Any, Any] = field(default_factory=dict, init=False)
     shares_pass: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self.root_number = self.number
-        self.inputs = None if self.recorder is None else {}
 
     def child(self, origin: int, key: str | None = None) -> Lane:
         """Return the lane for the ``origin``-th of several inputs: with another seed, and a longer path."""
         child = copy(self)
         child.seed = child_seed(self.seed, origin)
         child.path = f"{self.path}{origin}/"
-        child.readers, child.inputs = None, None if self.recorder is None else {}
-        if key is not None and self.inputs is not None:
+        child.readers, child.inputs = None, {}
+        if key is not None:
             self.inputs.setdefault(key, {})[origin] = child
         return child
 
@@ -225,8 +224,8 @@ class Lane:
     def sibling(self, lane: int) -> Lane:
         other = copy(self)
         other.number = other.root_number = lane
-        other.shared, other.shares_pass = {}, False
-        other.neighbours = other.recorder = other.readers = other.inputs = None
+        other.shared, other.inputs, other.shares_pass = {}, {}, False
+        other.neighbours = other.recorder = other.readers = None
         return other
 
 

@@ -19,7 +19,6 @@ from ...errors import EnergonError, RepeatedSampleError, error_text, escape_cont
 from ...escaped_log import get_logger
 from ...format.documents.messages import nearest_hint
 from ...renamed_parameters import renamed_parameters
-from ...samples.source_info import SourceInfo
 from ..worker_identity import worker_number
 
 _MAX_SHOWN = 3  # keys or places in a line of the log
@@ -53,15 +52,6 @@ def places_of_sample(sample: Any, sources: Any = None) -> tuple[str, ...]:
     """
     values = _members(sample, "__sources__") if sources is None else _flat(sources)
     return tuple(str(source) for source in values)
-
-
-def datasets_of_sources(sources: Any) -> list[str]:
-    """Return the paths of the datasets that sources name, each once.
-
-    >>> datasets_of_sources([SourceInfo("/texts", 7, "a.tar", ("7.txt",))])
-    ['/texts']
-    """
-    return list({str(source[0]): None for source in _flat(sources) if isinstance(source, SourceInfo)})
 
 
 def sources_of_sample(sample: Any) -> list[Any] | None:
@@ -198,7 +188,7 @@ _SHOWN_EVERY = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A failed call: the name of the hook, and the keys, places and datasets of its samples, empty if they have none.
+    """A failed call: the name of the hook, and the keys and places of its samples, empty if they have none.
 
     While no sample has passed the hook, ``held`` takes the lines of the log that later failures of a cause would have.
     """
@@ -207,7 +197,6 @@ class Failure:
     lane: int | None
     keys: tuple[str, ...]
     places: tuple[str, ...]
-    datasets: Sequence[str] = ()
     held: dict[Cause, str] | None = None
 
     @property

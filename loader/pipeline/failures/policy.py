@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import inspect
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -26,7 +26,6 @@ from .error_handlers import (
     Failure,
     FirstFailures,
     SampleErrorHandler,
-    datasets_of_sources,
     joined_names,
     keys_of_sample,
     log_held,
@@ -181,6 +180,7 @@ class FailurePolicy:
         error: Exception,
         sample: Any,
         *,
+        datasets: Iterable[str] = (),
         sources: Any = None,
         tolerance: int | None = None,
         samples: int | None = None,
@@ -193,6 +193,7 @@ class FailurePolicy:
             hook: The function that failed, or the name of the operation.
             error: The error.
             sample: The function's argument: a sample, or a list of samples.
+            datasets: The paths of the datasets that the sample is from.
             sources: The files that the sample is from; by default its ``__sources__``. The handler receives them.
             tolerance: Consecutive failures that end the run; None: the number set for the hook.
             samples: Number of samples to count; by default one for each key, and at least one.
@@ -220,7 +221,7 @@ class FailurePolicy:
             mistake = first.mistake(hook, failure, error, sample)
             if mistake is not None:
                 raise mistake from error
-        self._count(hook, failure, error, tolerance)
+        self._count(hook, failure, error, datasets, tolerance)
 
     def note_rebuilt(self, error: Exception, hook: Hook, sample: Any) -> None:
         """Note the argument of a function that failed while a sample was rebuilt, for :meth:`failed_to_rebuild`."""
@@ -253,7 +254,6 @@ class FailurePolicy:
             lane=self._lane,
             keys=keys_of_sample(sample),
             places=places_of_sample(sample, sources),
-            datasets=datasets_of_sources(sources),
             held=held,
         )
         # An error that ends the run is no failure of a sample: the handler does not see it.
@@ -265,19 +265,19 @@ class FailurePolicy:
         report_to(handler, failure, error, sample, sources)
         return failure
 
-    def succeeded(self, hook: Hook, sample: Any) -> None:
+    def succeeded(self, hook: Hook, datasets: Iterable[str] = ()) -> None:
         """Count a success, which ends the rows of failures of the lane, and of the datasets that the sample is from.
 
         Call it for the first success, and while :attr:`pending`.
 
         Args:
             hook: As for :meth:`failed`.
-            sample: The function's argument.
+            datasets: As for :meth:`failed`.
         """
         name = _identity(hook)
         rows = self.pending.get(name)
         if rows is not None:
-            for row in (self._lane, *datasets_of_sources(sources_of_sample(sample))):
+            for row in (self._lane, *datasets):
                 rows.pop(row, None)
             if not rows:
                 del self.pending[name]
@@ -297,11 +297,11 @@ class FailurePolicy:
         for first in self._first.values():
             log_held(first.held)
 
-    def _count(self, hook: Hook, failure: Failure, error: Exception, tolerance: int) -> None:
+    def _count(self, hook: Hook, failure: Failure, error: Exception, datasets: Iterable[str], tolerance: int) -> None:
         name = _identity(hook)
         limit = _checked(tolerance) or self.skip_tolerance
         rows = self.pending.setdefault(name, {})
-        for row in (self._lane, *failure.datasets):
+        for row in (self._lane, *datasets):
             # Keep the first failure of a row for the error: later ones may be its consequences.
             before, first = rows.get(row) or (0, failure.text_of(error))
             count = before + 1

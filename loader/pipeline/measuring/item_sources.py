@@ -10,6 +10,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from math import inf
 from types import GeneratorType
 from typing import Any, NamedTuple
@@ -77,7 +78,7 @@ def measure_items(sizes: Sizes, arguments: Sequence[Any], result: Any, counts: C
 def _add(unit: str, measured: Sequence[float], samples: Sequence[Sequence[ItemSample]], counts: Counts) -> None:
     totals: dict[int, list[float]] = {}
     for size, of_item in zip(measured, samples, strict=True):
-        for source, is_first in of_item:
+        for source, is_first, _ in of_item:
             total = totals.setdefault(source, [0.0, 0])
             total[0] += size / len(of_item)
             total[1] += is_first
@@ -96,6 +97,7 @@ class ItemSample(NamedTuple):
 
     source: int  # the number of its source, or ``NO_SOURCE``
     is_first: bool = True  # False for the second and later items that a generator made of the sample
+    readers: Any = None  # the ReaderSources of its lane
 
 
 def samples_of(
@@ -113,7 +115,7 @@ def samples_of(
     # The id of a sample that was read is its position.
     if not isinstance(item_id, tuple):
         source = NO_SOURCE if lane.readers is None else lane.readers.at(lane_number, item_id)
-        yield ItemSample(source, is_first)
+        yield ItemSample(source, is_first, lane.readers)
     elif not item_id:
         return
     # A tuple without the key of a stage is a group, which consists of ids.
@@ -126,7 +128,7 @@ def samples_of(
     elif item_id[0] == _LANE_ITEM:
         yield from samples_of(lane, item_id[2], item_id[1], is_first=is_first)
     # A stage with one input numbers the items that it makes of each input item.
-    elif lane.inputs is None or item_id[0] not in lane.inputs:
+    elif item_id[0] not in lane.inputs:
         yield from samples_of(lane, item_id[2], lane_number, is_first=is_first and item_id[1] == 0)
     else:
         child = lane.inputs[item_id[0]].get(item_id[1])
@@ -136,6 +138,13 @@ def samples_of(
         # Stages may rotate the lanes of an input, all of them by the same number.
         of_child = (lane_number + child.number - lane.number) % lane.count
         yield from samples_of(child, item_id[2], of_child, is_first=is_first)
+
+
+def datasets_of(lane: Any, item_id: Any) -> Iterator[str]:
+    """Yield the paths of the datasets of an item's samples, each once; none for samples of a user's own dataset."""
+    sources = {(sample.readers, sample.source): None for sample in samples_of(lane, item_id)}
+    known = (readers.dataset_paths(source) for readers, source in sources if source != NO_SOURCE)
+    yield from dict.fromkeys(chain.from_iterable(known))
 
 
 def samples_by_source(lane: Any, item_ids: Iterable[Any]) -> Counter[int]:
@@ -157,11 +166,11 @@ class ReaderSources:
         lane: The lane for which it is opened; it gives the seed of the order.
     """
 
-    def __init__(self, reader: Any, lane: Any, *, first: int, sources: int) -> None:
+    def __init__(self, reader: Any, lane: Any, *, first: int) -> None:
         self._reader = reader
         self._count, self._seed = lane.count, lane.seed
         self._first = first
-        self.only = first if sources == 1 else None
+        self.only = first if len(reader.sources) == 1 else None
         self._orders: dict[int, LaneOrder | None] = {}
         self._blocks: dict[tuple[int, int], list[int]] = {}
 
@@ -177,6 +186,10 @@ class ReaderSources:
             block = self._blocks[lane, block_number] = self._located(lane, block_number * _BLOCK)
         source = block[row] if row < len(block) else -1
         return NO_SOURCE if source < 0 else self._first + source  # negative: its dataset left the mix
+
+    def dataset_paths(self, source: int) -> list[str]:
+        """Return the path of the dataset with this number, or of each member if it is a join."""
+        return [member.request.path for member in self._reader.sources[source - self._first].members]
 
     def _located(self, lane: int, start: int) -> list[int]:
         if lane not in self._orders:

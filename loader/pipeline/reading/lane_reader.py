@@ -79,13 +79,14 @@ class LaneReader:
         # Count the samples of each source, if statistics are measured.
         self._waiting = definition.waiting
         self._recorder = lane.recorder
+        first = 0
         if lane.recorder is not None:
             sources, first = definition.sources, lane.recorder.first_source(definition)
             self._counter = SourceCounter(
                 first, self.position, lambda source: sources[source].sample_bytes, sources=len(sources)
             )
-            lane.readers = ReaderSources(definition, lane, first=first, sources=len(sources))
             lane.recorder.samples.add_counter(self)
+        lane.readers = ReaderSources(definition, lane, first=first)
         self._first_rebuilt = -1  # first of the positions that the last load() located
         self._rebuilt: tuple[IntArray, IntArray]  # their sources, and numbers in the indexes
 

@@ -19,6 +19,7 @@ from ..contract.stage import SKIPPED, IteratedDataset, Running, SavableDataset, 
 from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig
 from ..measuring.counts import DECODE, STORAGE
+from ..measuring.item_sources import datasets_of
 from ..measuring.recorder import register, skipped_items
 from .joined_source import OpenJoins
 from .lane_reader import LaneReader
@@ -120,12 +121,13 @@ class _DecodeRunning:
             return SKIPPED, item_id
         except Exception as error:
             self._skipped.append(item_id)
-            self._failures.failed("decode", error, self._failed_sample(raw))
+            datasets = datasets_of(self._lane, item_id)
+            self._failures.failed("decode", error, self._failed_sample(raw), datasets=datasets)
             return SKIPPED, item_id
         # Most samples follow a success, which needs no note.
         if self._skips.count or self._failures.pending:
             self._skips.count = 0
-            self._failures.succeeded("decode", self._failed_sample(raw) if self._failures.pending else None)
+            self._failures.succeeded("decode", datasets_of(self._lane, item_id))
         return sample, item_id
 
     def _failed_sample(self, raw: Raw) -> dict[str, Any]:

@@ -164,7 +164,7 @@ class _GroupBatchRunning:
         except Exception as error:
             self._criterion.failed(error, value, item_id)
             return None
-        self._criterion.succeeded(value)
+        self._criterion.succeeded(value, item_id)
         self._criterion.skips.count = 0
         # The criterion may leave the size to the loader's argument.
         size = self._fixed_size if size is None else size

@@ -16,6 +16,7 @@ from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State, T
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, FLAG, NotRequired, Schema
 from ..contract.worker_config import WorkerConfig, check_at_least
+from ..measuring.item_sources import datasets_of
 from ..measuring.recorder import register, skipped_items
 
 
@@ -131,13 +132,14 @@ class _IterMapRunning:
             # An error of the stage below was raised through the function, which did not fail itself.
             if self._source_error is None:
                 self._note_skipped()
-                self._lane.failures.failed(self._function, error, None)
+                datasets = datasets_of(self._lane, self._item_id())
+                self._lane.failures.failed(self._function, error, None, datasets=datasets)
             return self._skip_held()
         if value is _END:
             raise StopIteration
         if self._skips.count or self._lane.failures.pending:
             self._skips.count = 0
-            self._lane.failures.succeeded(self._function, None)
+            self._lane.failures.succeeded(self._function, datasets_of(self._lane, self._item_id()))
         item_id = self._item_id()
         self._given += 1
         set_restore_key(value, self._stage, self._lane, item_id)

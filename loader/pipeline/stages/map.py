@@ -176,7 +176,7 @@ class _MapRunning:
         except Exception as error:
             self._items = None
             return self._hook.failed(error, value, item_id), item_id
-        self._hook.succeeded(value)
+        self._hook.succeeded(value, item_id)
         self._taken += 1
         set_restore_key(item, self._stage, self._lane, own_id)
         return item, own_id

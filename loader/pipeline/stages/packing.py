@@ -231,7 +231,7 @@ class _SelectionRunning:
             failure = one_line(error)
         else:
             # The usual end: groups end a series of skips, and samples that are not selected are skipped.
-            self._select.succeeded(_columns(samples)[0])
+            self._select.succeeded(*_columns(samples))
             items = _find_items(chosen, samples, self._batch, self._earlier)
             if any(items[1:]):
                 self._select.skips.count = 0

@@ -101,8 +101,7 @@ class RepeatDataset(SavableDataset[T]):
     def lane_of(self, lane: Lane, pass_number: int) -> Lane:
         """Return the lane for a pass: with another seed, and rotated so that passes join without a gap."""
         child = lane.child(pass_number, self.key)
-        if lane.inputs is not None:
-            lane.inputs[self.key].pop(pass_number - _PASSES_KNOWN, None)
+        lane.inputs[self.key].pop(pass_number - _PASSES_KNOWN, None)
         items = self.inputs[0].items
         child.shares_pass = self.shares_passes
         if items is None and not child.shares_pass:

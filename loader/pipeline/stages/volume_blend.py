@@ -11,7 +11,7 @@ from ..contract.item_id import ItemId, samples_in
 from ..contract.lane import Lane, note_lost_item
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..measuring.counts import Counts
-from ..measuring.item_sources import number_of
+from ..measuring.item_sources import datasets_of, number_of
 from ..measuring.recorder import register, skipped_items
 from ..reading.lane_samples import LaneSchedule
 
@@ -155,7 +155,7 @@ class VolumeBlendRunning:
                 return SKIPPED, whole_id
             if self._skips.count or self._failures.pending:
                 self._skips.count = 0
-                self._failures.succeeded(self._metric, value)
+                self._failures.succeeded(self._metric, datasets_of(self._lane, whole_id))
             blend.count(
                 index, float(size) if type(size) is int and 0 <= size <= _EXACT else checked_size(size, self._unit)
             )
@@ -173,7 +173,7 @@ class VolumeBlendRunning:
         if isinstance(error, SkipSample):
             self._skips.add(samples_in(item_id))
         else:
-            self._failures.failed(self._metric, error, value)
+            self._failures.failed(self._metric, error, value, datasets=datasets_of(self._lane, item_id))
 
     def _open(self, origin: int) -> Running:
         running = self._inputs[origin].open(self._lane.child(origin, self._key), self._states.get(str(origin), {}))
@@ -192,7 +192,7 @@ class VolumeBlendRunning:
 
     def add_counts(self, counts: Counts) -> None:
         """Add the volumes since the last call, of inputs that have one source."""
-        lanes = (self._lane.inputs or {}).get(self._key, {})
+        lanes = self._lane.inputs.get(self._key, {})
         for origin, lane in lanes.items():
             source = None if lane.readers is None else lane.readers.only
             if source is not None and self._blend is not None and origin in self._places:

@@ -34,7 +34,7 @@ def fail_with(
     hook: str = "encode_sample",
 ) -> None:
     policy = FailurePolicy(handler, lane=3)
-    policy.succeeded(hook, None)
+    policy.succeeded(hook)
     for _ in range(times):
         try:
             raise error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import pickle
 import traceback
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import pytest
@@ -48,16 +49,16 @@ def made_policy(**arguments: Any) -> Any:
     return FailurePolicy(skip_silently, lane=5, **arguments)
 
 
-def fail(policy: Any, hook: Any = encode, times: int = 1, sample: Any = SAMPLE) -> None:
+def fail(policy: Any, hook: Any = encode, times: int = 1, datasets: Iterable[str] = ()) -> None:
     for number in range(times):
-        policy.failed(hook, ValueError(f"number {number}"), sample)
+        policy.failed(hook, ValueError(f"number {number}"), SAMPLE, datasets=datasets)
 
 
-def succeed(policy: Any, hook: Any = encode, times: int = 1, sample: Any = SAMPLE) -> None:
+def succeed(policy: Any, hook: Any = encode, times: int = 1, datasets: Iterable[str] = ()) -> None:
     """As the pipeline does."""
     for _ in range(times):
         if policy.pending:
-            policy.succeeded(hook, sample)
+            policy.succeeded(hook, datasets)
 
 
 @pytest.mark.parametrize(("samples", "expected"), [(10, 20_000), (10_000, 200_000), (10**9, 10**6)])
@@ -319,10 +320,6 @@ def test_a_run_stops_at_the_tolerance_and_at_no_other_call(runs: Any, tolerance:
                 fail(policy)
 
 
-def sample_of(*datasets: str) -> dict[str, Any]:
-    return {"__key__": "a", "__sources__": tuple(SourceInfo(name, 0, "a.tar", ()) for name in datasets)}
-
-
 @given(
     st.lists(st.tuples(st.integers(0, 1), st.sets(st.sampled_from("abc"), min_size=1), st.booleans()), max_size=60),
     st.integers(1, 5),
@@ -335,19 +332,17 @@ def test_failures_of_a_dataset_are_counted_over_the_lanes_of_a_worker(calls: Any
     for lane, datasets, succeeds in calls:
         for row in (lane, *datasets):
             rows[row] = 0 if succeeds else rows.get(row, 0) + 1
-        # A joined sample has several sources, a batch has several samples.
-        sample = sample_of(*datasets) if lane else [sample_of(each) for each in datasets]
         if succeeds:
-            succeed(lanes[lane], sample=sample)
+            succeed(lanes[lane], datasets=datasets)
         elif max(rows.values()) == tolerance:
             names = [
                 f"in lane {row}" if row == lane else f"for samples of {row}" for row in rows if rows[row] == tolerance
             ]
             with pytest.raises(SampleError, match="|".join(names)):
-                fail(lanes[lane], sample=sample)
+                fail(lanes[lane], datasets=datasets)
             return
         else:
-            fail(lanes[lane], sample=sample)
+            fail(lanes[lane], datasets=datasets)
     assert bool(worker.in_a_row) == any(rows.values())
 
 
@@ -380,4 +375,4 @@ def test_a_negative_tolerance_is_refused() -> None:
 )
 def test_the_error_names_the_sample_or_the_first_of_a_batch(sample: Any, named: Any) -> None:
     with pytest.raises(SampleError, match=f"the last time for {named}: ValueError"):
-        fail(made_policy(tolerance=1), sample=sample)
+        made_policy(tolerance=1).failed(encode, ValueError("x"), sample)

@@ -53,7 +53,7 @@ def failures_of(
             failed += 1
             policy.failed(hook, error, sample, tolerance=tolerance)
         else:
-            policy.succeeded(hook, None)
+            policy.succeeded(hook)
     return failed
 
 
@@ -179,7 +179,7 @@ def test_other_failures_end_a_run_no_sooner_than_the_tolerance(hook: Fails, samp
 def test_samples_that_fail_after_one_has_passed_in_another_lane_of_the_worker_end_nothing() -> None:
     worker = WorkerFailures(is_new=True)
     one, other = (FailurePolicy(error_handlers.log_exception, lane=lane, worker=worker) for lane in range(2))
-    one.succeeded(misspelt_attribute, None)
+    one.succeeded(misspelt_attribute)
     assert failures_of(misspelt_attribute, MANY, policy=other) == len(MANY)
 
 

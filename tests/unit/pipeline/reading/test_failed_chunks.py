@@ -83,6 +83,7 @@ def open_lane(rows: Rows, waiting: WeakValueDictionary[int, Any], number: int, *
         last_sample=SimpleNamespace(note_positions_at=lambda path: lambda _: None),
         path="",
         recorder=None,
+        seed=0,
     )
     order: Any = InOrder()
     return LaneReader(definition, order, lane, {})

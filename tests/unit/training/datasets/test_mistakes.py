@@ -75,19 +75,26 @@ def test_the_cause_is_the_first_failure_of_several(folder: Path) -> None:
 
 
 class Refusing(DefaultTaskEncoder[Any, Any, Any, Any]):
-    """An encoder that fails for samples of one dataset."""
+    """An encoder that fails for samples of one dataset, and whose samples do not say which dataset they are from."""
 
     def __init__(self, hook: str) -> None:
         super().__init__()
         self.hook = hook
 
+    def preencode_sample(self, sample: Any) -> Any:
+        path = str(sample["__sources__"][0].dataset_path)
+        cooked = {"__key__": sample["__key__"], "is_broken": path.endswith("broken")}
+        return self.refuse("preencode_sample", cooked)
+
     def refuse(self, hook: str, sample: Any) -> Any:
-        if hook == self.hook and str(sample["__sources__"][0].dataset_path).endswith("broken"):
+        if hook == self.hook and sample["is_broken"]:
             raise ValueError("refused")
         return sample
 
-    def encode_sample(self, sample: Any) -> Any:
-        return self.refuse("encode_sample", sample)
+    def batch(self, samples: list[Any]) -> Any:
+        for sample in samples:
+            self.refuse("batch", sample)
+        return samples
 
     def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:
         return [[sample] for sample in samples]
@@ -96,7 +103,7 @@ class Refusing(DefaultTaskEncoder[Any, Any, Any, Any]):
         return self.refuse("pack_selected_samples", samples[0])
 
 
-@pytest.mark.parametrize("hook", ["decode", "encode_sample", "pack_selected_samples"])
+@pytest.mark.parametrize("hook", ["decode", "preencode_sample", "pack_selected_samples", "batch"])
 def test_a_dataset_that_fails_as_a_whole_ends_a_mix_by_name(hook: str, folder: Path, tmp_path: Path) -> None:
     broken = write_dataset(
         tmp_path / "broken", {"a.tar": texts(0, 30)}, **{"config": CONFIG} if hook == "decode" else {}

@@ -183,15 +183,17 @@ def test_a_layout_that_import_refuses_is_imported_by_the_line_that_is_named(
     if done.code == 0:
         assert "to prepare: energon prepare data" in done.out, "it has tar shards"
         return
-    refused = energon("import", path, "out", "--yes")
+    refused = energon("import", path, "my out", "--yes")
     assert refused.code == 1
+    assert "data-dataset" not in refused.err
     line = re.search(r"[Rr]un: (energon import [^;\n]*)", done.err)
     if line is None:
         assert re.search("with its library|[Uu]npack the archive", done.err), "no command line imports it"
         return
-    assert line[1] in refused.err, "the error of import names the same line"
-    assert energon(*words_of_shell(line[1])[1:]).code == 0
-    assert energon("info", "data-dataset").code == 0
+    typed = re.sub(r"[^ ]*data-dataset", "'my out'", line[1])
+    assert typed in refused.err, "the error of import names the same line with the typed destination"
+    assert energon(*words_of_shell(typed)[1:]).code == 0
+    assert energon("info", "my out").code == 0
 
 
 def test_the_offer_of_prepare_names_each_kind_of_data(tmp_path: Path) -> None:

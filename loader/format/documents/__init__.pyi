@@ -2,6 +2,7 @@
 
 from .field_map import parse_field_expression as parse_field_expression
 from .next_command import (
+    IMPORT_DEST as IMPORT_DEST,
     ImportWay as ImportWay,
     command_for_folder as command_for_folder,
     content_of_folder as content_of_folder,

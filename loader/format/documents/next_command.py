@@ -67,6 +67,9 @@ def import_way(path: str, *options: str, sources: Sequence[str] = (), taken: str
     return ImportWay(taken, ["import", *map(_as_argument, sources or [path]), new_folder_for(path), *options, "--yes"])
 
 
+# The folder or URL that was typed for the dataset; the command lines of hints then name it.
+IMPORT_DEST: ContextVar[str] = ContextVar("energon_import_dest", default="")
+
 _decide: ContextVar[Callable[[str], Sequence[ImportWay]]] = ContextVar(
     "energon_import_ways", default=lambda path: [import_way(path)]
 )
@@ -95,7 +98,9 @@ def _as_argument(path: str) -> str:
 
 
 def new_folder_for(path: str) -> str:
-    """Return a folder for the dataset imported from a path: a new one, or the folder of an interrupted import."""
+    """Return the folder for an imported dataset: the typed one, a new one, or the folder of an unfinished import."""
+    if typed := IMPORT_DEST.get():
+        return _as_argument(typed)
     source = _as_argument(path)
     parent, name = os.path.split(source)
     stem = name if os.path.isdir(source) else name.partition(".")[0] or name

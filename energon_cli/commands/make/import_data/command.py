@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import click
@@ -239,7 +240,10 @@ def import_data(sources: tuple[str, ...], output: str, **flags: Any) -> None:
         Show what would be imported:
             energon import ~/photos /data/photos --dry-run
     """
+    from loader.format.documents import IMPORT_DEST
+
     from .choices import ImportFlags
     from .run import import_sources
 
+    click.get_current_context().call_on_close(partial(IMPORT_DEST.reset, IMPORT_DEST.set(output)))
     import_sources(ImportFlags.of(sources=sources, output=output, **flags))

@@ -9,7 +9,7 @@ from contextlib import suppress
 import msgspec
 
 from ..engine.share import COMMAND_LINE
-from ..errors import StorageError, plural
+from ..errors import EnergonError, StorageError, plural
 from ..storage import COMMAND_FILE, LocalStorage, Storage, left_command, process_of_partial, size_of
 from .nv_meta import FOLDER, INFO_JSON
 
@@ -17,6 +17,8 @@ IMPORT_FOLDER = f"{FOLDER}/.import"  # the folder of an unfinished import
 WRITING_FOLDER = f"{FOLDER}/.writing"  # the folder of unfinished writers of shards
 
 _LOCK = f"{IMPORT_FOLDER}/lock"
+FAILED_RUN = f"{IMPORT_FOLDER}/failed"  # its error, which would end the next run of the same command, too
+_MAX_ADVICE = 10_000  # bytes that are read
 _DONE = ".done"
 
 
@@ -26,6 +28,12 @@ def remember_command(folder: str) -> None:
     if words is not None:
         with open(os.path.join(folder, COMMAND_FILE), "wb") as file:
             file.write(msgspec.json.encode({"line": " ".join(words), "folder": os.getcwd()}))
+
+
+def remember_failure(storage: Storage, error: EnergonError) -> None:
+    """Record an error that would end the next run of the same command, too; each run first removes the record."""
+    with suppress(StorageError):
+        storage.write(FAILED_RUN, f"{error.message}; {error.hint}".encode())
 
 
 def remove_work_folder(storage: Storage, folder: str) -> None:
@@ -86,7 +94,7 @@ def _is_running(process: int) -> bool:
 
 
 def left_sentence(storage: Storage) -> str:
-    """Return what an interrupted run has left, with its size; an empty text for nothing, and for a prepared URL."""
+    """Return what a run that did not finish has left, with its size; no text for nothing, and for a prepared URL."""
     if not isinstance(storage, LocalStorage) and storage.exists(INFO_JSON):
         return ""
     files = left_files(storage)
@@ -99,12 +107,16 @@ def left_sentence(storage: Storage) -> str:
         pieces.append(
             f"{plural(len(shards), 'finished shard')} ({sum(shards):,} bytes)" if shards else "no finished shard"
         )
-    return f"an interrupted run has left {' and '.join(reversed(pieces))}" if pieces else ""
+    run = "a failed" if pieces and storage.exists(FAILED_RUN) else "an interrupted"
+    return f"{run} run has left {' and '.join(reversed(pieces))}" if pieces else ""
 
 
 def continuing(storage: Storage) -> str:
-    """Return how the interrupted run of a folder is continued."""
+    """Return how the interrupted run of a folder is continued, or what has to change after a failed one."""
     line = left_command(storage.path(IMPORT_FOLDER)) if isinstance(storage, LocalStorage) else None
+    if storage.exists(FAILED_RUN):
+        advice = storage.read_start(FAILED_RUN, _MAX_ADVICE)[0].decode("utf-8", "replace")
+        return f"{advice}; the command was: {line}" if line else advice
     return f"to continue, run: {line}" if line else "to continue, run the same command again"
 
 

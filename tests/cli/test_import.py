@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import yaml
 from PIL import Image
 
 from energon_cli.options import parse_size
+from loader import random_access
 from tests.cli.run_energon import RunEnergon
 from tests.cli.terminal import DOWN, ENTER, ESCAPE, TerminalRun
 from tests.unit.convert.importing.test_run import jpeg, shards_of, write_photos
@@ -59,6 +62,50 @@ def test_the_result_as_json(photos: Path, tmp_path: Path, energon: RunEnergon) -
     assert found["files"] == ["dataset.yaml"]
 
 
+def test_an_import_that_ended_by_its_limit_is_not_called_interrupted_and_ends_with_the_limit_that_it_names(
+    photos: Path, tmp_path: Path, energon: RunEnergon
+) -> None:
+    for number in (3, 17, 30):
+        (photos / f"{number:03d}.jpg").write_bytes(b"no picture")
+    output = tmp_path / "out"
+    command = ("import", photos, output, "--yes", "--verify", "--split-ratio", "1,1", "--num-workers", 1)
+    for _ in range(2):
+        done = energon(*command)
+        assert done.code == 1
+        assert "interrupted" not in done.err
+        advice = "or pass --max-failures 3; otherwise the same command ends the same way"
+        assert "error: 3 of 40 samples failed, more than 1 allow; " in done.err
+        assert advice in done.err
+    for look in (["info"], ["lint"], ["prepare", "--yes"], ["preview"]):
+        done = energon(look[0], output, *look[1:])
+        text = done.out + done.err
+        assert "interrupted" not in text, look
+        assert advice in text, look
+    done = energon(*command, "--max-failures", 3)
+    assert done.code == 0
+    assert "note: resumed: shards that an earlier run has written are kept" in done.err
+    assert energon("info", output, "--json").json["samples"] == 37
+
+
+def test_volumes_of_nifti_are_one_part_for_every_command(tmp_path: Path, energon: RunEnergon) -> None:
+    files, output, raw = tmp_path / "files", tmp_path / "out", tmp_path / "raw"
+    for folder in (files, raw):
+        folder.mkdir()
+    for name in ("a", "b"):
+        (files / f"{name}.nii.gz").write_bytes(gzip.compress(name.encode()))
+        (files / f"{name}.txt").write_text(name)
+    assert energon("import", files, output, "--yes").code == 0
+    shutil.copy(output / "shard_000000.tar", raw)
+    assert energon("prepare", raw, "--yes", "--sample-type", "CrudeWebdataset").code == 0
+    for dataset in (output, raw):
+        facts = energon("info", dataset, "--json").json
+        assert [part["name"] for part in facts["parts"]] == ["nii.gz", "txt"]
+        assert energon("lint", dataset).code == 0
+    assert "nii.gz" in energon("preview", raw).out
+    sample = random_access(str(raw))[1]
+    assert (sample["nii.gz"], sample["txt"]) == (b"b", "b"), "it is decompressed"
+
+
 def test_files_that_are_left_out_are_named_and_strict_publishes_nothing(
     photos: Path, tmp_path: Path, energon: RunEnergon
 ) -> None:
@@ -69,6 +116,10 @@ def test_files_that_are_left_out_are_named_and_strict_publishes_nothing(
     assert strict.code == 1
     assert "which --strict refuses" in strict.err
     assert not (tmp_path / "strict" / ".nv-meta" / ".info.json").exists()
+    assert (
+        "without --strict the rest is published; the command was: energon import"
+        in energon("info", tmp_path / "strict").err
+    )
     done = energon("import", photos, tmp_path / "out", "--yes", "--num-workers", 1)
     assert done.code == 0
     assert "left out: 1 file (4 B), a file about the data, not of it: LICENSE [L102]" in done.err

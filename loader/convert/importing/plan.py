@@ -36,6 +36,7 @@ _REPORT_ROWS = 1000
 _MAX_HOSTS = 100_000  # whose rows are counted
 _CONTACTED_HOSTS = 64  # those with the most rows
 _FIRST_URLS = 3  # of a host, which is given up if none of them is answered
+_SHARE_OF_FAILURES = 0.01  # one damaged file in a hundred is usual in data from the web
 _MAX_RARE_NAMES = 20  # part names with dots that occur once; more are no names of parts
 
 
@@ -213,7 +214,8 @@ class ImportPlan(RunsOnEngine):
         output: Path or URL of the dataset: a new or empty folder, or the folder of an interrupted import.
         layout: How samples are divided into shards and split parts.
         pictures: What is done with pictures.
-        max_failures: Most rows that may fail before the import stops: a number, or a share of all rows below 1.
+        max_failures: Most rows that may fail before the import stops: a number, or a share of all rows below 1; None
+            for 1 % of the rows, but at least one.
         files: Further files of ``.nv-meta`` to write, name → text (``dataset.yaml``).
         compat: As for :class:`PreparePlan`.
         strict: Publish nothing if any part of the sources is left out or fails.
@@ -226,7 +228,7 @@ class ImportPlan(RunsOnEngine):
     output: str
     layout: ShardLayout = field(default_factory=ShardLayout)
     pictures: PictureOptions = field(default_factory=PictureOptions)
-    max_failures: float = 0.01
+    max_failures: float | None = None
     files: Mapping[str, str] = field(default_factory=dict)
     compat: bool | None = None
     strict: bool = False
@@ -235,21 +237,39 @@ class ImportPlan(RunsOnEngine):
     inputs: Mapping[str, str] = field(default_factory=dict)
 
 
-def exceeds(failed: int, rows: int, limit: float) -> bool:
-    """Return True if more rows failed than may; a limit below 1 is a share."""
+def failure_limit(rows: int, given: float | None) -> float:
+    """Return how many of some rows may fail: a number, or a share below 1. Where none is given, it is 1 %, or one."""
+    return (_SHARE_OF_FAILURES if _SHARE_OF_FAILURES * rows >= 1 else 1) if given is None else given
+
+
+def exceeds(failed: int, rows: int, given: float | None) -> bool:
+    """Return True if more rows failed than :func:`failure_limit` says."""
+    limit = failure_limit(rows, given)
     return failed > (round(limit * rows, 3) if limit < 1 else limit)  # 100 % is a little less than 1
 
 
-def check_failures(failed: int, rows: int, limit: float, *, at: str, example: str) -> None:
-    """Raise a ``SampleError`` if more rows failed than may; a limit below 1 is their share."""
-    if exceeds(failed, rows, limit):
-        more = ", or allow more with --max-failures" if limit else ""  # reshard and add-parts allow none
-        allowed = f"{100 * limit:.3g}%" if limit < 1 else f"{limit:g}"
-        raise SampleError(
-            f"{failed:,} of {plural(rows, 'sample')} failed, more than {allowed} allow; {example}",
-            at=at,
-            hint=f"fix them{more}; the next run keeps the shards that are written",
-        )
+def check_failures(
+    failed: int, rows: int, given: float | None, *, at: str, example: str, is_end: bool = False, command: str = "import"
+) -> None:
+    """Raise a ``SampleError`` that names the limit to pass, if more rows failed than :func:`failure_limit` says.
+
+    Args:
+        is_end: All rows were tried; else others may fail, too.
+        command: Only ``import`` may allow failures.
+    """
+    if not exceeds(failed, rows, given):
+        return
+    limit = failure_limit(rows, given)
+    allowed = f"{100 * limit:.3g}%" if limit < 1 else f"{limit:g}"
+    least = "" if is_end or failed == rows else "at least "
+    enough = f"100%, or {failed} if no other sample fails" if least else f"{failed}"
+    # If all rows fail, there is no dataset with any limit.
+    more = f", or pass --max-failures {enough}" if failed < rows and command == "import" else ""
+    raise SampleError(
+        f"{least}{failed:,} of {plural(rows, 'sample')} failed, more than {allowed} allow; {example}",
+        at=at,
+        hint=f"fix them{more}; otherwise the same command ends the same way. Shards that are written are kept",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

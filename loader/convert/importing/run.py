@@ -14,6 +14,7 @@ from traceback import clear_frames
 
 import msgspec
 
+from ...accounting import IncompleteError
 from ...arrays import IntArray
 from ...engine.journal import Job
 from ...engine.run import Engine, ShareDone, missing_tasks, repeat_after_deaths
@@ -23,11 +24,13 @@ from ...format.nv_meta import FOLDER, REQUEST_JSON
 from ...format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
 from ...format.prepare.run import run_prepare
 from ...format.unfinished import (
+    FAILED_RUN,
     IMPORT_FOLDER,
     continuing,
     left_files,
     left_sentence,
     remember_command,
+    remember_failure,
     remove_left_files,
     remove_work_folder,
 )
@@ -47,6 +50,7 @@ from .plan import (
     ListedRows,
     ProgressCallback,
     check_failures,
+    failure_limit,
     list_rows,
 )
 from .shares import agree_on_shares, job_of_import, share_lock
@@ -103,7 +107,8 @@ def run_import(
         if plan.strict:
             listed.account.check_complete(at=storage.path(""))
         job = job_of_import(plan, listed.rows)
-        limits = {"limit of failures": f"{plan.max_failures:g}", "strict": str(plan.strict), "compat": str(plan.compat)}
+        allowed = failure_limit(len(listed.rows), plan.max_failures)
+        limits = {"limit of failures": f"{allowed:g}", "strict": str(plan.strict), "compat": str(plan.compat)}
         done = msgspec.structs.replace(job, request={**job.request, **limits})
         check_not_written(storage, IMPORT_FOLDER, done)
         plan = replace(plan, files={**plan.files, REQUEST_JSON: msgspec.json.encode(done).decode()})
@@ -167,6 +172,7 @@ def _leaving_no_files(storage: Storage, engine: Engine) -> Iterator[_Leftovers]:
     is_shared = engine.share is not None
     leftovers = _Leftovers(storage, is_shared=is_shared)
     leftovers.remove()
+    storage.remove(FAILED_RUN)
     if isinstance(storage, LocalStorage) and not is_shared:
         remember_command(storage.path(IMPORT_FOLDER))
     try:
@@ -179,6 +185,8 @@ def _leaving_no_files(storage: Storage, engine: Engine) -> Iterator[_Leftovers]:
             left = "the shards that are written stay" if is_shared else left_sentence(storage)
             how = "to continue, run the same command again" if is_shared else continuing(storage)
             error.add_note(f"{storage.path('')}: {left}; {how}")
+        elif isinstance(error, SampleError | IncompleteError):
+            remember_failure(storage, error)
         raise
 
 
@@ -335,8 +343,9 @@ class _Run:
         self._failed += len(done.failures)
         first = next((failure for shard in self._done.values() for failure in shard.failures), None)
         if first is not None:
-            limit, at = self._plan.max_failures, self._storage.path("")
-            check_failures(self._failed, len(self._rows), limit, at=at, example=first.example)
+            limit, command, at = self._plan.max_failures, self._plan.command, self._storage.path("")
+            rows, example, is_end = len(self._rows), first.example, len(self._done) == len(self._shards)
+            check_failures(self._failed, rows, limit, at=at, example=example, is_end=is_end, command=command)
 
     def _report(self) -> None:
         if self._on_progress is not None:

@@ -212,8 +212,8 @@ class _ShardWriter:
         if len(self.failures) < _MIN_FAILURES:
             return
         first, task = self.failures[0], self._task
-        at, example = task.storage.path(""), first.example
-        check_failures(len(self.failures), len(task.rows), task.plan.max_failures, at=at, example=example)
+        at, example, limit, command = task.storage.path(""), first.example, task.plan.max_failures, task.plan.command
+        check_failures(len(self.failures), len(task.rows), limit, at=at, example=example, command=command)
 
     def _next_row(self) -> Row:
         while self._next >= self._ahead_windows[0] and self._ahead_windows[-1] < len(self._rows):
@@ -269,7 +269,7 @@ class NoReadableRowsError(ConfigError):
     failures: Sequence[FailedRow] = ()
 
 
-def contact_hosts(listed: ListedRows, options: DownloadOptions | None, max_failures: float, *, at: str) -> None:
+def contact_hosts(listed: ListedRows, options: DownloadOptions | None, max_failures: float | None, *, at: str) -> None:
     """Fetch the first files of each host at the same time, so that dead hosts are known before the rows are read."""
     downloads = open_downloads(listed.rows, options, keeps=True) if listed.hosts.urls else None
     if downloads is None:
@@ -292,13 +292,13 @@ def write_trial(
     pictures: PictureOptions,
     *,
     downloads: DownloadOptions | None = None,
-    max_failures: float = math.inf,
+    max_failures: float | None = math.inf,
 ) -> Iterator[str]:
     """Write the first samples to a shard in a temporary folder, and return the folder; rows that fail are skipped.
 
     Args:
         downloads: What may be downloaded; None for nothing. Downloads are kept for the import.
-        max_failures: Most rows that may fail; below 1 their share.
+        max_failures: Most rows that may fail, as for :class:`ImportPlan`.
 
     Raises:
         StrayCoordinatesError: Coordinates of one of the first rows would no longer fit their picture.

@@ -48,7 +48,7 @@ class ImportFlags:
     shuffle_seed: int | None
     shard_size: int
     samples_per_shard: int
-    max_failures: float  # below 1, a share
+    max_failures: float | None  # below 1, a share
     sample_type: str | None
     field_map: str | None
     yes: bool

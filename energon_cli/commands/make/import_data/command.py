@@ -27,8 +27,10 @@ def _columns_of_parts(_ctx: click.Context, _parameter: click.Parameter, given: S
     return {part: column for part, _, column in pairs}
 
 
-def _failures(_ctx: click.Context, _parameter: click.Parameter, given: str) -> float:
-    """Return a number of failures, or a share below 1."""
+def _failures(_ctx: click.Context, _parameter: click.Parameter, given: str | None) -> float | None:
+    """Return a number of failures, or a share below 1; None for the default."""
+    if given is None:
+        return None
     text = given.strip()
     try:
         limit = float(text.removesuffix("%"))
@@ -201,9 +203,7 @@ def _range_of_floats(_ctx: click.Context, _parameter: click.Parameter, text: str
     "--max-failures",
     metavar="N|PERCENT",
     callback=_failures,
-    default="1%",
-    show_default=True,
-    help="Stop if more samples fail: a number, or a share such as 5%.",
+    help="Stop if more samples fail: a number, or a share such as 5%.  [default: 1%, at least 1]",
 )
 @shared_options("sample_type", "field_map", "yes", "dry_run", "compat")
 @engine_options

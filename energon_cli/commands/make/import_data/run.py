@@ -320,7 +320,7 @@ def _run(plan: ImportPlan, listed: ListedRows) -> ImportReport:
             nonlocal resumed_before
             if now.resumed and not resumed_before and output_settings().shows_progress is not False:
                 resumed_before = True
-                show_note("resumed: shards of an interrupted import are kept")
+                show_note("resumed: shards that an earlier run has written are kept")
             bar.update(now.samples, now.samples_total)
 
         return run_import(plan, listed=listed, on_progress=advance)

@@ -13,13 +13,15 @@ import pytest
 from PIL import Image
 
 from loader.convert.importing.pictures import PictureOptions
-from loader.convert.importing.plan import ImportPlan, ImportProgress, ImportReport
+from loader.convert.importing.plan import ImportPlan, ImportProgress, ImportReport, exceeds
 from loader.convert.importing.run import run_import
 from loader.convert.rows.row_file import ShardLayout
 from loader.convert.sources.files import FilesSource
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, SampleError, StorageError
 from loader.format.index import shard_index
+from loader.format.unfinished import continuing, left_sentence
+from loader.storage import LocalStorage
 from tests.small_disks import mounted_disk
 
 
@@ -140,6 +142,78 @@ def test_samples_that_fail_are_listed(tmp_path: Path) -> None:
     assert lines[1]["code"] == "F103"
     assert [(one.reason, one.example) for one in report.account.left_out] == [("L104", "006.txt")]
     assert {"003", "005"}.isdisjoint(samples_of(output))
+
+
+@pytest.mark.parametrize(
+    ("limit", "rows", "allowed"),
+    [(None, 2, 1), (None, 99, 1), (None, 199, 1), (None, 200, 2), (None, 1000, 10), (0.01, 99, 0), (0, 1000, 0)],
+)
+def test_below_a_hundred_rows_one_may_fail_unless_a_limit_is_given(
+    *, limit: float | None, rows: int, allowed: int
+) -> None:
+    assert not exceeds(allowed, rows, limit)
+    assert exceeds(allowed + 1, rows, limit)
+
+
+def test_an_import_without_a_limit_allows_one_of_a_few_and_a_share_of_one_hundredth_none(tmp_path: Path) -> None:
+    photos, verify = write_photos(tmp_path / "photos"), PictureOptions(verify=True)
+    (photos / "030.jpg").write_bytes(b"no picture")
+    assert import_folder(photos, tmp_path / "out", pictures=verify).failed == 1
+    with pytest.raises(SampleError, match=r"1 of 40 samples failed, more than 1% allow"):
+        import_folder(photos, tmp_path / "share", pictures=verify, max_failures=0.01)
+    with pytest.raises(ConfigError, match=r"limit of failures: 1 then, 0\.01 now"):
+        import_folder(photos, tmp_path / "out", pictures=verify, max_failures=0.01)
+
+
+@pytest.mark.parametrize(
+    ("limit", "layout", "found", "hint"),
+    [
+        (None, ShardLayout(), "3 of 40", "fix them, or pass --max-failures 3; "),
+        (0, ShardLayout(), "3 of 40", "fix them, or pass --max-failures 3; "),
+        (0, SMALL, "at least 1 of 40", "fix them, or pass --max-failures 100%, or 1 if no other sample fails; "),
+    ],
+)
+def test_the_limit_that_would_do_is_exact_once_all_rows_were_tried(
+    *, limit: float | None, layout: ShardLayout, found: str, hint: str, tmp_path: Path
+) -> None:
+    photos = write_photos(tmp_path / "photos")
+    for number in (3, 17, 30):
+        (photos / f"{number:03d}.jpg").write_bytes(b"no picture")
+    with pytest.raises(SampleError) as caught:
+        import_folder(
+            photos, tmp_path / "out", layout=layout, pictures=PictureOptions(verify=True), max_failures=limit, workers=1
+        )
+    assert caught.value.message.startswith(f"{found} samples failed")
+    assert str(caught.value.hint).startswith(f"{hint}otherwise the same command ends the same way")
+
+
+def test_no_limit_is_named_where_all_rows_fail(tmp_path: Path) -> None:
+    photos = write_photos(tmp_path / "photos", 3)
+    for file in photos.glob("*.jpg"):
+        file.write_bytes(b"no picture")
+    with pytest.raises(SampleError) as caught:
+        import_folder(photos, tmp_path / "out", pictures=PictureOptions(verify=True))
+    assert caught.value.message.startswith("3 of 3 samples failed")
+    assert "--max-failures" not in str(caught.value.hint)
+
+
+def test_only_the_last_run_decides_whether_a_folder_is_of_a_failed_or_an_interrupted_run(tmp_path: Path) -> None:
+    photos, output, verify = write_photos(tmp_path / "photos"), tmp_path / "out", PictureOptions(verify=True)
+    (photos / "039.jpg").write_bytes(b"no picture")
+    with pytest.raises(SampleError):
+        import_folder(photos, output, layout=SMALL, pictures=verify, max_failures=0, workers=1)
+    assert left_sentence(LocalStorage(output)).startswith("a failed run has left 6 finished shards")
+    assert "1 of 40 samples failed, more than 0% allow; " in continuing(LocalStorage(output))
+
+    def interrupt(_: ImportProgress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        import_folder(photos, output, layout=SMALL, pictures=verify, max_failures=0, progress=interrupt)
+    assert "an interrupted run has left" in caught.value.__notes__[0]
+    assert left_sentence(LocalStorage(output)).startswith("an interrupted run has left")
+    import_folder(photos, output, layout=SMALL, pictures=verify, max_failures=1)
+    assert left_sentence(LocalStorage(output)) == ""
 
 
 def test_too_many_failures_stop_the_import_and_the_next_run_continues(tmp_path: Path) -> None:

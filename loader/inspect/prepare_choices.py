@@ -9,7 +9,8 @@ from typing import Any
 
 from ..accounting.kinds import kind_of_name
 from ..errors import ConfigError, EnergonError, plural
-from ..format.contents.proposals import Proposal, dropped_parts, only_field_map, propose, propose_field_map
+from ..format.contents.proposals import Proposal, dropped_parts, propose
+from ..format.contents.proposed_fields import only_field_map, propose_field_map
 from ..format.contents.sample_layouts import find_layout
 from ..format.documents.field_map import FieldMap, parse_field_expression, parse_field_map
 from ..format.documents.messages import nearest_names
@@ -27,7 +28,6 @@ _SETTLED = ("split", "samples", "ask_split", "by_samples", "spec", "field_map", 
 _RATIO = {"train": 8.0, "val": 1.0, "test": 1.0}
 _MAX_KEYS = 8  # of json, in a hint
 _MAX_SHOWN = 30  # part names, in a hint
-_MAX_SETS = 200  # that are compared with a type
 _MAX_NAMES = 10  # of parts, in a note
 _NOTED_DEVIATION = 5  # percentage points of a share from the requested one
 _MAX_DEVIATION = 10  # a larger one of whole shards is not proposed
@@ -53,7 +53,6 @@ class OpenChoices:
         sample_types: All sample types, the likeliest first.
         fitting: Names of the sample types that the samples can fill; the crude type is always one.
         reason: Why the first type is proposed; None if nothing needs to be explained.
-        fits: Number of samples that have the parts of the first type; None if it is not known.
         coded_type: The sample type that generated code builds; None if the proposal needs no code.
         split: The split, if it is settled.
         ask_split: False keeps the split of the dataset.
@@ -70,7 +69,6 @@ class OpenChoices:
     sample_types: Sequence[SampleTypeSpec]
     fitting: frozenset[str] = frozenset()
     reason: str | None = None
-    fits: int | None = None
     coded_type: SampleTypeSpec | None = None
     split: SplitRequest | None = None
     samples: Mapping[str, int] | None = None
@@ -115,7 +113,6 @@ def open_choices(folder: ShardFolder, **settled: Any) -> OpenChoices:
         contents=folder.contents,
         sample_types=[*likeliest, *(spec for spec in SAMPLE_TYPES.values() if spec not in likeliest)],
         reason=proposal.reason,
-        fits=proposal.fits,
         fitting=frozenset([*filled, *([coded.name] if coded else [])]),
         coded_type=coded,
         **settled,
@@ -225,23 +222,18 @@ def _code_note(folder: ShardFolder, chosen: DatasetYaml) -> str:
 def _dropped_note(contents: SampledContents, chosen: DatasetYaml) -> Iterator[str]:
     """Yield what samples of this type do not have, or why they are of this type."""
     proposal = _proposal(contents)
-    is_proposed = chosen.spec == proposal.sample_types[0]
-    if is_proposed and proposal.reason is not None:
+    if chosen.spec == proposal.sample_types[0] and proposal.reason is not None:
         yield proposal.reason
     field_map = chosen.field_map or {}
     if contents.holds_values or chosen.spec.crude:
         return
-    if is_proposed and not contents.are_first and proposal.fits is not None and proposal.fits < contents.samples:
-        yield f"{chosen.spec.name} fits {proposal.fits:,} of {plural(contents.samples, 'sample')}"
     if contents.samples and not contents.are_first:
         fields = part_names_of_fields(parse_field_map(dict(field_map), file="the field map"))
         for name, missing in contents.missing(fields).items():
             if not chosen.spec.field(name).required and missing.samples < contents.samples:
                 yield missing_sentence(name, field_map[name], missing, contents.samples)
-    dropped = dropped_parts(chosen.spec, field_map, contents.seen)
-    for each in contents.part_sets.sets[:_MAX_SETS]:
-        lost = dropped_parts(chosen.spec, field_map, contents.seen, each.parts, together=True)
-        dropped += [name for name in lost if name not in dropped]
+    sets = [each.parts for each in contents.part_sets.sets]
+    dropped = dropped_parts(chosen.spec, field_map, contents.seen, sets)
     if dropped and proposal.layout is None:
         yield f"no field of {chosen.spec.name} holds {_counted(dropped, contents)}, so training does not read it"
 

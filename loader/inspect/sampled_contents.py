@@ -11,7 +11,7 @@ from ..accounting.kinds import PICKLE, TORCH, part_extension
 from ..accounting.part_sets import Missing, PartSets
 from ..errors import plural
 from ..format.contents.findings import Contents
-from ..format.contents.proposals import SeenParts, propose_field_map
+from ..format.contents.proposed_fields import SeenParts, propose_field_map
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.field_map import FieldMap, parse_field_map
@@ -96,7 +96,8 @@ class SampledContents:
             self.json_example,
             kinds=self.contents.part_kinds(),
             sets=self.part_sets.sets,
-            has_all=self.contents.has_all,
+            texts=self.contents.texts,
+            count_with=self.contents.count_with,
         )
 
     @property

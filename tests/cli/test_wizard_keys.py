@@ -153,8 +153,8 @@ def test_keys_typed_during_a_wait_are_neither_shown_nor_answers(captions: Path, 
     )
     program = (sys.executable, "-c", wait)
     with TerminalRun("prepare", captions, "--num-workers", 1, rows=70, program=program) as wizard:
-        wizard.wait_for(SPLIT).press(ENTER).wait_for(TYPE).press(DOWN).wait_for("» VQA").press(*4 * [DOWN])
-        wizard.wait_for("» CrudeWeb").press(DOWN).wait_for("» ImageSample").press(ENTER)  # nothing else is asked
+        wizard.wait_for(SPLIT).press(ENTER).wait_for(TYPE).press(DOWN).wait_for("» CrudeWeb")
+        wizard.press(DOWN, DOWN).wait_for("» ImageSample").press(ENTER)  # nothing else is asked
         wizard.wait_for("decoding the first sample…").press(*"yy#", ENTER, ENTER)
         go_on.touch()
         wizard.wait_for(WRITE)
@@ -175,7 +175,7 @@ def test_types_that_lack_parts_are_behind_another_entry(captions: Path, wizard: 
     wizard.press(ENTER).wait_for(TYPE).press(UP, UP).wait_for("» more types, for which parts are missing (5) …")
     assert "VidQASample" not in wizard.text
     wizard.press(ENTER).wait_for("VidQASample").press(ESCAPE).wait_for("» more types").press(ENTER)
-    wizard.wait_for("» ConversationSample").press(*4 * [DOWN]).wait_for("» VidQASample").press(ENTER).wait_for(FROM)
+    wizard.wait_for("» ConversationSample").press(*3 * [DOWN]).wait_for("» VidQASample").press(ENTER).wait_for(FROM)
     wizard.press(ESCAPE).wait_for("» more types").press(ENTER).wait_for("» VidQASample").press(CTRL_D)
     assert wizard.finish() == 1
 
@@ -337,7 +337,7 @@ def test_a_menu_selects_the_changes_of_a_prepared_dataset(prepared: Path) -> Non
         assert "kept as before: the split and dataset.yaml" in run.text
     with TerminalRun("prepare", prepared, "--num-workers", 1, rows=60) as run:
         run.wait_for(AGAIN).press(DOWN, ENTER).wait_for(TYPE)
-        run.press(*5 * [DOWN]).wait_for("» CrudeWebdataset").press(ENTER).wait_for(WRITE)
+        run.press(DOWN).wait_for("» CrudeWebdataset").press(ENTER).wait_for(WRITE)
         assert run.press(ENTER).finish() == 0
     assert read_yaml(prepared, "dataset.yaml")["__class__"] == "CrudeWebdataset"
     assert read_yaml(prepared, "split.yaml") == split

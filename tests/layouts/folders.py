@@ -154,7 +154,6 @@ def the_output_of_img2dataset(folder: Path) -> None:
     samples={"train/a": "train: jpg txt", "train/b": "train: jpg txt", "val/a": "val: jpg"},
     left_out={"files L102": 3},
     note="the same path but for the folder: images, labels; 1 of 3 samples have no partner",
-    sample_type="CaptioningSample",
 )
 def yolo(folder: Path) -> None:
     write(folder, ["images/train/a.jpg", "images/train/b.jpg", "images/val/a.jpg"])
@@ -498,7 +497,6 @@ def a_list_of_json_next_to_the_pictures_that_it_lists(folder: Path) -> None:
 @layout(
     samples={"train/a": "train: jpg txt", "val/c": "val: jpg"},
     left_out={"files L119": 1},
-    sample_type="CaptioningSample",
     note="the samples are the 1 row of train/metadata.csv",
 )
 def metadata_of_one_of_two_split_parts(folder: Path) -> None:

@@ -165,3 +165,103 @@ def two_pictures_of_a_row_of_which_one_is_null(folder: Path) -> str:
     columns["prompt"] = ["a", "b"]
     write(folder, {"t.parquet": table(columns)})
     return "t.parquet"
+
+
+CLASSES = ["dog", "cat", "dog", "bird"]
+NUMBERS = ["2", "1", "2", "0"]
+
+
+@layout(
+    samples={f"{n:09d}": "cls jpg json" for n in range(4)},
+    sample_type="ImageClassificationSample",
+    texts={f"{n:09d}.cls": NUMBERS[n] for n in range(4)} | {"000000003.json": '{"label_name":"bird"}'},
+    forms=("folder",),
+)
+def pictures_with_labels_of_text(folder: Path) -> str:
+    write(folder, {"t.parquet": table({"image": [picture()] * 4, "label": CLASSES})})
+    return "t.parquet"
+
+
+@layout(
+    samples={f"{n:09d}": "cls jpg json txt" for n in range(4)},
+    texts={"000000000.cls": "2", "000000000.json": '{"label_name":"dog"}', "000000000.txt": "it runs"},
+    forms=("folder",),
+)
+def pictures_with_labels_and_captions(folder: Path) -> str:
+    columns = {"image": [picture()] * 4, "label": CLASSES, "text": ["it runs", "it sits", "it sleeps", "it sings"]}
+    write(folder, {"t.parquet": table(columns)})
+    return "t.parquet"
+
+
+@layout(
+    samples={f"{n:09d}": "cls jpg txt" for n in range(2)},
+    forms=("folder",),
+)
+def pictures_with_numbered_labels_and_texts(folder: Path) -> str:
+    write(folder, {"t.parquet": table({"image": [picture()] * 2, "label": [0, 1], "text": ["a", "b"]})})
+    return "t.parquet"
+
+
+@layout(
+    samples={"a": "cls json", "b": "cls json", "c": "cls json"},
+    texts={"a.cls": "0", "b.cls": "1", "c.cls": "0", "c.json": '{"label_name":"cat"}'},
+    forms=("folder",),
+)
+def ids_and_labels_alone(folder: Path) -> str:
+    write(folder, {"t.csv": "id,label\na,cat\nb,dog\nc,cat\n"})
+    return "t.csv"
+
+
+@layout(
+    samples={f"{n}": "cls jpg json" for n in range(6)},
+    sample_type="ImageClassificationSample",
+    texts={"0.cls": "1", "5.cls": "0", "5.json": '{"label_name":"beagle"}'},
+)
+def ids_and_few_different_texts(folder: Path) -> None:
+    write(folder, [f"images/{n}.jpg" for n in range(6)])
+    rows = "".join(f"{n},{('pug', 'beagle')[n % 2]}\n" for n in range(6))
+    write(folder, {"labels.csv": f"id,breed\n{rows}"})
+
+
+@layout(
+    samples={f"{n:09d}": "jpg txt" for n in range(6)},
+    sample_type="CaptioningSample",
+    forms=("folder",),
+)
+def captions_of_which_some_are_equal(folder: Path) -> str:
+    captions = ["a dog runs on the beach", "a cat sleeps in the sun"] * 3
+    write(folder, {"t.parquet": table({"image": [picture()] * 6, "sentence_of_a_worker": captions})})
+    return "t.parquet"
+
+
+@layout(
+    samples={"a": "jpg json", "b": "jpg json", "c": "jpg json", "d": "jpg json"},
+    sample_type="ImageClassificationSample",
+    texts={"a.json": '{"label_name":"cat"}', "d.json": '{"label_name":"dog"}'},
+)
+def labels_of_two_tables_that_have_other_classes(folder: Path) -> None:
+    write(folder, [f"{name}.jpg" for name in "abcd"])
+    write(folder, {"one.csv": "file,label\na.jpg,cat\nb.jpg,dog\n", "two.csv": "file,label\nc.jpg,dog\nd.jpg,dog\n"})
+
+
+@layout(
+    samples={"000000000": "json txt", "000000001": "json txt"},
+    texts={"000000000.json": '{"chosen":"so","rejected":"no"}'},
+    forms=("folder",),
+)
+def preferences(folder: Path) -> str:
+    rows = [{"prompt": "why is that?", "chosen": "so", "rejected": "no"}] * 2
+    write(folder, {"t.jsonl": "\n".join(map(json.dumps, rows))})
+    return "t.jsonl"
+
+
+@layout(samples={"a": "jpg txt", "b": "jpg txt"}, forms=("folder",))
+def a_column_of_boxes_is_no_caption(folder: Path) -> str:
+    write(folder, ["a.jpg", "b.jpg"])
+    write(folder, {"t.csv": "image,caption\na.jpg,0 0.5 0.5 0.2 0.2\nb.jpg,1 0.1 0.1 0.2 0.2\n"})
+    return "t.csv"
+
+
+@layout(samples={"a": "mp4 txt", "b": "mp4 txt"}, forms=("folder",))
+def videos_with_captions(folder: Path) -> None:
+    write(folder, {"a.mp4": b"\0\0\0\x18ftypisom", "a.txt": "a cat", "b.mp4": b"\0\0\0\x18ftypisom", "b.txt": "a dog"})

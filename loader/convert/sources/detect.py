@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -128,6 +128,7 @@ def open_sources(paths: Sequence[str], *, kind: str | None, options: SourceOptio
         ConfigError: The kind is unknown or cannot be detected, or an option does not fit it.
         StorageError: A path does not exist.
     """
+    options = replace(options, is_only_table=len(paths) == 1)
     return tuple(open_source(path, kind=kind, options=options) for path in paths)
 
 

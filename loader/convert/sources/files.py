@@ -359,7 +359,10 @@ class _TreeRows:
 
     def _table_rows(self, table: str) -> Iterator[Row]:
         survey, unit = self._survey, posixpath.dirname(table)
-        files, source = open_table(self._tree, table, self._source.options, self._listing.scratch)
+        # Of several tables, or tars with tables, the numbers of classes would differ.
+        is_only = len(survey.tables) == 1 and (self._source.kind == "folder" or not os.path.isdir(self._source.path))
+        options = replace(self._source.options, is_only_table=self._source.options.is_only_table and is_only)
+        files, source = open_table(self._tree, table, options, self._listing.scratch)
         # Names of tables tell the split parts, if all of them do.
         splits = {name: split_of_name(name) for name in survey.tables}
         has_splits = "" not in splits.values() and len({*splits.values()}) > 1

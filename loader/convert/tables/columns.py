@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from ...accounting.kinds import usual_extension
 from ...errors import SampleError
+from ...format.contents.texts import Texts
 from ..rows.file_access import FileAccess
 from .named_files import (
     KEY_NAMES,
@@ -52,6 +53,7 @@ class SourceOptions:
         files: Files that paths name; None for those below the root.
         keep_text_only: Rows without a picture or another file are samples, too; None if they are conversations.
         keep_urls: Columns of URLs stay text.
+        is_only_table: No other table is imported whose classes would need the same numbers.
         classes: Subfolders of a folder are labels; None decides by its files.
         splits: Subfolders such as ``train`` are split parts; None decides by their names.
         group_by: None decides by the names of files.
@@ -65,6 +67,7 @@ class SourceOptions:
     files: NamedFiles | None = None
     keep_text_only: bool | None = None
     keep_urls: bool = False
+    is_only_table: bool = True
     classes: bool | None = None
     splits: bool | None = None
     group_by: GroupBy | None = None
@@ -116,7 +119,8 @@ class TableLayout:
         key: Column with the keys; None makes them of paths or of the number of the row.
         split: Column with the split parts.
         found: All columns, in the order of the table.
-        class_names: Column → names of its classes, which an object of JSON has instead of numbers.
+        class_names: Column → names of its classes, which an object of JSON has instead of numbers; texts among them
+            are its ``label_name``.
         keeps_others: Values of columns that the first rows do not have are members of the object of JSON, too.
         keeps_text_only: Rows without a picture or another file are samples, too.
     """
@@ -152,7 +156,7 @@ class TableColumn:
     Args:
         files: The files that its values may name.
         type: Type of its values, if the table says it.
-        class_names: Names of classes, if its values are their numbers.
+        class_names: Names of classes, if its values are their numbers, or these names.
 
     Attributes:
         examples: The first values that are not empty.
@@ -165,6 +169,7 @@ class TableColumn:
         first_file: The first text that names an existing file, or holds one.
         follows_all: The column may be the key or the split, so that all of its values count.
         distinct: The first different values of a column that :attr:`follows_all`.
+        texts: What its texts have in common, which may be names of classes.
     """
 
     def __init__(
@@ -195,6 +200,7 @@ class TableColumn:
         self._numbers = is_text
         self._integers = is_text
         self.distinct: set[Any] = set()
+        self.texts = Texts()
         self._hashes = array("q")
         self.follows_all = self.plain_name in KEY_NAMES | SPLIT_NAMES
         self._has_ids = self.plain_name.endswith("id") or self.is_named_media
@@ -247,6 +253,8 @@ class TableColumn:
             if len(self.distinct) < _MAX_DISTINCT:
                 self.distinct.update(map(str, known))
             self._hashes.extend(map(hash, map(str, known)))
+        if self.texts.values is not None:
+            self.texts.add([value for value in known if isinstance(value, str)])
         # Follow texts, also in lists.
         for value in known:
             if isinstance(value, str):

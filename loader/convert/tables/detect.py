@@ -150,11 +150,11 @@ class _Finder:
         media = self._media()
         parts = [part for column, role in media for part in self._media_part(column, role, only=len(media) == 1)]
         rest = [column for column in self._free if column not in [column for column, _ in media]]
-        labels = [c for c in rest if c.class_names or (c.type == "integer" and c.plain_name in LABEL_NAMES)]
-        if labels:
-            parts.append(PartColumns(name="cls", role="label", columns=(labels[0].name,)))
-            if not labels[0].class_names:
-                rest.remove(labels[0])  # else the object of JSON has the name
+        label = _label(rest)
+        if label is not None and (label.type != "text" or self._columns.is_only_table):
+            parts.append(PartColumns(name="cls", role="label", columns=(label.name,)))
+        if label is not None and not label.class_names:
+            rest.remove(label)  # else the object of JSON has the name
         text = _caption(rest)
         if text is not None and all(part.name != "txt" for part in parts):
             parts.append(PartColumns(name="txt", role="text", columns=(text.name,)))
@@ -266,6 +266,21 @@ def _is_split(column: TableColumn) -> bool:
 
 def _is_key(column: TableColumn) -> bool:
     return column.plain_name in KEY_NAMES and column.type in ("text", "integer") and column.is_unique
+
+
+def _label(rest: Sequence[TableColumn]) -> TableColumn | None:
+    """Return the column of classes: a usual name comes before the only column, if that has few different texts."""
+    named = [column for column in rest if column.plain_name in LABEL_NAMES]
+    numbered = [column for column in rest if column.class_names or (column in named and column.type == "integer")]
+    if numbered:
+        return numbered[0]
+    # Names of classes get numbers, if every row has one.
+    alone = rest if len(rest) == 1 and rest[0].plain_name not in CAPTION_NAMES else ()
+    for column in (*named, *alone):
+        if column.type == "text" and column.texts.count == column.rows:
+            column.class_names = column.texts.classes(are_labels=column in named)
+            return column if column.class_names else None
+    return None
 
 
 def _caption(rest: Sequence[TableColumn]) -> TableColumn | None:

@@ -24,7 +24,8 @@ def part_bytes(part: PartColumns, values: Mapping[str, Any], class_names: Mappin
     # Several columns are an object of JSON, or a document of texts and pictures.
     if part.is_object:
         present = [column for column in part.columns if column in values]
-        return encode_json({c: _conversation(c, _named(values[c], class_names.get(c))) for c in present})
+        names = {c: "label_name" for c in class_names if isinstance(values.get(c), str) and "label_name" not in values}
+        return encode_json({names.get(c, c): _conversation(c, _named(values[c], class_names.get(c))) for c in present})
     if part.role == "document":
         return encode_json(document_of(part, values))
     # One column is written in the form of its part.
@@ -36,7 +37,8 @@ def part_bytes(part: PartColumns, values: Mapping[str, Any], class_names: Mappin
         case "label":
             if value is None or value == "":
                 raise SampleError(f"column {column!r} is empty; expected a label")
-            return _encoded(str(value), column)
+            is_name = column in class_names and isinstance(value, str)
+            return _encoded(str(class_names[column].index(value) if is_name else value), column)
         case _:
             return _json_text(value) or encode_json(value)
 

@@ -27,6 +27,7 @@ from ...errors import EnergonError, plural
 from ...storage import FileInfo, ReadableFile, Storage
 from ..documents.value_name import ValueName, is_part_name
 from ..index.shard_index import ShardIndex
+from .texts import Texts
 
 _MAX_SHARDS = 2000  # whose samples are inspected, besides the shards of rare part sets
 _MIN_SAMPLES = 256  # in all shards, if there are few shards
@@ -138,6 +139,8 @@ class ContentSampler:
         contents.samples += 1
         for name, size, data in self._read(file, head, parts):
             contents.add_part(name, kind_of_bytes(data[:HEADER_BYTES], size), key)
+            if kind_of_name(name) == "text" and (text := data[:HEADER_BYTES].decode("utf-8", "replace").strip()):
+                contents.texts.setdefault(name, Texts()).add([text])
             if _is_json(name) and len(data) == size:
                 document = parse_document(data)
                 if document is not None:
@@ -223,6 +226,7 @@ class Contents:
     structures: dict[str, dict[tuple[str, ...], Structure]] = field(default_factory=dict)
     # part name → the json parts merged: all keys, each with the first value
     documents: dict[str, dict[str, Any]] = field(default_factory=dict)
+    texts: dict[str, Texts] = field(default_factory=dict)  # part name → what its texts have in common
     large: int = 0  # number of parts of all samples that are too large to be parsed
     large_example: str = ""  # the first sample with one
 
@@ -263,6 +267,8 @@ class Contents:
         for name, kinds in other.kinds.items():
             for kind, (count, example) in kinds.items():
                 self.add_part(name, kind, example, count)
+        for name, texts in other.texts.items():
+            self.texts.setdefault(name, Texts()).merge(texts)
         for name, structures in other.structures.items():
             is_new = [self._add_structure(name, values, each) for values, each in structures.items()]
             if any(is_new):
@@ -282,14 +288,14 @@ class Contents:
             for name, kinds in self.kinds.items()
         }
 
-    def has_all(self, values: Sequence[str]) -> bool:
-        """Return True if some json part has all of these values, or if none was inspected."""
-        names = {value.partition("[")[0] for value in values}
-        return all(
-            any({value for value in values if value.partition("[")[0] == name} <= set(each) for each in of_part)
-            for name, of_part in self.structures.items()
-            if name in names
-        )
+    def count_with(self, values: Sequence[str]) -> tuple[int, int]:
+        """Return how many inspected json parts have all of these values, and how many there are; 1 of 1 without any."""
+        counts = [(1, 1)]
+        for name, of_part in self.structures.items():
+            wanted = [value for value in values if value.partition("[")[0] == name]
+            having = [n.parts for keys, n in of_part.items() if all(any(k.startswith(v) for k in keys) for v in wanted)]
+            counts.append((sum(having), sum(each.parts for each in of_part.values())))
+        return min(counts, key=lambda count: count[0] / count[1])
 
     def conflicts(self) -> Iterator[str]:
         """Yield a sentence for each part that is not always the same kind of file, or another one than its name says.

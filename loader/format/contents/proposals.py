@@ -1,60 +1,30 @@
-"""Propose sample types for a folder of shards, and the parts that fill their fields."""
+"""Propose sample types for a folder of shards by how well the parts fit their fields."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from ...accounting.kinds import Kind, PartKind, kind_of_name, kind_of_part, part_extension
-from ...accounting.part_sets import PartSet
-from ..documents.conversation import CONVERSATION_KEYS, is_conversation
+from ...accounting.kinds import kind_of_name, part_extension
+from ...errors import plural
+from ..documents.conversation import is_conversation
 from ..documents.field_map import parse_field_expression
-from ..documents.sample_types import CRUDE, SAMPLE_TYPES, FieldSpec, SampleTypeSpec
-from ..documents.value_name import ValueName, is_part_name
+from ..documents.sample_types import CRUDE, SAMPLE_TYPES, SampleTypeSpec
+from .findings import json_expressions
+from .proposed_fields import SeenParts, candidates, propose_field_map
 from .sample_layouts import SampleLayout, find_layout
 
-_RARE = 0.01  # share of the samples up to which part sets do not decide on a type, but are named
+_RARE = 0.01  # share of the samples that may lack a field, and up to which part sets and values decide nothing
 _CRUDE = "crude samples (dicts of parts)"
 _MAX_SETS = 200  # that are compared with a type
 _MAX_NAMED = 20  # parts, in a sentence
 
 _TEXT_KINDS = ("any", "sequence", "text", "text_list", "turns")  # kinds of fields that hold text
 
-# Field kind → kinds of parts that hold such a field as a whole.
-_PART_KINDS_OF_FIELD_KIND: Mapping[str, tuple[PartKind, ...]] = {
-    "any": ("tree", "array"),
-    "audio": ("audio",),
-    "image": ("image",),
-    "image_list": ("image",),
-    "images": ("array",),
-    "label": ("label",),
-    "label_name": ("text",),
-    "sequence": ("tree",),
-    "tensor": ("array",),
-    "text": ("text",),
-    "text_list": ("tree",),
-    "turns": ("tree",),
-    "video": ("video",),
-}
-
-_WHOLE_PARTS = ("audio", "image", "image_list", "video")  # kinds of fields that no value inside json fills
-
-# Field → its likely names inside json, the likeliest first; other fields are found only by their own names.
-_TREE_NAMES: Mapping[str, tuple[str, ...]] = {
-    "answers": ("answers", "answer", "outputs", "output"),
-    "caption": ("caption", "captions", "text", "txt", "description", "alt", "alt_text", "title"),
-    "choices": ("choices", "options"),
-    "context": ("context", "question", "prompt", "instruction", "query", "input"),
-    "correct_choice_idx": ("correct_choice_idx", "correct", "label", "answer_idx", "answer"),
-    "label": ("label", "class", "cls", "class_id", "category_id"),
-    "label_name": ("label_name", "class_name", "category"),
-    "sequence": ("sequence", "content", "items"),
-    "text": ("text", "txt", "content", "transcript", "caption"),
-    "turns": CONVERSATION_KEYS,
-    "texts": ("texts", "text_list", "sentences"),
-    "matched_text_indices": ("matched_text_indices", "matched_text_index"),
-}
+# Keys inside json of what no sample type has: boxes of objects, and the two answers of a preference.
+_UNTYPED = re.compile(r".*?\[(?:(bbox|bboxes|boxes)|chosen|rejected)\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,110 +35,112 @@ class Proposal:
     # how code builds samples of the first type; None if a field map can, or they stay crude
     layout: SampleLayout | None = None
     reason: str | None = None  # why this type comes first, or crude does; None if nothing needs to be explained
-    # number of samples that have the parts of the first type's required fields; None if it is not known
-    fits: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SeenParts:
-    """The names, examples, kinds and sets of the parts of samples."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fit:
+    """Describe how well samples fit a type."""
 
-    names: Sequence[str]  # names of the parts, the most frequent first
-    # the ``json`` parts of samples, decoded and merged; None if samples have none
-    example: Mapping[str, object] | None = None
-    # Part name → what the first bytes of such parts say; other parts are known by their names. A picture under a name
-    # that loaders do not decode as one fills no field, so the crude type, which keeps it, comes first.
-    kinds: Mapping[str, Kind] | None = None
-    # The part sets of all samples, the most frequent first. Then a type is proposed for what more than 1 % of the
-    # samples have, and no type that fewer samples fit. Parts of one kind that no sample has together are
-    # alternatives.
-    sets: Sequence[PartSet] = ()
-    has_all: Callable[[Sequence[str]], bool] = bool  # returns True if some json part has all values of such expressions
+    spec: SampleTypeSpec
+    field_map: Mapping[str, str]
+    lost: list[str]  # parts, and values inside json, that samples of the type would not have
+    too_few: str  # how many samples have the parts and values of the required fields, if too many lack one
 
-    def kind(self, name: str) -> PartKind:
-        return kind_of_part(name, (self.kinds or {}).get(name))
+    @property
+    def is_guess(self) -> bool:
+        """True if only a plain ``txt`` speaks for a text of a type with optional fields, and too few are filled."""
+        texts = [self.field_map.get(field.name, "") for field in self.spec.fields if field.kind == "text"]
+        is_plain = not all("." in text or "[" in text for text in texts)
+        return is_plain and bool(self.spec.optional) and len(self.spec.optional & self.field_map.keys()) < len(texts)
 
-    def is_decoded(self, name: str) -> bool:
-        """Return False for a picture that loaders keep as bytes, and for media under the name of another kind."""
-        kind, named = self.kind(name), kind_of_name(name)
-        return kind == named or (named == "bytes" and kind != "image")  # sound and video may stay bytes
+    @property
+    def faults(self) -> tuple[int, ...]:
+        """Why the type is not proposed, the gravest first; all zero if it may be."""
+        unfilled = sum(name not in self.field_map for name in self.spec.required)
+        return unfilled, self.is_guess, len(self.lost), bool(self.too_few)
+
+    @property
+    def score(self) -> tuple[int, ...]:
+        """The faults, then how many fields are filled, and how many are not: the least score is the best."""
+        return *self.faults, -len(self.field_map), len(self.spec.fields) - len(self.field_map)
 
 
 def propose(seen: SeenParts) -> Proposal:
     """Rank the sample types that can be built from such parts, and explain the first one.
 
-    First come the types with required fields that a field map, or generated code, can fill without dropping text or
-    media, the likeliest first; then the crude type, which keeps all parts; then types that drop some, or need code.
+    First come the types with required fields that a field map, or generated code, can fill without dropping text,
+    media, or a value that another type uses, those that use most first; then the crude type, which keeps all parts;
+    then types that drop some, or need code.
 
     >>> [spec.short_name for spec in propose(SeenParts(["jpg", "txt"])).sample_types][:2]
     ['Captioning', 'Crude']
     >>> propose(SeenParts(["jpg", "json"], {"question": "why?", "answer": "so"})).sample_types[0].short_name
     'VQA'
     """
-    parts, sets = seen.names, seen.sets
-    # Find the types that a field map fills, and how many samples fit each of them.
-    samples = sum(each.samples for each in sets)
-    common = [each for each in sets[:_MAX_SETS] if each.samples > _RARE * samples] or list(sets[:1])
-    likely = [SAMPLE_TYPES[f"{name}Sample"] for name in _likely_types(seen)]
-    proposals = {spec.name: propose_field_map(spec, seen) for spec in likely}
-    filled = [spec for spec in likely if all(name in proposals[spec.name] for name in spec.required)]
-    fits = {spec.name: count_fits(spec, proposals[spec.name], sets, seen.has_all) if sets else None for spec in filled}
-    filled = [spec for spec in filled if fits[spec.name] != 0]
-    # An optional field may select the special type: a question with choices, an image with a label.
-    for general, special, field in (("VQA", "MultiChoiceVQA", "choices"), ("Image", "ImageClassification", "label")):
-        general_type, special_type = SAMPLE_TYPES[f"{general}Sample"], SAMPLE_TYPES[f"{special}Sample"]
-        if {general_type, special_type} <= set(filled) and field in proposals[special_type.name]:
-            filled.remove(special_type)
-            filled.insert(filled.index(general_type), special_type)
-
-    def lost(spec: SampleTypeSpec) -> list[str]:
-        of_sets = [each.parts for each in common] or [tuple(parts)]
-        dropped = (dropped_parts(spec, proposals[spec.name], seen, names, together=bool(sets)) for names in of_sets)
-        return list(dict.fromkeys(chain.from_iterable(dropped)))
-
-    # Keep all parts, or explain what would be dropped.
-    dropped = {spec.name: lost(spec) for spec in filled}
-    complete = [spec for spec in filled if not dropped[spec.name] and (fits[spec.name] or samples) >= _RARE * samples]
-    disguised = [name for name in parts if not seen.is_decoded(name)]
-    in_common = {name for each in common for name in each.parts}
-    usual = [name for name in parts if name in in_common or not sets]
-    layout = None if complete or disguised else find_layout(usual, seen.example)
-    if layout is not None:
-        complete = [SAMPLE_TYPES[layout.type_name]]
-    if disguised:
-        complete = []
-    others = [spec for spec in (*filled, *likely) if spec not in complete]
-    unread = _unread(proposals[complete[0].name], parts) if complete and layout is None else []
-    reason = _disguise(disguised[0], seen) if disguised else _reason(complete, filled, dropped, layout, unread)
+    # Score all types by the part sets that are not rare.
+    samples = sum(each.samples for each in seen.sets)
+    common = [each.parts for each in seen.sets[:_MAX_SETS] if each.samples > _RARE * samples]
+    common = common or [each.parts for each in seen.sets[:1]]
+    ranked = sorted(_fits(seen, common), key=lambda fit: fit.score)
+    first = [fit.spec for fit in ranked if not any(fit.faults)]
+    # A picture under another name is kept; code may build samples that no field map describes.
+    disguised = [name for name in seen.names if not seen.is_decoded(name)]
+    usual = [name for name in seen.names if not common or any(name in parts for parts in common)]
+    layout = None if first or disguised else find_layout(usual, seen.example)
+    if layout is not None or disguised:
+        first = [SAMPLE_TYPES[layout.type_name]] if layout is not None else []
     return Proposal(
-        sample_types=list(dict.fromkeys([*complete, CRUDE, *others])),
+        sample_types=list(dict.fromkeys([*first, CRUDE, *(fit.spec for fit in ranked)])),
         layout=layout,
-        reason=reason,
-        fits=fits.get(complete[0].name) if complete else None,
+        reason=_disguise(disguised[0], seen) if disguised else _reason(ranked[0], layout, seen),
     )
 
 
-def count_fits(
-    spec: SampleTypeSpec,
-    field_map: Mapping[str, str],
-    sets: Iterable[PartSet],
-    has_all: Callable[[Sequence[str]], bool] = bool,
-) -> int:
-    """Return the number of samples that have the parts of a type's required fields.
+def _fits(seen: SeenParts, common: Sequence[Sequence[str]]) -> list[_Fit]:
+    """Return how well each type fits; of types that fit equally, the plainer one comes first."""
+    # Count the samples that fit, and the parts that each type would drop.
+    fits = []
+    for spec in (spec for spec in reversed([*SAMPLE_TYPES.values()]) if not spec.crude):
+        field_map = propose_field_map(spec, seen)
+        lost = dropped_parts(spec, field_map, seen, common)
+        fits.append(_Fit(spec=spec, field_map=field_map, lost=lost, too_few=_too_few(spec, field_map, seen)))
+    # Values inside json are data if a type that drops no part uses them, if they are answers, or if no type has them.
+    rivals = [fit for fit in fits if not any(fit.faults[:3])]
+    vqa, untyped = SAMPLE_TYPES["VQASample"], _untyped(seen)
+    data = [*chain.from_iterable(fit.field_map.values() for fit in rivals), *candidates(vqa, "answers", seen), *untyped]
+    if not any(seen.json_part in parts for parts in common or [seen.names]):
+        data = []
+    for fit in fits:
+        # A type may use another value for the same field, and next to a conversation, answers are metadata.
+        usable = {each for name in fit.field_map for each in candidates(fit.spec, name, seen)}
+        for value in untyped if "turns" in fit.field_map else dict.fromkeys(data):
+            count, total = seen.count_with([value])
+            if "[" in value and value not in usable and seen.json_part not in fit.lost and count > _RARE * total:
+                fit.lost.append(value)
+    return fits
 
-    Args:
-        has_all: Returns True if some json part has all values of such expressions; without one, no sample fits.
 
-    >>> sets = [PartSet(parts=("jpg", "txt"), samples=5, shards=1, first_sample=0, example="")]
-    >>> count_fits(SAMPLE_TYPES["CaptioningSample"], {"image": "png,jpg", "caption": "txt"}, sets)
-    5
-    """
-    required = {name: parse_field_expression(field_map[name]) for name in spec.required if name in field_map}
-    inside = [accesses[0].expression for accesses in required.values() if len(accesses) == 1 and accesses[0].path]
-    if inside and not has_all(inside):
-        return 0
-    names = [{access.part for access in accesses} for accesses in required.values()]
-    return sum(each.samples for each in sets if all(not of_field.isdisjoint(each.parts) for of_field in names))
+def _untyped(seen: SeenParts) -> dict[str, str]:
+    """Return the values inside json that no type has, with what they are."""
+    expressions = json_expressions([(seen.json_part, seen.example)]) if seen.json_part and seen.example else ()
+    matches = {match[0]: match[1] for match in map(_UNTYPED.match, expressions) if match}
+    is_preference = list(matches.values()).count(None) > 1
+    return {value: "boxes" if box else "a preference" for value, box in matches.items() if box or is_preference}
+
+
+def _too_few(spec: SampleTypeSpec, field_map: Mapping[str, str], seen: SeenParts) -> str:
+    """Return how many samples have the parts and values of the required fields; an empty text if nearly all do."""
+    required = [parse_field_expression(field_map[name]) for name in spec.required if name in field_map]
+    names = [{access.part for access in accesses} for accesses in required]
+    # Parts are counted in all samples, values inside json in those that were inspected.
+    having = sum(each.samples for each in seen.sets if all(not of_field.isdisjoint(each.parts) for of_field in names))
+    values = [accesses[0].expression for accesses in required if len(accesses) == 1 and accesses[0].path]
+    samples = sum(each.samples for each in seen.sets)
+    for (count, total), which in (((having, samples), ""), (seen.count_with(values), " inspected")):
+        # At least 99 % shall fit; of fewer than 100 samples, all but one.
+        if total - count > max(1, _RARE * total) or (count < total and 2 * count <= total):
+            return f"{count:,} of {plural(total, 'sample')}{which}"
+    return ""
 
 
 def _disguise(part_name: str, seen: SeenParts) -> str:
@@ -180,25 +152,16 @@ def _disguise(part_name: str, seen: SeenParts) -> str:
     )
 
 
-def _reason(
-    complete: Sequence[SampleTypeSpec],
-    filled: Sequence[SampleTypeSpec],
-    dropped: Mapping[str, Sequence[str]],
-    layout: SampleLayout | None,
-    unread: Sequence[str],
-) -> str | None:
-    # No type keeps whole samples: say what the nearest one would drop.
-    if not complete:
-        if not filled:
-            return None
-        spec = filled[0]
-        if not dropped[spec.name]:
-            return f"{spec.name} fits at most {100 * _RARE:.0f} % of the samples; {_CRUDE} keep all parts"
-        names = dropped[spec.name]
-        more = f" and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else ""
-        return f"{spec.name} would drop {', '.join(names[:_MAX_NAMED])}{more}; {_CRUDE} keep all parts"
+def _reason(best: _Fit, layout: SampleLayout | None, seen: SeenParts) -> str | None:
+    """Return why samples stay crude, or what users should know about the type; None for nothing."""
+    # No type keeps whole samples: say what the nearest one would drop, or lacks.
+    spec = best.spec if layout is None else SAMPLE_TYPES[layout.type_name]
+    unfilled, _, lost, too_few = best.faults
+    if layout is None and (unfilled or lost or too_few):
+        fault = f"{spec.name} would drop {_named(best.lost, seen)}" if lost else f"{spec.name} fits {best.too_few}"
+        fault = f"no sample type has fields for {_named(seen.names, seen)}" if unfilled else fault
+        return f"{fault}; {_CRUDE} keep all parts" if seen.names else None
     # The proposed type keeps them: say how, and which parts training does not read.
-    spec = complete[0]
     pieces = []
     if layout is not None:
         pieces.append(
@@ -209,210 +172,58 @@ def _reason(
         if layout is None:
             pieces.append(f"{spec.name} keeps all turns of the conversation")
         pieces.append("megatron-energon does not have this type; choose crude samples for datasets that it reads, too")
+    used = {part.part for each in best.field_map.values() for part in parse_field_expression(each)}
+    unread = [name for name in seen.names if name not in used]
     if unread and layout is None:
         pieces.append(f"no field of {spec.name} holds {', '.join(unread)}, so training does not read it")
     return "; ".join(pieces) or None
 
 
-def _unread(field_map: Mapping[str, str], part_names: Sequence[str]) -> list[str]:
-    used = {access.part for expression in field_map.values() for access in parse_field_expression(expression)}
-    return [name for name in part_names if name not in used]
+def _named(names: Sequence[str], seen: SeenParts) -> str:
+    """Return the names of parts and values, with what they are if it is not what the names say."""
+    of_texts = {name: "names of classes" for name, texts in seen.texts.items() if texts.classes()}
+    numbers = {name: "numbers, which are no text" for name, texts in seen.texts.items() if not texts.has_words}
+    what = _untyped(seen) | of_texts | numbers
+    more = f" and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else ""
+    return ", ".join(f"{name} ({what[name]})" if name in what else name for name in names[:_MAX_NAMED]) + more
 
 
 def dropped_parts(
-    spec: SampleTypeSpec,
-    field_map: Mapping[str, str],
-    seen: SeenParts,
-    part_names: Sequence[str] | None = None,
-    *,
-    together: bool = False,
+    spec: SampleTypeSpec, field_map: Mapping[str, str], seen: SeenParts, sets: Sequence[Sequence[str]] = ()
 ) -> list[str]:
     """Return the parts with text, media or labels that samples of a type would not have.
 
     Args:
-        part_names: Only these parts; None for all.
-        together: These are the parts of one sample: of alternatives such as ``jpg,png``, it loses all but one.
+        sets: The parts of samples: of alternatives such as ``jpg,png``, a sample that has both loses one. Without
+            sets, all parts count, each in another sample.
 
     >>> dropped_parts(SAMPLE_TYPES["ImageSample"], {"image": "jpg"}, SeenParts(["jpg", "txt"]))
     ['txt']
     """
-    if spec.crude:
-        return []
-    # Collect the parts that a field takes.
-    json_example = seen.example
-    part_names = seen.names if part_names is None else part_names
     accesses = [parse_field_expression(expression) for expression in field_map.values()]
-    used = {access.part for alternatives in accesses for access in alternatives}
-    # Of alternatives that one sample has together, only the first is used.
-    for alternatives in accesses:
-        present = [access.part for access in alternatives if access.part in part_names]
-        used -= set(present[1:]) if together else set()
     # Judge the parts that no field takes by their kind.
     holds_text = any(spec.field(name).kind in _TEXT_KINDS for name in field_map)
     holds_label = any(spec.field(name).kind == "label" for name in field_map)
 
-    def is_dropped(name: str) -> bool:
+    def is_data(name: str) -> bool:
         kind = seen.kind(name)
         if kind == "tree":  # next to a text or label, it is taken for metadata
-            if json_example is not None and is_conversation(json_example):
+            if seen.example is not None and is_conversation(seen.example):
                 return True
-            return not holds_text and ((json_example is None and not holds_label) or _has_text(json_example))
+            return not holds_text and ((seen.example is None and not holds_label) or _has_text(seen.example))
         return kind in ("array", "audio", "image", "text", "video") or part_extension(name) in ("cls", "cls2")
 
-    return [name for name in part_names if name not in used and is_dropped(name)]
+    data = set() if spec.crude else set(filter(is_data, chain.from_iterable(sets or [seen.names])))
+    dropped: dict[str, None] = {}
+    for names in sets or [seen.names]:
+        # Of alternatives that one sample has together, only the first is used.
+        present = [[access.part for access in alternatives if access.part in names] for alternatives in accesses]
+        used = {name for parts in present for name in (parts[:1] if sets else parts)}
+        dropped |= dict.fromkeys(name for name in names if name not in used and name in data)
+    return list(dropped)
 
 
 def _has_text(value: object) -> bool:
     """Return True if a value is or contains a text of several words."""
-    if isinstance(value, Mapping):
-        return any(map(_has_text, value.values()))
-    if isinstance(value, list):
-        return any(map(_has_text, value))
-    return isinstance(value, str) and len(value.split()) > 1
-
-
-def _likely_types(seen: SeenParts) -> list[str]:
-    kinds = set(map(seen.kind, seen.names))
-    names: list[str] = []
-    # The order is the order of the proposals.
-    if "tree" in kinds:
-        names.append("Conversation")
-    # Propose types of images, by what is next to the image.
-    if "image" in kinds:
-        if "label" in kinds:
-            names.append("ImageClassification")
-        if kinds & {"text", "tree"}:
-            names.append("Captioning")
-        if "tree" in kinds:
-            names += ["VQA", "OCR", "MultiChoiceVQA", "VQAOCR"]
-        names += ["Image", "ImageClassification"]
-    if "video" in kinds and kinds & {"text", "tree"}:
-        names.append("VidQA")
-    # Types of texts alone would drop the media.
-    if not kinds & {"image", "video", "audio"}:
-        if kinds & {"text", "tree"}:
-            names.append("Text")
-        if "tree" in kinds:
-            names.append("Interleaved")
-    if "tree" in kinds and "array" in kinds:
-        names.append("SimilarityInterleaved")
-    return list(dict.fromkeys(names))
-
-
-def propose_field_map(spec: SampleTypeSpec, seen: SeenParts) -> dict[str, str]:
-    """Propose field-map expressions for the fields of a sample type.
-
-    Args:
-        seen: The parts of samples; keys of their JSON are proposed, too.
-
-    Returns:
-        Field → expression, in the type's order. Fields that no part or key fits are missing, required ones too.
-
-    >>> propose_field_map(SAMPLE_TYPES["VQASample"], SeenParts(["jpg", "json"], {"query": "why?", "answers": ["so"]}))
-    {'image': 'jpg', 'context': 'json[query]', 'answers': 'json[answers]'}
-    """
-    decoded = (name for name in seen.names if is_part_name(name) and seen.is_decoded(name))
-    parts = {name: seen.kind(name) for name in decoded}
-    json_part = next((name for kind in ("json", "jsn") for name in parts if name.lower() == kind), None)
-    proposal: dict[str, str] = {}
-    used: set[str] = set()
-    for field in spec.fields:
-        expression = _propose(field, parts, json_part, seen.example or {}, used, sets=seen.sets)
-        if expression is not None:
-            proposal[field.name] = expression
-            used.add(expression)
-    return proposal
-
-
-def only_field_map(spec: SampleTypeSpec, seen: SeenParts) -> dict[str, str] | None:
-    """Return the field-map expressions of a sample type if no others are possible; None if there is a choice.
-
-    >>> only_field_map(SAMPLE_TYPES["CaptioningSample"], SeenParts(["jpg", "txt"]))
-    {'image': 'jpg', 'caption': 'txt'}
-    >>> only_field_map(SAMPLE_TYPES["CaptioningSample"], SeenParts(["jpg", "txt", "json"], {"caption": "a cat"}))
-    """
-    field_map = propose_field_map(spec, seen)
-    by_name = {name: seen.kind(name) for name in seen.names}
-    claimed: set[str] = set()
-    for field in spec.fields:
-        fitting = {name for name, kind in by_name.items() if kind in _PART_KINDS_OF_FIELD_KIND[field.kind]}
-        accesses = parse_field_expression(field_map[field.name]) if field.name in field_map else ()
-        used = {access.part for access in accesses}
-        may_be_inside = "tree" in by_name.values() and field.kind not in _WHOLE_PARTS
-        if may_be_inside or used != fitting or claimed & fitting:
-            return None
-        claimed |= fitting
-    return field_map if all(name in field_map for name in spec.required) else None
-
-
-def _propose(
-    field: FieldSpec,
-    parts: Mapping[str, PartKind],
-    json_part: str | None,
-    example: Mapping[str, object],
-    used: set[str],
-    *,
-    sets: Sequence[PartSet],
-) -> str | None:
-    # A part of the name of the field comes first.
-    part_kinds = _PART_KINDS_OF_FIELD_KIND[field.kind]
-    fitting = [name for name, kind in parts.items() if kind in part_kinds]
-    named = [name for name in fitting if name.split(".")[0] == field.name]
-    if named:
-        return ",".join(named)
-    # A whole json part fills a field only if the part has the field's name.
-    fitting = [name for name in fitting if parts[name] not in ("tree", "array")]
-    if fitting and (field.required or field.kind in ("label", "audio", "video", "image_list")):
-        # jpg and png are alternatives, and so are txt and TXT; seg.png is another image than jpg.
-        plain = [name for name in fitting if "." not in name] or fitting[:1]
-        if not field.kind.startswith("image"):
-            plain = _alternatives(plain, sets)
-        expression = ",".join(plain)
-        if expression not in used:
-            return expression
-    # Without a fitting part, look for a value inside the json part.
-    if json_part is None:
-        return None
-    if field.kind == "turns" and isinstance(example.get("system"), str) and is_conversation(example):
-        return ValueName(json_part).expression
-    for alias in _TREE_NAMES.get(field.name, (field.name,)):
-        for path, value in _paths(example):
-            if path[-1] == alias and _fits(field, value):
-                expression = ValueName(json_part, path).expression
-                if expression not in used:
-                    return expression
-    return None
-
-
-def _alternatives(names: Sequence[str], sets: Sequence[PartSet]) -> list[str]:
-    """Return the first name, and the names that no sample has together with any of them; TXT may replace txt."""
-    taken: list[str] = []
-    for name in names:
-        is_apart = bool(sets) and not any(name in each.parts and not set(taken).isdisjoint(each.parts) for each in sets)
-        if not taken or name.lower() == taken[0].lower() or is_apart:
-            taken.append(name)
-    return taken
-
-
-def _paths(tree: Mapping[str, object], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
-    """Yield the paths of keys in nested mappings with their values, two levels deep, the outer ones first."""
-    for key, value in tree.items():
-        yield (*above, key), value
-    if not above:
-        for key, value in tree.items():
-            if isinstance(value, Mapping):
-                yield from _paths(value, (key,))
-
-
-def _fits(field: FieldSpec, value: object) -> bool:
-    if field.kind in ("text", "label_name"):
-        return isinstance(value, str)
-    if field.kind == "label":
-        return isinstance(value, int) and not isinstance(value, bool)
-    if field.kind == "turns":
-        return is_conversation(value)
-    if field.name == "answers" and isinstance(value, str):
-        return True  # the only answer, not in a list
-    if field.kind == "text_list":
-        return isinstance(value, list) and all(isinstance(item, str) for item in value)
-    return field.kind in ("any", "sequence", "tensor") and isinstance(value, list)
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return (isinstance(value, str) and len(value.split()) > 1) or any(map(_has_text, inner))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loader.errors import plural
 from loader.format.documents import SampleTypeSpec
 from loader.format.prepare import DatasetYaml, SplitRequest, plan_split
 from loader.inspect import (
@@ -111,11 +110,7 @@ def _show_scan(flags: PrepareFlags, given: OpenChoices, scan: BackgroundScan, co
     if flags.asks_by_menus:
         show_first_sample(console, given.contents)
     if given.spec is None:
-        notes = [] if given.reason is None else [given.reason]
-        if given.fits is not None:
-            fits = f"{given.fits:,} of {plural(given.contents.samples, 'sample')}"
-            notes.append(f"{given.sample_types[0].name} is proposed, which {fits} fit")
-        show_note(*notes)
+        show_note(*([] if given.reason is None else [given.reason]))
 
 
 def _ask_by_menus(

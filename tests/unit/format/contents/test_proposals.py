@@ -6,7 +6,9 @@ import pytest
 
 from loader.accounting.kinds import kind_of_bytes
 from loader.accounting.part_sets import PartSet
-from loader.format.contents.proposals import SeenParts, propose, propose_field_map
+from loader.format.contents.proposals import propose
+from loader.format.contents.proposed_fields import SeenParts, propose_field_map
+from loader.format.contents.texts import Texts
 from loader.format.documents.sample_types import CRUDE, SampleTypeSpec, sample_type_of_name
 
 LLAVA = {"id": "7", "conversations": [{"from": "human", "value": "<image>\nWho?"}, {"from": "gpt", "value": "A cat."}]}
@@ -85,6 +87,22 @@ def test_the_likeliest_type_that_parts_can_fill_is_proposed_first(parts: list[st
         (["json"], {"system": "Be brief.", "messages": CHATML}, "Conversation", {"turns": "json"}),
         (["jpg", "json"], {"story": "a long tale"}, "Crude", {}),
         (["jpg", "json", "txt"], LLAVA, "Crude", {}),
+        (["jpg", "json"], {"question": "why?"}, "VQA", {"image": "jpg", "context": "json[question]"}),
+        (["jpg", "json"], {"question": "why?", "label": 1}, "Crude", {}),
+        (["jpg", "json"], {"prompt": "a cat on a mat"}, "Captioning", {"image": "jpg", "caption": "json[prompt]"}),
+        (
+            ["jpg", "cls", "json"],
+            {"label": "cat"},
+            "ImageClassification",
+            {"image": "jpg", "label": "cls", "label_name": "json[label]"},
+        ),
+        (
+            ["jpg", "txt", "json"],
+            {"question": "why?", "answer": "so"},
+            "Crude",
+            {},
+        ),
+        (["json"], {"messages": CHATML, "answer": "A cat."}, "Conversation", {"turns": "json[messages]"}),
     ],
 )
 def test_keys_of_json_tell_the_type_and_fill_its_fields(
@@ -169,6 +187,20 @@ def test_each_field_gets_the_part_or_path_that_fits(
             "CaptioningSample would drop right.jpg; crude samples (dicts of parts) keep",
         ),
         (["jpg", "json"], {"story": "a long tale"}, "Crude", "ImageSample would drop json"),
+        (["jpg", "cls", "txt"], None, "Crude", "CaptioningSample would drop cls"),
+        (["mp4", "txt"], None, "Crude", "TextSample would drop mp4"),
+        (["mp4"], None, "Crude", "no sample type has fields for mp4"),
+        (["jpg", "json"], {"caption": "a", "label": 3}, "Crude", "CaptioningSample would drop json[label]"),
+        (
+            ["txt", "json"],
+            {"chosen": "yes", "rejected": "no"},
+            "Crude",
+            "drop json[chosen] (a preference), json[rejected] (a preference)",
+        ),
+        (["json"], {"messages": CHATML, "chosen": "a", "rejected": "b"}, "Crude", "json[chosen] (a preference)"),
+        (["txt", "json"], {"chosen": "yes"}, "Text", "no field of TextSample holds json"),
+        (["txt", "json"], {"completion": "so"}, "Crude", "TextSample would drop json[completion]"),
+        (["jpg", "txt", "json"], {"objects": [{"bbox": [0, 1]}]}, "Crude", "drop json[objects][0][bbox] (boxes)"),
         (["jpg", "json"], LLAVA, "Conversation", "megatron-energon does not have this type"),
         (["0.jpg", "1.jpg", "json"], LLAVA, "Conversation", "several images"),
         (
@@ -217,22 +249,20 @@ def test_video_under_an_unknown_name_fills_a_field_since_loaders_keep_media_as_b
 
 
 @pytest.mark.parametrize(
-    ("sets", "first", "field_map", "fits"),
+    ("sets", "first", "field_map"),
     [
-        ([("jpg txt", 1200), ("txt webp", 600)], "Captioning", {"image": "jpg,webp", "caption": "txt"}, 1800),
-        ([("jpg txt", 1940), ("jpg", 60)], "Captioning", {"image": "jpg", "caption": "txt"}, 1940),
-        ([("mp4 json", 90), ("webm json", 10)], "VidQA", {"video": "mp4,webm"}, 100),
-        ([("jpg txt", 5000), ("json wav", 3)], "Captioning", {"image": "jpg", "caption": "txt"}, 5000),
+        ([("jpg txt", 1200), ("txt webp", 600)], "Captioning", {"image": "jpg,webp", "caption": "txt"}),
+        ([("jpg txt", 1980), ("jpg", 20)], "Captioning", {"image": "jpg", "caption": "txt"}),
+        ([("mp4 json", 90), ("webm json", 10)], "VidQA", {"video": "mp4,webm"}),
+        ([("jpg txt", 5000), ("json wav", 3)], "Captioning", {"image": "jpg", "caption": "txt"}),
     ],
 )
-def test_a_type_comes_from_all_part_sets(
-    sets: list[tuple[str, int]], first: str, field_map: dict[str, str], fits: int
-) -> None:
+def test_a_type_comes_from_all_part_sets(sets: list[tuple[str, int]], first: str, field_map: dict[str, str]) -> None:
     table = [part_set(*each) for each in sets]
     names = list(dict.fromkeys(name for each in table for name in each.parts))
     example = {"question": "why?", "answer": "so"} if first == "VidQA" else {"id": 7}
-    proposal = propose(SeenParts(names, example, sets=table, has_all=lambda _: True))
-    assert (proposal.sample_types[0].short_name, proposal.fits) == (first, fits)
+    proposal = propose(SeenParts(names, example, sets=table, count_with=lambda _: (50, 50)))
+    assert proposal.sample_types[0].short_name == first
     proposed = propose_field_map(proposal.sample_types[0], SeenParts(names, example, sets=table))
     assert field_map.items() <= proposed.items()
 
@@ -242,16 +272,51 @@ def test_no_type_is_proposed_that_no_sample_fits() -> None:
     assert propose(SeenParts(["jpg", "txt"], sets=apart)).sample_types[0] == CRUDE
     values = {"question": "Why is that?", "answer": "so"}
     together = [part_set("jpg json", 50)]
-    assert propose(SeenParts(["jpg", "json"], values, sets=together, has_all=lambda _: True)).sample_types[0] != CRUDE
-    assert propose(SeenParts(["jpg", "json"], values, sets=together, has_all=lambda _: False)).sample_types[0] == CRUDE
+    assert (
+        propose(SeenParts(["jpg", "json"], values, sets=together, count_with=lambda _: (50, 50))).sample_types[0]
+        != CRUDE
+    )
+    assert (
+        propose(SeenParts(["jpg", "json"], values, sets=together, count_with=lambda _: (0, 50))).sample_types[0]
+        == CRUDE
+    )
 
 
-def test_a_type_that_few_samples_fit_is_not_proposed_and_the_reason_says_so() -> None:
-    proposal = propose(SeenParts(["txt", "jpg"], sets=[part_set("bin", 5000), part_set("jpg txt", 30)]))
+@pytest.mark.parametrize(
+    ("sets", "fits"),
+    [
+        ([("bin", 5000), ("jpg txt", 30)], "30 of 5,030"),
+        ([("jpg txt", 1979), ("jpg", 21)], "1,979 of 2,000"),
+        ([("jpg txt", 97), ("jpg", 2)], "97 of 99"),
+        ([("jpg txt", 1), ("jpg", 1)], "1 of 2"),
+    ],
+)
+def test_a_type_that_too_few_samples_fit_is_not_proposed_and_the_reason_says_so(
+    sets: list[tuple[str, int]], fits: str
+) -> None:
+    proposal = propose(SeenParts(["txt", "jpg"], sets=[part_set(*each) for each in sets]))
     assert (proposal.sample_types[0], proposal.reason) == (
         CRUDE,
-        "CaptioningSample fits at most 1 % of the samples; crude samples (dicts of parts) keep all parts",
+        f"CaptioningSample fits {fits} samples; crude samples (dicts of parts) keep all parts",
     )
+
+
+def test_of_few_samples_one_may_lack_a_field() -> None:
+    few = [part_set("jpg txt", 2), part_set("txt", 1)]
+    assert propose(SeenParts(["txt", "jpg"], sets=few)).sample_types[0].short_name == "Captioning"
+
+
+def test_values_inside_json_fill_a_field_of_nearly_all_samples_that_were_inspected() -> None:
+    def first(count: int, total: int) -> str | None:
+        seen = SeenParts(["jpg", "json"], {"caption": "a cat"}, count_with=lambda _: (count, total))
+        return propose(seen).sample_types[0].short_name
+
+    assert [first(*counts) for counts in ((256, 256), (254, 256), (250, 256), (9, 10))] == [
+        "Captioning",
+        "Captioning",
+        "Crude",
+        "Captioning",
+    ]
 
 
 def test_a_rare_part_keeps_its_samples_but_not_all_others_from_a_type() -> None:
@@ -263,3 +328,31 @@ def test_a_rare_part_keeps_its_samples_but_not_all_others_from_a_type() -> None:
         CRUDE,
         "CaptioningSample would drop wav; crude samples (dicts of parts) keep all parts",
     )
+
+
+def seen_texts(*texts: str) -> SeenParts:
+    seen = Texts()
+    for text in texts:
+        seen.add([text])
+    return SeenParts(["jpg", "txt"], texts={"txt": seen})
+
+
+@pytest.mark.parametrize(
+    ("texts", "first", "reason"),
+    [
+        (["a cat", "0 1"], "Captioning", ""),
+        (["0 0.5 0.5 0.2 0.2", "1 .1 .1 .3 .3\n0 1 1 1e-3 1"], "Crude", "would drop txt (numbers, which are no text)"),
+        (["cat", "dog"] * 3, "ImageClassification", ""),
+        (["cat", "dog"], "Captioning", ""),
+        (["a man on a horse", "a dog in the rain"] * 3, "Captioning", ""),
+    ],
+)
+def test_texts_tell_captions_from_boxes_and_classes(texts: list[str], first: str, reason: str) -> None:
+    proposal = propose(seen_texts(*texts))
+    assert proposal.sample_types[0].short_name == first
+    assert reason in (proposal.reason or "")
+
+
+def test_a_name_of_a_class_in_a_text_fills_the_label_name() -> None:
+    field_map = propose_field_map(sample_type_of_name("ImageClassification"), seen_texts(*["cat", "dog"] * 3))
+    assert field_map == {"image": "jpg", "label_name": "txt"}

@@ -82,8 +82,9 @@ def test_the_contents_of_shards_are_merged_in_their_order() -> None:
     one.merge(two)
     assert one.json_example() == {"id": 1, "meta": {"url": "u"}}
     assert list(one.conflicts()) == ["json[meta] is missing in 2 of 3 json parts inspected, first a.tar/0"]
-    assert one.has_all(["json[id]", "json[meta][url]"])
-    assert not one.has_all(["json[id]", "json[title]"])
+    assert one.count_with(["json[id]", "json[meta]"]) == (1, 3)
+    assert one.count_with(["json[id]", "json[title]"]) == (0, 3)
+    assert one.count_with(["txt[a]"]) == (1, 1), "without any such part, nothing speaks against it"
 
 
 def test_very_many_structures_keep_the_number_of_parts() -> None:

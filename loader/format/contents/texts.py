@@ -28,7 +28,7 @@ class Texts:
 
     def add(self, texts: Sequence[str]) -> None:
         values = set(texts)
-        has_words = not all(map(_NUMBERS.fullmatch, texts))
+        has_words = not all(map(_NUMBERS.fullmatch, values))
         self.merge(Texts(len(texts), has_words, values if all(map(_is_name, values)) else None))
 
     def merge(self, other: Texts) -> None:

@@ -20,6 +20,7 @@ from tests.cli.run_energon import Done, RunEnergon
 from tests.cli.terminal import DOWN, ENTER, TerminalRun
 from tests.layouts import documents, folders, public, tables  # noqa: F401 - they register layouts
 from tests.layouts.layout import LAYOUTS, Form, Layout, packed, picture, table, write
+from tests.layouts.test_layouts import NOT_YET
 
 ROWS = "image,caption\n0.jpg,one\n1.jpg,two\n"
 
@@ -170,7 +171,7 @@ def test_the_command_line_that_is_named_imports_the_source(
         pytest.param(layout, form, id=f"{name}-{form}")
         for name, layout in LAYOUTS.items()
         for form in layout.forms
-        if layout.error and not (layout.options or layout.kind) and form != "tar"
+        if layout.error and not (layout.options or layout.kind or name in NOT_YET) and form != "tar"
     ],
 )
 def test_a_layout_that_import_refuses_is_imported_by_the_line_that_is_named(
@@ -197,13 +198,14 @@ def test_a_layout_that_import_refuses_is_imported_by_the_line_that_is_named(
 
 
 def test_the_offer_of_prepare_names_each_kind_of_data(tmp_path: Path) -> None:
-    path = tmp_path / coco(tmp_path)
+    path = tmp_path / "my data"
+    write(path, {"photos/a.jpg": picture(), "photos/b.jpg": picture(), "prices.csv": "product,price\nx,7\ny,8\n"})
     with TerminalRun("prepare", path, columns=150) as run:
-        run.wait_for("import the annotations, which find their files to ")
+        run.wait_for("import prices.csv alone to ")
         run.wait_for("import the files alone to ")
         assert run.press(ENTER).finish() == 0
     assert "2 samples" in run.text
-    assert main(["lint", str(tmp_path / "my coco-dataset")]) == 0
+    assert main(["lint", str(tmp_path / "my data-dataset")]) == 0
 
 
 @pytest.mark.parametrize("build", [pictures_and_their_metadata, a_folder_of_hugging_face])
@@ -247,15 +249,11 @@ def test_the_offer_of_prepare_can_be_refused_and_knows_tables(tmp_path: Path) ->
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["own"]
 
 
-def test_the_error_of_annotations_next_to_pictures_names_the_line_that_takes_both(
-    tmp_path: Path, energon: RunEnergon
-) -> None:
+def test_annotations_next_to_pictures_are_imported_with_them(tmp_path: Path, energon: RunEnergon) -> None:
     for part in ("train", "val"):
         name = f"{part}.jpg"
         document = {"images": [{"id": 1, "file_name": name, "width": 8, "height": 6}], "annotations": []}
         files = {f"images/{part}2017/{name}": picture(), f"annotations/instances_{part}2017.json": json.dumps(document)}
         write(tmp_path / "my coco", files)
     done = energon("import", tmp_path / "my coco", tmp_path / "out", "--yes")
-    _, *words = shlex.split(command_in(done.err))
-    assert (done.code, energon(*words).code) == (1, 0)
-    assert energon("info", words[-2], "--json").json["samples"] == 2
+    assert (done.code, "train 1, val 1" in done.out) == (0, True)

@@ -272,13 +272,13 @@ def photos(tmp_path: Path) -> Path:
     (folder / "inner/c.jpg").symlink_to("../a.jpg")
     (folder / "loop").symlink_to(folder)
     (tmp_path / "private/notes").mkdir(parents=True)
-    (tmp_path / "private/notes/d.txt").write_text("a secret")
+    (tmp_path / "private/notes/d.jpg").write_bytes(jpeg(3))
     return folder
 
 
 def test_links_out_of_a_folder_end_scripts_before_they_write(photos: Path, tmp_path: Path, energon: RunEnergon) -> None:
     (photos / "notes").symlink_to(tmp_path / "private/notes")
-    (photos / "inner/e.txt").symlink_to("../../private/notes/d.txt")
+    (photos / "inner/e.jpg").symlink_to("../../private/notes/d.jpg")
     for flags in (("--yes",), ("--dry-run",), ()):
         done = energon("import", photos, tmp_path / "out", *flags)
         assert done.code == 2, done.err
@@ -289,7 +289,7 @@ def test_links_out_of_a_folder_end_scripts_before_they_write(photos: Path, tmp_p
 
 def test_links_are_left_out_or_followed_as_the_flag_says(photos: Path, tmp_path: Path, energon: RunEnergon) -> None:
     (photos / "notes").symlink_to(tmp_path / "private/notes")
-    (photos / "inner/e.txt").symlink_to("../../private/notes/d.txt")
+    (photos / "inner/e.jpg").symlink_to("../../private/notes/d.jpg")
     found = energon("import", photos, tmp_path / "out", "--yes", "--no-follow-links", "--json").json
     left = {entry["reason"]: entry["count"] for entry in found["account"]["left_out"]}
     assert (left["L122"], sorted(samples_of(tmp_path / "out"))) == (2, ["a", "inner/b", "inner/c"])

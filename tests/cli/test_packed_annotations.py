@@ -43,10 +43,10 @@ def test_the_first_line_for_pictures_in_a_zip_unpacks_them_and_imports_their_cap
         Path("downloads").mkdir()
         Path("downloads/captions_train2017.json").write_bytes(members.pop(LIST))
     pack(path if layout == "zip" else "downloads/my coco.zip", members)
-    line = str(ways_to_import(path)[0]).rpartition(": ")[2]
-    unpack, imports = (shlex.split(command) for command in line.split(" && "))
-    assert unpack[:4] == ["python", "-m", "zipfile", "-e"]
-    subprocess.run([sys.executable, *unpack[1:]], check=True)
+    *unpack, imports = map(shlex.split, str(ways_to_import(path)[0]).rpartition(": ")[2].split(" && "))
+    for command in unpack:
+        assert command[:4] == ["python", "-m", "zipfile", "-e"]
+        subprocess.run([sys.executable, *command[1:]], check=True)
     done = energon(*imports[1:])
     assert done.code == 0, done.err
     assert "3 samples" in done.out

@@ -26,7 +26,12 @@ def video_chats(*names: str) -> str:
     )
 
 
-@layout(error="several kinds of data.*tars: 1 .*annotation files: 2 ", forms=("folder",))
+@layout(
+    samples={"a": "json mp4", "a-2": "json mp4"},
+    left_out={"files L102": 1, "rows F102": 2, "parts F102": 4},
+    sample_type="ConversationSample",
+    forms=("folder",),
+)
 def llava_video_as_it_is_downloaded(folder: Path) -> None:
     write(folder, CARD)
     write(folder, {f"{VIDEOS}/{VIDEOS}_{kind}_processed.json": video_chats("a", "b") for kind in ("cap", "oe_qa")})
@@ -116,7 +121,15 @@ def lvis(folder: Path) -> str:
     return "lvis_v1_val.json"
 
 
-@layout(error="annotation files: 2 .*files: 4 ", forms=("folder",))
+@layout(
+    samples={
+        "train2017/000000000001": "train: jpg json",
+        "train2017/000000000002": "val: jpg json",
+        "val2017/000000000004": "val: jpg json",
+    },
+    left_out={"files L119": 1},
+    forms=("folder",),
+)
 def lvis_as_a_folder(folder: Path) -> None:
     lvis_files(folder)
 
@@ -141,7 +154,7 @@ def objects365(folder: Path) -> str:
     return "zhiyuan_objv2_train.json"
 
 
-@layout(error="tars: 1 .*annotation files: 1 ", forms=("folder",))
+@layout(samples={"patch0/objects365_v1_1": "jpg json"}, forms=("folder",))
 def objects365_as_it_is_downloaded(folder: Path) -> None:
     write(folder, {"train/patch0.tar": tar_of({"patch0/objects365_v1_1.jpg": picture()})})
     write(folder, {"train/zhiyuan_objv2_train.json": objects365_file("v1/patch0/objects365_v1_1.jpg")})

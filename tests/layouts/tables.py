@@ -7,6 +7,7 @@ import csv
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -188,7 +189,11 @@ def pictures_with_labels_of_text(folder: Path) -> str:
     forms=("folder",),
 )
 def pictures_with_labels_and_captions(folder: Path) -> str:
-    columns = {"image": [picture()] * 4, "label": CLASSES, "text": ["it runs", "it sits", "it sleeps", "it sings"]}
+    columns: dict[str, list[Any]] = {
+        "image": [picture()] * 4,
+        "label": CLASSES,
+        "text": ["it runs", "it sits", "it sleeps", "it sings"],
+    }
     write(folder, {"t.parquet": table(columns)})
     return "t.parquet"
 

@@ -3,46 +3,89 @@
 from __future__ import annotations
 
 import importlib
-import os
 import pkgutil
 import re
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tests.layouts
-from loader.accounting import Account
-from loader.convert.importing import ImportPlan, PictureOptions, list_rows, run_import, write_trial
-from loader.convert.sources import SourceOptions, open_sources
-from loader.dataset.opening import folder_at
-from loader.dataset.split_parts import samples_of_part
+from energon_cli.main import main
 from loader.errors import EnergonError
-from loader.format.documents import sample_type_of_name
-from loader.inspect import choice_files, inspect_folder, open_choices, propose_choices
-from tests.layouts.layout import LAYOUTS, Form, Layout, packed
+from tests.layouts.answers import contents_of_dataset, differences, import_all, outcome_of
+from tests.layouts.disturbed import DISTURBANCES, Disturb
+from tests.layouts.layout import LAYOUTS, Build, Form, Layout, packed, write
 
 for module in pkgutil.iter_modules(tests.layouts.__path__):
-    if not module.name.startswith("test_"):
+    if not module.name.startswith(("test_", "conftest")):
         importlib.import_module(f"tests.layouts.{module.name}")
 
+NOT_YET: set[str] = {
+    "audioset",
+    "carvana",
+    "cityscapes",
+    "coco_panoptic",
+    "imagenet_of_kaggle",
+    "kaldi",
+    "kaldi_with_segments",
+    "llava_pretrain",
+    "mcap",
+    "medical_segmentation_decathlon",
+    "qwen_vl_chats",
+}
+"""Names of layouts, or ``"<name>-<form>"``, that do not come out as they should yet: it is known, and to be fixed."""
+
+
+NOT_YET_DISTURBED: set[str] = {
+    "a_table_of_pictures_and_masks-another_folder_name",
+    "carvana-a_stray_text",
+    "carvana-one_missing_file",
+    "cityscapes-a_stray_text",
+    "cityscapes-one_missing_file",
+    "coco_panoptic-a_stray_text",
+    "coco_panoptic-one_missing_file",
+    "docvqa-one_missing_file",
+    "fashion_products-a_stray_text",
+    "fashion_products-another_folder_name",
+    "fashion_products-one_missing_file",
+    "gtzan-a_stray_text",
+    "gtzan-one_missing_file",
+    "imagenet_of_kaggle-a_stray_text",
+    "kaldi-a_stray_text",
+    "kaldi-another_folder_name",
+    "kaldi-one_missing_file",
+    "kaldi_with_segments-a_stray_text",
+    "kaldi_with_segments-another_folder_name",
+    "llava_mix_665k-another_folder_name",
+    "llava_pretrain-a_stray_text",
+    "llava_pretrain-another_folder_name",
+    "llava_pretrain-one_missing_file",
+    "mcap-a_stray_text",
+    "medical_segmentation_decathlon-a_stray_text",
+    "nerf_views_of_several_things-another_folder_name",
+    "yolo_of_darknet-one_missing_file",
+    "yolo_of_roboflow-another_folder_name",
+}
+"""``"<name>-<disturbance>"`` of cards that come out wrong with it, and without an error."""
+
+
+VIEWS = pytest.mark.xfail(strict=True, reason="views are dealt to split parts one by one")
+
+
+def _case(name: str, layout: Layout, form: Form, *, is_slow: bool) -> Any:
+    marks = [pytest.mark.slow] if is_slow else []
+    if not NOT_YET.isdisjoint((name, f"{name}-{form}")):
+        marks.append(pytest.mark.xfail(strict=True, reason="is not decided as it should be yet"))
+    return pytest.param(layout, form, id=f"{name}-{form}", marks=marks)
+
+
 CASES = [
-    # Each layout in one form, and in each fourth turn in the others.
-    pytest.param(layout, form, id=f"{name}-{form}", marks=() if at == 0 or turn % 4 == 0 else pytest.mark.slow)
+    # Each layout in one form, and those of no card in each fourth turn in the others.
+    _case(name, layout, form, is_slow=at > 0 and (layout.is_card or turn % 4 > 0))
     for turn, (name, layout) in enumerate(LAYOUTS.items())
     for at, form in enumerate(layout.forms)
 ]
-
-
-@pytest.fixture
-def fast_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """Yield a folder in memory where the system has one, so that a dataset appears in milliseconds."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as folder:
-        monkeypatch.setattr(tempfile, "tempdir", folder)
-        yield Path(folder)
 
 
 @pytest.mark.parametrize(("layout", "form"), CASES)
@@ -55,57 +98,68 @@ def test_a_layout_comes_out_as_it_should(layout: Layout, form: Form, fast_disk: 
         with pytest.raises(EnergonError, match=layout.error):
             import_all(layout, source, fast_disk / "out")
         return
-    sample_type, notes, account = import_all(layout, source, fast_disk / "out")
-    samples, texts = contents_of_dataset(fast_disk / "out")
-    assert samples == dict(layout.samples)
-    account.check()
-    entries = [*account.left_out, *account.failed]
-    assert {f"{files_as(entry.unit)} {entry.reason}": entry.count for entry in entries} == dict(layout.left_out)
-    assert sample_type == layout.sample_type
-    assert layout.texts.items() <= texts.items()
-    assert re.search(layout.note, "\n".join(notes))
+    wrong = differences(layout, outcome_of(layout, source, fast_disk / "out"))
+    assert not wrong, "\n".join(wrong)
 
 
-def files_as(unit: str) -> str:
-    """Return one name for files of a folder and members of an archive."""
-    return "files" if unit == "members" else unit
+DISTURBED = [
+    # A quick suite tries some.
+    pytest.param(
+        layout,
+        disturb,
+        id=f"{name}-{disturb.__name__}",
+        marks=[
+            *([pytest.mark.slow] if turn % 8 else []),
+            *([pytest.mark.xfail(strict=True)] if f"{name}-{disturb.__name__}" in NOT_YET_DISTURBED else []),
+        ],
+    )
+    for turn, (name, layout) in enumerate(LAYOUTS.items())
+    if layout.build.__module__.startswith("tests.layouts.cards_")
+    for disturb in DISTURBANCES
+]
 
 
-def import_all(layout: Layout, source: Path, output: Path) -> tuple[str, tuple[str, ...], Account]:
-    """Import a source with all proposals, as ``--yes`` does; failures are in the account."""
-    sources = open_sources([str(source)], kind=layout.kind, options=SourceOptions(**layout.options))
-    with list_rows(sources, shuffled=False) as listed, write_trial(listed, PictureOptions()) as trial:
-        proposal = sources[0].proposal()
-        settled: dict[str, Any] = {}
-        if proposal is not None:
-            spec = sample_type_of_name(proposal.sample_type)
-            settled = {"spec": spec, "field_map": proposal.field_map or None}
-        first = inspect_folder(trial)
-        choices = propose_choices(open_choices(first, ask_split=False, **settled))
-        files = choice_files(first, choices, name="dataset.yaml")
-        plan = ImportPlan(sources=sources, output=str(output), max_failures=100, files=files)
-        report = run_import(plan, listed=listed)
-        assert choices.dataset_yaml is not None
-        return choices.dataset_yaml.spec.name, listed.notes, report.account
+@pytest.mark.parametrize(("layout", "disturb"), DISTURBED)
+def test_a_disturbed_layout_is_never_wrong(layout: Layout, disturb: Disturb, fast_disk: Path) -> None:
+    folder = fast_disk / "data"
+    folder.mkdir()
+    layout.build(folder)
+    disturbed = disturb(folder, layout)
+    if disturbed is None:
+        pytest.skip("the layout has nothing to disturb so")
+    try:
+        outcome = outcome_of(disturbed.layout, folder, fast_disk / "out")
+    except EnergonError:
+        return
+    assert layout.error is None, "is not refused any more"
+    wrong = differences(disturbed.layout, outcome, lacking=disturbed.lacking)
+    assert not wrong, "\n".join(wrong)
 
 
-def contents_of_dataset(path: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the parts of each sample, as in :class:`Layout`, and the contents of each part as text."""
-    folder = folder_at(str(path))
-    splits = {
-        number: name
-        for name in (folder.documents.split.split_parts if folder.documents.split else ())
-        for samples in samples_of_part(folder, name)
-        for number in samples
-    }
-    has_splits = len({*splits.values()}) > 1
-    samples: dict[str, str] = {}
-    texts: dict[str, str] = {}
-    for number in range(len(folder.index)):
-        key = folder.index.key(number)
-        parts = dict(folder.read_parts(number))
-        split = f"{splits.get(number, '-')}: " if has_splits else ""
-        samples[key] = split + " ".join(sorted(parts))
-        texts |= {f"{key}.{name}": bytes(data).decode("utf-8", "replace") for name, data in parts.items()}
-    folder.close()
-    return samples, texts
+def pictures_with_three_captions(folder: Path) -> None:
+    write(folder, [f"pictures/{n:02d}.jpg" for n in range(10)])
+    rows = "".join(f"pictures/{n:02d}.jpg,caption {k} of {n}\n" for n in range(10) for k in range(3))
+    write(folder, {"captions.csv": f"image,caption\n{rows}"})
+
+
+@pytest.mark.parametrize(
+    ("build", "thing"),
+    [
+        pytest.param(
+            LAYOUTS["nerf_views_of_several_things"].build, r"\w+/", id="views that a document names", marks=VIEWS
+        ),
+        pytest.param(LAYOUTS["frames_of_clips"].build, r"\w+/\w+/", id="frames of a clip", marks=VIEWS),
+        pytest.param(pictures_with_three_captions, r"\w+/\d+", id="rows of one picture", marks=VIEWS),
+    ],
+)
+def test_views_of_one_thing_stay_in_one_split_part(build: Build, thing: str, fast_disk: Path) -> None:
+    (fast_disk / "data").mkdir()
+    build(fast_disk / "data")
+    assert main(["import", str(fast_disk / "data"), str(fast_disk / "out"), "--yes"]) == 0
+    parts: dict[str, set[str]] = {}
+    for key, names in contents_of_dataset(fast_disk / "out")[0].items():
+        match = re.match(thing, key)
+        assert match, key
+        parts.setdefault(match[0], set()).add(names.partition(": ")[0])
+    assert {name: names for name, names in parts.items() if len(names) > 1} == {}
+    assert len(set().union(*parts.values())) > 1

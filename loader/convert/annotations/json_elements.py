@@ -78,6 +78,65 @@ def valid_elements(elements: Iterable[Element], convert: Callable[[Element], T])
         yield converted
 
 
+_FIELDS = "{}"
+"""Ends the name of an object whose fields are elements, each with its name as ``key``."""
+
+
+def lists_in(path: str) -> list[str]:
+    """Return the names of the lists and objects in a document that have elements, for :func:`read_elements`.
+
+    A list has the name ``""``, and an object ``"{}"``. What is inside of an object has the name of the field before it.
+
+    Raises:
+        FormatError: The document is damaged.
+    """
+    lists, objects, others = list[str](), list[str](), 0
+    if _has_lines(path):
+        return [""]
+    with JsonDocument(path) as document:
+        if document.peek() != b"{":
+            return [""]
+        for name in document.fields():
+            first = document.peek()
+            value = document.value().data
+            if first == b"[" and _first_inside(value) == b"{":
+                lists.append(name)
+            elif first == b"{" and value.count(b":") > 1:
+                objects.append(name)
+            else:
+                others += 1
+    # An object of objects has these as elements, or else each of its lists and objects has elements of its own.
+    if lists or (objects and others):
+        return [*lists, *(name + _FIELDS for name in objects)]
+    return [_FIELDS] if len(objects) + others > 1 else [name + _FIELDS for name in objects]
+
+
+def _first_inside(data: bytes) -> bytes:
+    return data[1:].lstrip()[:1]
+
+
+def _fields(path: str, inside: str) -> Iterator[Element]:
+    file = os.path.basename(path)
+    with JsonDocument(path) as document:
+        document.peek()
+        for name in document.fields():
+            document.peek()
+            value = document.value()
+            if not inside:
+                yield _keyed(f"{file}, {name}", name, value.data, value.fault)
+            elif name == inside:
+                for key, data in msgspec.json.decode(value.data, type=dict[str, msgspec.Raw]).items():
+                    yield _keyed(f"{file}, {key}", key, bytes(data))
+
+
+def _keyed(origin: str, key: str, data: bytes, fault: str = "") -> Element:
+    """Return a field as an element: an object with the name as ``key``, and its own fields or a ``value``."""
+    # The fields of an object come last, so that its own key counts.
+    rest = data[1:] if data[:1] == b"{" else b'"value":' + data + b"}"
+    comma = b"" if rest.lstrip()[:1] == b"}" else b","
+    return Element(origin, b'{"key":' + msgspec.json.encode(key) + comma + rest, fault)
+
+
 def read_elements(path: str, *, inside: Sequence[str] = ("data",)) -> Iterator[Element]:
     """Yield the elements of a list, of a list inside an object, or of the lines of a JSONL file.
 
@@ -91,6 +150,9 @@ def read_elements(path: str, *, inside: Sequence[str] = ("data",)) -> Iterator[E
         with open_text_table(path) as file:
             for position, line in bounded_lines(file):
                 yield Element(f"{name}, line {position:,}", line or b"", TOO_LONG if line is None else "")
+        return
+    if len(inside) == 1 and inside[0].endswith(_FIELDS):
+        yield from _fields(path, inside[0].removesuffix(_FIELDS))
         return
     # The elements of a list are read one by one.
     with JsonDocument(path) as document:

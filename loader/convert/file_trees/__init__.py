@@ -3,7 +3,6 @@
 ====================  =================================================================
 `tree.py`             the files of a folder, a zip or a tar, and how each is read
 `file_names.py`       what names of files say: parts, tables, archives, files about the data, samples
-`folder_layout.py`    names of folders: split parts, classes, and samples of files that share no name
-`survey.py`           all names of a tree → its layout
+`member_tree.py`      the members of the tars of a tree
 ====================  =================================================================
 """

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
 from ...accounting.other_file import is_unread_archive
 from ..rows.row import unique_part
-from ..tables.named_files import EXTENSIONS
+from ..tables.named_files import EXTENSIONS, split_extension
 
 TAR_ENDINGS = (".tar", ".tgz", ".tar.gz", ".tbz2", ".tar.bz2", ".txz", ".tar.xz", ".tar.zst", ".tar.lz4")
 """Endings of tar files, compressed ones included."""
@@ -96,6 +96,16 @@ def has_records(name: str) -> bool:
     return _RECORDS.fullmatch(name) is not None or is_unread_archive(name)
 
 
+def is_archive(name: str) -> bool:
+    """Return True for the name of an archive of any kind, in lower case."""
+    return name.endswith(_ARCHIVES)
+
+
+def is_table(name: str) -> bool:
+    """Return True for the name of a table, in lower case."""
+    return name.endswith((*BINARY_TABLES, *_TEXT_TABLES))
+
+
 def is_about(name: str) -> bool:
     """Return True for a file that describes the data."""
     return _ABOUT.fullmatch(name) is not None or name.lower().endswith(_ABOUT_ENDINGS)
@@ -141,10 +151,10 @@ def group_files(names: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
     # Compare names in one Unicode form, since file systems differ in it.
     composed = [(name if name.isascii() else unicodedata.normalize("NFC", name), name) for name in sorted(names)]
     present = {name for name, _ in composed}
-    stems = {name.rpartition(".")[0] for name in present}
+    stems = {split_extension(name)[0] for name in present}
     samples: dict[str, dict[str, str]] = {}
     for name, file in composed:
-        stem, _, extension = name.rpartition(".")
+        stem, extension = split_extension(name)
         part = extension.lower()
         if stem in present:  # b.jpg.txt next to b.jpg
             stem = stem.rpartition(".")[0]

@@ -3,6 +3,7 @@
 from .detect import (
     KINDS as KINDS,
     SourceOptions as SourceOptions,
+    compared_hypotheses as compared_hypotheses,
     found_columns as found_columns,
     open_source as open_source,
     open_sources as open_sources,

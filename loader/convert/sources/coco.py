@@ -89,7 +89,8 @@ class CocoSource(AnnotationSource):
         with open_lists(self.path) as lists:
             file = _CocoFile(self.path, lists)
             for row in file.rows(self):
-                pictures.add(row.parts.values())
+                if self.files is None:
+                    pictures.add(row.parts.values())
                 yield row
         listing.notes.extend([*file.notes, *pictures.missing(self.path)])
 

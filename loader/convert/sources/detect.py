@@ -19,7 +19,8 @@ from ...format.documents.messages import did_you_mean
 from ...storage import is_url, open_storage
 from ..annotations.kinds import annotation_kind
 from ..file_trees.file_names import BINARY_TABLES, TAR_ENDINGS
-from ..file_trees.survey import UnclearDataError
+from ..hypotheses.decide import UnclearDataError
+from ..layouts.hypothesis import Hypothesis
 from ..rows.row import CellRef
 from ..tables.columns import FoundColumn, SourceOptions as SourceOptions  # noqa: PLC0414 - the stub of the package lists it
 from ..tables.named_files import EXTENSIONS
@@ -189,6 +190,12 @@ def found_columns(sources: Sequence[Source]) -> list[tuple[str, tuple[FoundColum
     return [(table.path, table.describe()) for table in tables]
 
 
+def compared_hypotheses(sources: Sequence[Source]) -> list[tuple[str, Sequence[Hypothesis]]]:
+    """Return the ways to make samples that were compared for each source that is a tree of files, with its path."""
+    trees = [source for source in sources if isinstance(source, FilesSource)]
+    return [(tree.path, tree.hypotheses) for tree in trees]
+
+
 def check_has_files(url: str) -> None:
     """Raise a ``StorageError`` unless there are files below a URL."""
     if next(iter(open_storage(url).list()), None) is None:
@@ -227,7 +234,13 @@ def _detect_folder(path: str, files: FilesSource) -> str:
     return _KINDS_OF_SURVEYS[files.survey().kind]
 
 
-_KINDS_OF_SURVEYS = {"tars": "webdataset", "tables": "hf", "documents": "interleaved", "files": "folder"}
+_KINDS_OF_SURVEYS = {
+    "tars": "webdataset",
+    "tables": "hf",
+    "documents": "interleaved",
+    "files": "folder",
+    "members": "folder",
+}
 """Kind of the samples of a folder → kind of the source. Tables may be named after splits, as those of the Hub."""
 
 

@@ -55,6 +55,9 @@ class HuggingFaceSource(TableSource):
                 with_values=False,  # the files are mapped into memory, so that rows are read fast in any order
             )
 
+    def records(self) -> Iterator[Mapping[str, object]]:
+        return self._files().records()
+
     def survey(self, files: NamedFiles) -> Sequence[TableColumn]:
         if not is_saved_dataset(self.path):
             return self._files().survey(files)

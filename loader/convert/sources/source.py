@@ -218,10 +218,12 @@ class AnnotationSource(Source):
     Attributes:
         root: Folder of the media; None finds it near the file.
         access: Decides which files paths may name.
+        files: The files of the tree that the file is in; None finds the media near the file.
     """
 
     path: str
     root: str | None = None
+    files: NamedFiles | None = field(default=None, repr=False, compare=False)
     access: FileAccess = field(default_factory=FileAccess, repr=False, compare=False)
 
     def picture_folder(self, pictures: Iterable[Sequence[str]]) -> tuple[NamedFiles, int]:
@@ -237,6 +239,9 @@ class AnnotationSource(Source):
         """
         paths = (names for names in pictures if not (is_url(names[0]) or is_inline(names[0])))
         tried = [*islice(paths, _TRIED_PICTURES)]
+        if self.files is not None:
+            names = ((at, name) for each in tried for at, name in enumerate(each))
+            return self.files, next((at for at, name in names if self.files.exists(name)), 0)
         if self.root is not None and is_url(self.root):
             return NamedFiles(self.root, self.access), 0
         # A folder may be named after the split part, such as train2017.

@@ -11,14 +11,15 @@ from itertools import islice
 from typing import Literal
 
 from ...accounting import Account
-from ...errors import ConfigError, plural
+from ...errors import ConfigError, FormatError, plural
 from ...storage import is_url
 from ..annotations.json_elements import read_elements
+from ..annotations.xml_elements import read_xml
 from ..file_trees.file_names import join_names
 from ..file_trees.tree import FolderTree
 from ..rows.file_access import data_folder
 from ..rows.row import Row
-from ..tables.arrow_files import open_table
+from ..tables.arrow_files import open_table, readable_batches
 from ..tables.arrow_rows import ArrowCells, list_table, survey_columns
 from ..tables.columns import FoundColumn, SourceOptions, TableColumn, TableLayout
 from ..tables.detect import find_layout
@@ -31,6 +32,7 @@ from ..tables.records import (
     open_text_table,
     parse_record,
     read_json_lines,
+    read_words,
 )
 from .source import Listing, Source
 
@@ -51,6 +53,14 @@ class TableSource(Source):
     @abstractmethod
     def survey(self, files: NamedFiles) -> Sequence[TableColumn]:
         """Return the columns, to which the values of all rows were added."""
+
+    def column_names(self) -> list[str]:
+        """Return the columns of the first row, without a look at the others."""
+        return [*next(iter(self.records()), {})]
+
+    @abstractmethod
+    def records(self) -> Iterator[Mapping[str, object]]:
+        """Yield the values of each valid row by column."""
 
     def describe(self) -> tuple[FoundColumn, ...]:
         return self.layout().found
@@ -79,6 +89,7 @@ class TableSource(Source):
         return [data_folder(self.path)] if is_beside else []
 
 
+TextKind = Literal["csv", "tsv", "jsonl", "words", "xml"]
 _ROWS_OF_STEP = 1024
 _BYTES_OF_STEP = 4 << 20
 _MAX_COLUMNS = 1000  # lines of JSON may each have their own; the others are in the object of JSON, too
@@ -90,9 +101,14 @@ class TextTableSource(TableSource):
     """The rows of a CSV, TSV or JSONL file, which may be compressed by gzip; or the objects of a list in a JSON file.
 
     Rows that are no valid record fail alone: with another number of fields, or invalid JSON.
+
+    Attributes:
+        kind: ``"words"`` are lines of a name and a text behind it.
+        inside: The list in an object of JSON.
     """
 
-    kind: Literal["csv", "tsv", "jsonl"]
+    kind: TextKind
+    inside: str = "data"
 
     def rows(self, listing: Listing) -> Iterator[Row]:
         layout = self.layout(listing)
@@ -113,6 +129,10 @@ class TextTableSource(TableSource):
                 else:
                     yield row
 
+    def records(self) -> Iterator[Mapping[str, object]]:
+        with self._read() as (_, records):
+            yield from (record.values for record in records if not record.fault)
+
     def survey(self, files: NamedFiles) -> Sequence[TableColumn]:
         columns: dict[str, TableColumn] = {}
         rows, fault = 0, None
@@ -125,7 +145,7 @@ class TextTableSource(TableSource):
                 # Lines of JSON may have new columns, which the rows before lack.
                 for column in names or dict.fromkeys(name for values in valid for name in values):
                     if column not in columns and len(columns) < _MAX_COLUMNS:
-                        columns[column] = TableColumn(column, files, is_text=self.kind != "jsonl")
+                        columns[column] = TableColumn(column, files, is_text=self.kind not in ("jsonl", "xml"))
                         columns[column].rows = rows - len(step)
                 for column, table_column in columns.items():
                     table_column.add([values.get(column) for values in valid])
@@ -148,9 +168,12 @@ class TextTableSource(TableSource):
         self, layout: TableLayout | None = None, listing: Listing | None = None
     ) -> Iterator[tuple[list[str], Iterator[Record]]]:
         notes = listing.notes if listing is not None else []
+        if self.kind == "xml":
+            yield [], read_xml(self.path, self.inside)
+            return
         if self._is_list:
             # A list in a JSON file has elements instead of lines.
-            elements = enumerate(read_elements(self.path))
+            elements = enumerate(read_elements(self.path, inside=(self.inside,)))
             texts = ((row_index, None if element.fault else element.data) for row_index, element in elements)
             yield [], (parse_record(row_index, text) for row_index, text in texts)
             return
@@ -158,7 +181,13 @@ class TextTableSource(TableSource):
             if self.kind == "jsonl":
                 yield [], read_json_lines(file)
                 return
-            reader = DelimitedReader(file, kind=self.kind, path=self.path)
+            if self.kind == "words":
+                yield [], read_words(file)
+                return
+            files = self.columns.files
+            reader = DelimitedReader(
+                file, kind=self.kind, path=self.path, is_name=None if files is None else files.is_name
+            )
             # Users should know that the first line is taken for data.
             if not reader.has_header:
                 notes.append(
@@ -222,12 +251,23 @@ class ArrowTableSource(TableSource):
                     account=listing.account,
                 )
 
+    def records(self) -> Iterator[Mapping[str, object]]:
+        for file in self.table_files():
+            with closing(open_table(file.path, self.kind)) as table:
+                for _, batch in readable_batches(table, table.schema.names):
+                    if not isinstance(batch, FormatError):
+                        yield from batch.to_pylist()
+
     def survey(self, files: NamedFiles) -> Sequence[TableColumn]:
         paths = [file.path for file in self.table_files()]
         columns = survey_columns((open_table(path, self.kind) for path in paths), files)
         if not columns:
             raise ConfigError("this table has no rows", at=self.path, hint="name a file with rows")
         return columns
+
+    def column_names(self) -> list[str]:
+        with closing(open_table(self.table_files()[0].path, self.kind)) as table:
+            return list(table.schema.names)
 
     def table_files(self) -> list[TableFile]:
         if is_url(self.path) or not os.path.isdir(self.path):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ...accounting.kinds import usual_extension
+from ...arrays import IntArray
 from ...errors import SampleError
 from ...format.contents.texts import Texts
 from ..rows.file_access import FileAccess
@@ -35,7 +36,7 @@ Role = Literal["key", "split", "path", "url", "bytes", "text", "label", "json", 
 and pictures that line up, and of what belongs to them."""
 
 
-GroupBy = Literal["name", "folder", "parallel", "number"]
+GroupBy = Literal["name", "folder", "parallel", "number", "suffix"]
 """What the files of a sample share: the name, the folder, the path but for one folder of it, or a number."""
 
 
@@ -53,6 +54,7 @@ class SourceOptions:
         files: Files that paths name; None for those below the root.
         keep_text_only: Rows without a picture or another file are samples, too; None if they are conversations.
         keep_urls: Columns of URLs stay text.
+        places: Columns that name files of a tree, if ``files`` are a tree.
         is_only_table: No other table is imported whose classes would need the same numbers.
         classes: Subfolders of a folder are labels; None decides by its files.
         splits: Subfolders such as ``train`` are split parts; None decides by their names.
@@ -65,6 +67,7 @@ class SourceOptions:
     root: str | None = None
     access: FileAccess = field(default_factory=FileAccess)
     files: NamedFiles | None = None
+    places: Sequence[str] = ()
     keep_text_only: bool | None = None
     keep_urls: bool = False
     is_only_table: bool = True
@@ -164,7 +167,11 @@ class TableColumn:
         known: Values that are not empty.
         paths: Texts that end in the extension of a file.
         inline: Texts that are pictures, sounds or videos in base64.
-        stems: Texts that are names of pictures, sounds or videos without their extensions, if the column has ids.
+        resolved: Texts and integers, of all that were ``followed``, that name a file of a tree.
+        most_files: Largest number of files that a list or an object names.
+        order: Numbers of the files that it names, in the order of the values.
+        named: Numbers of these files, and in ``forms`` how they are named.
+        is_constant: All values are equal.
         has_files: One of the texts names a file that exists.
         first_file: The first text that names an existing file, or holds one.
         follows_all: The column may be the key or the split, so that all of its values count.
@@ -189,8 +196,13 @@ class TableColumn:
         # What the values say, as far as they are added.
         self.examples: list[Any] = []
         self.values: list[Any] = []
-        self.rows = self.known = self.links = self.media_links = self.paths = self.inline = self.stems = 0
+        self.rows = self.known = self.links = self.media_links = self.paths = self.inline = 0
         self._elements = 0  # texts in lists
+        self.followed = self.resolved = self.most_files = 0
+        self.named: set[int] = set()
+        self.order = array("q")
+        self.forms: Counter[int] = Counter()
+        self.is_constant = True
         self.has_files = False
         self.first_file = ""
         self.extensions: Counter[str] = Counter()
@@ -203,7 +215,6 @@ class TableColumn:
         self.texts = Texts()
         self._hashes = array("q")
         self.follows_all = self.plain_name in KEY_NAMES | SPLIT_NAMES
-        self._has_ids = self.plain_name.endswith("id") or self.is_named_media
 
     @property
     def type(self) -> ColumnType:
@@ -228,9 +239,13 @@ class TableColumn:
     @property
     def is_unique(self) -> bool:
         """True if every row of a column that :attr:`follows_all` has a value of its own."""
+        return self.known == self.rows == len(self.unique_hashes())
+
+    def unique_hashes(self) -> IntArray:
+        """Return the hashes of the different values, ascending, of a column that may be compared with others."""
         import numpy as np
 
-        return self.known == self.rows == len(np.unique(np.frombuffer(self._hashes, np.int64)))
+        return np.unique(np.frombuffer(self._hashes, np.int64))
 
     def share(self, count: int) -> float:
         """Return a number of texts as a share of all that are not empty."""
@@ -245,10 +260,17 @@ class TableColumn:
         self.known += len(known)
         self._kinds.update(map(type, known))
         self.examples += known[: EXAMPLE_ROWS - len(self.examples)]
+        self.is_constant = self.is_constant and all(value == self.examples[0] for value in known)
         if self._numbers:
             self._integers = self._integers and all(map(INTEGER.fullmatch, known))
             self._numbers = self._integers or all(map(NUMBER.fullmatch, known))
         # Keys and splits need every value: splits their different values, keys a hash each.
+        if self.follows_all and len(self.distinct) < _MAX_DISTINCT:
+            self.distinct.update(map(str, known))
+        if self.follows_all or self._files.is_tree:
+            self._hashes.extend(hash(str(value)) for value in known if type(value) in (str, int))
+        if self._files.is_tree:
+            self._find(known)
         if self.follows_all:
             if len(self.distinct) < _MAX_DISTINCT:
                 self.distinct.update(map(str, known))
@@ -268,6 +290,26 @@ class TableColumn:
                 for text in texts:
                     self._follow_text(text)
 
+    def _find(self, values: Iterable[Any]) -> None:
+        """Find the files of a tree that texts and integers name, also inside of lists and objects."""
+        find, named, forms = self._files.find, self.named, self.forms
+        for value in values:
+            if isinstance(value, dict | list):
+                before = self.resolved
+                self._find(value.values() if isinstance(value, dict) else value)
+                self.most_files = max(self.most_files, self.resolved - before)
+            elif type(value) in (str, int):
+                self.followed += 1
+                hit = find(value if isinstance(value, str) else str(value))
+                if hit is not None:
+                    self.resolved += 1
+                    self.order.append(hit.file)
+                    named.add(hit.file)
+                    forms[hit.form] += 1
+                elif type(value) is str and looks_like_file(value) and self._files.exists(value):
+                    self.resolved += 1  # a file outside of the tree: the row fails, unless the user allows it
+                    forms[0] += 1
+
     def _follow_text(self, text: str) -> None:
         """Count a text that is a path, URL or picture. Captions are the most, so the first tests are fast ones."""
         if "://" in text[:16] and is_link(text):
@@ -285,15 +327,12 @@ class TableColumn:
             if not self.has_files and len(text) <= _MAX_PATH and self._files.exists(text):
                 self.has_files = True
                 self.first_file = text
-        # An id may be the name of a file without its extension.
-        if self._has_ids and self._files.has_stem(text):
-            if not self.stems:
-                self.extensions[extension_of_path(self._files.name(text))] += 1
-            self.stems += 1
 
     @property
     def usual_extension(self) -> str | None:
         """The extension that most values have: paths in all rows, contents in the examples."""
+        if self.named:
+            return Counter(map(self._files.extension, self.named)).most_common(1)[0][0]
         counts = self.extensions or Counter(filter(None, map(_extension, flat(self.examples))))
         return counts.most_common(1)[0][0] if counts else None
 

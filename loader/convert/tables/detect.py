@@ -14,6 +14,7 @@ from ...storage import is_url
 from ...storage.remote import hide_query
 from ..rows.row import unique_part
 from .columns import FoundColumn, PartColumns, Role, SourceOptions, TableColumn, TableLayout, flat
+from .name_index import STEM
 from .named_files import (
     CAPTION_NAMES,
     KEY_NAMES,
@@ -84,7 +85,8 @@ class _Finder:
         used = {*columns.parts.values()}
         self.split = columns.split or self._first(_is_split, {*used, columns.key})
         self.key = columns.key or self._first(_is_key, {*used, self.split})
-        if self.key and not columns.key and self._is_path(self._table[self.key]):
+        key = self._table[self.key] if self.key and not columns.key else None
+        if key is not None and self._is_path(key) and not (key.forms and min(key.forms) >= STEM):
             self.key = None  # keys come from the files
         self._free = [c for c in table if c.name not in (self.key, self.split)]
 
@@ -149,7 +151,9 @@ class _Finder:
         # Else take media, a label, a caption, and all other columns as JSON.
         media = self._media()
         parts = [part for column, role in media for part in self._media_part(column, role, only=len(media) == 1)]
-        rest = [column for column in self._free if column not in [column for column, _ in media]]
+        # What is nested around the names of files is data, too.
+        whole = [column for column, _ in media if column.type != "nested"]
+        rest = [column for column in self._free if column not in whole]
         label = _label(rest)
         if label is not None and (label.type != "text" or self._columns.is_only_table):
             parts.append(PartColumns(name="cls", role="label", columns=(label.name,)))
@@ -174,8 +178,8 @@ class _Finder:
         paths = [column for column in self._free if self._is_path(column)]
         present = [column for column in paths if self._files_exist(column)]
         urls = [column for column in self._free if _is_media_url(column) and not self._columns.keep_urls]
-        if not present:  # ids, such as those of Kaggle, are names without extensions
-            present = [c for c in self._table.values() if c.type in ("text", "integer") and c.share(c.stems) >= 0.5][:1]
+        if self.files.is_tree:
+            present = [self._table[name] for name in self._columns.places]
         if present or (paths and not urls):
             return [(column, "path") for column in present or paths]
         return [(column, "url") for column in urls]
@@ -189,6 +193,8 @@ class _Finder:
         return [PartColumns(name=name, role=role, columns=(column.name,), named_by_contents=True, is_list=is_list)]
 
     def _is_path(self, column: TableColumn) -> bool:
+        if self.files.is_tree:
+            return column.name in self._columns.places
         if not _is_text(column) or _has_urls(column):
             return False
         # Most values are paths, URLs or files in base64.
@@ -199,6 +205,8 @@ class _Finder:
 
     def _files_exist(self, column: TableColumn) -> bool:
         """Return True if one of the values is a file; of a remote root, if all look like files."""
+        if self.files.is_tree:
+            return column.resolved > 0
         if self._is_remote:
             return column.share(column.paths) >= _MIN_SHARE
         if not column.has_files and self._columns.files is None and column.paths:
@@ -312,7 +320,7 @@ def _is_inline(column: TableColumn) -> bool:
 
 
 def _is_list(column: TableColumn) -> bool:
-    return column.type in ("media list", "text list")
+    return column.type in ("media list", "text list") or (column.type == "nested" and column.most_files > 1)
 
 
 def _shown(value: object) -> str:

@@ -9,6 +9,7 @@ import posixpath
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 from urllib.parse import unquote
 
 from ...accounting.kinds import HEADER_BYTES, MEDIA_KINDS, kind_of_bytes, kind_of_name
@@ -39,7 +40,20 @@ _NOT_IN_A_PART_NAME = re.compile(r"[^a-z0-9_-]+")
 _BAD_PART_NAME = re.compile(r"[/\[\],\s\x00-\x1f]|^\.|\.$|\.\.|^$")
 _MAX_PATH = 1024
 _MAX_SCHEME = 40  # characters of the begin of a URL
-_EXTENSION = re.compile(r"[A-Za-z0-9]{1,10}")
+_EXTENSION = re.compile(r"[A-Za-z0-9]{1,10}(\.gz)?")
+_DOUBLE = ("gz", "bz2", "xz")  # ends of extensions such as nii.gz
+
+
+ROLE_NAMES = re.compile(
+    r"(jpeg|left|right)?[-_ ]?(images?|imgs?|pictures?|photos?|frames?|rgb|depths?|normals?|flow|inputs?|outputs?|"
+    r"targets?|source|src|videos?|audios?|wavs?|clips?|labels?|annotations?|anns?|boxes|bboxes|masks?|seg|segmentations?|before|after|"
+    r"segmentation(class|object)|gt|ground[-_ ]?truth|captions?|texts?|txt|transcripts?|json|xml|keypoints?|"
+    r"metadata|hr|lr)",
+    re.IGNORECASE,
+)
+"""Names of folders that hold one part of each sample, and so are no classes."""
+MAIN_NAMES = re.compile(r"(jpeg)?(images?|imgs?|rgb|inputs?|source|src|videos?|audios?|wavs?|clips)", re.IGNORECASE)
+"""Names of folders that hold the main part of each sample, which gives it its name."""
 
 
 def plain_name(column: str) -> str:
@@ -61,6 +75,31 @@ def split_part(value: str) -> str:
     return _SPLITS.get(text.lower(), text)
 
 
+def split_extension(name: str) -> tuple[str, str]:
+    """Return the name of a file without its extension, and the extension; ``nii.gz`` is one.
+
+    >>> split_extension("a.b.jpg"), split_extension("T1.nii.gz"), split_extension("README")
+    (('a.b', 'jpg'), ('T1', 'nii.gz'), ('README', ''))
+    """
+    stem, dot, extension = name.rpartition(".")
+    if not dot or not stem:
+        return name, ""
+    if extension.lower() in _DOUBLE and "." in stem:
+        stem, _, inner = stem.rpartition(".")
+        return stem, f"{inner}.{extension}"
+    return stem, extension
+
+
+def split_name(path: str) -> tuple[str, str, str]:
+    """Return the folder of a file in a tree, its name without the extension, and the extension.
+
+    >>> split_name("a/b/c.jpg")
+    ('a/b', 'c', 'jpg')
+    """
+    folder, _, last = path.rpartition("/")
+    return folder, *split_extension(last)
+
+
 def extension_of_path(path: str) -> str:
     """Return the extension of a path or URL as part names have it; ``""`` if there is none.
 
@@ -68,7 +107,7 @@ def extension_of_path(path: str) -> str:
     ('jpg', 'png', '')
     """
     last = (path_of_url(path) if is_link(path) else path).rpartition("/")[2]
-    stem, _, extension = last.rpartition(".")
+    stem, extension = split_extension(last)
     if not stem or not _EXTENSION.fullmatch(extension):
         return ""
     lower = extension.lower()
@@ -81,7 +120,7 @@ def part_name_of_column(column: str) -> str:
     >>> part_name_of_column("Left image")
     'left_image'
     """
-    return _NOT_IN_A_PART_NAME.sub("_", column.lower()).strip("_") or "column"
+    return _NOT_IN_A_PART_NAME.sub("_", column.lower()).strip("_-") or "column"
 
 
 def check_part_name(name: str) -> None:
@@ -167,6 +206,13 @@ def split_of_file(path: str) -> str:
 _LOCAL = "file://"
 
 
+class Hit(NamedTuple):
+    """A file that a value names: its number, and the form of the value, one of :data:`~.name_index.FORMS`."""
+
+    file: int
+    form: int
+
+
 class NamedFiles:
     """The files that paths in a table or document name: relative ones start from a folder or URL.
 
@@ -188,9 +234,21 @@ class NamedFiles:
         except ValueError:  # a zero byte
             return False
 
-    def has_stem(self, text: str) -> bool:  # noqa: ARG002 - a folder is not searched
-        """Return True for the name of a picture, sound or video without its extension."""
-        return False
+    is_tree: ClassVar[bool] = False
+    """True for the files of a tree, whose names are known."""
+
+    def find(self, text: str) -> Hit | None:  # noqa: ARG002 - a folder is not searched
+        """Return the number of the file of the tree that a value names, and how it names it; None without one."""
+        return None
+
+    def is_name(self, text: str) -> bool:
+        """Return True for a value that names a file of the tree, and is hardly the name of a column."""
+        hit = self.find(text)
+        return hit is not None and any(character in "0123456789./" for character in text)
+
+    def extension(self, file: int) -> str:
+        """Return the extension of a file of the tree, by its number."""
+        raise NotImplementedError
 
     def name(self, path: str) -> str:
         return path

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from ...storage import is_url, open_parent
 from ..rows.documents import NO_ITEMS, lined_up_items, with_items
 from ..rows.row import NO_SPLIT, FaultRef, FileRef, PartRef, Row, UrlRef, ValueRef, key_of_path, unique_part
 from .columns import PartColumns, Role, TableColumn, TableLayout
-from .named_files import NamedFiles, extension_of_path, inline_contents, is_link, plain_url, split_part
+from .named_files import NamedFiles, extension_of_path, inline_contents, is_link, plain_url, split_extension, split_part
 
 
 def part_bytes(part: PartColumns, values: Mapping[str, Any], class_names: Mapping[str, tuple[str, ...]]) -> bytes:
@@ -181,6 +182,8 @@ def _part_name(index: int, picture: str | bytes) -> str:
 
 
 _DIGITS = 9
+_END = re.compile(r"[^.]+(\.gz)?$")
+"""The extension at the end of a part name."""
 
 CellOf = Callable[[PartColumns, int | None], PartRef]
 """Returns the reference to a part, or to an element of a list."""
@@ -246,10 +249,16 @@ class RowMaker:
 
     def _media_parts(self, part: PartColumns, values: Mapping[str, Any], cell: CellOf | None) -> dict[str, PartRef]:
         value = values.get(part.columns[0])
+        if part.role == "path" and isinstance(value, dict | list) and not part.is_list:
+            value = next(filter(self._files.exists, texts_in(value)), None)
         if not part.is_list:
             return {} if is_empty(value) else self._medium(part, part.name, value, cell, None)
         parts: dict[str, PartRef] = {}
-        for index, element in enumerate(value if isinstance(value, list) else ()):
+        elements = value if isinstance(value, list) else ()
+        is_nested = isinstance(value, dict) or any(isinstance(element, dict | list) for element in elements)
+        if is_nested and part.role == "path":
+            elements = [text for text in texts_in(value) if self._files.exists(text)]
+        for index, element in enumerate(elements):
             if not is_empty(element):
                 parts |= self._medium(part, part.element_name(len(parts)), element, cell, index)
         return parts
@@ -266,19 +275,19 @@ class RowMaker:
             if isinstance(data, UrlRef):
                 return {name: UrlRef(data.url, part.named_by_contents)}
             return self._contents(part, name, data)
-        value = value if path is None else path
+        value = str(value) if type(value) is int else value if path is None else path
         if not isinstance(value, str):
             raise SampleError(f"expected a path or URL in column {part.columns[0]!r}, found {type(value).__name__}")
         contents = inline_contents(value)
         if contents is not None:
             return self._contents(part, name, contents)
         # The path has the extension, or else the contents when they are read.
-        extension = extension_of_path(value) or extension_of_path(self._files.name(value))
-        if kind_of_name(extension) == "bytes":  # such as that of a script behind a URL
+        named = self._files.name(value)
+        extension = extension_of_path(named) if self._files.is_tree else extension_of_path(value)
+        if kind_of_name(extension) == "bytes" and not self._files.is_tree:  # such as that of a script behind a URL
             extension = ""
         if part.named_by_contents and extension:
-            first, dot, _ = name.rpartition(".")
-            name = f"{first}{dot}{extension}"
+            name = _END.sub(extension, name)
         return {name: self._files.ref(value, name, named_by_contents=part.named_by_contents and not extension)}
 
     def _contents(self, part: PartColumns, name: str, data: bytes) -> dict[str, PartRef]:
@@ -305,10 +314,12 @@ class RowMaker:
             path = values.get(part.columns[0]) if part.role == "path" else None
             if isinstance(path, list) and path:
                 path = path[0]
-            if isinstance(path, str) and path and not is_link(path):
-                path = self._files.name(path)
-                stem, dot, extension = path.rpartition(".")
-                return key_of_path(stem if dot and "/" not in extension and stem else path)
+            if self._files.is_tree and isinstance(path, dict | list):
+                path = next(filter(self._files.exists, texts_in(path)), None)
+            path = str(path) if type(path) is int else path
+            if isinstance(path, str) and path and (self._files.is_tree or not is_link(path)):
+                folder, slash, last = self._files.name(path).rpartition("/")
+                return key_of_path(folder + slash + split_extension(last)[0])
         return f"{self._prefix}{row:0{_DIGITS}d}"
 
     def _split(self, values: Mapping[str, Any], split: str) -> str:
@@ -317,6 +328,15 @@ class RowMaker:
         value = values.get(self._layout.split)
         part = "" if value is None else split_part(str(value))
         return part or split or NO_SPLIT
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Yield the texts and integers in a value as texts, also those inside of its lists and objects."""
+    if isinstance(value, str) or type(value) is int:
+        yield str(value)
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from texts_in(inner)
 
 
 def _join(parts: dict[str, PartRef], others: Mapping[str, PartRef]) -> None:

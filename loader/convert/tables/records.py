@@ -12,7 +12,7 @@ import posixpath
 import re
 import zlib
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -147,6 +147,15 @@ def read_json_lines(file: BinaryIO) -> Iterator[Record]:
         yield parse_record(line_number, text)
 
 
+def read_words(file: BinaryIO) -> Iterator[Record]:
+    """Yield a record of each line: its first word, and the text behind it, if any line has one."""
+    for line_number, line in bounded_lines(file):
+        fields = (line or b"").decode("utf-8", "surrogateescape").split(maxsplit=1)
+        fault = TOO_LONG if line is None else "it is not UTF-8 text" if _DAMAGE.search("".join(fields)) else ""
+        values = {f"column_{position}": field for position, field in enumerate(fields, 1)}
+        yield Record(line_number, {} if fault else values, fault, size_bytes=len(line or b""))
+
+
 def parse_record(line_number: int, text: bytes | msgspec.Raw | None) -> Record:
     """Return a record of JSON, which is invalid if the text is not an object; None is a text that is too long."""
     if text is None:
@@ -166,6 +175,7 @@ def parse_record(line_number: int, text: bytes | msgspec.Raw | None) -> Record:
 _MAX_FIELD = 64 << 20  # characters; an open quote would otherwise read the rest of the file into memory
 _HEAD_BYTES = 1 << 16
 _DELIMITERS = ",;\t|"
+_LINES_TRIED = 100  # by delimiters, to find names of files
 _DAMAGE = re.compile("[\0\ud800-\udfff]")
 _TO_UTF8 = "convert the table to UTF-8: iconv -f LATIN1 -t UTF-8 FILE > NEW"
 _QUOTES = "double the quotes within a field, and close it with a quote before the delimiter"
@@ -182,13 +192,21 @@ class DelimitedReader:
 
     Args:
         file: The file, at its start.
-        kind: ``"csv"``, whose delimiter is found in the first line, or ``"tsv"``.
+        kind: ``"csv"``, whose delimiter all of the first lines agree on, or ``"tsv"``.
+        is_name: Returns True for the name of a file: a record that has one names no columns.
 
     Attributes:
         open_quotes: Lines so far with a quote that is not closed, and which are read literally.
     """
 
-    def __init__(self, file: io.BufferedReader, *, kind: str, path: str) -> None:
+    def __init__(
+        self,
+        file: io.BufferedReader,
+        *,
+        kind: str,
+        path: str,
+        is_name: Callable[[str], bool] | None = None,
+    ) -> None:
         csv.field_size_limit(max(csv.field_size_limit(), _MAX_FIELD))  # of the process; there is no other way
         # Find the line endings and the delimiter.
         head = file.peek(_HEAD_BYTES)[:_HEAD_BYTES]
@@ -200,7 +218,7 @@ class DelimitedReader:
         self._is_tsv = kind == "tsv"
         first_line = self._read_line()
         self._push_back([first_line])
-        self._delimiter = "\t" if self._is_tsv else _delimiter(first_line)
+        self._delimiter = "\t" if self._is_tsv else delimiter_of(head, first_line, is_name) or ","
         self._quoted_field = f'{self._delimiter}"'  # the begin of one
         fields = first_line.strip("\r\n").split(self._delimiter)
         self._quotes_all = all(len(field) > 1 and field[0] == field[-1] == '"' for field in fields)
@@ -210,9 +228,8 @@ class DelimitedReader:
         first = next(self._records, None)
         if first is None:
             raise ConfigError("this table is empty", at=path, hint="name a file with rows")
-        self._first = (
-            first if any(_shape(field) != "text" for field in first[1]) and not _are_positions(first[1]) else None
-        )
+        has_values = any(_shape(field) != "text" or (is_name is not None and is_name(field)) for field in first[1])
+        self._first = first if has_values and not _are_positions(first[1]) else None
         self.names = _unique_names([f"column_{n}" for n, _ in enumerate(first[1], 1)] if self._first else first[1])
 
     @property
@@ -301,7 +318,27 @@ class DelimitedReader:
         return Record(line, values, size_bytes=sum(map(len, fields)))
 
 
-def _delimiter(line: str) -> str:
+def delimiter_of(head: bytes, line: str, is_name: Callable[[str], bool] | None = None) -> str:
+    """Return the delimiter by which all lines at the begin of a file have as many fields; else the best for the first.
+
+    Args:
+        is_name: Returns True for the name of a file: a delimiter by which a field of each line is one has precedence.
+    """
+    lines = head.decode("utf-8", "replace").splitlines()
+    lines = [text for text in lines[: -1 if len(head) >= _HEAD_BYTES else None] if text]
+    if is_name is not None:
+        rows = lines[1:_LINES_TRIED] or lines
+        # A blank divides a line once: a name and a text, or an id and a name.
+        cut = {d: [fields for text in rows if len(fields := text.split(d)) > 1] for d in _DELIMITERS}
+        cut[""] = [text.split(maxsplit=1) for text in rows]
+        named = {d: sum(any(map(is_name, fields)) for fields in lines) for d, lines in cut.items()}
+        best = max(named, key=lambda d: named[d])
+        if 2 * named[best] > len(rows):
+            return best
+    counts = {d: {len(fields) for fields in csv.reader(lines, delimiter=d) if fields} for d in _DELIMITERS}
+    agreed = {delimiter: max(count) for delimiter, count in counts.items() if len(count) == 1 and max(count) > 1}
+    if agreed or not line:
+        return max(agreed, key=lambda delimiter: agreed[delimiter], default="")
     return max(_DELIMITERS, key=lambda delimiter: len(next(csv.reader([line], delimiter=delimiter), [])))
 
 

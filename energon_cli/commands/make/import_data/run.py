@@ -23,7 +23,7 @@ from loader.convert.importing import (
     write_trial,
 )
 from loader.convert.rows import FileAccess, ShardLayout
-from loader.convert.sources import found_columns, open_sources
+from loader.convert.sources import compared_hypotheses, found_columns, open_sources
 from loader.errors import EnergonError, escape_controls, plural
 from loader.inspect import (
     Choices,
@@ -285,11 +285,16 @@ def _show_dry_run(flags: ImportFlags, listed: ListedRows, layout: ShardLayout, d
     if flags.as_json:
         document = facts_of(
             listed,
-            "output dry_run sources columns samples bytes=size_bytes parts=part_counts renamed split files notes "
-            "warnings account",
+            "output dry_run sources hypotheses columns samples bytes=size_bytes parts=part_counts renamed split files "
+            "notes warnings account",
             output=flags.output,
             dry_run=True,
             sources=[facts_of(source, "path kind") for source in listed.sources],
+            hypotheses=[
+                {"source": path, **each.to_document()}
+                for path, compared in compared_hypotheses(listed.sources)
+                for each in compared
+            ],
             columns=_columns_document(listed.sources),
             samples=len(listed.rows),
             renamed=len(listed.rows.renamed),
@@ -300,6 +305,7 @@ def _show_dry_run(flags: ImportFlags, listed: ListedRows, layout: ShardLayout, d
         )
         print_json(document)
     else:
+        _show_hypotheses(console, listed.sources)
         console.print(f"would write to {escape_controls(flags.output)}:")
         for part in parts:
             counts = f"{plural(part.samples, 'sample')} in {plural(part.shards, 'shard')}"
@@ -310,6 +316,17 @@ def _show_dry_run(flags: ImportFlags, listed: ListedRows, layout: ShardLayout, d
     show_account(listed.account)
     if flags.strict:
         listed.account.check_complete(at=flags.output)
+
+
+def _show_hypotheses(console: Console, sources: Sequence[Source]) -> None:
+    """Print the ways to make samples of each tree that were compared, and the files for which each has no role."""
+    for path, compared in compared_hypotheses(sources):
+        console.print(f"ways to make samples of {escape_controls(path)}:")
+        for each in compared:
+            left = f", {plural(len(each.layout.left), 'file')} left out" if each.layout.left else ""
+            unclear = "" if each.fits else f", no role for {plural(len(each.unclear), 'file')}"
+            taken = " (taken)" if each is compared[0] else ""
+            console.print(f"  {each.name}{taken}: {escape_controls(each.evidence)}{left}{unclear}")
 
 
 def _run(plan: ImportPlan, listed: ListedRows) -> ImportReport:

@@ -1,0 +1,96 @@
+"""Hypothesis: the samples are the rows of tables, or the elements of documents, with the files that they name."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Collection
+
+from ...errors import plural
+from ..layouts.hypothesis import Hypothesis, TreeLayout, accounted
+from ..layouts.survey import Survey
+from ..tables.named_files import ROLE_NAMES, split_name, split_of_folder
+from .files_of_samples import layout_of_files
+from .headers import are_of_samples
+from .matched import are_nearly_all
+
+
+def by_rows(survey: Survey) -> Hypothesis | None:
+    """Return the samples of the tables whose values name files; None if no values do."""
+    tables = [table for table in survey.rows.rows if not table.joins]
+    if not tables:
+        return None
+    files = survey.files
+    named = {files.names[file_number] for file_number in survey.rows.named}
+    # Files of the same name are taken along; those next to them that no row names are left out.
+    stems = {split_name(name)[:2] for name in named}
+    used = {name for name in survey.roles["data"] if name in named or split_name(name)[:2] in stems}
+    parallel = _parallel_folders(survey, named)
+    used |= {name for role in ("data", "document") for name in survey.roles[role] if split_name(name)[0] in parallel}
+    spoken = _spoken_folders([table.file for table in tables])
+    described = files.described(survey.rows.named)
+    left: dict[str, str] = {}
+    for name in survey.roles["data"]:
+        folder, _, extension = split_name(name)
+        if spoken and not any(f"{folder}/".startswith(f"{each}/") for each in spoken):
+            used.add(name)
+        elif name not in used and described(folder, extension):
+            left[name] = "L119"
+    # Files next to them, such as their texts, are left out with them.
+    partners = {split_name(name)[:2] for name in left}
+    left |= {name: "L119" for name in survey.roles["data"] if name not in used and split_name(name)[:2] in partners}
+    joined = {table.file for table in survey.rows.rows}
+    layout = layout_of_files(survey, [name for name in survey.roles["data"] if name not in left], is_by_name=True)
+    rows = sum(survey.rows_in(table.file) for table in tables)
+    names = ", ".join(dict.fromkeys(table.file for table in tables))
+    covered = f"{len(named):,} of {plural(len(survey.roles['data']), 'file')}"
+    return accounted(
+        survey,
+        "rows that name files",
+        TreeLayout(
+            tables=(*dict.fromkeys((*(table.file for table in survey.rows.rows), *survey.rows.lists)),),
+            rows=survey.rows,
+            folders=layout.folders,
+            top=layout.top,
+            left=left,
+            parallel=parallel,
+        ),
+        used | joined | set(survey.rows.lists) | named,
+        evidence=f"the {plural(rows, 'row')} of {names} {'name' if rows > 1 else 'names'} {covered}",
+        samples=rows,
+    )
+
+
+def _parallel_folders(survey: Survey, named: Collection[str]) -> frozenset[str]:
+    """Return the folders without named files, nearly all of whose files have the names of these."""
+    stems = {split_name(name)[1]: name for name in named}
+    main_folders = {split_name(name)[0] for name in named}
+    others: dict[str, list[str]] = {}
+    for role in ("data", "document"):
+        for name in survey.roles[role]:
+            if split_name(name)[0] not in main_folders:
+                others.setdefault(split_name(name)[0], []).append(name)
+    parallel = set()
+    for folder, names in others.items():
+        same = [
+            name
+            for name in names
+            if (match := stems.get(split_name(name)[1])) and _splits_of(match) == _splits_of(name)
+        ]
+        if len(same) < 2 or not are_nearly_all(len(same), len(names)):
+            continue
+        # Pictures of other sizes are others of the same name.
+        pairs = [[stems[split_name(name)[1]], name] for name in same]
+        if are_of_samples(survey.files.tree, pairs) is not False or ROLE_NAMES.fullmatch(posixpath.basename(folder)):
+            parallel.add(folder)
+    return frozenset(parallel)
+
+
+def _splits_of(name: str) -> list[str]:
+    return [split for folder in name.split("/")[:-1] if (split := split_of_folder(folder))]
+
+
+def _spoken_folders(tables: list[str]) -> list[str]:
+    """Return the folders that tables speak for, if each is in a split folder, or is named as metadata of its folder."""
+    folders = [posixpath.dirname(table) for table in tables]
+    are_inside = all(any(map(split_of_folder, folder.split("/"))) for folder in folders)
+    return folders if are_inside else []

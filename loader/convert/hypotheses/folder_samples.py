@@ -1,0 +1,30 @@
+"""Each folder holds the files of a sample: ``s1/input.png``, ``s1/target.png``, and so in each folder."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ..layouts.grouping import NUMBERED, ListedFolder
+from ..tables.named_files import ROLE_NAMES, split_of_folder
+
+_MIN_SHARE = 0.9  # of the folders that have the same names, so that each is a sample
+
+
+def are_samples(folders: Sequence[ListedFolder]) -> bool:
+    """Return True if folders have files of the same names, which are no numbers of pictures."""
+    # Count the folders that have the same files.
+    inner = [folder for folder in folders if folder.names]
+    sets = Counter(frozenset(folder.samples) for folder in inner)
+    if not sets or all(split_of_folder(folder.names[-1]) for folder in inner):
+        return False
+    samples, count = sets.most_common(1)[0]
+    # Their names without numbers differ: they are parts, not a series.
+    words = {stem.rstrip("0123456789_- ") for stem, _ in samples}
+    are_distinct = "" not in words and len(words) == len(samples) > 1
+    # Numbered folders with other names inside are samples, also if some of these have a number: t1, t2, seg.
+    is_any_unnumbered = any(not NUMBERED.fullmatch(stem) for stem, _ in samples)
+    are_numbered = is_any_unnumbered and "" not in words and all(NUMBERED.fullmatch(each.names[-1]) for each in inner)
+    # Else the folders are parts, and the names those of samples.
+    are_roles = count > len(samples) or all(map(ROLE_NAMES.fullmatch, words))
+    return ((are_distinct and are_roles) or are_numbered) and count > 1 and count >= _MIN_SHARE * len(inner)

@@ -1,0 +1,135 @@
+"""Find what the names of folders say: split parts and classes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from ...errors import ConfigError
+from ..rows.row import NO_SPLIT, PartRef, ValueRef
+from ..tables.named_files import ROLE_NAMES, split_of_folder
+from .grouping import ListedFolder
+
+_NUMBER_DIGITS = 3  # folders that are all named after numbers as long are years, or pieces of a large folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderLayout:
+    """The meaning of the names of folders.
+
+    Attributes:
+        split_depth: Number of folders above those that are split parts; None without such.
+        classes: Class → its number: the sorted names of the folders, or of the folders in the split parts; empty for
+            none.
+    """
+
+    split_depth: int | None = None
+    classes: Mapping[str, int] = field(default_factory=dict)
+    extensions: Sequence[str] = ()
+
+    def split_of(self, names: Sequence[str]) -> str:
+        """Return the split part of a folder; an empty text without split parts."""
+        if self.split_depth is None:
+            return ""
+        return _split_at(names, self.split_depth) or NO_SPLIT
+
+    def class_parts(self, names: Sequence[str]) -> dict[str, PartRef]:
+        """Return the parts ``cls``, the number of the class, and ``json``, its name, of a picture in a folder."""
+        name = next(iter(_without_split(names, self.split_depth)), "")
+        if name not in self.classes:  # it is in no split part, or appeared after the folders were listed
+            return {}
+        # JSON holds no bytes that are not UTF-8.
+        document = {"label_name": name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")}
+        return {
+            "cls": ValueRef(str(self.classes[name]).encode()),
+            "json": ValueRef(msgspec.json.encode(document)),
+        }
+
+
+def find_folder_layout(
+    folders: Sequence[ListedFolder],
+    paths: Sequence[tuple[str, ...]],
+    *,
+    classes: bool | None,
+    splits: bool | None,
+    at: str,
+) -> FolderLayout:
+    """Find the meaning of the names of folders.
+
+    Args:
+        folders: All folders that have files.
+        paths: The names of each that may tell split parts and classes.
+        classes: True if folders are classes, False if not, None to decide by what is there: all files are pictures, at
+            one depth, in two folders or more, whose names are neither all numbers of three digits or more, nor all
+            names of parts, such as ``masks``.
+        splits: True if folders are split parts, False if not, None to decide as :func:`_split_depth`.
+    """
+    # Find the folders that are split parts.
+    depth = _split_depth(paths) if splits is None else (1 if _are_splits_below(paths) else 0) if splits else None
+    if splits and not all(_split_at(path, depth or 0) for path in paths):
+        other = next(path for path in paths if not _split_at(path, depth or 0))
+        raise _no_folder_of(other, "a split part, such as train or val", at)
+    # Files next to the split parts say nothing about classes.
+    inner = [_without_split(path, depth) for path in paths if depth is None or _split_at(path, depth)]
+    # Decide whether the folders below are classes.
+    if classes is None:
+        names = {path[0] for path in inner if path}
+        classes = (
+            len(names) > 1
+            and all(len(path) == 1 for path in inner)
+            and all(folder.has_pictures_only for folder in folders)
+            and not all(name.isdecimal() and len(name) >= _NUMBER_DIGITS for name in names)
+            and not all(split_of_folder(name) for name in names)
+            and not all(map(ROLE_NAMES.fullmatch, names))
+        )
+    # Number the classes by their sorted names.
+    if not classes:
+        return FolderLayout(split_depth=depth)
+    if () in inner:
+        raise _no_folder_of(next(path for path in paths if not _without_split(path, depth)), "a class", at)
+    return FolderLayout(
+        split_depth=depth,
+        classes={name: label for label, name in enumerate(sorted({path[0] for path in inner}))},
+        extensions=sorted(set().union(*(folder.extensions for folder in folders))),
+    )
+
+
+def _split_depth(paths: Sequence[tuple[str, ...]]) -> int | None:
+    """Return how many folders are above the split parts; None without split parts.
+
+    Split parts are outer folders if all files are in folders with such names; or if there are two or more of them, and
+    no more others: files outside are in no split part then. They are one folder down if each outer folder has them.
+    """
+    # Look at the outer folders, and then at the folders inside of them.
+    outer = {path[0]: split_of_folder(path[0]) for path in paths if path}
+    named = [split for split in outer.values() if split]
+    if named and (
+        (len(named) == len(outer) and () not in paths) or (len({*named}) > 1 and 2 * len(named) >= len(outer))
+    ):
+        return 0
+    return 1 if _are_splits_below(paths) else None
+
+
+def _are_splits_below(paths: Sequence[tuple[str, ...]]) -> bool:
+    splits = {_split_at(path, 1) for path in paths}
+    return "" not in splits and len(splits) > 1
+
+
+def _split_at(names: Sequence[str], depth: int) -> str:
+    return split_of_folder(names[depth]) if len(names) > depth else ""
+
+
+def _without_split(names: Sequence[str], depth: int | None) -> tuple[str, ...]:
+    return (*names,) if depth is None else (*names[:depth], *names[depth + 1 :])
+
+
+def _no_folder_of(path: tuple[str, ...], what: str, at: str) -> ConfigError:
+    inner = "/".join(path) or "the folder itself"
+    return ConfigError(f"expected each file in a folder of {what}; found files in {inner}", at=at, hint="move them")
+
+
+_MIN_SHARE = 0.9  # of the folders that have the same names, so that each is a sample
+_MAIN_NAMES = re.compile(r"(jpeg)?(images?|imgs?|rgb|inputs?|source|src|videos?|audios?|wavs?|clips)", re.IGNORECASE)

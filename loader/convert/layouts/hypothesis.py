@@ -1,0 +1,174 @@
+"""A hypothesis: one way to make samples of the files of a tree, with what it accounts for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from ...accounting.kinds import MEDIA_KINDS
+from ..file_trees.file_names import is_about, is_medium_of_data
+from ..tables.named_files import split_name
+from .folder_layout import FolderLayout
+from .grouping import Grouping, folder_names
+from .rows import NamedRows
+from .survey import Survey, role_of_name
+from .tree_files import kind_of_extension
+
+_MAX_UNCLEAR = 0.02  # of the files and of the bytes, for which a hypothesis does not account
+_MAX_SHARE = 0.1  # of the rows and of the bytes of the samples, that a file about the data has
+_SMALL_BYTES = 1 << 16  # of a card or a list of classes next to little data
+_MIN_MEDIA = 10  # of fewer, no table is so short that it describes all of them
+
+
+Kind = Literal["files", "tables", "tars", "documents", "members"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeLayout:
+    """Describe how the samples of a tree are made.
+
+    Attributes:
+        kind: Samples are groups of ``"files"``, rows of ``"tables"``, which pyarrow reads alone and as a whole, or in
+            ``"tars"``, or ``"documents"`` of texts and pictures in lines of JSON, or rows that name ``"members"`` of
+            tars.
+        tables: Tables whose rows are samples.
+        rows: Tables whose rows name files, or join samples.
+        tars: Tars that hold the samples of the tree.
+        grouping: What the files of a sample share.
+        top: Number of outer folders that contain everything.
+        left: Files that are left out, with the reasons.
+        parallel: Folders whose files belong to the rows that name files of the same name.
+        is_unclear: Files of one name may be a sample, or samples of several classes.
+    """
+
+    kind: Kind = "files"
+    tables: tuple[str, ...] = ()
+    rows: NamedRows = field(default_factory=NamedRows)
+    tars: tuple[str, ...] = ()
+    grouping: Grouping = field(default_factory=Grouping)
+    folders: FolderLayout = field(default_factory=FolderLayout)
+    top: int = 0
+    left: Mapping[str, str] = field(default_factory=dict)
+    parallel: frozenset[str] = frozenset()
+    is_unclear: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """True if files that share a name are the samples."""
+        is_by_name = self.kind == "files" and self.grouping.by == "name"
+        is_whole = not self.left and not self.tables and not self.rows.rows
+        return is_by_name and is_whole and not self.folders.classes and self.folders.split_depth is None
+
+    def names(self, folder: str) -> tuple[str, ...]:
+        """Return the names of a folder and of the folders above it that tell splits and classes."""
+        return self.grouping.without_role(folder_names(folder))[self.top :]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hypothesis:
+    """One way to make samples of a tree.
+
+    Attributes:
+        name: What the samples are.
+        evidence: Why they may be that, for people.
+        samples: Their number, or what is known of it.
+        unclear: Files that have no role.
+        size_bytes: Size of these files.
+        fits: It accounts for all references, and for nearly all files and bytes.
+    """
+
+    name: str
+    evidence: str
+    samples: int
+    layout: TreeLayout
+    unclear: Sequence[str]
+    size_bytes: int
+    fits: bool
+
+    def to_document(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "evidence": self.evidence,
+            "samples": self.samples,
+            "left_out": len(self.layout.left),
+            "unclear": len(self.unclear),
+            "unclear_bytes": self.size_bytes,
+            "example": self.unclear[0] if self.unclear else None,
+            "fits": self.fits,
+        }
+
+
+def accounted(
+    survey: Survey,
+    name: str,
+    layout: TreeLayout,
+    used: Collection[str],
+    *,
+    evidence: str,
+    samples: int,
+    named: bool = True,
+    is_files: bool = False,
+    figures: float = 1.0,
+) -> Hypothesis:
+    """Return a hypothesis after each file that it does not use has a reason, or is unclear.
+
+    Args:
+        used: The files that it uses.
+        samples: Number of its samples.
+        figures: Largest share of the bytes of its samples that pictures next to them have.
+        named: It accounts for the references.
+        is_files: Its samples are files, and tables next to a few of them are other data.
+    """
+    files, left, unclear = survey.files, dict(layout.left), list[str]()
+    sizes = {file: files.tree.size(file) for file in files.names} if len(used) < len(files.names) else {}
+    of_samples = sum(size for file, size in sizes.items() if file in used)
+    for role, names in survey.roles.items():
+        others = [file for file in names if file not in used and file not in left]
+        if role == "data":
+            # A few pictures next to rows or tars are figures; data next to files are samples.
+            pictures = [file for file in others if kind_of_extension(split_name(file)[2]) == "image"]
+            are_small = sum(map(sizes.__getitem__, pictures)) <= figures * of_samples
+            are_figures = are_small or not any(map(is_medium_of_data, pictures))
+            are_figures = are_figures and 2 * len(pictures) <= samples
+            left |= dict.fromkeys(pictures if are_figures else (), "L102")
+        for file in others:
+            if not sizes[file] and role in ("tar", "archive", "table"):
+                left[file] = "L110"
+            elif role in ("table", "document") and _is_about(
+                survey, file, samples, of_samples, sizes[file], is_files=is_files
+            ):
+                left[file] = "L103" if role == "table" and not is_about(file.rpartition("/")[2]) else "L102"
+        unclear += [file for file in others if file not in left]
+    # Few files may be unclear, but no reference.
+    unclear_bytes = sum(sizes[file] for file in unclear)
+    total = sum(sizes.values())
+    named = named and not any(map(survey.names_data, unclear))
+    fits = named and len(unclear) <= _MAX_UNCLEAR * len(files.names) and unclear_bytes <= _MAX_UNCLEAR * total
+    return Hypothesis(
+        name=name,
+        evidence=evidence,
+        samples=samples,
+        layout=replace(layout, left={**left, **(dict.fromkeys(unclear, "L102") if fits else {})}),
+        unclear=unclear,
+        size_bytes=unclear_bytes,
+        fits=fits,
+    )
+
+
+def _is_about(survey: Survey, file: str, samples: int, sample_bytes: int, size_bytes: int, *, is_files: bool) -> bool:
+    """Return True for a table or document that describes the data, and is none of them."""
+    rows, is_table = survey.rows_in(file), role_of_name(file) == "table"
+    media = sum(survey.files.counts["", kind] for kind in MEDIA_KINDS)
+    if is_table and not survey.tables:  # it was not read, and is all that there is
+        return False
+    if survey.says_nothing(file) or is_about(file.rpartition("/")[2]):
+        return size_bytes <= max(_SMALL_BYTES, _MAX_SHARE * sample_bytes)
+    if survey.names_data(file):
+        return False
+    # As many rows as half of the media may be about each of them, and a list of objects is data unless it is short.
+    if 2 * rows >= media if media >= _MIN_MEDIA else is_table and media and (is_files or rows > samples):
+        return False
+    if survey.has_kind(file) or (rows > 1 and survey.is_list(file) and rows > _MAX_SHARE * samples):
+        return False
+    return size_bytes <= max(_SMALL_BYTES, _MAX_SHARE * sample_bytes) and not survey.is_of_series(file)

@@ -1,0 +1,67 @@
+"""Find the tables that say more about samples: by the keys of a table that names files, or by the names of folders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ...arrays import IntArray
+from ..tables.columns import TableColumn
+from .references import Reference, Table
+from .rows import NamedRows, RowsOfTable
+from .tree_files import TreeFiles
+
+_MIN_SHARE = 0.5  # of the values of a column that are keys of the other table, and of its keys
+
+
+def with_joins(
+    rows: NamedRows, tables: Iterable[Table], references: Sequence[Reference], files: TreeFiles
+) -> NamedRows:
+    """Add the tables that join the samples by keys or folders."""
+    used = {(table.file, table.inside) for reference in references for table in reference.tables}
+    others = [table for table in tables if (table.file, table.inside) not in used and not table.kind]
+    joins = []
+    for table in others:
+        # It may name a few of the files that the rows have, or their keys, or folders.
+        places = [column.name for column in table.columns if 0 < column.followed <= 2 * column.resolved]
+        if places and table.named(places[:1]) <= rows.named and not table.says_nothing:
+            joins.append(RowsOfTable(file=table.file, inside=table.inside, places=(places[0],), joins="file"))
+        elif table.says_nothing or table.inside.endswith("{}"):
+            continue  # an empty submission; or names of classes, and their numbers
+        elif (join := join_of(table, references, files)) is not None:
+            joins.append(join)
+    return replace(rows, rows=(*rows.rows, *joins))
+
+
+def join_of(table: Table, references: Iterable[Reference], files: TreeFiles) -> RowsOfTable | None:
+    """Return how the rows of a table join samples; None if they do not.
+
+    A column has keys if half of its values are in a column of a table that names files, and half of the values there
+    are among them; in one of the two columns, each value comes once. A column has names of folders if half of its
+    values are.
+    """
+    of_folders = files.folder_hashes
+    for column in table.columns:
+        hashes = column.unique_hashes()
+        if not len(hashes):
+            continue
+        is_key = len(hashes) == column.known  # each value comes once
+        for reference in references:
+            for key in reference.tables[0].columns:
+                if key.name not in reference.places and _matches(hashes, reference.tables, key, is_key=is_key):
+                    return RowsOfTable(file=table.file, inside=table.inside, joins="key", key=(column.name, key.name))
+        if len(hashes) > 1 and np.isin(hashes, of_folders).mean() >= _MIN_SHARE:
+            return RowsOfTable(file=table.file, inside=table.inside, joins="folder", key=(column.name, ""))
+    return None
+
+
+def _matches(hashes: IntArray, tables: Iterable[Table], key: TableColumn, *, is_key: bool) -> bool:
+    columns = [table.column(key.name) for table in tables]
+    keys = np.unique(np.concatenate([column.unique_hashes() for column in columns]))
+    is_unique = is_key or len(keys) == sum(column.known for column in columns)
+    if not is_unique or len(keys) < 2:
+        return False
+    shared = len(np.intersect1d(hashes, keys, assume_unique=True))
+    return shared >= _MIN_SHARE * len(hashes) and shared >= _MIN_SHARE * len(keys)

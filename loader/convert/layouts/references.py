@@ -1,0 +1,205 @@
+"""Find the references of a tree: the columns of tables and the values of documents that name its files."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ..tables.columns import TableColumn
+from ..tables.name_index import NUMBER, STEM
+from ..tables.named_files import split_of_name
+from .tree_files import TreeFiles
+
+_BEGINS = frozenset({"offset", "start", "begin", "onset", "starttime", "begintime", "startsec", "startseconds"})
+_NEAR = 0.9  # of the score of the best column, so that another one is as good
+_MIN_CONSTANT = 3  # rows with the same values that describe nothing, as those of an empty submission
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """A table, or a list of objects in a document, whose values were compared with the names of the tree.
+
+    Attributes:
+        file: Name of the file in the tree.
+        inside: List in a document; see :func:`.lists_in`.
+        kind: Kind of the annotations in a file of JSON that a source of its own reads; empty for others.
+        files_of_rows: Yields the first file that each row names, and the values of the row.
+    """
+
+    file: str
+    columns: Sequence[TableColumn]
+    inside: str = "data"
+    kind: str = ""
+    files_of_rows: Callable[[Sequence[str]], Iterator[tuple[str, Mapping[str, object]]]] | None = None
+
+    @property
+    def part_columns(self) -> list[str]:
+        """Names of the columns that say where in a file a part of it begins."""
+        return [column.name for column in self.columns if column.plain_name in _BEGINS and column.type != "text"]
+
+    def names_parts(self, places: Sequence[str]) -> bool:
+        """Return True if several rows name parts of one file: their columns tell different begins."""
+        columns = self.part_columns
+        if not columns or self.files_of_rows is None or self.rows <= len(self.named(places)):
+            return False
+        begins: dict[str, object] = {}
+        pairs = ((file, [values.get(name) for name in columns]) for file, values in self.files_of_rows(places))
+        return any(begins.setdefault(file, begin) != begin for file, begin in pairs)
+
+    @property
+    def rows(self) -> int:
+        return max((column.rows for column in self.columns), default=0)
+
+    @property
+    def says_nothing(self) -> bool:
+        """True for a table of names whose other columns never vary, such as an empty submission."""
+        rest = [column for column in self.columns if not column.resolved]
+        return (
+            len(rest) < len(self.columns)
+            and bool(rest)
+            and all(column.is_constant and column.rows >= _MIN_CONSTANT for column in rest)
+        )
+
+    def named(self, places: Iterable[str]) -> set[int]:
+        """Return the numbers of the files that columns name."""
+        return set[int]().union(*(self.column(name).named for name in places))
+
+    def column(self, name: str) -> TableColumn:
+        return next(column for column in self.columns if column.name == name)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reference:
+    """Tables with the same columns, which name files of the tree.
+
+    Attributes:
+        places: The columns that name files; the first one names the samples.
+        form: How it names them, one of :data:`.FORMS`.
+        named: Numbers of the files.
+        resolved: Share of the values that name a file.
+        unclear: Another column that names files as well, but other ones for the rows.
+    """
+
+    tables: Sequence[Table]
+    places: Sequence[str]
+    form: int
+    named: frozenset[int]
+    resolved: float
+    unclear: str = ""
+    is_of_media: bool = False
+
+    @property
+    def is_list(self) -> bool:
+        """True for mere lists of names, which say nothing about the files but that they belong together."""
+        columns = self.tables[0].columns
+        return len(columns) == 1 and columns[0].type != "nested"
+
+    @property
+    def has_repeats(self) -> bool:
+        """True if a table has several rows for a file."""
+        columns = [table.column(self.places[0]) for table in self.tables]
+        return any(len(column.order) > len(column.named) for column in columns)
+
+    @property
+    def has_texts(self) -> bool:
+        """True if there is a column of texts that vary, besides those that name files and URLs."""
+        others = (column for column in self.tables[0].columns if column.name not in self.places)
+        return any(column.type == "text" and not column.is_constant and not column.links for column in others)
+
+    @property
+    def has_header(self) -> bool:
+        """True if the columns have names, and not only numbers."""
+        return not any(re.fullmatch("column_[0-9]+", column.name) for column in self.tables[0].columns)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        return frozenset(column.name for column in self.tables[0].columns)
+
+
+def find_references(tables: Iterable[Table], files: TreeFiles) -> list[Reference]:
+    """Return the references of tables; tables with the same columns count together."""
+    groups: dict[tuple[str, ...], list[Table]] = {}
+    for table in tables:
+        if not any(column.resolved for column in table.columns):
+            continue
+        groups.setdefault((table.kind, *(column.name for column in table.columns)), []).append(table)
+    references = [each for group in groups.values() if (each := _reference(group, files)) is not None]
+    # A table whose other columns never vary says nothing, if another one of the same candidate does.
+    void = {
+        id(table) for each in references for table in each.tables if any(_is_void(table, each, o) for o in references)
+    }
+    kept = [[table for table in each.tables if id(table) not in void] for each in references]
+    pairs = [(each, tables) for each, tables in zip(references, kept, strict=True) if tables]
+    return [
+        replace(each, tables=tables, named=frozenset().union(*(table.named(each.places) for table in tables)))
+        for each, tables in pairs
+    ]
+
+
+@dataclass(slots=True)
+class _Place:
+    name: str
+    form: int = 0
+    score: float = 0.0
+    resolved: float = 0.0
+    named: set[int] = field(default_factory=set)
+
+
+def _reference(tables: Sequence[Table], files: TreeFiles) -> Reference | None:
+    places = [
+        candidate for column in tables[0].columns if (candidate := _place(column.name, tables, files)) is not None
+    ]
+    # The strongest form decides, then the share of values that are names, and of files that are named.
+    places.sort(key=lambda candidate: (candidate.form, -candidate.score))
+    if not places:
+        return None
+    main, named = places[0], set(places[0].named)
+    chosen = [main.name]
+    # Others that name files of their own are further parts of the row; two that name the same differently are unclear.
+    unclear = ""
+    for candidate in places[1:]:
+        if candidate.form < STEM and named.isdisjoint(candidate.named):
+            chosen.append(candidate.name)
+            named |= candidate.named
+        elif (
+            candidate.form == main.form
+            and candidate.score >= _NEAR * main.score
+            and _order(candidate, tables) != _order(main, tables)
+        ):
+            unclear = candidate.name
+    is_of_media = 2 * sum(map(files.is_medium, named)) > len(named)
+    return Reference(tables, chosen, main.form, frozenset(named), main.resolved, unclear, is_of_media)
+
+
+def _order(candidate: _Place, tables: Sequence[Table]) -> list[array[int]]:
+    return [table.column(candidate.name).order for table in tables]
+
+
+def _place(name: str, tables: Sequence[Table], files: TreeFiles) -> _Place | None:
+    """Return a column as a candidate; None if less than half of its values, or of the files of a kind, are named."""
+    columns = [table.column(name) for table in tables]
+    known, resolved = sum(column.followed for column in columns), sum(column.resolved for column in columns)
+    if not resolved or (2 * resolved < known and not tables[0].kind):
+        return None
+    named = set[int]().union(*(column.named for column in columns))
+    form = sum((column.forms for column in columns), Counter[int]()).most_common(1)[0][0]
+    cover = files.cover(named, needs_several=form in (STEM, NUMBER)) if named else 1.0
+    # Lists of the files of split parts name few of them.
+    if cover is None and form < NUMBER and len(tables[0].columns) == 1:
+        cover = 0.0 if all(split_of_name(table.file) for table in tables) else None
+    if cover is None:
+        return None
+    return _Place(name, form, cover * resolved / known, resolved / known, named)
+
+
+def _is_void(table: Table, reference: Reference, other: Reference) -> bool:
+    if reference.places[0] not in other.places:
+        return False
+    rest = [column for column in table.columns if column.name not in reference.places]
+    if not rest or not all(column.is_constant and column.rows >= _MIN_CONSTANT for column in rest):
+        return False
+    varying = (each for each in other.tables if not each.named(other.places) <= table.named(reference.places))
+    return any(not column.is_constant for each in varying for column in each.columns if column.name not in other.places)

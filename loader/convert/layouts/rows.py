@@ -1,0 +1,110 @@
+"""Choose the tables whose rows are the samples, among those that name files of the tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ..tables.named_files import split_of_name
+from .references import Reference
+
+_MIN_SHARE = 0.9  # of the files that the largest tables name, so that the number of columns decides
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsOfTable:
+    """A table whose rows name files.
+
+    Attributes:
+        inside: List in a document; see :func:`.lists_in`.
+        places: The columns that name files.
+        form: How they name most files: what weaker names would find are other files, instead of missing ones.
+        is_of_media: They name pictures, sounds or videos, and no texts.
+        kind: Kind of the annotations in a document that a source of its own reads.
+        joins: The rows add parts to samples: of the ``"file"`` that they name, of a ``"folder"``, or of the row of
+            another table with the same ``"key"``.
+        key: Column with the key or the folder, and the column of the other table.
+    """
+
+    file: str
+    inside: str = "data"
+    places: tuple[str, ...] = ()
+    form: int | None = None
+    is_of_media: bool = False
+    kind: str = ""
+    joins: Literal["", "file", "folder", "key"] = ""
+    key: tuple[str, str] = ("", "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedRows:
+    """The tables whose rows are samples, or parts of them, and the files that they name.
+
+    Attributes:
+        rows: Tables that are named after split parts come first, tables that join other rows last.
+        named: Numbers of all files that are named.
+        lists: Files that only list names.
+    """
+
+    rows: tuple[RowsOfTable, ...] = ()
+    named: frozenset[int] = frozenset()
+    lists: tuple[str, ...] = ()
+
+
+def rows_of(references: Sequence[Reference]) -> NamedRows:
+    """Return what becomes of the tables of references."""
+    lists = [each for each in references if each.is_list]
+    # The tables that name most files have the samples; of equal ones, those whose values are stronger names.
+    tables = [each for each in references if not each.is_list]
+    most = max((len(each.named) for each in tables), default=0)
+    ranked = sorted(
+        tables,
+        key=lambda each: (
+            len(each.named) < _MIN_SHARE * most,
+            not each.tables[0].kind,
+            each.has_repeats,  # such as a row for each box
+            -len(each.named) // 10 if len(each.named) < _MIN_SHARE * most else 0,
+            not each.has_texts,
+            -len(each.columns),
+            each.form,
+        ),
+    )
+    rows: dict[tuple[str, str], RowsOfTable] = {}
+    named: set[int] = set()
+    for position, reference in enumerate(ranked):
+        # Tables that name the same files join the samples; those that add no column are a part of the first one.
+        first = ranked[0]
+        # Each document of chats or questions has samples of its own.
+        are_chats = bool(first.tables[0].kind) and reference.tables[0].kind in ("conversations", "vqa")
+        shared = len(reference.named & first.named)
+        joins = position > 0 and not are_chats and 2 * shared >= len(reference.named)
+        is_known = reference.has_header and reference.columns <= first.columns
+        is_answers = first.tables[0].kind == "vqa" and "question_id" in reference.columns
+        if joins and (is_answers or (is_known and not reference.tables[0].kind)):
+            lists.append(reference)
+            continue
+        for table in reference.tables:
+            # Of several documents that name the same files, the first one has the samples.
+            of_table = table.named(reference.places)
+            is_again = table.kind == "coco" and 2 * len(of_table & named) >= len(of_table)
+            named |= of_table
+            known = (table.file, "" if table.kind else table.inside)
+            places = (*reference.places,)
+            rows.setdefault(
+                known,
+                RowsOfTable(
+                    file=table.file,
+                    inside=table.inside,
+                    places=places,
+                    form=reference.form,
+                    is_of_media=reference.is_of_media,
+                    kind=table.kind,
+                    joins="file" if joins or is_again else "",
+                ),
+            )
+    return NamedRows(
+        rows=tuple(sorted(rows.values(), key=lambda table: (bool(table.joins), not split_of_name(table.file)))),
+        named=frozenset().union(*(each.named for each in references)),
+        lists=tuple(table.file for reference in lists for table in reference.tables),
+    )

@@ -1,0 +1,236 @@
+"""Sort the files of a tree by what their names say, and find which files their contents name; nothing is decided."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, Protocol, get_args
+
+from ...accounting.kinds import PartKind, kind_of_name
+from ...cached_property import cached_property
+from ..annotations.json_elements import LINE_ENDINGS
+from ..file_trees.file_names import (
+    BINARY_TABLES,
+    TAR_ENDINGS,
+    has_records,
+    is_about,
+    is_archive,
+    is_table,
+    join_names,
+)
+from ..tables.columns import SourceOptions
+from ..tables.name_index import STEM
+from ..tables.named_files import split_name
+from .joins import with_joins
+from .references import Reference, Table, find_references
+from .rows import NamedRows, rows_of
+from .tree_files import TreeFiles, kind_of_extension
+
+Role = Literal["data", "table", "document", "tar", "archive", "records"]
+"""What a file may be by its name: data of samples, a table, a text or document that may say something about others, an
+archive, or a file of many records that is not read."""
+
+_DOCUMENTS = frozenset({"json", "txt", "xml", "lst", "html", "log", "scp"})
+_MAX_READ = 1000  # documents of a folder and extension that are searched for references; of more, as many are drawn
+_MAX_STRAYS = 0.1  # of the files, of a kind that nothing is known of
+_SERIES = 3  # files whose names differ by a number
+
+
+def role_of_name(name: str) -> Role:
+    """Return what a file may be by its name.
+
+    >>> [role_of_name(name) for name in ("a.jpg", "a.tsv", "README.md", "x.tar.gz", "x.zip", "x.tfrecord")]
+    ['data', 'table', 'document', 'tar', 'archive', 'records']
+    """
+    lower = name.rpartition("/")[2].lower()
+    if has_records(lower):
+        return "records"
+    if lower.endswith(TAR_ENDINGS):
+        return "tar"
+    if is_archive(lower):
+        return "archive"
+    if is_table(lower):
+        return "table"
+    return "document" if is_about(lower) or lower.rpartition(".")[2] in _DOCUMENTS else "data"
+
+
+class Reader(Protocol):
+    """Reads the tables and documents of a tree."""
+
+    def tables(self, files: TreeFiles, names: Iterable[str]) -> Iterator[Table]:
+        """Yield the tables and lists in some files, with the ones of ``files`` that their values name."""
+
+    def kind_of_list(self, name: str) -> str:
+        """Return the kind of the objects that a document has several of; an empty text for other documents."""
+
+    def members(self, tars: Sequence[str]) -> TreeFiles:
+        """Return the members of tars."""
+
+    def columns_of(self, name: str) -> frozenset[str]:
+        """Return the columns of a table, or of its first row."""
+
+
+class Survey:
+    """The files of a tree by role, and the references among them.
+
+    Args:
+        reader: Reads the tables and documents.
+
+    Attributes:
+        roles: Role → names of files. A table or document that shares its name with data is data, too.
+    """
+
+    def __init__(self, files: TreeFiles, options: SourceOptions, reader: Reader) -> None:
+        self.files = files
+        self.options = options
+        self._reader = reader
+        self.roles: dict[Role, list[str]] = {role: [] for role in get_args(Role)}
+        for folder, names in files.folders:
+            of_folder = {name: role_of_name(name) for name in names}
+            stems = {split_name(name)[1] for name, role in of_folder.items() if role == "data"}
+            stems.update(name for name, role in of_folder.items() if role == "data")
+            begins = {name.partition(".")[0] for name, role in of_folder.items() if role == "data"}
+            for name, role in of_folder.items():
+                # b.json and b.seg.json belong to b.jpg, and b.jpg.json, too.
+                is_beside = role in ("table", "document") and not name.lower().endswith(BINARY_TABLES)
+                stem = split_name(name)[1]
+                is_part = is_beside and (stem in stems or stem in begins or name.partition(".")[0] in stems)
+                self.roles["data" if is_part else role].append(join_names(folder, name))
+        self._move_strays()
+        self._data = frozenset(self.roles["data"])
+
+    @cached_property
+    def tables(self) -> list[Table]:
+        """The tables, and the lists in documents, that may say something about other files."""
+        if not (self.roles["data"] or self.roles["tar"] or self.roles["archive"]):
+            return []
+        documents = [n for n in self.roles["document"] if _is_searched(n) and not self.is_sidecar(n)]
+        tars = {stem_of_tar(name) for name in self.roles["tar"]}
+        tables = [name for name in self.roles["table"] if stem_of_tar(name) not in tars]
+        return [*self._reader.tables(self.files, [*tables, *_drawn(documents)])]
+
+    @cached_property
+    def references(self) -> list[Reference]:
+        return find_references(self.tables, self.files)
+
+    @cached_property
+    def rows(self) -> NamedRows:
+        references = [each for each in self.references if each.tables[0].kind != "interleaved"]
+        return with_joins(rows_of(references), self.tables, references, self.files)
+
+    @cached_property
+    def cut_tables(self) -> list[Table]:
+        """The tables whose rows name parts of recordings."""
+        references = [*self.references, *self._member_references]
+        return [table for each in references for table in each.tables if table.names_parts(each.places)]
+
+    @cached_property
+    def members(self) -> TreeFiles | None:
+        """The members of the tars, if tables that name no files may be manifests of them."""
+        unresolved = [table.file for table in self.tables if not any(column.resolved for column in table.columns)]
+        return self._reader.members(self.roles["tar"]) if self.roles["tar"] and unresolved else None
+
+    @cached_property
+    def _member_references(self) -> list[Reference]:
+        if self.members is None:
+            return []
+        tables = [*self._reader.tables(self.members, [table.file for table in self.tables])]
+        return find_references(tables, self.members)
+
+    @cached_property
+    def member_rows(self) -> NamedRows:
+        return rows_of(self._member_references)
+
+    def is_list(self, name: str) -> bool:
+        """Return True for a table, or a document with a list of objects."""
+        if role_of_name(name) == "table":
+            return True
+        lists = (table for table in self.tables if table.inside in ("", "data") and name.lower().endswith(".json"))
+        return any(table.file == name for table in lists)
+
+    def _move_strays(self) -> None:
+        """Move few files of an unknown kind, which share their names with no others, to the documents."""
+        data = self.roles["data"]
+        kinds = Counter(kind_of_extension(split_name(name)[2]) for name in data)
+        few = {kind for kind, count in kinds.items() if count <= _MAX_STRAYS * len(self.files.names)}
+        few -= {kind for kind in few if kind in get_args(PartKind) or kind_of_name(kind) != "bytes"}
+        known = {split_name(name)[:2] for name in data if kind_of_extension(split_name(name)[2]) not in few}
+        strays = [
+            name for name in data if kind_of_extension(split_name(name)[2]) in few and split_name(name)[:2] not in known
+        ]
+        self.roles["document"] += strays
+        self.roles["data"] = [name for name in data if name not in {*strays}]
+
+    def has_kind(self, name: str) -> bool:
+        """Return True for a document of annotations, conversations or questions."""
+        return any(table.file == name and table.kind for table in self.tables)
+
+    def names_data(self, name: str) -> bool:
+        """Return True if half of the values of a column are names of files."""
+        columns = [column for table in self.tables if table.file == name for column in table.columns]
+        resolved = (column for column in columns if 0 < column.followed <= 2 * column.resolved)
+        return any(min(column.forms) < STEM or len(column.named) >= _SERIES for column in resolved)
+
+    def says_nothing(self, name: str) -> bool:
+        """Return True for a table of names with the same values next to each, such as an empty submission."""
+        return any(table.file == name and table.says_nothing for table in self.tables)
+
+    def is_sidecar(self, name: str) -> bool:
+        """Return True for a text or document that has its name, but for the extension, from data of any folder."""
+        same = self.files.index.of_stem(split_name(name)[1])
+        return any(
+            self.files.names[file_number] in self._data for file_number in same if self.files.names[file_number] != name
+        )
+
+    def has_objects(self, name: str) -> bool:
+        """Return True for a document with several objects, which may be samples without files."""
+        return _is_searched(name) and bool(self._reader.kind_of_list(name))
+
+    def are_documents(self, tables: Sequence[str]) -> bool:
+        """Return True for files of lines that are documents of texts and pictures."""
+        return all(
+            name.lower().endswith(LINE_ENDINGS) and self._reader.kind_of_list(name) == "interleaved" for name in tables
+        )
+
+    def have_other_columns(self, tables: Sequence[str]) -> bool:
+        """Return True if tables have other columns than the first one: fewer than half of them in common."""
+        sets = [self._reader.columns_of(name) for name in tables]
+        return any(2 * len(sets[0] & each) < min(len(sets[0]), len(each)) for each in sets)
+
+    def is_of_series(self, name: str) -> bool:
+        """Return True for a document with others in its folder whose names differ by a number only."""
+        return self._series[_without_number(name)] >= _SERIES
+
+    @cached_property
+    def _series(self) -> Counter[str]:
+        return Counter(_without_number(name) for role in ("table", "document") for name in self.roles[role])
+
+    def rows_in(self, name: str) -> int:
+        """Return the number of rows of a table or document that was read; 0 for others."""
+        return max((table.rows for table in self.tables if table.file == name), default=0)
+
+
+def _without_number(name: str) -> str:
+    folder, stem, extension = split_name(name)
+    return f"{folder}/{re.sub(r'[0-9]+', '0', stem)}.{extension}" if re.search("[0-9]", stem) else name
+
+
+def _is_searched(name: str) -> bool:
+    return name.rpartition(".")[2].lower() in _DOCUMENTS
+
+
+def stem_of_tar(name: str) -> str:
+    """Return the path of a file up to the first dot of its name, by which tables and statistics belong to tars."""
+    folder, slash, last = name.rpartition("/")
+    return folder + slash + last.partition(".")[0]
+
+
+def _drawn(names: Sequence[str]) -> Iterator[str]:
+    """Yield documents; of many in a folder with one extension, evenly drawn ones."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name in names:
+        folder, _, extension = split_name(name)
+        groups.setdefault((folder, extension), []).append(name)
+    for group in groups.values():
+        yield from group[:: -(-len(group) // _MAX_READ)]

@@ -1,0 +1,122 @@
+"""The files of a tree before anything is decided: their names, their kinds, and how many of a kind a folder has."""
+
+from __future__ import annotations
+
+import posixpath
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import cache, lru_cache
+
+import numpy as np
+
+from ...accounting import Account
+from ...accounting.kinds import MEDIA_KINDS, kind_of_name
+from ...arrays import IntArray
+from ...cached_property import cached_property
+from ..file_trees.file_names import join_names
+from ..file_trees.tree import FileTree
+from ..tables.name_index import NameIndex
+from ..tables.named_files import split_extension
+
+_MIN_FILES = 2  # of a folder, that ids without extensions may name
+_MIN_SHARE = 0.25  # of all files of a kind that they name
+
+
+@lru_cache(1024)
+def kind_of_extension(extension: str) -> str:
+    """Return the kind of files with an extension; the extension itself where the kind is unknown.
+
+    >>> kind_of_extension("JPG"), kind_of_extension("nii.gz"), kind_of_extension("")
+    ('image', 'nii.gz', '')
+    """
+    kind = kind_of_name(extension)
+    return extension.lower() if kind == "bytes" else kind
+
+
+class TreeFiles:
+    """The files of a tree that may be used, sorted by folder and name.
+
+    Attributes:
+        tree: The tree.
+        folders: Folders with the names of their files.
+        names: Names from the outer folder on; numbers of files are positions in this list.
+    """
+
+    def __init__(self, tree: FileTree) -> None:
+        self.tree = tree
+        self.folders = [*tree.folders(Account())]
+        self.names = [join_names(folder, name) for folder, names in self.folders for name in names]
+
+    @cached_property
+    def index(self) -> NameIndex:
+        return NameIndex(self.names)
+
+    @cached_property
+    def folder_hashes(self) -> IntArray:
+        """Hashes of the paths and names of all folders, ascending."""
+        paths = {folder for folder, _ in self.counts if folder}
+        return np.unique(
+            np.array([hash(name) for path in paths for name in (path, posixpath.basename(path))], np.int64)
+        )
+
+    def folders_of(self, name: str) -> list[str]:
+        """Return the folders of a path or name, each with a slash at its end."""
+        return [f"{folder}/" for folder, _ in self.counts if folder and name in (folder, posixpath.basename(folder))][
+            :1
+        ]
+
+    def kind(self, file_number: int) -> str:
+        return kind_of_extension(split_extension(self.names[file_number].rpartition("/")[2])[1])
+
+    def is_medium(self, file_number: int) -> bool:
+        return self.kind(file_number) in MEDIA_KINDS
+
+    @cached_property
+    def counts(self) -> Counter[tuple[str, str]]:
+        """Folder and kind → number of such files in the folder and below it; of the whole tree for ``""``."""
+        return self._counts(range(len(self.names)))
+
+    def cover(self, named: Iterable[int], *, needs_several: bool) -> float | None:
+        """Return the largest share that some files are of all files of a kind; None if it is too small.
+
+        It has to be half of a kind in the tree or in a folder.
+
+        Args:
+            needs_several: The folder has three files or more, and the files are a quarter of their kind in the tree.
+        """
+        counts = self._counts(named)
+        of_tree = {kind: count / self.counts["", kind] for (folder, kind), count in counts.items() if not folder}
+        enough = (
+            (folder, kind)
+            for (folder, kind), count in counts.items()
+            if 2 * count >= self.counts[folder, kind]
+            and (not needs_several or (self.counts[folder, kind] >= _MIN_FILES and of_tree[kind] >= _MIN_SHARE))
+        )
+        return None if next(enough, None) is None else max(of_tree.values())
+
+    def described(self, named: Iterable[int]) -> Callable[[str, str], bool]:
+        """Return a function of a folder and an extension: are half of such files, there or in a folder above, named?"""
+        counts = self._counts(named)
+
+        @cache
+        def is_described(folder: str, extension: str) -> bool:
+            kind = kind_of_extension(extension)
+            if 2 * counts[folder, kind] >= self.counts[folder, kind] > 0:
+                return True
+            return bool(folder) and is_described(posixpath.dirname(folder), extension)
+
+        return is_described
+
+    def _counts(self, numbers: Iterable[int]) -> Counter[tuple[str, str]]:
+        counts: Counter[tuple[str, str]] = Counter()
+        for file_number in numbers:
+            counts[posixpath.dirname(self.names[file_number]), self.kind(file_number)] += 1
+        # Add up the folders above.
+        total = Counter[tuple[str, str]]()
+        for (folder, kind), count in counts.items():
+            total["", kind] += count
+            above = folder
+            while above:
+                total[above, kind] += count
+                above = posixpath.dirname(above)
+        return total

@@ -1,0 +1,113 @@
+"""The parts that tables add to the samples of a tree, by files, folders or keys, and the splits that lists tell."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from ...accounting import Account
+from ..layouts.rows import NamedRows, RowsOfTable
+from ..layouts.tree_files import TreeFiles
+from ..rows.row import PartRef, ValueRef, unique_part
+from ..tables.columns import SourceOptions
+from ..tables.named_files import part_name_of_column, split_name, split_of_name, subset_of_file
+from ..tables.part_values import encode_json
+from ..tables.records import INTEGER, NUMBER
+from .source import Listing
+from .tree_tables import TableFiles, first_file, open_rows, open_table
+
+
+class JoinedRows:
+    """The parts that tables of a tree add to samples, and the split parts of the files that lists name."""
+
+    def __init__(self, files: TreeFiles, rows: NamedRows, options: SourceOptions, listing: Listing) -> None:
+        self._files = files
+        self._rows = rows
+        self._options = options
+        self._listing = listing
+        self._parts: dict[str, dict[str, PartRef]] = {}  # by the names of files, and of folders with a slash
+        self._splits: dict[str, str] = {}
+
+    def collect(self) -> set[str]:
+        """Read the tables that join samples, and the lists; return their names."""
+        tables = [table for table in self._rows.rows if table.joins]
+        for table in tables:
+            self._join(table)
+        # Lists that are named after two split parts or more tell these; the first one that names a file counts.
+        lists = {name: split for name in self._rows.lists if (split := split_of_name(name))}
+        named = {split for table in self._rows.rows if not table.joins and (split := split_of_name(table.file))}
+        for name, split in lists.items() if len(named.union(lists.values())) > 1 else ():
+            files, rows = open_table(self._files, name, self._options, self._listing.scratch)
+            for values in rows.records():
+                for file in first_file(files, values, [*values]):
+                    self._splits.setdefault(file, split)
+        return {table.file for table in tables}
+
+    def parts_of(self, name: str) -> dict[str, PartRef]:
+        """Return the parts that tables add to the sample of a file."""
+        parts = dict(self._parts.get(name, {}))
+        while name and self._parts:
+            name = posixpath.dirname(name)
+            parts |= self._parts.get(f"{name}/", {})
+        return parts
+
+    def split_of(self, names: Iterable[str]) -> str:
+        """Return the split part in which a list has the files of a sample; an empty text for none."""
+        return next((self._splits[name] for name in names if name in self._splits), "")
+
+    def _join(self, rows: RowsOfTable) -> None:
+        # The name of the table begins the names of its parts, without the split part that it names.
+        files, source, table = open_rows(self._files, rows, self._options, self._listing.scratch)
+        is_whole = bool(rows.kind) or rows.inside in ("", "data", "{}")
+        stem = split_name(rows.file)[1] if is_whole else rows.inside
+        plain = stem.replace(subset_of_file(rows.file), "")
+        begin = part_name_of_column(stem if not plain or subset_of_file(plain) else plain)
+        if rows.kind:
+            for row in source.rows(replace(self._listing, shuffled=True, account=Account())):
+                for name, part in row.parts.items():
+                    if isinstance(part, ValueRef):
+                        self._add(files.last, f"{begin}.{name}", part)
+                files.last = ""
+            return
+        # Collect the records of each file or folder: a list, if any of them has several.
+        records: dict[str, list[dict[str, object]]] = {}
+        targets = self._targets(rows, files)
+        for values in table.records():
+            for target in targets(values):
+                records.setdefault(target, []).append(dict(values))
+        _convert_numbers([values for of_target in records.values() for values in of_target])
+        are_single = all(len(of_target) == 1 for of_target in records.values())
+        for target, of_target in records.items():
+            self._add(target, f"{begin}.json", ValueRef(encode_json(of_target[0] if are_single else of_target)))
+
+    def _add(self, target: str, name: str, part: PartRef) -> None:
+        parts = self._parts.setdefault(target, {})
+        parts[unique_part(name, parts)] = part
+
+    def _targets(self, rows: RowsOfTable, files: TableFiles) -> Callable[[Mapping[str, object]], Iterable[str]]:
+        """Return the function that returns the files, or folders, which a row of a table joins."""
+        if rows.joins == "folder":
+            return lambda values: self._files.folders_of(str(values.get(rows.key[0])))
+        if rows.joins == "file":
+            return lambda values: first_file(files, values, rows.places)
+        # Find the files of each key in the tables that name them.
+        of_key: dict[str, list[str]] = {}
+        for main in self._rows.rows:
+            if not main.joins and not main.kind:
+                named, _, table = open_rows(self._files, main, self._options, self._listing.scratch)
+                for values in table.records():
+                    of_key.setdefault(str(values.get(rows.key[1])), []).extend(first_file(named, values, main.places))
+        return lambda values: of_key.get(str(values.get(rows.key[0])), ())
+
+
+def _convert_numbers(records: Sequence[dict[str, object]]) -> None:
+    """Convert the texts of columns that have numbers only, as in the tables whose rows are samples."""
+    for column in dict.fromkeys(name for values in records for name in values):
+        texts = [text for values in records if (text := values.get(column)) is not None]
+        for kind, pattern in ((int, INTEGER), (float, NUMBER)):
+            if all(isinstance(text, str) and pattern.fullmatch(text) for text in texts):
+                for values in records:
+                    if isinstance(text := values.get(column), str):
+                        values[column] = kind(text)
+                break

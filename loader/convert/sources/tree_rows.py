@@ -1,0 +1,250 @@
+"""The rows of a tree whose layout is known, and the fate of each of its files."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import msgspec
+
+from ...accounting import Account
+from ...accounting.kinds import MEDIA_KINDS, kind_of_name
+from ...errors import plural
+from ...storage import is_url
+from ..file_trees.file_names import HIDDEN, group_files, join_names, reason_of_name
+from ..file_trees.tree import FileTree
+from ..layouts.hypothesis import TreeLayout
+from ..layouts.rows import RowsOfTable
+from ..layouts.tree_files import TreeFiles
+from ..rows.row import NO_SPLIT, PartRef, Row, key_of_path, unique_part
+from ..tables.columns import SourceOptions
+from ..tables.named_files import (
+    extension_of_path,
+    part_name_of_column,
+    split_name,
+    split_of_folder,
+    split_of_name,
+)
+from .archives import TarSource
+from .hugging_face import HuggingFaceSource
+from .joined_rows import JoinedRows
+from .source import Listing
+from .tree_tables import TableFiles, list_members, open_rows
+
+_MAX_TABLES = 8  # that are named one by one
+
+
+class TreeRows:
+    """The samples of a tree with a known layout, and the fate of each of its files."""
+
+    def __init__(self, tree: FileTree, survey: TreeLayout, listing: Listing, options: SourceOptions) -> None:
+        self._options = options
+        self._tree = tree
+        self._survey = survey
+        self._listing = listing
+        self._account = listing.account
+        self._read = {*survey.tables}  # tables, and the files that they name
+        self._seen: list[tuple[str, int, int]] = []  # tables with the numbers of their rows and of the files they name
+        self._files = TreeFiles(tree)
+        self._joined = JoinedRows(self._files, survey.rows, options, listing)
+
+    def rows(self) -> Iterator[Row]:
+        survey = self._survey
+        # Samples are inside of tables or tars, or rows of tables, or groups of files.
+        if survey.kind not in ("files", "members"):
+            yield from self._inner_rows()
+            return
+        if survey.kind == "members":
+            yield from self._member_rows()
+            return
+        yield from self._rows_of_tables()
+        yield from self._grouped_rows() if survey.grouping.by != "name" else self._named_rows()
+        # Rows may name files that are left out by their names alone.
+        for name in self._read.difference(survey.tables):
+            reason = reason_of_name(name)
+            if reason == HIDDEN:
+                self._account.take(self._tree.unit)
+            elif reason:
+                self._account.reclaim(self._tree.unit, reason, size_bytes=self._tree.size(name))
+
+    def _rows_of_tables(self) -> Iterator[Row]:
+        survey = self._survey
+        alone = [RowsOfTable(file=name) for name in survey.tables if name not in survey.rows.lists]
+        self._read |= self._joined.collect()
+        for table in survey.rows.rows or alone:
+            if not table.joins:
+                yield from self._table_rows(table)
+        # Say which rows became samples: of a few tables for each, and of many together.
+        tables = self._seen
+        if len(tables) > _MAX_TABLES:
+            rows, files = (sum(column) for column in list(zip(*tables, strict=True))[1:])
+            tables = [(f"{plural(len(tables), 'table')}, such as {tables[0][0]}", rows, files)]
+        for name, rows, files in tables:
+            named = f", which name {plural(files, 'file')}" if files else ""
+            self._listing.notes.append(f"the samples are the {plural(rows, 'row')} of {name}{named}")
+
+    def _member_rows(self) -> Iterator[Row]:
+        """Yield rows whose files are members of tars, and account for the other files, and for the other members."""
+        self._read |= {*self._survey.tars}
+        self._leave_the_rest()
+        self._files = list_members(self._tree, self._survey.tars, self._listing.scratch)
+        self._tree, self._read = self._files.tree, set()
+        self._joined = JoinedRows(self._files, self._survey.rows, self._options, self._listing)
+        yield from self._rows_of_tables()
+        for folder, names in self._tree.folders(self._account):
+            for name in names:
+                if join_names(folder, name) in self._read:
+                    self._account.use(self._tree.unit)
+                else:
+                    self._tree.leave(self._account, join_names(folder, name), "L119")
+
+    def _leave_the_rest(self) -> None:
+        for folder, names in self._folders():
+            for name in names:
+                self._tree.leave(self._account, join_names(folder, name), "L102")
+
+    def _named_rows(self) -> Iterator[Row]:
+        for folder, names in self._folders():
+            self._account.use(self._tree.unit, len(names))
+            for stem, parts in group_files(names):
+                files = {part: join_names(folder, name) for part, name in parts.items()}
+                yield self._row(join_names(folder, stem), folder, files)
+
+    def _folders(self) -> Iterator[tuple[str, list[str]]]:
+        for folder, names in self._tree.folders(self._account):
+            kept = []
+            for name in names:
+                full = join_names(folder, name)
+                # Tables, and files that rows name, are used already.
+                if full in self._read:
+                    self._account.use(self._tree.unit)
+                elif full in self._survey.left:
+                    self._tree.leave(self._account, full, self._survey.left[full])
+                else:
+                    kept.append(name)
+            if kept:
+                yield folder, kept
+
+    def _row(self, path: str, folder: str, parts: Mapping[str, str]) -> Row:
+        layout, names = self._survey.folders, self._survey.names(folder)
+        refs = {part: self._tree.ref(name, part) for part, name in parts.items()}
+        refs |= self._joined.parts_of(next(iter(parts.values())))
+        return Row(
+            key=key_of_path(path),
+            parts=refs if not layout.classes else {**layout.class_parts(names), **refs},
+            origin=self._shown(next(iter(parts.values()))),
+            split=self._joined.split_of(parts.values()) or layout.split_of(names),
+        )
+
+    def _shown(self, name: str) -> str:
+        return os.fsencode(self._tree.example(name)).decode("utf-8", "replace")
+
+    def _grouped_rows(self) -> Iterator[Row]:
+        grouping = self._survey.grouping
+        samples: dict[str, dict[str, str]] = {}
+        for folder, names in self._folders():
+            pieces = tuple(piece for piece in folder.split("/") if piece)
+            for stem, parts in group_files(names):
+                # Files outside of the roles are samples by themselves, if they are media.
+                sample = grouping.sample_of(pieces, stem)
+                if sample is None and not any(kind_of_name(part) in MEDIA_KINDS for part in parts):
+                    for name in parts.values():  # a list of names or classes
+                        self._tree.leave(self._account, join_names(folder, name), "L102")
+                    continue
+                path, begin = sample or (join_names(folder, stem), "")
+                taken = samples.setdefault(path, {})
+                taken |= {unique_part(begin + part, taken): join_names(folder, name) for part, name in parts.items()}
+                self._account.use(self._tree.unit, len(parts))
+        # All folders are known: yield the samples.
+        for path, parts in sorted(samples.items(), key=lambda item: item[0].split("/")):
+            yield self._row(path, posixpath.dirname(next(iter(parts.values()))), parts)
+        alone = sum(len(parts) == 1 for parts in samples.values())
+        partners = f"; {alone:,} of {plural(len(samples), 'sample has', 'samples have')} no partner" if alone else ""
+        self._listing.notes.append(f"the files of a sample have {grouping.describe()}{partners}")
+
+    def _table_rows(self, rows: RowsOfTable) -> Iterator[Row]:
+        survey, table, unit = self._survey, rows.file, posixpath.dirname(rows.file)
+        # Names of tables tell the split parts; a row of another table is in none, and a file comes once.
+        joined = {each.file for each in survey.rows.rows if each.joins}
+        # Of several tables, the numbers of classes would differ.
+        is_only = self._options.is_only_table and len(joined) + 1 == len(survey.tables)
+        options = replace(self._options, is_only_table=is_only)
+        files, source, _ = open_rows(self._files, rows, options, self._listing.scratch)
+        splits = {name: split_of_name(name) for name in survey.tables if name == table or name not in joined}
+        of_list = split_of_folder(rows.inside)
+        has_splits = len({*splits.values()} - {""}) > 1
+        count, account = 0, Account()
+        for row in source.rows(replace(self._listing, shuffled=True, account=account)):
+            if has_splits and not splits[table] and files.last in self._read:
+                self._account.lose("rows", "L123", join_names(unit, row.origin))
+                files.last = ""
+                continue
+            # Rows without a split get the split part of the files that they name.
+            named = files.last and survey.folders.split_of(survey.names(posixpath.dirname(files.last)))
+            is_apart = len(survey.tables) > 1 and not files.last
+            last = files.last.partition(".tar/")[2] if survey.kind == "members" else files.last
+            key = key_of_path(join_names(*split_name(last)[:2])) if rows.kind == "coco" and last else row.key
+            yield msgspec.structs.replace(
+                row,
+                key=key_of_path(f"{table.rpartition('.')[0]}/{row.key}") if is_apart else key,
+                parts={**row.parts, **self._beside(files, row.parts), **self._joined.parts_of(files.last)},
+                origin=join_names(unit, row.origin),
+                split=row.split
+                or of_list
+                or self._joined.split_of([files.last])
+                or (splits[table] or NO_SPLIT if has_splits else "")
+                or named,
+            )
+            files.last = ""
+            count += 1
+        self._leave_rows(account, unit)
+        self._read |= files.used
+        self._seen.append((table, count, len(files.used)))
+
+    def _beside(self, files: TableFiles, parts: Mapping[str, PartRef]) -> dict[str, PartRef]:
+        """Return further parts of a row: the files that share their names with its file, and that no row names."""
+        if not files.last:
+            return {}
+        folder, stem, _ = split_name(files.last)
+        taken: dict[str, PartRef] = {}
+        for file_number in self._files.index.of_stem(stem):
+            name = self._files.names[file_number]
+            above = posixpath.dirname(name)
+            if name == files.last or file_number in self._survey.rows.named:
+                continue
+            if above == folder or above in self._survey.parallel:
+                part, all_parts = extension_of_path(name), {**parts, **taken}
+                if part in all_parts and above != folder:
+                    part = f"{part_name_of_column(posixpath.basename(above))}.{part}"
+                part = unique_part(part, all_parts)
+                taken[part] = self._tree.ref(name, part)
+                files.used.add(name)
+        return taken
+
+    def _leave_rows(self, account: Account, folder: str) -> None:
+        for entry in account.left_out:
+            if entry.unit == "rows":
+                self._account.lose("rows", entry.reason, join_names(folder, entry.example), count=entry.count)
+
+    def _inner_rows(self) -> Iterator[Row]:
+        survey, tree, listing = self._survey, self._tree, self._listing
+        names = survey.tables or survey.tars
+        # Copy tables and tars out of an archive, to a folder of their own.
+        scratch = os.path.join(listing.scratch, str(len(os.listdir(listing.scratch))))  # no other source has it
+        is_remote = is_url(tree.path)
+        paths = [join_names(tree.path, name) if is_remote else tree.local_path(name, scratch) for name in names]
+        # Tars are sources of their own; tables are read together.
+        if survey.kind == "tars":
+            for name, path in zip(names, paths, strict=True):
+                for row in TarSource(path=path).rows(listing):
+                    yield msgspec.structs.replace(row, origin=row.origin.replace(path, self._shown(name)))
+        else:
+            folder = os.path.join(scratch, "members") if tree.unit == "members" else tree.path
+            inner = HuggingFaceSource(path=folder, columns=self._options)
+            account = Account()
+            yield from inner.rows(replace(listing, shuffled=True, account=account))
+            self._leave_rows(account, "")
+        self._read |= {*names}
+        self._leave_the_rest()

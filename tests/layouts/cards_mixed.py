@@ -1,0 +1,237 @@
+"""Trees in which several kinds of files meet: some join in one way only, others leave a choice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.layouts.cards_speech import lines, tsv
+from tests.layouts.layout import card, contents_of, picture, table, tar_of, write
+
+UNCLEAR = "several kinds of data|unclear|imported one by one"
+
+
+@card(samples={f"images/{n:03d}": "jpg txt | jpg json txt" for n in range(6)}, sample_type="CaptioningSample")
+def a_table_that_names_each_picture_twice(folder: Path) -> None:
+    write(folder, [f"images/{n:03d}.jpg" for n in range(6)])
+    rows = [[f"images/{n:03d}.jpg", f"{n:03d}.jpg", f"a cat {n}"] for n in range(6)]
+    write(folder, {"captions.csv": tsv("image_path file_name caption", rows, ",")})
+
+
+@card(samples={f"images/{n:03d}": "jpg json txt" for n in range(6)}, sample_type="CaptioningSample")
+def a_running_number_next_to_names(folder: Path) -> None:
+    write(folder, [f"images/{n:03d}.jpg" for n in range(6)])
+    rows = [[5 - n, f"{n:03d}.jpg", f"a cat {n}"] for n in range(6)]
+    write(folder, {"captions.csv": tsv("row image caption", rows, ",")})
+
+
+@card(
+    samples={f"{n}": "image.png mask.png txt | mask.png png txt" for n in range(6)},
+    holds={"4": "a cell 4"},
+)
+def a_table_of_pictures_and_masks(folder: Path) -> None:
+    for n in range(6):
+        write(
+            folder,
+            {f"images/{n:02d}.png": picture("PNG", (8 + n, 6)), f"masks/m{n:02d}.png": picture("PNG", (8 + n, 6), "L")},
+        )
+    rows = [[n, f"images/{n:02d}.png", f"masks/m{n:02d}.png", f"a cell {n}"] for n in range(6)]
+    write(folder, {"data.csv": tsv("id image mask caption", rows, ",")})
+
+
+@card(
+    samples={f"audio/{n:04d}": "json mp3 txt" for n in range(6)},
+    holds={"audio/0003": ("words 3", "0.93")},
+    forms=("folder",),
+)
+def names_of_another_machine(folder: Path) -> None:
+    write(folder, [f"audio/{n:04d}.mp3" for n in range(6)])
+    rows = [
+        {"file": f"C:\\corpus\\audio\\{n:04d}.mp3", "transcript": f"words {n}", "score": f"0.9{n}"} for n in range(6)
+    ]
+    write(folder, {"meta/all.jsonl": lines(rows)})
+
+
+@card(
+    samples={f"{n:05d}{k:04d}": "jpg json txt" for n in range(2) for k in range(3)},
+    forms=("folder",),
+    sample_type="CaptioningSample",
+)
+def tars_of_img2dataset(folder: Path) -> None:
+    for n in range(2):
+        members: dict[str, bytes] = {}
+        for k in range(3):
+            key = f"{n:05d}{k:04d}"
+            members |= {f"{key}.jpg": picture(), f"{key}.txt": b"a cat", f"{key}.json": b'{"url": "https://x.org"}'}
+        write(
+            folder, {f"{n:05d}.tar": tar_of(members), f"{n:05d}_stats.json": json.dumps({"count": 3, "successes": 3})}
+        )
+        columns: dict[str, list[object]] = {"url": ["https://x.org"] * 3, "key": [f"{n:05d}{k:04d}" for k in range(3)]}
+        write(folder, {f"{n:05d}.parquet": table(columns)})
+
+
+@card(
+    samples={f"{n:03d}": "flac json txt" for n in range(6)},
+    forms=("folder",),
+    holds={"004": "words 4"},
+)
+def a_table_next_to_a_tar_whose_members_it_names(folder: Path) -> None:
+    write(folder, {"audio.tar": tar_of({f"{n:03d}.flac": contents_of("x.flac") for n in range(6)})})
+    rows = [[f"{n:03d}.flac", f"words {n}", 1.5 + n] for n in range(6)]
+    write(folder, {"metadata.csv": tsv("file_name text seconds", rows, ",")})
+
+
+@card(
+    samples={
+        **{f"train/{kind}/{n}": "train: jpg json txt" for kind in ("cats", "dogs") for n in range(3)},
+        **{f"test/{kind}/{n}": "test: jpg json txt" for kind in ("cats", "dogs") for n in range(2)},
+    },
+    holds={"test/dogs/1": "dogs 1 of test"},
+)
+def a_table_of_each_split_next_to_classes(folder: Path) -> None:
+    for split, count in (("train", 3), ("test", 2)):
+        names = [f"{kind}/{n}" for kind in ("cats", "dogs") for n in range(count)]
+        write(folder, [f"{split}/{name}.jpg" for name in names])
+        rows = [[f"{name}.jpg", f"{name.replace('/', ' ')} of {split}", at] for at, name in enumerate(names)]
+        write(folder, {f"{split}/metadata.csv": tsv("file_name text score", rows, ",")})
+
+
+@card(
+    samples={f"pictures/{n}": "jpg json speakers.json" for n in "abcdef"},
+    holds={"pictures/c": ("Ada", "c looks left")},
+)
+def rows_that_join_by_a_key(folder: Path) -> None:
+    write(folder, [f"pictures/{n}.jpg" for n in "abcdef"])
+    rows = [[f"{n}.jpg", f"p{at // 2}", f"{n} looks left", at] for at, n in enumerate("abcdef")]
+    write(folder, {"pictures.csv": tsv("file person pose frame", rows, ",")})
+    write(
+        folder,
+        {"speakers.csv": tsv("person name born", [["p0", "Bob", 1980], ["p1", "Ada", 1990], ["p2", "Eve", 2000]], ",")},
+    )
+
+
+@card(
+    samples={f"speech/{name}/{n:02d}": "persons.json wav" for name in ("f01", "f02", "m03") for n in range(4)},
+    holds={"speech/m03/02": '"age":43'},
+)
+def persons_by_their_folders(folder: Path) -> None:
+    write(folder, [f"speech/{name}/{n:02d}.wav" for name in ("f01", "f02", "m03") for n in range(4)])
+    rows = [["f01", 41, "en"], ["f02", 42, "de"], ["m03", 43, "fr"]]
+    write(folder, {"persons.csv": tsv("person age language", rows, ",")})
+
+
+# What leaves a choice.
+
+
+@card(error=UNCLEAR)
+def pictures_and_a_table_of_other_things(folder: Path) -> None:
+    write(folder, [f"photos/IMG_{n:04d}.jpg" for n in range(12)])
+    write(folder, {"prices.csv": tsv("product price", [[f"thing {n}", 9.5 + n] for n in range(40)], ",")})
+
+
+@card(error=UNCLEAR)
+def pictures_and_chats_that_do_not_name_them(folder: Path) -> None:
+    write(folder, [f"photos/IMG_{n:04d}.jpg" for n in range(12)])
+    chats = [
+        {"messages": [{"role": "user", "content": f"Hi {n}"}, {"role": "assistant", "content": "Hello"}]}
+        for n in range(30)
+    ]
+    write(folder, {"chats.jsonl": lines(chats)})
+
+
+@card(error=UNCLEAR)
+def equal_names_in_folders_of_unknown_meaning(folder: Path) -> None:
+    for n in range(6):
+        write(folder, {f"{name}/{n:03d}.jpg": picture("JPEG", (8, 6)) for name in ("xray", "photo")})
+
+
+@card(error=UNCLEAR)
+def two_columns_that_name_different_pictures(folder: Path) -> None:
+    write(folder, [f"{n:03d}.jpg" for n in range(12)])
+    rows = [[f"{n:03d}.jpg", f"{(n + 5) % 12:03d}.jpg", f"a cat {n}"] for n in range(12)]
+    write(folder, {"pairs.csv": tsv("picture other caption", rows, ",")})
+
+
+@card(error=UNCLEAR)
+def rows_and_pictures_of_parquet_and_folders(folder: Path) -> None:
+    write(folder, [f"photos/IMG_{n:04d}.jpg" for n in range(12)])
+    columns: dict[str, list[object]] = {"image": [picture()] * 8, "text": [f"a cat {n}" for n in range(8)]}
+    write(folder, {"data/train-00000-of-00001.parquet": table(columns)})
+
+
+@card(error=UNCLEAR)
+def a_table_that_names_few_of_the_pictures(folder: Path) -> None:
+    write(folder, [f"photos/IMG_{n:04d}.jpg" for n in range(40)])
+    rows = [[f"photos/IMG_{n:04d}.jpg", f"a cat {n}"] for n in range(4)]
+    write(folder, {"captions.csv": tsv("image caption", rows, ",")})
+
+
+# Formats of records that have readers of their own: they are named, or the import asks.
+
+NAMED = "LeRobot|[Ll]hotse|MCAP|[Rr]osbag|RLDS|TFRecord|does not read|no source that can be imported|" + UNCLEAR
+
+
+@card(error=NAMED)
+def lerobot_v3(folder: Path) -> None:
+    info = {
+        "codebase_version": "v3.0",
+        "fps": 30,
+        "total_episodes": 2,
+        "data_path": "data/chunk-{chunk_index:03d}/file-0.parquet",
+    }
+    write(folder, {"meta/info.json": json.dumps(info), "meta/stats.json": json.dumps({"action": {"mean": [0.5]}})})
+    write(folder, {"meta/tasks.parquet": table({"task_index": [0], "task": ["pick"]})})
+    episodes: dict[str, list[object]] = {"episode_index": [0, 1], "length": [3, 3], "dataset_from_index": [0, 3]}
+    write(folder, {"meta/episodes/chunk-000/file-000.parquet": table(episodes)})
+    steps: dict[str, list[object]] = {
+        "action": [[0.5] * 7] * 6,
+        "observation.state": [[0.1] * 7] * 6,
+        "episode_index": [0, 0, 0, 1, 1, 1],
+    }
+    write(folder, {"data/chunk-000/file-000.parquet": table(steps)})
+    write(folder, ["videos/observation.images.front/chunk-000/file-000.mp4", "README.md"])
+
+
+@card(error=NAMED, forms=("folder",))
+def rlds(folder: Path) -> None:
+    root = "bridge/1.0.0"
+    write(folder, {f"{root}/bridge-train.tfrecord-{n:05d}-of-00003": b"\x08" + bytes(30) for n in range(3)})
+    write(folder, {f"{root}/dataset_info.json": json.dumps({"name": "bridge", "fileFormat": "tfrecord"})})
+    write(
+        folder,
+        {f"{root}/features.json": json.dumps({"pythonClassName": "tensorflow_datasets.core.features.FeaturesDict"})},
+    )
+
+
+@card(
+    samples={
+        f"cut{shard}{n}": " | ".join(f"flac json {cut}" for cut in ("cuts.json", "2.json", "columns.json"))
+        for shard in range(2)
+        for n in range(4)
+    },
+    forms=("folder",),
+    holds={"cut13": ("words 3", "MonoCut")},
+)
+def lhotse_shar(folder: Path) -> None:
+    for shard in range(2):
+        cuts = [
+            {
+                "id": f"cut{shard}{n}",
+                "start": 0,
+                "duration": 1.5,
+                "channel": 0,
+                "type": "MonoCut",
+                "supervisions": [{"text": f"words {n}"}],
+            }
+            for n in range(4)
+        ]
+        write(folder, {f"cuts.{shard:06d}.jsonl": lines(cuts)})
+        members = {f"cut{shard}{n}.{end}": contents_of(f"x.{end}") for n in range(4) for end in ("flac", "json")}
+        write(folder, {f"recording.{shard:06d}.tar": tar_of(members)})
+
+
+@card(error=NAMED, forms=("folder",))
+def mcap(folder: Path) -> None:
+    magic = b"\x89MCAP0\r\n"
+    write(folder, {f"drive_{n}/drive_{n}.mcap": magic + bytes(30) + magic for n in range(3)})
+    write(folder, {f"drive_{n}/metadata.yaml": "rosbag2_bagfile_information:\n  version: 5\n" for n in range(3)})

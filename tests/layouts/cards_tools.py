@@ -1,0 +1,166 @@
+"""Exports of tools that label pictures, as their documentation describes the files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.layouts.cards_pictures import coco
+from tests.layouts.layout import card, write
+
+ROBOFLOW = {
+    "train": ["a_jpg.rf.0c1", "b_jpg.rf.0c2", "c_jpg.rf.0c3"],
+    "valid": ["d_jpg.rf.0c4"],
+    "test": ["e_jpg.rf.0c5"],
+}
+
+
+@card(
+    samples={
+        f"{folder}/{name.replace('.', '_')}": f"{split}: jpg json"
+        for folder, split in (("train", "train"), ("valid", "val"), ("test", "test"))
+        for name in ROBOFLOW[folder]
+    },
+    holds={"valid/d_jpg_rf_0c4": '"cat"'},
+)
+def coco_of_roboflow(folder: Path) -> None:
+    write(folder, {"README.dataset.txt": "# cats", "README.roboflow.txt": "This dataset was exported via roboflow.com"})
+    for split, names in ROBOFLOW.items():
+        write(folder, [f"{split}/{name}.jpg" for name in names])
+        write(folder, {f"{split}/_annotations.coco.json": coco([f"{name}.jpg" for name in names], "instances")})
+
+
+BOXES = "0 0.5 0.5 0.2 0.2\n1 0.1 0.1 0.2 0.2\n"
+NO_CAPTION = "CrudeSample|ImageSample"
+
+
+@card(
+    samples={
+        **{f"coco8/train/{n:012d}": "train: jpg txt" for n in (9, 25, 30, 34)},
+        **{f"coco8/val/{n:012d}": "val: jpg txt" for n in (36, 42, 49, 61)},
+    },
+    sample_type=NO_CAPTION,
+    texts={"coco8/val/000000000036.txt": BOXES},
+)
+def yolo_of_ultralytics(folder: Path) -> None:
+    for split, numbers in (("train", (9, 25, 30, 34)), ("val", (36, 42, 49, 61))):
+        write(folder, [f"coco8/images/{split}/{n:012d}.jpg" for n in numbers])
+        write(folder, {f"coco8/labels/{split}/{n:012d}.txt": BOXES for n in numbers})
+    yaml = "path: coco8\ntrain: images/train\nval: images/val\ntest:\nnames:\n  0: person\n  1: bicycle\n"
+    write(folder, {"coco8/coco8.yaml": yaml, "coco8/README.md": "# COCO8", "coco8/LICENSE": "AGPL-3.0"})
+
+
+@card(
+    samples={
+        **{f"train/{name}_jpg_rf_1": "train: jpg txt" for name in "abcd"},
+        "valid/e_jpg_rf_1": "val: jpg txt",
+        "test/f_jpg_rf_1": "test: jpg txt",
+    },
+    sample_type=NO_CAPTION,
+)
+def yolo_of_roboflow(folder: Path) -> None:
+    for split, names in (("train", "abcd"), ("valid", "e"), ("test", "f")):
+        write(folder, [f"{split}/images/{name}_jpg.rf.1.jpg" for name in names])
+        write(folder, {f"{split}/labels/{name}_jpg.rf.1.txt": BOXES for name in names})
+    yaml = "train: ../train/images\nval: ../valid/images\ntest: ../test/images\n\nnc: 2\nnames: ['cat', 'dog']\n"
+    write(
+        folder, {"data.yaml": yaml, "README.dataset.txt": "# cats", "README.roboflow.txt": "exported via roboflow.com"}
+    )
+
+
+@card(samples={f"obj_train_data/frame_{n:06d}": "jpg txt" for n in range(5)}, sample_type=NO_CAPTION)
+def yolo_of_darknet(folder: Path) -> None:
+    names = [f"obj_train_data/frame_{n:06d}" for n in range(5)]
+    write(folder, [f"{name}.jpg" for name in names])
+    write(folder, {f"{name}.txt": BOXES for name in names})
+    data = "classes = 2\ntrain = data/train.txt\nnames = data/obj.names\nbackup = backup/\n"
+    write(folder, {"obj.data": data, "obj.names": "cat\ndog\n"})
+    write(folder, {"train.txt": "".join(f"data/{name}.jpg\n" for name in names)})
+
+
+@card(samples={f"street_{n}": "jpg json" for n in range(5)}, holds={"street_3": "polygon"})
+def labelme(folder: Path) -> None:
+    for n in range(5):
+        shapes: list[dict[str, Any]] = [
+            {"label": "car", "points": [[1, 1], [2, 2], [1, 2]], "group_id": None, "shape_type": "polygon", "flags": {}}
+        ]
+        document: dict[str, Any] = {
+            "version": "5.0.1",
+            "flags": {},
+            "shapes": shapes,
+            "imagePath": f"street_{n}.jpg",
+            "imageData": None,
+        }
+        write(folder, [f"street_{n}.jpg"])
+        write(folder, {f"street_{n}.json": json.dumps({**document, "imageHeight": 6, "imageWidth": 8})})
+
+
+@card(
+    samples={f"images/{n:08x}-cat_{n} | {n}": "jpg json" for n in range(1, 7)},
+    holds={"images/00000003-cat_3 | 3": "rectanglelabels"},
+)
+def label_studio(folder: Path) -> None:
+    names = [f"{n:08x}-cat_{n}.jpg" for n in range(1, 7)]
+    write(folder, [f"images/{name}" for name in names])
+    value = {"x": 10.5, "y": 20, "width": 30, "height": 40, "rotation": 0, "rectanglelabels": ["cat"]}
+    result = [{"id": "Dx_a", "type": "rectanglelabels", "from_name": "label", "to_name": "image", "value": value}]
+    tasks = [
+        {
+            "id": number,
+            "annotations": [
+                {"id": 100 + number, "completed_by": 1, "result": result, "was_cancelled": False, "task": number}
+            ],
+            "file_upload": name,
+            "drafts": [],
+            "predictions": [],
+            "data": {"image": f"/data/upload/1/{name}"},
+            "meta": {},
+            "created_at": "2024-03-09T21:52:49.513742Z",
+            "project": 1,
+        }
+        for number, name in enumerate(names, start=1)
+    ]
+    write(folder, {"project-1-at-2024-03-09-21-53-8a1c.json": json.dumps(tasks)})
+
+
+@card(samples={f"images/frame_{n:02d} | {n}": "jpg json" for n in range(6)}, holds={"images/frame_04 | 4": "xtl"})
+def cvat_for_images(folder: Path) -> None:
+    write(folder, [f"images/frame_{n:02d}.jpg" for n in range(6)])
+    box = '<box label="car" source="manual" occluded="0" xtl="1.5" ytl="1.0" xbr="3.0" ybr="4.0" z_order="0"></box>'
+    images = "".join(f'<image id="{n}" name="frame_{n:02d}.jpg" width="8" height="6">{box}</image>' for n in range(6))
+    meta = "<meta><task><id>7</id><name>cars</name><size>6</size><mode>annotation</mode></task></meta>"
+    start = '<?xml version="1.0" encoding="utf-8"?>'
+    write(folder, {"annotations.xml": f"{start}<annotations><version>1.1</version>{meta}{images}</annotations>"})
+
+
+@card(samples={f"data/{n:06d}": "jpg json" for n in range(1, 6)}, holds={"data/000004": '"label":"cat 4"'})
+def fiftyone(folder: Path) -> None:
+    write(folder, [f"data/{n:06d}.jpg" for n in range(1, 6)])
+    samples = [
+        {
+            "_id": {"$oid": f"{n:024x}"},
+            "filepath": f"data/{n:06d}.jpg",
+            "tags": ["validation"],
+            "_media_type": "image",
+            "_rand": 0.1 * n,
+            "ground_truth": {"_cls": "Classification", "tags": [], "label": f"cat {n}"},
+        }
+        for n in range(1, 6)
+    ]
+    write(folder, {"samples.json": json.dumps({"samples": samples}), "frames.json": json.dumps({"frames": []})})
+    write(folder, {"metadata.json": json.dumps({"version": "1.0", "name": "cats", "media_type": "image", "info": {}})})
+
+
+@card(
+    samples={
+        f"{folder}/data/{n:06d} | {n:06d}": f"{split}: jpg json | {split}: cls jpg | {split}: cls jpg json"
+        for folder, split, numbers in (("train", "train", range(1, 6)), ("validation", "val", range(6, 9)))
+        for n in numbers
+    },
+)
+def fiftyone_classification(folder: Path) -> None:
+    for split, numbers in (("train", range(1, 6)), ("validation", range(6, 9))):
+        write(folder, [f"{split}/data/{n:06d}.jpg" for n in numbers])
+        document = {"classes": ["cat", "dog"], "labels": {f"{n:06d}": n % 2 for n in numbers}}
+        write(folder, {f"{split}/labels.json": json.dumps(document)})

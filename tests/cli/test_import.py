@@ -69,11 +69,11 @@ def test_an_import_that_ended_by_its_limit_is_not_called_interrupted_and_ends_wi
         (photos / f"{number:03d}.jpg").write_bytes(b"no picture")
     output = tmp_path / "out"
     command = ("import", photos, output, "--yes", "--verify", "--split-ratio", "1,1", "--num-workers", 1)
+    advice = "or pass --max-failures 3; otherwise the same command ends the same way"
     for _ in range(2):
         done = energon(*command)
         assert done.code == 1
         assert "interrupted" not in done.err
-        advice = "or pass --max-failures 3; otherwise the same command ends the same way"
         assert "error: 3 of 40 samples failed, more than 1 allow; " in done.err
         assert advice in done.err
     for look in (["info"], ["lint"], ["prepare", "--yes"], ["preview"]):

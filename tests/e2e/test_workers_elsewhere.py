@@ -33,6 +33,7 @@ LINES = (
     "export ds out.parquet",
     "import out.parquet rows --yes",
     "import photos.zip members --yes",
+    "import photos.tar inner --yes",
     "lint ds",
     "stats ds --duplicates",
     "stats ds --write jpg.width",
@@ -78,7 +79,10 @@ def write_inputs(folder: Path, word: str) -> Path:
         file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     rows = [{"id": row["id"], "title": word} for row in rows]
     (folder / "new.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    shutil.make_archive(str(folder / "photos"), "zip", photos)
+    for path in (*photos.iterdir(), photos):
+        os.utime(path, (1_700_000_000, 1_700_000_000))  # times are in archives
+    for kind in ("zip", "tar"):
+        shutil.make_archive(str(folder / "photos"), kind, photos)
     (folder / "f.py").write_text(FUNCTIONS)
     (folder / "mix.yaml").write_text(MIX)
     write_shards(folder / "tars", 3)

@@ -46,6 +46,8 @@ def write_classes(folder: Path) -> None:
         write_photos(folder / name, 3)
         for text in (folder / name).glob("*.txt"):
             text.unlink()
+        for picture in (folder / name).glob("*.jpg"):  # equal names could be parts of one sample
+            picture.rename(picture.with_stem(f"{name}_{picture.stem}"))
 
 
 def write_described(folder: Path) -> None:
@@ -168,7 +170,7 @@ def test_nothing_that_the_user_did_not_name_is_read(server: ObjectServer, energo
     assert not [request for request in server.requests if "secret" in request.key]
     # A URL in it is fetched only by --download, and then by its rules for private addresses.
     (raw / "metadata.csv").write_text(
-        f"file_name,text\n000.jpg,a\ns3://bucket/secret/000.jpg,b\n{server.url}/x.jpg,c\n"
+        f"file_name,text\n000.jpg,a\n001.jpg,a\ns3://bucket/secret/000.jpg,b\n{server.url}/x.jpg,c\n"
     )
     refused = energon("import", RAW, tmp_path / "urls", *OPTIONS)
     assert refused.code == 2

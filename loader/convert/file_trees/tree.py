@@ -371,11 +371,12 @@ class TarTree(ListedTree):
     def __init__(self, path: str, plain: str) -> None:
         super().__init__(path)
         self.plain = plain
+        self._shared_path = plain if is_url(plain) else os.path.abspath(plain)  # workers may run in other folders
         self._changed = file_version(path)
         self.members = read_tar_members(plain, self.left, shown=path)
 
     def ref(self, name: str, part: str) -> PartRef:  # noqa: ARG002 - a range has no part name
-        return RangeRef(os.fsencode(self.plain), *self.members[name], self._changed)
+        return RangeRef(os.fsencode(self._shared_path), *self.members[name], self._changed)
 
     @contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:

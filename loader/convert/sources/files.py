@@ -108,7 +108,8 @@ class FilesSource(Source):
         return self._survey
 
     def __getstate__(self) -> tuple[object, ...]:
-        return self.path, self.kind  # what open_cells() needs
+        # What open_cells() needs; workers may run in other folders.
+        return self.path if is_url(self.path) else os.path.abspath(self.path), self.kind
 
     def __setstate__(self, state: tuple[str, Literal["folder", "zip", "tar", "webdataset"]]) -> None:
         self.path, self.kind = state

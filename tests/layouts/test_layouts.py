@@ -23,10 +23,6 @@ for module in pkgutil.iter_modules(tests.layouts.__path__):
 
 NOT_YET: set[str] = {
     "audioset",
-    "carvana",
-    "cityscapes",
-    "coco_panoptic",
-    "imagenet_of_kaggle",
     "kaldi",
     "kaldi_with_segments",
     "llava_pretrain",
@@ -41,8 +37,6 @@ NOT_YET_DISTURBED: set[str] = {
     "a_table_of_pictures_and_masks-another_folder_name",
     "carvana-a_stray_text",
     "carvana-one_missing_file",
-    "cityscapes-a_stray_text",
-    "cityscapes-one_missing_file",
     "coco_panoptic-a_stray_text",
     "coco_panoptic-one_missing_file",
     "docvqa-one_missing_file",

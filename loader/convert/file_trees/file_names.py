@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from typing import Literal
 
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
 from ...accounting.other_file import is_unread_archive
@@ -18,8 +18,14 @@ BINARY_TABLES = tuple(f".{extension}" for extensions in EXTENSIONS.values() for 
 """Endings of tables that are read by pyarrow."""
 OF_THE_SYSTEM = frozenset({"Thumbs.db", "desktop.ini", "__MACOSX"})
 """Names of files and folders that macOS and Windows leave next to the data."""
+DOCUMENTS = frozenset({"json", "txt", "xml", "lst", "html", "log", "scp"})
+"""Endings of texts that may say something about other files."""
 HIDDEN = "hidden"
 """Reason of hidden files, which are not counted."""
+
+Role = Literal["data", "table", "document", "tar", "archive", "records"]
+"""What a file may be by its name: data of samples, a table, a text or document that may say something about others, an
+archive, or a file of many records that is not read."""
 
 _ABOUT = re.compile(
     r"(readme|licen[cs]e|copying|notice|citation|changelog|contributing|authors|requirements)\b.*"
@@ -30,60 +36,27 @@ _ABOUT_FOLDERS = frozenset({"assets", "asset", "docs", "doc", "figures", "figure
 _ABOUT_ENDINGS = (".md", ".rst", ".py", ".sh", ".ipynb", ".yml", ".yaml", ".toml", ".cfg", ".ini", ".bib", ".cff")
 _TEXT_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".csv.gz", ".tsv.gz", ".jsonl.gz")
 _ARCHIVES = (*TAR_ENDINGS, ".zip", ".7z", ".rar")
-_NEVER_PARTS = (*_ARCHIVES, *BINARY_TABLES)
 _RECORDS = re.compile(r".*\.(tfrecords?|array_?record|riegeli|recordio|beton|mdb)(-\d+-of-\d+)?(\.gz)?", re.IGNORECASE)
-_ENDINGS = {ending.rpartition(".")[2] for ending in (*_NEVER_PARTS, *_TEXT_TABLES, *_ABOUT_ENDINGS)}
 
 
-@dataclass(frozen=True, slots=True)
-class SortedFiles:
-    """Names of files by what they are; each list is sorted.
+def role_of_name(name: str) -> Role:
+    """Return what a file may be by its name.
 
-    Attributes:
-        parts: Files that may be parts of samples.
-        tables: Tables, each of many rows.
-        about: Files that describe the data, such as cards and scripts.
+    >>> [role_of_name(name) for name in ("a.jpg", "a.tsv", "README.md", "x.tar.gz", "x.zip", "x.tfrecord")]
+    ['data', 'table', 'document', 'tar', 'archive', 'records']
     """
-
-    parts: list[str] = field(default_factory=list)
-    tables: list[str] = field(default_factory=list)
-    archives: list[str] = field(default_factory=list)
-    about: list[str] = field(default_factory=list)
-
-
-def sort_files(names: Sequence[str]) -> SortedFiles:
-    """Sort the files of a folder by what their names say.
-
-    A text table or a script that shares its name with another file is a part of that sample: ``a.csv`` next to
-    ``a.jpg``.
-
-    >>> sort_files(["a.jpg", "a.csv", "labels.csv", "README.md", "x.tar"])
-    SortedFiles(parts=['a.csv', 'a.jpg'], tables=['labels.csv'], archives=['x.tar'], about=['README.md'])
-    """
-    files = SortedFiles()
-    # Text tables and scripts may be parts, which other files decide.
-    alone: list[tuple[str, list[str]]] = []
-    for name in sorted(names):
-        lower = name.lower()
-        if has_records(lower):
-            files.archives.append(name)
-        elif lower.rpartition(".")[2] not in _ENDINGS and not _ABOUT.fullmatch(lower):
-            files.parts.append(name)  # most files
-        elif lower.endswith(_NEVER_PARTS):
-            (files.archives if lower.endswith(_ARCHIVES) else files.tables).append(name)
-        elif lower.endswith(_TEXT_TABLES) and not _ABOUT.fullmatch(lower):
-            alone.append((name, files.tables))
-        elif is_about(lower):
-            alone.append((name, files.about))
-        else:
-            files.parts.append(name)
-    # They are parts if they share their name with a part.
-    if alone:
-        stems = {name.rpartition(".")[0] for name in files.parts} | {*files.parts}
-        for name, others in alone:
-            (files.parts if name.rpartition(".")[0] in stems else others).append(name)
-        files.parts.sort()
-    return files
+    lower = name.rpartition("/")[2].lower()
+    if kind_of_name(lower) in MEDIA_KINDS:  # most files
+        return "document" if is_about(lower) else "data"
+    if has_records(lower):
+        return "records"
+    if lower.endswith(TAR_ENDINGS):
+        return "tar"
+    if is_archive(lower):
+        return "archive"
+    if is_table(lower):
+        return "table"
+    return "document" if is_about(lower) or lower.rpartition(".")[2] in DOCUMENTS else "data"
 
 
 def join_names(folder: str, name: str) -> str:

@@ -26,7 +26,7 @@ from ...storage import FileStream, is_url, open_parent, raise_storage_error
 from ...storage.unpacked import check_ratio
 from ..rows.file_access import FileAccess, file_version
 from ..rows.row import CellRef, FaultRef, PartRef, RangeRef
-from .file_names import HIDDEN, TAR_ENDINGS, is_medium_of_data, join_names, reason_of_name, sort_files
+from .file_names import HIDDEN, TAR_ENDINGS, is_medium_of_data, join_names, reason_of_name, role_of_name
 
 _MAX_LINKS = 40  # that are followed one after another, as in Linux
 
@@ -150,14 +150,12 @@ class FileTree(ABC):
     def leave_others(self, account: Account, used: Collection[str]) -> None:
         """Count all files, those that are not used as left out."""
         for folder, names in self.folders(account):
-            # Tables and archives have reasons of their own.
-            files = sort_files(names)
-            data = {*files.tables, *files.archives}
             for name in names:
                 full = join_names(folder, name)
+                # Tables and archives have reasons of their own.
                 if full in used:
                     account.use(self.unit)
-                elif name in data:
+                elif role_of_name(name) not in ("data", "document"):
                     self.leave(account, full, "L103" if self.size(full) else "L110")
                 else:
                     self.leave(account, full, "L119" if is_medium_of_data(full) else "L102")

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from ...errors import plural
 from ..layouts.hypothesis import Hypothesis, TreeLayout, accounted
 from ..layouts.survey import Survey
-from ..tables.named_files import ROLE_NAMES, split_name, split_of_folder
+from ..tables.named_files import ROLE_NAMES, split_name, split_of_folder, split_of_name
 from .files_of_samples import layout_of_files
 from .headers import are_of_samples
 from .matched import are_nearly_all
@@ -86,7 +86,7 @@ def _parallel_folders(survey: Survey, named: Collection[str]) -> frozenset[str]:
 
 
 def _splits_of(name: str) -> list[str]:
-    return [split for folder in name.split("/")[:-1] if (split := split_of_folder(folder))]
+    return [split for folder in name.split("/")[:-1] if (split := split_of_name(folder))]
 
 
 def _spoken_folders(tables: list[str]) -> list[str]:

@@ -17,6 +17,7 @@ from .folder_samples import are_samples
 from .matched import Match
 from .numbered import find_numbered
 from .parallel import find_parallel
+from .parallel_suffixed import find_parallel_suffixed
 from .suffixed import find_suffixed
 
 
@@ -74,6 +75,8 @@ def _find_grouping(survey: Survey, names: Sequence[str], folders: Sequence[Liste
         match = Match(0, Grouping(by="folder"))
     if match is None and by is None:
         match = find_suffixed(survey, names)
+    if match is None and by in (None, "parallel"):
+        match = find_parallel_suffixed(survey, names)
     if match is None and by in (None, "number"):
         match = find_numbered(survey, names, folders, is_named=by is not None)
     if match is None and by is not None:

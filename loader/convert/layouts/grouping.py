@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -84,7 +84,7 @@ class Grouping:
         by: What the files of a sample share.
         depth: Position of the folder that paths differ in, of parallel folders.
         roles: Folder at this position, prefix of numbers, or suffix of names → begin of its part names; an empty text
-            for names that are the extension alone.
+            for names that are the extension alone. A folder whose names have a suffix is ``"masks/_mask"``.
     """
 
     by: GroupBy = "name"
@@ -103,7 +103,7 @@ class Grouping:
         # Else the role of the file begins its part name, and the rest names the sample.
         role, path = self.role_of(folder, stem), (*folder, stem)
         if self.by == "parallel" and self.has_samples(folder):
-            path = (*self.without_role(folder), stem)
+            path = (*self.without_role(folder), stem.removesuffix(role.partition("/")[2]))
         elif self.by == "number" and (match := NUMBERED.fullmatch(stem)):
             path = (*folder, match[2])
         elif self.by == "suffix":
@@ -113,7 +113,7 @@ class Grouping:
     def role_of(self, folder: tuple[str, ...], stem: str) -> str:
         """Return the folder, prefix or suffix that shows what part of its sample a file is."""
         if self.by == "parallel":
-            return folder[self.depth] if self.has_samples(folder) else ""
+            return self._suffixed_role(folder[self.depth], stem) if self.has_samples(folder) else ""
         if self.by == "number":
             match = NUMBERED.fullmatch(stem)
             return match[1] if match else ""
@@ -122,13 +122,21 @@ class Grouping:
     def has_samples(self, folder: tuple[str, ...]) -> bool:
         """Return True if files of a folder may be parts of samples with others."""
         if self.by == "parallel":
-            return len(folder) > self.depth and folder[self.depth] in self.roles
+            return len(folder) > self.depth and folder[self.depth] in self.role_folders
         return self.by != "folder" or bool(folder)
 
     def without_role(self, folder: tuple[str, ...]) -> tuple[str, ...]:
         """Return the path of a folder without the folder that names its role."""
         is_parallel = self.by == "parallel"
         return (*folder[: self.depth], *folder[self.depth + 1 :]) if is_parallel else folder
+
+    @property
+    def role_folders(self) -> Collection[str]:
+        return _role_folders(*self.roles)
+
+    def _suffixed_role(self, folder: str, stem: str) -> str:
+        roles = (role for role in self.roles if role.partition("/")[0] == folder)
+        return max((role for role in roles if stem.endswith(role.partition("/")[2])), key=len, default="")
 
     def describe(self) -> str:
         """Return what is the same in the names of a sample's files, for people."""
@@ -140,6 +148,16 @@ class Grouping:
             "number": f"the same number behind {shown}",
             "suffix": f"the same name but for the suffix: {shown.removeprefix(', ')}",
         }[self.by]
+
+
+@lru_cache(64)
+def _role_folders(*roles: str) -> frozenset[str]:
+    return frozenset(role.partition("/")[0] for role in roles)
+
+
+def role_of_parts(folder: str, suffix: str) -> str:
+    """Return the role of the files of a folder whose names end in a suffix."""
+    return f"{folder}/{suffix}" if suffix else folder
 
 
 def folder_names(folder: str) -> tuple[str, ...]:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ...accounting.kinds import MEDIA_KINDS
-from ..file_trees.file_names import is_about, is_medium_of_data
+from ..file_trees.file_names import is_about, is_medium_of_data, role_of_name
 from ..tables.named_files import split_name
 from .folder_layout import FolderLayout
 from .grouping import Grouping, folder_names
 from .rows import NamedRows
-from .survey import Survey, role_of_name
+from .survey import Survey
 from .tree_files import kind_of_extension
 
 _MAX_UNCLEAR = 0.02  # of the files and of the bytes, for which a hypothesis does not account
@@ -121,7 +121,7 @@ def accounted(
         is_files: Its samples are files, and tables next to a few of them are other data.
     """
     files, left, unclear = survey.files, dict(layout.left), list[str]()
-    sizes = {file: files.tree.size(file) for file in files.names} if len(used) < len(files.names) else {}
+    sizes = files.sizes if len(used) < len(files.names) else {}
     of_samples = sum(size for file, size in sizes.items() if file in used)
     for role, names in survey.roles.items():
         others = [file for file in names if file not in used and file not in left]

@@ -67,6 +67,11 @@ class Table:
         """Return the numbers of the files that columns name."""
         return set[int]().union(*(self.column(name).named for name in places))
 
+    def form_of(self, places: Sequence[str]) -> int:
+        """Return how most values of the first of some columns name files, the weakest form for none."""
+        forms = self.column(places[0]).forms
+        return forms.most_common(1)[0][0] if forms else NUMBER
+
     def column(self, name: str) -> TableColumn:
         return next(column for column in self.columns if column.name == name)
 
@@ -170,7 +175,7 @@ def _reference(tables: Sequence[Table], files: TreeFiles) -> Reference | None:
             and _order(candidate, tables) != _order(main, tables)
         ):
             unclear = candidate.name
-    is_of_media = 2 * sum(map(files.is_medium, named)) > len(named)
+    is_of_media = 2 * files.media_in(named) > len(named)
     return Reference(tables, chosen, main.form, frozenset(named), main.resolved, unclear, is_of_media)
 
 

@@ -72,6 +72,7 @@ def rows_of(references: Sequence[Reference]) -> NamedRows:
     )
     rows: dict[tuple[str, str], RowsOfTable] = {}
     named: set[int] = set()
+    read = set[int]().union(*(each.named for each in lists))
     for position, reference in enumerate(ranked):
         # Tables that name the same files join the samples; those that add no column are a part of the first one.
         first = ranked[0]
@@ -83,28 +84,30 @@ def rows_of(references: Sequence[Reference]) -> NamedRows:
         is_answers = first.tables[0].kind == "vqa" and "question_id" in reference.columns
         if joins and (is_answers or (is_known and not reference.tables[0].kind)):
             lists.append(reference)
+            read |= reference.named
             continue
         for table in reference.tables:
             # Of several documents that name the same files, the first one has the samples.
             of_table = table.named(reference.places)
             is_again = table.kind == "coco" and 2 * len(of_table & named) >= len(of_table)
             named |= of_table
+            # A document of annotations is read once: what its other lists name is not read.
             known = (table.file, "" if table.kind else table.inside)
+            if known in rows:
+                continue
             places = (*reference.places,)
-            rows.setdefault(
-                known,
-                RowsOfTable(
-                    file=table.file,
-                    inside=table.inside,
-                    places=places,
-                    form=reference.form,
-                    is_of_media=reference.is_of_media,
-                    kind=table.kind,
-                    joins="file" if joins or is_again else "",
-                ),
+            read |= of_table
+            rows[known] = RowsOfTable(
+                file=table.file,
+                inside=table.inside,
+                places=places,
+                form=max(reference.form, table.form_of(places)),
+                is_of_media=reference.is_of_media,
+                kind=table.kind,
+                joins="file" if joins or is_again else "",
             )
     return NamedRows(
         rows=tuple(sorted(rows.values(), key=lambda table: (bool(table.joins), not split_of_name(table.file)))),
-        named=frozenset().union(*(each.named for each in references)),
+        named=frozenset(read),
         lists=tuple(table.file for reference in lists for table in reference.tables),
     )

@@ -5,19 +5,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, Protocol, get_args
+from typing import Protocol, get_args
 
 from ...accounting.kinds import PartKind, kind_of_name
 from ...cached_property import cached_property
 from ..annotations.json_elements import LINE_ENDINGS
 from ..file_trees.file_names import (
     BINARY_TABLES,
-    TAR_ENDINGS,
-    has_records,
-    is_about,
-    is_archive,
-    is_table,
+    DOCUMENTS,
+    Role,
     join_names,
+    role_of_name,
 )
 from ..tables.columns import SourceOptions
 from ..tables.name_index import STEM
@@ -27,32 +25,9 @@ from .references import Reference, Table, find_references
 from .rows import NamedRows, rows_of
 from .tree_files import TreeFiles, kind_of_extension
 
-Role = Literal["data", "table", "document", "tar", "archive", "records"]
-"""What a file may be by its name: data of samples, a table, a text or document that may say something about others, an
-archive, or a file of many records that is not read."""
-
-_DOCUMENTS = frozenset({"json", "txt", "xml", "lst", "html", "log", "scp"})
 _MAX_READ = 1000  # documents of a folder and extension that are searched for references; of more, as many are drawn
 _MAX_STRAYS = 0.1  # of the files, of a kind that nothing is known of
 _SERIES = 3  # files whose names differ by a number
-
-
-def role_of_name(name: str) -> Role:
-    """Return what a file may be by its name.
-
-    >>> [role_of_name(name) for name in ("a.jpg", "a.tsv", "README.md", "x.tar.gz", "x.zip", "x.tfrecord")]
-    ['data', 'table', 'document', 'tar', 'archive', 'records']
-    """
-    lower = name.rpartition("/")[2].lower()
-    if has_records(lower):
-        return "records"
-    if lower.endswith(TAR_ENDINGS):
-        return "tar"
-    if is_archive(lower):
-        return "archive"
-    if is_table(lower):
-        return "table"
-    return "document" if is_about(lower) or lower.rpartition(".")[2] in _DOCUMENTS else "data"
 
 
 class Reader(Protocol):
@@ -88,6 +63,9 @@ class Survey:
         self.roles: dict[Role, list[str]] = {role: [] for role in get_args(Role)}
         for folder, names in files.folders:
             of_folder = {name: role_of_name(name) for name in names}
+            if {*of_folder.values()} == {"data"}:
+                self.roles["data"] += [join_names(folder, name) for name in names]
+                continue
             stems = {split_name(name)[1] for name, role in of_folder.items() if role == "data"}
             stems.update(name for name, role in of_folder.items() if role == "data")
             begins = {name.partition(".")[0] for name, role in of_folder.items() if role == "data"}
@@ -98,7 +76,10 @@ class Survey:
                 is_part = is_beside and (stem in stems or stem in begins or name.partition(".")[0] in stems)
                 self.roles["data" if is_part else role].append(join_names(folder, name))
         self._move_strays()
-        self._data = frozenset(self.roles["data"])
+
+    @cached_property
+    def _data(self) -> frozenset[str]:
+        return frozenset(self.roles["data"])
 
     @cached_property
     def tables(self) -> list[Table]:
@@ -152,9 +133,13 @@ class Survey:
     def _move_strays(self) -> None:
         """Move few files of an unknown kind, which share their names with no others, to the documents."""
         data = self.roles["data"]
-        kinds = Counter(kind_of_extension(split_name(name)[2]) for name in data)
+        kinds = Counter[str]()
+        for extension, count in Counter(split_name(name)[2] for name in data).items():
+            kinds[kind_of_extension(extension)] += count
         few = {kind for kind, count in kinds.items() if count <= _MAX_STRAYS * len(self.files.names)}
         few -= {kind for kind in few if kind in get_args(PartKind) or kind_of_name(kind) != "bytes"}
+        if not few:
+            return
         known = {split_name(name)[:2] for name in data if kind_of_extension(split_name(name)[2]) not in few}
         strays = [
             name for name in data if kind_of_extension(split_name(name)[2]) in few and split_name(name)[:2] not in known
@@ -217,7 +202,7 @@ def _without_number(name: str) -> str:
 
 
 def _is_searched(name: str) -> bool:
-    return name.rpartition(".")[2].lower() in _DOCUMENTS
+    return name.rpartition(".")[2].lower() in DOCUMENTS
 
 
 def stem_of_tar(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from functools import cache, lru_cache
 
 import numpy as np
@@ -52,6 +52,11 @@ class TreeFiles:
         return NameIndex(self.names)
 
     @cached_property
+    def sizes(self) -> dict[str, int]:
+        """Name → size of the file in bytes."""
+        return {name: self.tree.size(name) for name in self.names}
+
+    @cached_property
     def folder_hashes(self) -> IntArray:
         """Hashes of the paths and names of all folders, ascending."""
         paths = {folder for folder, _ in self.counts if folder}
@@ -65,18 +70,26 @@ class TreeFiles:
             :1
         ]
 
-    def kind(self, file_number: int) -> str:
-        return kind_of_extension(split_extension(self.names[file_number].rpartition("/")[2])[1])
+    @cached_property
+    def _kinds(self) -> tuple[list[str], IntArray]:
+        """All kinds, and the position of the kind of each file in them."""
+        known: dict[str, int] = {}
+        extensions = (split_extension(name)[1] for _, names in self.folders for name in names)
+        positions = [known.setdefault(kind_of_extension(extension), len(known)) for extension in extensions]
+        return [*known], np.array(positions, np.int64)
 
-    def is_medium(self, file_number: int) -> bool:
-        return self.kind(file_number) in MEDIA_KINDS
+    def media_in(self, named: Collection[int]) -> int:
+        """Return the number of pictures, sounds and videos among some files."""
+        kinds, positions = self._kinds
+        are_media = np.array([kind in MEDIA_KINDS for kind in kinds], bool)
+        return int(are_media[positions[_numbers(named)]].sum())
 
     @cached_property
     def counts(self) -> Counter[tuple[str, str]]:
         """Folder and kind → number of such files in the folder and below it; of the whole tree for ``""``."""
         return self._counts(range(len(self.names)))
 
-    def cover(self, named: Iterable[int], *, needs_several: bool) -> float | None:
+    def cover(self, named: Collection[int], *, needs_several: bool) -> float | None:
         """Return the largest share that some files are of all files of a kind; None if it is too small.
 
         It has to be half of a kind in the tree or in a folder.
@@ -94,7 +107,7 @@ class TreeFiles:
         )
         return None if next(enough, None) is None else max(of_tree.values())
 
-    def described(self, named: Iterable[int]) -> Callable[[str, str], bool]:
+    def described(self, named: Collection[int]) -> Callable[[str, str], bool]:
         """Return a function of a folder and an extension: are half of such files, there or in a folder above, named?"""
         counts = self._counts(named)
 
@@ -107,10 +120,16 @@ class TreeFiles:
 
         return is_described
 
-    def _counts(self, numbers: Iterable[int]) -> Counter[tuple[str, str]]:
-        counts: Counter[tuple[str, str]] = Counter()
-        for file_number in numbers:
-            counts[posixpath.dirname(self.names[file_number]), self.kind(file_number)] += 1
+    def _counts(self, named: Collection[int]) -> Counter[tuple[str, str]]:
+        # Number the pairs of a folder and a kind, and count these.
+        kinds, positions = self._kinds
+        numbers = _numbers(named)
+        folders = np.cumsum([len(names) for _, names in self.folders]).searchsorted(numbers, side="right")
+        pairs, counted = np.unique(folders * len(kinds) + positions[numbers], return_counts=True)
+        counts = {
+            (self.folders[pair // len(kinds)][0], kinds[pair % len(kinds)]): count
+            for pair, count in zip(pairs.tolist(), counted.tolist(), strict=True)
+        }
         # Add up the folders above.
         total = Counter[tuple[str, str]]()
         for (folder, kind), count in counts.items():
@@ -120,3 +139,7 @@ class TreeFiles:
                 total[above, kind] += count
                 above = posixpath.dirname(above)
         return total
+
+
+def _numbers(named: Collection[int]) -> IntArray:
+    return np.fromiter(named, np.int64, len(named))

@@ -23,7 +23,7 @@ from ..annotations.json_elements import (
     read_elements,
     valid_elements,
 )
-from ..file_trees.file_names import join_names, sort_files
+from ..file_trees.file_names import is_about, join_names, role_of_name
 from ..file_trees.tree import FileTree, FolderTree
 from ..rows.documents import Item, take_items, with_items
 from ..rows.row import CellReader, FaultRef, PartRef, Row, ValueRef, key_of_path
@@ -136,9 +136,7 @@ class _Documents:
         self._has_splits = all(map(split_of_folder, folders))
 
     def _sort(self, folder: str, names: Sequence[str]) -> None:
-        files = sort_files(names)
-        data, about = {*files.tables, *files.archives}, {*files.about}
-        documents = [name for name in names if name.lower().endswith(_DOCUMENTS) and name not in about]
+        documents = [name for name in names if name.lower().endswith(_DOCUMENTS) and not is_about(name)]
         self.names += [join_names(folder, name) for name in documents]
         is_alone = len(documents) == 1 and bool(folder)  # a folder for each document
         # Sort pictures by the documents that they may belong to.
@@ -146,7 +144,8 @@ class _Documents:
             full = join_names(folder, name)
             is_picture = kind_of_name(name.rpartition(".")[2]) == "image"
             if name not in documents:
-                self._others.append((full, "L111" if is_picture else "L103" if name in data else "L102"))
+                is_data = role_of_name(name) in ("data", "document")
+                self._others.append((full, "L111" if is_picture else "L102" if is_data else "L103"))
             if is_picture and (match := _NUMBERED.fullmatch(full)):
                 document = join_names(folder, documents[0]).rpartition(".")[0] if is_alone else match[1]
                 self._pictures.setdefault(document, []).append(full)

@@ -79,20 +79,25 @@ class UnclearDataError(ConfigError):
     hypotheses: Sequence[Hypothesis] = ()
 
 
+def _refusal(path: str, fault: str, ways: Sequence[ImportWay], compared: Sequence[Hypothesis]) -> UnclearDataError:
+    error = UnclearDataError(fault, at=path, hint="; ".join(map(str, ways)))
+    error.ways, error.hypotheses = ways, compared
+    return error
+
+
 def _unclear_names(survey: Survey, layout: TreeLayout, compared: Sequence[Hypothesis]) -> UnclearDataError:
     path, by = survey.files.tree.path, layout.grouping.by
     ways = [
         import_way(path, "--group-by", by, taken="one sample of the files of a name"),
         import_way(path, "--group-by", "name", taken="a sample of each file"),
     ]
-    error = UnclearDataError(
+    return _refusal(
+        path,
         f"files have {layout.grouping.describe()}, and it is unclear whether these are a sample or several: neither"
         " names nor the sizes of pictures say it",
-        at=path,
-        hint="; ".join(map(str, ways)),
+        ways,
+        compared,
     )
-    error.ways, error.hypotheses = ways, compared
-    return error
 
 
 def _unclear_columns(survey: Survey, reference: Reference, compared: Sequence[Hypothesis]) -> UnclearDataError:
@@ -102,14 +107,13 @@ def _unclear_columns(survey: Survey, reference: Reference, compared: Sequence[Hy
         _way_of_table(survey.files.tree, table, "--part", f"{name}={name}", taken=f"the files of {name}")
         for name in columns
     ]
-    error = UnclearDataError(
+    return _refusal(
+        path,
         f"it is unclear which files are the samples of {table}: the columns {' and '.join(columns)} name other files"
         " for its rows",
-        at=path,
-        hint="; ".join(map(str, ways)),
+        ways,
+        compared,
     )
-    error.ways, error.hypotheses = ways, compared
-    return error
 
 
 def _unclear_parts(survey: Survey, table: Table, compared: Sequence[Hypothesis]) -> UnclearDataError:
@@ -118,13 +122,12 @@ def _unclear_parts(survey: Survey, table: Table, compared: Sequence[Hypothesis])
         import_way(path, "--group-by", "name", taken="each recording once, without the rows"),
         _way_of_table(survey.files.tree, table.file, taken="the rows, each with its whole recording"),
     ]
-    error = UnclearDataError(
+    return _refusal(
+        path,
         f"{table.file} names parts of recordings by {', '.join(table.part_columns)}, and recordings are not cut",
-        at=path,
-        hint="; ".join(map(str, ways)),
+        ways,
+        compared,
     )
-    error.ways, error.hypotheses = ways, compared
-    return error
 
 
 def _unclear(survey: Survey, compared: Sequence[Hypothesis]) -> UnclearDataError:
@@ -156,11 +159,7 @@ def _unclear(survey: Survey, compared: Sequence[Hypothesis]) -> UnclearDataError
     pieces = {what: names for what, names, _ in present}
     ways = [_way(tree, *piece, pieces) for piece in present]
     fault = "there are several kinds of data" if len(present) > 1 else "these are imported one by one"
-    error = UnclearDataError(
-        f"{fault}, and it is unclear which is meant. {shown}", at=tree.path, hint="; ".join(map(str, ways))
-    )
-    error.ways, error.hypotheses = ways, compared
-    return error
+    return _refusal(tree.path, f"{fault}, and it is unclear which is meant. {shown}", ways, compared)
 
 
 def _way(tree: FileTree, what: str, names: Sequence[str], kind: str, pieces: Mapping[str, Sequence[str]]) -> ImportWay:

@@ -129,7 +129,7 @@ def _range_of_floats(_ctx: click.Context, _parameter: click.Parameter, text: str
     callback=parse_size,
     default="1GiB",
     show_default=True,
-    help="Most bytes of a file that --download fetches.",
+    help="Fetch no larger file with --download.",
 )
 @click.option(
     "--group-by",

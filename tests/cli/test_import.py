@@ -130,6 +130,15 @@ def test_files_that_are_left_out_are_named_and_strict_publishes_nothing(
     assert "not counted: 1 hidden file or folder" in done.err
 
 
+def test_a_refused_run_leaves_nothing_in_a_finished_dataset(photos: Path, tmp_path: Path, energon: RunEnergon) -> None:
+    (photos / "LICENSE").write_bytes(b"free")
+    assert energon("import", photos, tmp_path / "out", "--yes").code == 0
+    before = sorted(tmp_path.glob("out/**/*"))
+    refused = energon("import", photos, tmp_path / "out", "--yes", "--strict")
+    assert (refused.code, "which --strict refuses" in refused.err) == (1, True)
+    assert sorted(tmp_path.glob("out/**/*")) == before
+
+
 def test_a_dry_run_writes_nothing(photos: Path, tmp_path: Path, energon: RunEnergon) -> None:
     output = tmp_path / "out"
     done = energon("import", photos, output, "--dry-run", "--samples-per-shard", 10)

@@ -20,7 +20,7 @@ from ...engine.journal import Job
 from ...engine.run import Engine, ShareDone, missing_tasks, repeat_after_deaths
 from ...engine.workers import stream_from_workers
 from ...errors import ConfigError, SampleError, plural
-from ...format.nv_meta import FOLDER, REQUEST_JSON
+from ...format.nv_meta import FOLDER, INFO_JSON, REQUEST_JSON
 from ...format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
 from ...format.prepare.run import run_prepare
 from ...format.unfinished import (
@@ -181,7 +181,9 @@ def _leaving_no_files(storage: Storage, engine: Engine) -> Iterator[_Leftovers]:
         # Workers end when their generator is closed, which the frames of an interrupted call still hold.
         clear_frames(error.__traceback__)
         leftovers.remove()
-        if isinstance(error, KeyboardInterrupt):
+        if not is_shared and storage.exists(INFO_JSON):  # the dataset of an earlier run
+            remove_work_folder(storage, IMPORT_FOLDER)
+        elif isinstance(error, KeyboardInterrupt):
             left = "the shards that are written stay" if is_shared else left_sentence(storage)
             how = "to continue, run the same command again" if is_shared else continuing(storage)
             error.add_note(f"{storage.path('')}: {left}; {how}")

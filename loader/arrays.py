@@ -11,6 +11,11 @@ IntArray = npt.NDArray[np.int64]
 """Positions, numbers and offsets of samples; shape (n,) unless stated otherwise."""
 
 
+def union(arrays: Iterable[IntArray]) -> IntArray:
+    """Return the different numbers of some arrays, ascending."""
+    return np.unique(np.concatenate([np.empty(0, np.int64), *arrays]))
+
+
 def numbers_in(ranges: Iterable[range]) -> IntArray:
     """Return the numbers of some ranges in their order, shape (n,)."""
     return np.concatenate([np.empty(0, np.int64), *(np.arange(some.start, some.stop) for some in ranges)])

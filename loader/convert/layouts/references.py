@@ -8,6 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from ...arrays import IntArray, union
 from ..tables.columns import TableColumn
 from ..tables.name_index import NUMBER, STEM
 from ..tables.named_files import split_of_name
@@ -63,9 +66,9 @@ class Table:
             and all(column.is_constant and column.rows >= _MIN_CONSTANT for column in rest)
         )
 
-    def named(self, places: Iterable[str]) -> set[int]:
-        """Return the numbers of the files that columns name."""
-        return set[int]().union(*(self.column(name).named for name in places))
+    def named(self, places: Iterable[str]) -> IntArray:
+        """Return the numbers of the files that columns name, ascending."""
+        return union(self.column(name).named for name in places)
 
     def form_of(self, places: Sequence[str]) -> int:
         """Return how most values of the first of some columns name files, the weakest form for none."""
@@ -83,7 +86,7 @@ class Reference:
     Attributes:
         places: The columns that name files; the first one names the samples.
         form: How it names them, one of :data:`.FORMS`.
-        named: Numbers of the files.
+        named: Numbers of the files, ascending.
         resolved: Share of the values that name a file.
         unclear: Another column that names files as well, but other ones for the rows.
     """
@@ -91,7 +94,7 @@ class Reference:
     tables: Sequence[Table]
     places: Sequence[str]
     form: int
-    named: frozenset[int]
+    named: IntArray
     resolved: float
     unclear: str = ""
     is_of_media: bool = False
@@ -139,7 +142,7 @@ def find_references(tables: Iterable[Table], files: TreeFiles) -> list[Reference
     kept = [[table for table in each.tables if id(table) not in void] for each in references]
     pairs = [(each, tables) for each, tables in zip(references, kept, strict=True) if tables]
     return [
-        replace(each, tables=tables, named=frozenset().union(*(table.named(each.places) for table in tables)))
+        replace(each, tables=tables, named=union(table.named(each.places) for table in tables))
         for each, tables in pairs
     ]
 
@@ -150,7 +153,7 @@ class _Place:
     form: int = 0
     score: float = 0.0
     resolved: float = 0.0
-    named: set[int] = field(default_factory=set)
+    named: IntArray = field(default_factory=lambda: union(()))
 
 
 def _reference(tables: Sequence[Table], files: TreeFiles) -> Reference | None:
@@ -161,14 +164,14 @@ def _reference(tables: Sequence[Table], files: TreeFiles) -> Reference | None:
     places.sort(key=lambda candidate: (candidate.form, -candidate.score))
     if not places:
         return None
-    main, named = places[0], set(places[0].named)
+    main, named = places[0], places[0].named
     chosen = [main.name]
     # Others that name files of their own are further parts of the row; two that name the same differently are unclear.
     unclear = ""
     for candidate in places[1:]:
-        if candidate.form < STEM and named.isdisjoint(candidate.named):
+        if candidate.form < STEM and not np.isin(candidate.named, named).any():
             chosen.append(candidate.name)
-            named |= candidate.named
+            named = union((named, candidate.named))
         elif (
             candidate.form == main.form
             and candidate.score >= _NEAR * main.score
@@ -176,7 +179,7 @@ def _reference(tables: Sequence[Table], files: TreeFiles) -> Reference | None:
         ):
             unclear = candidate.name
     is_of_media = 2 * files.media_in(named) > len(named)
-    return Reference(tables, chosen, main.form, frozenset(named), main.resolved, unclear, is_of_media)
+    return Reference(tables, chosen, main.form, named, main.resolved, unclear, is_of_media)
 
 
 def _order(candidate: _Place, tables: Sequence[Table]) -> list[array[int]]:
@@ -189,9 +192,9 @@ def _place(name: str, tables: Sequence[Table], files: TreeFiles) -> _Place | Non
     known, resolved = sum(column.followed for column in columns), sum(column.resolved for column in columns)
     if not resolved or (2 * resolved < known and not tables[0].kind):
         return None
-    named = set[int]().union(*(column.named for column in columns))
+    named = union(column.named for column in columns)
     form = sum((column.forms for column in columns), Counter[int]()).most_common(1)[0][0]
-    cover = files.cover(named, needs_several=form in (STEM, NUMBER)) if named else 1.0
+    cover = files.cover(named, needs_several=form in (STEM, NUMBER)) if len(named) else 1.0
     # Lists of the files of split parts name few of them.
     if cover is None and form < NUMBER and len(tables[0].columns) == 1:
         cover = 0.0 if all(split_of_name(table.file) for table in tables) else None
@@ -206,5 +209,6 @@ def _is_void(table: Table, reference: Reference, other: Reference) -> bool:
     rest = [column for column in table.columns if column.name not in reference.places]
     if not rest or not all(column.is_constant and column.rows >= _MIN_CONSTANT for column in rest):
         return False
-    varying = (each for each in other.tables if not each.named(other.places) <= table.named(reference.places))
+    named = table.named(reference.places)
+    varying = (each for each in other.tables if not np.isin(each.named(other.places), named).all())
     return any(not column.is_constant for each in varying for column in each.columns if column.name not in other.places)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+
+from ...arrays import IntArray, union
 from ..tables.named_files import split_of_name
 from .references import Reference
 
@@ -43,12 +46,12 @@ class NamedRows:
 
     Attributes:
         rows: Tables that are named after split parts come first, tables that join other rows last.
-        named: Numbers of all files that are named.
+        named: Numbers of all files that are named, ascending.
         lists: Files that only list names.
     """
 
     rows: tuple[RowsOfTable, ...] = ()
-    named: frozenset[int] = frozenset()
+    named: IntArray = field(default_factory=lambda: union(()))
     lists: tuple[str, ...] = ()
 
 
@@ -71,32 +74,32 @@ def rows_of(references: Sequence[Reference]) -> NamedRows:
         ),
     )
     rows: dict[tuple[str, str], RowsOfTable] = {}
-    named: set[int] = set()
-    read = set[int]().union(*(each.named for each in lists))
+    named = union(())
+    read = [each.named for each in lists]
     for position, reference in enumerate(ranked):
         # Tables that name the same files join the samples; those that add no column are a part of the first one.
         first = ranked[0]
         # Each document of chats or questions has samples of its own.
         are_chats = bool(first.tables[0].kind) and reference.tables[0].kind in ("conversations", "vqa")
-        shared = len(reference.named & first.named)
+        shared = np.isin(reference.named, first.named).sum()
         joins = position > 0 and not are_chats and 2 * shared >= len(reference.named)
         is_known = reference.has_header and reference.columns <= first.columns
         is_answers = first.tables[0].kind == "vqa" and "question_id" in reference.columns
         if joins and (is_answers or (is_known and not reference.tables[0].kind)):
             lists.append(reference)
-            read |= reference.named
+            read.append(reference.named)
             continue
         for table in reference.tables:
             # Of several documents that name the same files, the first one has the samples.
             of_table = table.named(reference.places)
-            is_again = table.kind == "coco" and 2 * len(of_table & named) >= len(of_table)
-            named |= of_table
+            is_again = table.kind == "coco" and 2 * np.isin(of_table, named).sum() >= len(of_table)
+            named = union((named, of_table))
             # A document of annotations is read once: what its other lists name is not read.
             known = (table.file, "" if table.kind else table.inside)
             if known in rows:
                 continue
             places = (*reference.places,)
-            read |= of_table
+            read.append(of_table)
             rows[known] = RowsOfTable(
                 file=table.file,
                 inside=table.inside,
@@ -108,6 +111,6 @@ def rows_of(references: Sequence[Reference]) -> NamedRows:
             )
     return NamedRows(
         rows=tuple(sorted(rows.values(), key=lambda table: (bool(table.joins), not split_of_name(table.file)))),
-        named=frozenset(read),
+        named=union(read),
         lists=tuple(table.file for reference in lists for table in reference.tables),
     )

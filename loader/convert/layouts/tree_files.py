@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import cache, lru_cache
 
 import numpy as np
@@ -78,18 +78,18 @@ class TreeFiles:
         positions = [known.setdefault(kind_of_extension(extension), len(known)) for extension in extensions]
         return [*known], np.array(positions, np.int64)
 
-    def media_in(self, named: Collection[int]) -> int:
+    def media_in(self, named: IntArray) -> int:
         """Return the number of pictures, sounds and videos among some files."""
         kinds, positions = self._kinds
         are_media = np.array([kind in MEDIA_KINDS for kind in kinds], bool)
-        return int(are_media[positions[_numbers(named)]].sum())
+        return int(are_media[positions[named]].sum())
 
     @cached_property
     def counts(self) -> Counter[tuple[str, str]]:
         """Folder and kind → number of such files in the folder and below it; of the whole tree for ``""``."""
-        return self._counts(range(len(self.names)))
+        return self._counts(np.arange(len(self.names)))
 
-    def cover(self, named: Collection[int], *, needs_several: bool) -> float | None:
+    def cover(self, named: IntArray, *, needs_several: bool) -> float | None:
         """Return the largest share that some files are of all files of a kind; None if it is too small.
 
         It has to be half of a kind in the tree or in a folder.
@@ -107,7 +107,7 @@ class TreeFiles:
         )
         return None if next(enough, None) is None else max(of_tree.values())
 
-    def described(self, named: Collection[int]) -> Callable[[str, str], bool]:
+    def described(self, named: IntArray) -> Callable[[str, str], bool]:
         """Return a function of a folder and an extension: are half of such files, there or in a folder above, named?"""
         counts = self._counts(named)
 
@@ -120,12 +120,11 @@ class TreeFiles:
 
         return is_described
 
-    def _counts(self, named: Collection[int]) -> Counter[tuple[str, str]]:
+    def _counts(self, named: IntArray) -> Counter[tuple[str, str]]:
         # Number the pairs of a folder and a kind, and count these.
         kinds, positions = self._kinds
-        numbers = _numbers(named)
-        folders = np.cumsum([len(names) for _, names in self.folders]).searchsorted(numbers, side="right")
-        pairs, counted = np.unique(folders * len(kinds) + positions[numbers], return_counts=True)
+        folders = np.cumsum([len(names) for _, names in self.folders]).searchsorted(named, side="right")
+        pairs, counted = np.unique(folders * len(kinds) + positions[named], return_counts=True)
         counts = {
             (self.folders[pair // len(kinds)][0], kinds[pair % len(kinds)]): count
             for pair, count in zip(pairs.tolist(), counted.tolist(), strict=True)
@@ -139,7 +138,3 @@ class TreeFiles:
                 total[above, kind] += count
                 above = posixpath.dirname(above)
         return total
-
-
-def _numbers(named: Collection[int]) -> IntArray:
-    return np.fromiter(named, np.int64, len(named))

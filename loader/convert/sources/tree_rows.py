@@ -47,6 +47,7 @@ class TreeRows:
         self._account = listing.account
         self._read = {*survey.tables}  # tables, and the files that they name
         self._seen: list[tuple[str, int, int]] = []  # tables with the numbers of their rows and of the files they name
+        self._named = frozenset(survey.rows.named.tolist())
         self._files = TreeFiles(tree)
         self._joined = JoinedRows(self._files, survey.rows, options, listing)
 
@@ -212,7 +213,7 @@ class TreeRows:
         for file_number in self._files.index.of_stem(stem):
             name = self._files.names[file_number]
             above = posixpath.dirname(name)
-            if name == files.last or file_number in self._survey.rows.named:
+            if name == files.last or file_number in self._named:
                 continue
             if above == folder or above in self._survey.parallel:
                 part, all_parts = extension_of_path(name), {**parts, **taken}

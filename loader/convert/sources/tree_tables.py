@@ -65,9 +65,16 @@ class TableFiles(NamedFiles):
 
     def find(self, text: str) -> Hit | None:
         hit = self._index.find(text, self._folder, self._owner)
-        if hit is None or self._index.names[hit.file] == self._name or hit.form > self.weakest_form:
-            return None
-        return None if self.is_of_media and kind_of_extension(self.extension(hit.file)) in _TEXTS else hit
+        return hit if hit is not None and self._is_meant(hit) else None
+
+    def find_all(self, texts: Sequence[str]) -> list[Hit | None]:
+        hits = self._index.find_all(texts, self._folder, self._owner)
+        return [hit if hit is not None and self._is_meant(hit) else None for hit in hits]
+
+    def _is_meant(self, hit: Hit) -> bool:
+        if self._index.names[hit.file] == self._name or hit.form > self.weakest_form:
+            return False
+        return not self.is_of_media or kind_of_extension(self.extension(hit.file)) not in _TEXTS
 
     def extension(self, file: int) -> str:
         return split_extension(self._index.names[file])[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -170,7 +170,7 @@ class TableColumn:
         resolved: Texts and integers, of all that were ``followed``, that name a file of a tree.
         most_files: Largest number of files that a list or an object names.
         order: Numbers of the files that it names, in the order of the values.
-        named: Numbers of these files, and in ``forms`` how they are named.
+        forms: How it names them.
         is_constant: All values are equal.
         has_files: One of the texts names a file that exists.
         first_file: The first text that names an existing file, or holds one.
@@ -199,8 +199,7 @@ class TableColumn:
         self.rows = self.known = self.links = self.media_links = self.paths = self.inline = 0
         self._elements = 0  # texts in lists
         self.followed = self.resolved = self.most_files = 0
-        self.named: set[int] = set()
-        self.order = array("q")
+        self.order = array("i")
         self.forms: Counter[int] = Counter()
         self.is_constant = True
         self.has_files = False
@@ -237,6 +236,13 @@ class TableColumn:
         return "text list" if kinds.get(list, 0) >= _MIN_SHARE else "nested"
 
     @property
+    def named(self) -> IntArray:
+        """Numbers of the files that it names, ascending."""
+        import numpy as np
+
+        return np.unique(np.array(self.order, np.int64))
+
+    @property
     def is_unique(self) -> bool:
         """True if every row of a column that :attr:`follows_all` has a value of its own."""
         return self.known == self.rows == len(self.unique_hashes())
@@ -267,13 +273,10 @@ class TableColumn:
         # Keys and splits need every value: splits their different values, keys a hash each.
         if self.follows_all and len(self.distinct) < _MAX_DISTINCT:
             self.distinct.update(map(str, known))
-        if self.follows_all or self._files.is_tree:
-            self._hashes.extend(hash(str(value)) for value in known if type(value) in (str, int))
         if self._files.is_tree:
+            self._hashes.extend(hash(str(value)) for value in known if type(value) in (str, int))
             self._find(known)
-        if self.follows_all:
-            if len(self.distinct) < _MAX_DISTINCT:
-                self.distinct.update(map(str, known))
+        elif self.follows_all:
             self._hashes.extend(map(hash, map(str, known)))
         if self.texts.values is not None:
             self.texts.add([value for value in known if isinstance(value, str)])
@@ -292,23 +295,34 @@ class TableColumn:
 
     def _find(self, values: Iterable[Any]) -> None:
         """Find the files of a tree that texts and integers name, also inside of lists and objects."""
-        find, named, forms = self._files.find, self.named, self.forms
+        # Look each different text up once.
+        texts: list[str] = []
+        nested: list[tuple[int, int]] = []
         for value in values:
+            if isinstance(value, str):  # most values
+                texts.append(value)
+                continue
+            before = len(texts)
+            texts.extend(_texts_in(value))
             if isinstance(value, dict | list):
-                before = self.resolved
-                self._find(value.values() if isinstance(value, dict) else value)
-                self.most_files = max(self.most_files, self.resolved - before)
-            elif type(value) in (str, int):
-                self.followed += 1
-                hit = find(value if isinstance(value, str) else str(value))
-                if hit is not None:
-                    self.resolved += 1
-                    self.order.append(hit.file)
-                    named.add(hit.file)
-                    forms[hit.form] += 1
-                elif type(value) is str and looks_like_file(value) and self._files.exists(value):
-                    self.resolved += 1  # a file outside of the tree: the row fails, unless the user allows it
-                    forms[0] += 1
+                nested.append((before, len(texts)))
+        distinct = [*dict.fromkeys(texts)]
+        hits = dict(zip(distinct, self._files.find_all(distinct), strict=True))
+        # A file outside of the tree is named, too: its row fails, unless the user allows it.
+        outside = {
+            text for text in distinct if hits[text] is None and looks_like_file(text) and self._files.exists(text)
+        }
+        each = [hits[text] for text in texts]
+        known = [hit for hit in each if hit is not None]
+        self.order.extend(hit.file for hit in known)
+        self.forms.update(hit.form for hit in known)
+        are_outside = sum(map(outside.__contains__, texts)) if outside else 0
+        self.forms.update([0] * are_outside)
+        self.followed += len(texts)
+        self.resolved += len(known) + are_outside
+        for start, stop in nested:
+            count = sum(hits[text] is not None or text in outside for text in texts[start:stop])
+            self.most_files = max(self.most_files, count)
 
     def _follow_text(self, text: str) -> None:
         """Count a text that is a path, URL or picture. Captions are the most, so the first tests are fast ones."""
@@ -331,10 +345,19 @@ class TableColumn:
     @property
     def usual_extension(self) -> str | None:
         """The extension that most values have: paths in all rows, contents in the examples."""
-        if self.named:
-            return Counter(map(self._files.extension, self.named)).most_common(1)[0][0]
+        if self.order:
+            return Counter(map(self._files.extension, self.named.tolist())).most_common(1)[0][0]
         counts = self.extensions or Counter(filter(None, map(_extension, flat(self.examples))))
         return counts.most_common(1)[0][0] if counts else None
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    """Yield the texts and integers of a value, as texts."""
+    if isinstance(value, dict | list):
+        for element in value.values() if isinstance(value, dict) else value:
+            yield from _texts_in(element)
+    elif type(value) in (str, int):
+        yield value if isinstance(value, str) else str(value)
 
 
 def flat(values: Iterable[object]) -> list[object]:

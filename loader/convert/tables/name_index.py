@@ -5,10 +5,14 @@ from __future__ import annotations
 import posixpath
 import re
 import unicodedata
-from collections.abc import Sequence
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Final
 from urllib.parse import unquote
+
+import numpy as np
 
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
 from .named_files import MAIN_NAMES, ROLE_NAMES, Hit, is_link, path_of_url, split_extension
@@ -32,22 +36,13 @@ class NameIndex:
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
-        self._last: dict[str, int | list[int]] = {}
-        self._stems: dict[str, int | list[int]] = {}
-        self._numbers: dict[str, int | list[int]] = {}
-        for file_number, name in enumerate(names):
-            last = _composed(name.rpartition("/")[2])
-            stem = split_extension(last)[0]
-            _add(self._last, last, file_number)
-            _add(self._stems, stem, file_number)
-            digits = stem if stem.isdecimal() else _PADDED.search(stem)
-            if digits is not None:
-                _add(self._numbers, (digits if isinstance(digits, str) else digits[1]).lstrip("0"), file_number)
+        self._last = _Keys(names, _last)
+        self._stems = _Keys(names, _stem)
+        self._numbers = _Keys(names, _number)
 
     def of_stem(self, stem: str) -> Sequence[int]:
         """Return the numbers of the files of a name without the extension."""
-        numbers = self._stems.get(_composed(stem), [])
-        return [numbers] if isinstance(numbers, int) else numbers
+        return self._stems.of(_composed(stem))
 
     def find(self, text: str, folder: str, owner: str = "") -> Hit | None:
         """Return the file that a value names; of several, the one nearest to the table; None if that is unclear.
@@ -57,23 +52,40 @@ class NameIndex:
             owner: Name of that file: a folder of this name has precedence.
         """
         last = text.rpartition("/")[2]
+        return self._find(text, self._last.of(last), self._stems.of(last), folder, owner)
+
+    def find_all(self, texts: Sequence[str], folder: str, owner: str = "") -> list[Hit | None]:
+        """Return the file that each of some values names; see :meth:`find`."""
+        last = [text.rpartition("/")[2] for text in texts]
+        named = zip(texts, self._last.of_each(last), self._stems.of_each(last), strict=True)
         # Most values are no names: they end after these tests.
-        if last not in self._last and last not in self._stems:
-            if text.isdecimal() and (same := self._numbers.get(text.lstrip("0"))) is not None:
+        are_plain = _are_plain(texts)
+        return [
+            None
+            if are_plain and not names and not stems and not text.isdecimal()
+            else self._find(text, names, stems, folder, owner)
+            for text, names, stems in named
+        ]
+
+    def _find(self, text: str, names: Sequence[int], stems: Sequence[int], folder: str, owner: str) -> Hit | None:
+        """Return the file that a value names, by the files of its last component, and by those without extension."""
+        if not names and not stems:
+            if text.isdecimal() and (same := self._numbers.of(text.lstrip("0"))):
                 return self._nearest(same, text, NUMBER, folder, owner)
             if len(text) > _MAX_TEXT or not _ODD.search(text):
                 return None
             text = _plain(text)
             last = text.rpartition("/")[2]
-        for form, names in ((BASE_NAME, self._last), (STEM, self._stems)):
-            if last in names and (hit := self._nearest(names[last], text, form, folder, owner)) is not None:
+            names, stems = self._last.of(last), self._stems.of(last)
+        for form, same in ((BASE_NAME, names), (STEM, stems)):
+            if same and (hit := self._nearest(same, text, form, folder, owner)) is not None:
                 return hit
         return None
 
-    def _nearest(self, numbers: int | list[int], text: str, form: int, folder: str, owner: str) -> Hit | None:
+    def _nearest(self, numbers: Sequence[int], text: str, form: int, folder: str, owner: str) -> Hit | None:
         """Return the nearest of some files of one name, and how the text names it."""
-        if isinstance(numbers, int):
-            return Hit(numbers, _form(self.names[numbers], text, form, folder))
+        if len(numbers) == 1:
+            return Hit(numbers[0], _form(self.names[numbers[0]], text, form, folder))
         ranked = []
         for file_number in numbers:
             name = self.names[file_number]
@@ -91,6 +103,71 @@ class NameIndex:
         return Hit(best[1], -best[0][0]) if len(nearest) == 1 else None
 
 
+class _Keys:
+    """The hashes of keys of names, ascending, with the numbers of their files; hits are compared with the names.
+
+    Args:
+        key: Returns the key of a name; None for none.
+    """
+
+    def __init__(self, names: Sequence[str], key: Callable[[str], str | None]) -> None:
+        self._names, self._key = names, key
+        hashes, numbers = array("q"), array("i")
+        for file_number, name in enumerate(names):
+            if (text := key(name)) is not None:
+                hashes.append(hash(text))
+                numbers.append(file_number)
+        order = np.argsort(hashes, kind="stable")
+        self._hashes = np.array(hashes, np.int64)[order]
+        self._files = np.array(numbers, np.int32)[order].data
+        self._view = self._hashes.data  # whose elements are read faster one by one
+
+    def of(self, key: str) -> Sequence[int]:
+        """Return the numbers of the files of a key, ascending."""
+        return self._at(bisect_left(self._view, hash(key)), key)
+
+    def of_each(self, keys: Sequence[str]) -> list[Sequence[int]]:
+        """Return the numbers of the files of each of some keys."""
+        hashes = np.fromiter(map(hash, keys), np.int64, len(keys))
+        starts = self._hashes.searchsorted(hashes)
+        files: list[Sequence[int]] = [()] * len(keys)
+        for position in np.flatnonzero(np.take(self._hashes, starts, mode="clip") == hashes).tolist():
+            files[position] = self._at(starts[position], keys[position])
+        return files
+
+    def _at(self, start: int, key: str) -> Sequence[int]:
+        wanted, files = hash(key), list[int]()
+        while start < len(self._view) and self._view[start] == wanted:
+            file_number = self._files[start]
+            if self._key(self._names[file_number]) == key:
+                files.append(file_number)
+            start += 1
+        return files
+
+
+def _last(name: str) -> str:
+    return _composed(name.rpartition("/")[2])
+
+
+def _stem(name: str) -> str:
+    return split_extension(_last(name))[0]
+
+
+def _number(name: str) -> str | None:
+    stem = _stem(name)
+    if stem.isdecimal():
+        return stem.lstrip("0")
+    digits = _PADDED.search(stem)
+    return digits and digits[1].lstrip("0")
+
+
+def _are_plain(texts: Sequence[str]) -> bool:
+    """Return True if no text names files in another form, and none is long."""
+    joined = "\n".join((*texts, ""))
+    are_odd = "\\" in joined or "?" in joined or "%" in joined or "://" in joined or "/\n" in joined
+    return not are_odd and joined.isascii() and [*map(str.strip, texts)] == [*texts]
+
+
 def _form(name: str, text: str, form: int, folder: str) -> int:
     """Return how a text names a file, whose last name it has in the given form."""
     if form == NUMBER or (form == STEM and "/" not in text):
@@ -103,14 +180,6 @@ def _form(name: str, text: str, form: int, folder: str) -> int:
     if named in (_normal(text), _normal(posixpath.join(folder, text))):
         return PATH
     return END if _same_end(named, text) > 1 else form
-
-
-def _add(names: dict[str, int | list[int]], name: str, file_number: int) -> None:
-    before = names.setdefault(name, file_number)
-    if isinstance(before, list):
-        before.append(file_number)
-    elif before != file_number:
-        names[name] = [before, file_number]
 
 
 def _composed(name: str) -> str:

@@ -241,6 +241,10 @@ class NamedFiles:
         """Return the number of the file of the tree that a value names, and how it names it; None without one."""
         return None
 
+    def find_all(self, texts: Sequence[str]) -> list[Hit | None]:
+        """Return the files that values name; see :meth:`find`."""
+        return [*map(self.find, texts)]
+
     def is_name(self, text: str) -> bool:
         """Return True for a value that names a file of the tree, and is hardly the name of a column."""
         hit = self.find(text)

@@ -122,14 +122,16 @@ def any_first(*names: str, parts: str) -> str:
     return " | ".join(joined)
 
 
-def outcome_of(layout: Layout, source: Path, output: Path) -> Outcome:
+def outcome_of(layout: Layout, source: Path, output: Path, *, max_failures: float | None = 100) -> Outcome:
     """Import a source as :func:`import_all` does, and return what it became."""
-    sample_type, notes, account = import_all(layout, source, output)
+    sample_type, notes, account = import_all(layout, source, output, max_failures=max_failures)
     samples, texts = contents_of_dataset(output)
     return Outcome(samples=samples, texts=texts, sample_type=sample_type, notes="\n".join(notes), account=account)
 
 
-def import_all(layout: Layout, source: Path, output: Path) -> tuple[str, tuple[str, ...], Account]:
+def import_all(
+    layout: Layout, source: Path, output: Path, *, max_failures: float | None = 100
+) -> tuple[str, tuple[str, ...], Account]:
     """Import a source with all proposals, as ``--yes`` does; failures are in the account."""
     sources = open_sources([str(source)], kind=layout.kind, options=SourceOptions(**layout.options))
     with list_rows(sources, shuffled=False) as listed, write_trial(listed, PictureOptions()) as trial:
@@ -141,7 +143,7 @@ def import_all(layout: Layout, source: Path, output: Path) -> tuple[str, tuple[s
         first = inspect_folder(trial)
         choices = propose_choices(open_choices(first, ask_split=False, **settled))
         files = choice_files(first, choices, name="dataset.yaml")
-        plan = ImportPlan(sources=sources, output=str(output), max_failures=100, files=files)
+        plan = ImportPlan(sources=sources, output=str(output), max_failures=max_failures, files=files)
         report = run_import(plan, listed=listed)
         assert choices.dataset_yaml is not None
         return choices.dataset_yaml.spec.name, listed.notes, report.account

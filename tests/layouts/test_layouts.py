@@ -23,43 +23,16 @@ for module in pkgutil.iter_modules(tests.layouts.__path__):
 
 NOT_YET: set[str] = {
     "audioset",
-    "kaldi",
-    "kaldi_with_segments",
     "llava_pretrain",
-    "mcap",
-    "medical_segmentation_decathlon",
     "qwen_vl_chats",
 }
 """Names of layouts, or ``"<name>-<form>"``, that do not come out as they should yet: it is known, and to be fixed."""
 
 
 NOT_YET_DISTURBED: set[str] = {
-    "a_table_of_pictures_and_masks-another_folder_name",
-    "carvana-a_stray_text",
-    "carvana-one_missing_file",
-    "coco_panoptic-a_stray_text",
-    "coco_panoptic-one_missing_file",
-    "docvqa-one_missing_file",
-    "fashion_products-a_stray_text",
-    "fashion_products-another_folder_name",
-    "fashion_products-one_missing_file",
-    "gtzan-a_stray_text",
-    "gtzan-one_missing_file",
-    "imagenet_of_kaggle-a_stray_text",
-    "kaldi-a_stray_text",
-    "kaldi-another_folder_name",
-    "kaldi-one_missing_file",
-    "kaldi_with_segments-a_stray_text",
-    "kaldi_with_segments-another_folder_name",
-    "llava_mix_665k-another_folder_name",
     "llava_pretrain-a_stray_text",
     "llava_pretrain-another_folder_name",
     "llava_pretrain-one_missing_file",
-    "mcap-a_stray_text",
-    "medical_segmentation_decathlon-a_stray_text",
-    "nerf_views_of_several_things-another_folder_name",
-    "yolo_of_darknet-one_missing_file",
-    "yolo_of_roboflow-another_folder_name",
 }
 """``"<name>-<disturbance>"`` of cards that come out wrong with it, and without an error."""
 
@@ -122,11 +95,12 @@ def test_a_disturbed_layout_is_never_wrong(layout: Layout, disturb: Disturb, fas
     if disturbed is None:
         pytest.skip("the layout has nothing to disturb so")
     try:
-        outcome = outcome_of(disturbed.layout, folder, fast_disk / "out")
+        outcome = outcome_of(disturbed.layout, folder, fast_disk / "out", max_failures=None)
     except EnergonError:
         return
     assert layout.error is None, "is not refused any more"
-    wrong = differences(disturbed.layout, outcome, lacking=disturbed.lacking)
+    failed = sum(entry.count for entry in outcome.account.failed if entry.unit == "rows")  # few, and they are named
+    wrong = differences(disturbed.layout, outcome, lacking=max(failed, disturbed.lacking))
     assert not wrong, "\n".join(wrong)
 
 

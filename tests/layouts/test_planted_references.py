@@ -263,7 +263,6 @@ def _check_many(examples: int, memory: Path) -> Counter[str]:
     return outcomes
 
 
-@NOT_YET
 def test_planted_references_are_found_or_the_import_asks(fast_disk: Path) -> None:
     outcomes = _check_many(40, fast_disk)
     assert outcomes["joined"] > outcomes["asked"] + outcomes["failed"]

@@ -99,7 +99,7 @@ def lists_in(path: str) -> list[str]:
         for name in document.fields():
             first = document.peek()
             value = document.value().data
-            if first == b"[" and _first_inside(value) == b"{":
+            if first == b"[" and _first_inside(value) in (b"{", b'"'):
                 lists.append(name)
             elif first == b"{" and value.count(b":") > 1:
                 objects.append(name)

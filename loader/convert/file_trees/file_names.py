@@ -22,10 +22,12 @@ DOCUMENTS = frozenset({"json", "txt", "xml", "lst", "html", "log", "scp"})
 """Endings of texts that may say something about other files."""
 HIDDEN = "hidden"
 """Reason of hidden files, which are not counted."""
+BARE = "L101"
+"""Reason of files without an extension, which may be tables nevertheless."""
 
-Role = Literal["data", "table", "document", "tar", "archive", "records"]
+Role = Literal["data", "table", "document", "tar", "archive", "records", "bare"]
 """What a file may be by its name: data of samples, a table, a text or document that may say something about others, an
-archive, or a file of many records that is not read."""
+archive, a file of many records that is not read, or a file without an extension, which is no part of a sample."""
 
 _ABOUT = re.compile(
     r"(readme|licen[cs]e|copying|notice|citation|changelog|contributing|authors|requirements)\b.*"
@@ -36,7 +38,9 @@ _ABOUT_FOLDERS = frozenset({"assets", "asset", "docs", "doc", "figures", "figure
 _ABOUT_ENDINGS = (".md", ".rst", ".py", ".sh", ".ipynb", ".yml", ".yaml", ".toml", ".cfg", ".ini", ".bib", ".cff")
 _TEXT_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".csv.gz", ".tsv.gz", ".jsonl.gz")
 _ARCHIVES = (*TAR_ENDINGS, ".zip", ".7z", ".rar")
-_RECORDS = re.compile(r".*\.(tfrecords?|array_?record|riegeli|recordio|beton|mdb)(-\d+-of-\d+)?(\.gz)?", re.IGNORECASE)
+_RECORDS = re.compile(
+    r".*\.(tfrecords?|array_?record|riegeli|recordio|beton|mdb|mcap|bag)(-\d+-of-\d+)?(\.gz)?", re.IGNORECASE
+)
 
 
 def role_of_name(name: str) -> Role:
@@ -109,7 +113,7 @@ def reason_of_name(name: str) -> str:
         return HIDDEN
     if "." in pieces[-1].rstrip("."):
         return ""
-    return "L102" if _ABOUT.fullmatch(pieces[-1]) else "L101"
+    return "L102" if _ABOUT.fullmatch(pieces[-1]) else BARE
 
 
 def group_files(names: Sequence[str]) -> list[tuple[str, dict[str, str]]]:

@@ -13,7 +13,7 @@ import stat
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import IO, cast
 
@@ -26,7 +26,7 @@ from ...storage import FileStream, is_url, open_parent, raise_storage_error
 from ...storage.unpacked import check_ratio
 from ..rows.file_access import FileAccess, file_version
 from ..rows.row import CellRef, FaultRef, PartRef, RangeRef
-from .file_names import HIDDEN, TAR_ENDINGS, is_medium_of_data, join_names, reason_of_name, role_of_name
+from .file_names import BARE, HIDDEN, TAR_ENDINGS, is_medium_of_data, join_names, reason_of_name, role_of_name
 
 _MAX_LINKS = 40  # that are followed one after another, as in Linux
 
@@ -93,10 +93,15 @@ def _normal(name: str) -> str:
 
 
 class FileTree(ABC):
-    """Files by name."""
+    """Files by name.
+
+    Attributes:
+        bare: Names of files without an extension, once the folders were listed; they are no parts of samples.
+    """
 
     path: str
     unit: Unit
+    bare: Sequence[str] = ()
 
     @abstractmethod
     def folders(self, account: Account) -> Iterator[tuple[str, list[str]]]:
@@ -181,6 +186,7 @@ class FolderTree(FileTree):
 
     def folders(self, account: Account) -> Iterator[tuple[str, list[str]]]:
         seen: set[tuple[int, int]] = set()
+        self.bare = bare = list[str]()
         waiting = [""]
         while waiting:
             folder = waiting.pop()
@@ -199,6 +205,8 @@ class FolderTree(FileTree):
                     continue
                 account.see("files")
                 self.leave(account, f"{folder}{name}", reason)
+                if reason == BARE:
+                    bare.append(f"{folder}{name}")
             account.see("files", len(names))
             waiting += [f"{folder}{name}/" for name in sorted(inner, reverse=True)]
             if names:
@@ -297,6 +305,7 @@ class ListedTree(FileTree):
 
     def folders(self, account: Account) -> Iterator[tuple[str, list[str]]]:
         folders: dict[str, list[str]] = {}
+        self.bare = bare = list[str]()
         account.merge(self.left)
         # Group the members by folder, since an archive may have them in any order.
         for name in self.members:
@@ -307,7 +316,9 @@ class ListedTree(FileTree):
             account.see(self.unit)
             if reason:
                 self.leave(account, name, reason)
-            else:
+            if reason == BARE:
+                bare.append(name)
+            elif not reason:
                 folder, _, last = name.rpartition("/")
                 folders.setdefault(folder, []).append(last)
         for folder, names in sorted(folders.items(), key=lambda item: item[0].split("/")):

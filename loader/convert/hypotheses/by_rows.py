@@ -6,6 +6,7 @@ import posixpath
 from collections.abc import Collection
 
 from ...errors import plural
+from ..layouts.grouping import are_parallel
 from ..layouts.hypothesis import Hypothesis, TreeLayout, accounted
 from ..layouts.survey import Survey
 from ..tables.named_files import ROLE_NAMES, split_name, split_of_folder, split_of_name
@@ -25,10 +26,12 @@ def by_rows(survey: Survey) -> Hypothesis | None:
     stems = {split_name(name)[:2] for name in named}
     used = {name for name in survey.roles["data"] if name in named or split_name(name)[:2] in stems}
     parallel = _parallel_folders(survey, named)
-    used |= {name for role in ("data", "document") for name in survey.roles[role] if split_name(name)[0] in parallel}
+    partners = [name for role in ("data", "document") for name in survey.roles[role] if split_name(name)[0] in parallel]
+    used.update(partners)
     spoken = _spoken_folders([table.file for table in tables])
     described = files.described(survey.rows.named)
-    left: dict[str, str] = {}
+    of_rows = {stem for _, stem in stems}
+    left = {name: "L119" for name in partners if split_name(name)[1] not in of_rows}
     for name in survey.roles["data"]:
         folder, _, extension = split_name(name)
         if spoken and not any(f"{folder}/".startswith(f"{each}/") for each in spoken):
@@ -36,8 +39,8 @@ def by_rows(survey: Survey) -> Hypothesis | None:
         elif name not in used and described(folder, extension):
             left[name] = "L119"
     # Files next to them, such as their texts, are left out with them.
-    partners = {split_name(name)[:2] for name in left}
-    left |= {name: "L119" for name in survey.roles["data"] if name not in used and split_name(name)[:2] in partners}
+    left_stems = {split_name(name)[:2] for name in left}
+    left |= {name: "L119" for name in survey.roles["data"] if name not in used and split_name(name)[:2] in left_stems}
     joined = {table.file for table in survey.rows.rows}
     layout = layout_of_files(survey, [name for name in survey.roles["data"] if name not in left], is_by_name=True)
     rows = sum(survey.rows_in(table.file) for table in tables)
@@ -62,31 +65,30 @@ def by_rows(survey: Survey) -> Hypothesis | None:
 
 def _parallel_folders(survey: Survey, named: Collection[str]) -> frozenset[str]:
     """Return the folders without named files, nearly all of whose files have the names of these."""
-    stems = {split_name(name)[1]: name for name in named}
-    main_folders = {split_name(name)[0] for name in named}
+    of_folders: dict[str, dict[str, str]] = {}  # folder with named files → their names by stem
+    for name in named:
+        folder, stem, _ = split_name(name)
+        of_folders.setdefault(folder, {})[stem] = name
     others: dict[str, list[str]] = {}
     for role in ("data", "document"):
         for name in survey.roles[role]:
-            if split_name(name)[0] not in main_folders:
+            if split_name(name)[0] not in of_folders:
                 others.setdefault(split_name(name)[0], []).append(name)
     parallel = set()
     for folder, names in others.items():
-        same = [
-            name
-            for name in names
-            if (match := stems.get(split_name(name)[1])) and _splits_of(match) == _splits_of(name)
-        ]
-        if len(same) < 2 or not are_nearly_all(len(same), len(names)):
+        mains = (main for main in of_folders if are_parallel(main, folder) and _splits_of(main) == _splits_of(folder))
+        stems = {stem: name for main in mains for stem, name in of_folders[main].items()}
+        pairs = [[stems[stem], name] for name in names if (stem := split_name(name)[1]) in stems]
+        if len(pairs) < 2 or not are_nearly_all(len(pairs), len(names)):
             continue
         # Pictures of other sizes are others of the same name.
-        pairs = [[stems[split_name(name)[1]], name] for name in same]
         if are_of_samples(survey.files.tree, pairs) is not False or ROLE_NAMES.fullmatch(posixpath.basename(folder)):
             parallel.add(folder)
     return frozenset(parallel)
 
 
-def _splits_of(name: str) -> list[str]:
-    return [split for folder in name.split("/")[:-1] if (split := split_of_name(folder))]
+def _splits_of(path: str) -> list[str]:
+    return [split for folder in path.split("/") if (split := split_of_name(folder))]
 
 
 def _spoken_folders(tables: list[str]) -> list[str]:

@@ -143,6 +143,7 @@ def _unclear(survey: Survey, compared: Sequence[Hypothesis]) -> UnclearDataError
         ("text tables", [name for name in tables if name not in {*binary}], ""),
         ("files", survey.roles["data"], "name"),
         ("files that this command does not read", survey.roles["records"], ""),
+        ("lists without an extension", [name for name in survey.roles["bare"] if survey.is_list(name)], ""),
     ]
     present = [kind for kind in kinds if kind[1]]
     # Files that are not fetched are of no kind.
@@ -157,7 +158,7 @@ def _unclear(survey: Survey, compared: Sequence[Hypothesis]) -> UnclearDataError
         for what, names, _ in present
     )
     pieces = {what: names for what, names, _ in present}
-    ways = [_way(tree, *piece, pieces) for piece in present]
+    ways = [_way(tree, *piece, pieces) for piece in present if piece[0] != "lists without an extension"]
     fault = "there are several kinds of data" if len(present) > 1 else "these are imported one by one"
     return _refusal(tree.path, f"{fault}, and it is unclear which is meant. {shown}", ways, compared)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -45,17 +45,14 @@ def matched_roles(
     """
     if len(roles) < 2:
         return None
-    # Compare what roles share with the role that has the most.
+    # Compare what roles share with the main role; or with the one that has the most, which others may differ next to.
     shared = {name: np.unique(np.concatenate(hashes)) for name, (_, hashes) in roles.items()}
-    main = max(shared, key=lambda name: (bool(MAIN_NAMES.fullmatch(name)), len(shared[name]), name))
-    matches = {
-        name: len(np.intersect1d(shared[main], hashes, assume_unique=True))
-        for name, hashes in shared.items()
-        if name != main
-    }
-    # Partners share at least half of theirs, and nearly all if only their headers say what they are.
-    names = [main, *(name for name, count in matches.items() if 2 * count >= len(shared[name]))]
-    total = sum(matches[name] for name in names[1:])
+    usual = max(shared, key=lambda name: (bool(MAIN_NAMES.fullmatch(name)), len(shared[name]), name))
+    largest = max(shared, key=lambda name: (len(shared[name]), name))
+    main, matches = usual, _matches(shared, usual)
+    if not matches:
+        main, matches = largest, _matches(shared, largest)
+    names, total = [main, *matches], sum(matches.values())
     if len(names) < 2 or total < 2 - is_named or all(map(split_of_folder, names)):
         return None
     kinds = [roles[name][0] for name in names]
@@ -84,6 +81,16 @@ def matched_roles(
         for name, role_kinds in zip(names, kinds, strict=True)
     }
     return Match(total, Grouping(by=by, depth=depth, roles=begins), is_unclear)
+
+
+def _matches(shared: Mapping[str, np.ndarray], main: str) -> dict[str, int]:
+    """Return the roles that share at least half of what they have with the main one, and how much that is."""
+    counts = {
+        name: len(np.intersect1d(shared[main], hashes, assume_unique=True))
+        for name, hashes in shared.items()
+        if name != main
+    }
+    return {name: count for name, count in counts.items() if 2 * count >= len(shared[name])}
 
 
 def are_nearly_all(count: int, size: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from array import array
 from collections.abc import Collection, Mapping, Sequence
@@ -163,3 +164,15 @@ def role_of_parts(folder: str, suffix: str) -> str:
 def folder_names(folder: str) -> tuple[str, ...]:
     """Return the names of a folder and of the folders above it, outermost first."""
     return tuple(piece for piece in folder.split("/") if piece not in ("", "."))
+
+
+def are_parallel(folder: str, other: str) -> bool:
+    """Return True if the paths of two folders are equal but for one name, which may be several names in one of them.
+
+    >>> are_parallel("a/images", "a/masks"), are_parallel("images/a", "more/masks/a"), are_parallel("a/x", "b/y")
+    (True, True, False)
+    """
+    names, others = folder_names(folder), folder_names(other)
+    before = posixpath.commonprefix([names, others])
+    after = posixpath.commonprefix([names[len(before) :][::-1], others[len(before) :][::-1]])
+    return min(len(names), len(others)) - len(before) - len(after) <= 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ...accounting.kinds import MEDIA_KINDS
-from ..file_trees.file_names import is_about, is_medium_of_data, role_of_name
+from ..file_trees.file_names import BARE, is_about, is_medium_of_data, reason_of_name, role_of_name
 from ..tables.named_files import split_name
 from .folder_layout import FolderLayout
 from .grouping import Grouping, folder_names
@@ -57,7 +57,7 @@ class TreeLayout:
     def is_plain(self) -> bool:
         """True if files that share a name are the samples."""
         is_by_name = self.kind == "files" and self.grouping.by == "name"
-        is_whole = not self.left and not self.tables and not self.rows.rows
+        is_whole = {*self.left.values()} <= {BARE} and not self.tables and not self.rows.rows
         return is_by_name and is_whole and not self.folders.classes and self.folders.split_depth is None
 
     def names(self, folder: str) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ def accounted(
         is_files: Its samples are files, and tables next to a few of them are other data.
     """
     files, left, unclear = survey.files, dict(layout.left), list[str]()
-    sizes = files.sizes if len(used) < len(files.names) else {}
+    sizes = files.sizes if len(used) < len(files.names) + len(files.tree.bare) else {}
     of_samples = sum(size for file, size in sizes.items() if file in used)
     for role, names in survey.roles.items():
         others = [file for file in names if file not in used and file not in left]
@@ -135,15 +135,19 @@ def accounted(
         for file in others:
             if not sizes[file] and role in ("tar", "archive", "table"):
                 left[file] = "L110"
-            elif role in ("table", "document") and _is_about(
+            elif role in ("table", "document", "bare") and _is_about(
                 survey, file, samples, of_samples, sizes[file], is_files=is_files
             ):
-                left[file] = "L103" if role == "table" and not is_about(file.rpartition("/")[2]) else "L102"
+                is_table = role == "table" and not is_about(file.rpartition("/")[2])
+                left[file] = BARE if role == "bare" else "L103" if is_table else "L102"
         unclear += [file for file in others if file not in left]
     # Few files may be unclear, but no reference.
     unclear_bytes = sum(sizes[file] for file in unclear)
     total = sum(sizes.values())
-    named = named and not any(map(survey.names_data, unclear))
+    named = named and not any(
+        survey.names_data(file) or (survey.is_list(file) and survey.rows_in(file) > _MAX_SHARE * samples)
+        for file in unclear
+    )
     fits = named and len(unclear) <= _MAX_UNCLEAR * len(files.names) and unclear_bytes <= _MAX_UNCLEAR * total
     return Hypothesis(
         name=name,
@@ -162,6 +166,8 @@ def _is_about(survey: Survey, file: str, samples: int, sample_bytes: int, size_b
     media = sum(survey.files.counts["", kind] for kind in MEDIA_KINDS)
     if is_table and not survey.tables:  # it was not read, and is all that there is
         return False
+    if reason_of_name(file) == BARE:  # it is no text, or a short one
+        return 2 * rows < samples or not survey.is_list(file)
     if survey.says_nothing(file) or is_about(file.rpartition("/")[2]):
         return size_bytes <= max(_SMALL_BYTES, _MAX_SHARE * sample_bytes)
     if survey.names_data(file):

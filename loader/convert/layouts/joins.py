@@ -22,7 +22,11 @@ def with_joins(
     """Add the tables that join the samples by keys or folders."""
     used = {(table.file, table.inside) for reference in references for table in reference.tables}
     others = [table for table in tables if (table.file, table.inside) not in used and not table.kind]
-    joins = []
+    others = [table for table in others if len(table.columns) > 1]  # a mere list adds nothing
+    joins = list[RowsOfTable]()
+    # Tables may join by the keys of those that join before: genders of speakers, and speakers of recordings.
+    keyed = list[Reference]()
+    waiting = []
     for table in others:
         # It may name a few of the files that the rows have, or their keys, or folders.
         places = [column.name for column in table.columns if 0 < column.followed <= 2 * column.resolved]
@@ -32,10 +36,16 @@ def with_joins(
             continue  # an empty submission; or names of classes, and their numbers
         elif (join := join_of(table, references, files)) is not None:
             joins.append(join)
-    return replace(rows, rows=(*rows.rows, *joins))
+            keyed.append(Reference([table], (), 0, 0, table.named(()), 0))
+        else:
+            waiting.append(table)
+    chained = (join for table in waiting if (join := join_of(table, keyed, files, is_chained=True)) is not None)
+    return replace(rows, rows=(*rows.rows, *joins, *chained))
 
 
-def join_of(table: Table, references: Iterable[Reference], files: TreeFiles) -> RowsOfTable | None:
+def join_of(
+    table: Table, references: Iterable[Reference], files: TreeFiles, *, is_chained: bool = False
+) -> RowsOfTable | None:
     """Return how the rows of a table join samples; None if they do not.
 
     A column has keys if half of its values are in a column of a table that names files, and half of the values there
@@ -51,7 +61,14 @@ def join_of(table: Table, references: Iterable[Reference], files: TreeFiles) -> 
         for reference in references:
             for key in reference.tables[0].columns:
                 if key.name not in reference.places and _matches(hashes, reference.tables, key, is_key=is_key):
-                    return RowsOfTable(file=table.file, inside=table.inside, joins="key", key=(column.name, key.name))
+                    through = reference.tables[0].file if is_chained else ""
+                    return RowsOfTable(
+                        file=table.file,
+                        inside=table.inside,
+                        joins="key",
+                        key=(column.name, key.name),
+                        through=through,
+                    )
         if len(hashes) > 1 and np.isin(hashes, of_folders).mean() >= _MIN_SHARE:
             return RowsOfTable(file=table.file, inside=table.inside, joins="folder", key=(column.name, ""))
     return None

@@ -18,6 +18,7 @@ from .tree_files import TreeFiles
 
 _BEGINS = frozenset({"offset", "start", "begin", "onset", "starttime", "begintime", "startsec", "startseconds"})
 _NEAR = 0.9  # of the score of the best column, so that another one is as good
+_MIN_VALUES, _MIN_SHARE = 2, 0.1  # of values in a weaker form, which are no accident
 _MIN_CONSTANT = 3  # rows with the same values that describe nothing, as those of an empty submission
 
 
@@ -66,14 +67,13 @@ class Table:
             and all(column.is_constant and column.rows >= _MIN_CONSTANT for column in rest)
         )
 
-    def named(self, places: Iterable[str]) -> IntArray:
-        """Return the numbers of the files that columns name, ascending."""
-        return union(self.column(name).named for name in places)
+    def named(self, places: Iterable[str], weakest_form: int = NUMBER) -> IntArray:
+        """Return the numbers of the files that columns name, ascending.
 
-    def form_of(self, places: Sequence[str]) -> int:
-        """Return how most values of the first of some columns name files, the weakest form for none."""
-        forms = self.column(places[0]).forms
-        return forms.most_common(1)[0][0] if forms else NUMBER
+        Args:
+            weakest_form: What weaker names would find are other files; but those without a path and an extension.
+        """
+        return union(self.column(name).named_by(weakest_form) for name in places)
 
     def column(self, name: str) -> TableColumn:
         return next(column for column in self.columns if column.name == name)
@@ -85,7 +85,8 @@ class Reference:
 
     Attributes:
         places: The columns that name files; the first one names the samples.
-        form: How it names them, one of :data:`.FORMS`.
+        form: How most values name them, one of :data:`.FORMS`.
+        weakest_form: The weakest form of two values or more, and of a tenth of them, in any of the places.
         named: Numbers of the files, ascending.
         resolved: Share of the values that name a file.
         unclear: Another column that names files as well, but other ones for the rows.
@@ -94,6 +95,7 @@ class Reference:
     tables: Sequence[Table]
     places: Sequence[str]
     form: int
+    weakest_form: int
     named: IntArray
     resolved: float
     unclear: str = ""
@@ -142,7 +144,11 @@ def find_references(tables: Iterable[Table], files: TreeFiles) -> list[Reference
     kept = [[table for table in each.tables if id(table) not in void] for each in references]
     pairs = [(each, tables) for each, tables in zip(references, kept, strict=True) if tables]
     return [
-        replace(each, tables=tables, named=union(table.named(each.places) for table in tables))
+        replace(
+            each,
+            tables=tables,
+            named=union(table.named(each.places, each.weakest_form) for table in tables),
+        )
         for each, tables in pairs
     ]
 
@@ -179,7 +185,17 @@ def _reference(tables: Sequence[Table], files: TreeFiles) -> Reference | None:
         ):
             unclear = candidate.name
     is_of_media = 2 * files.media_in(named) > len(named)
-    return Reference(tables, chosen, main.form, named, main.resolved, unclear, is_of_media)
+    weakest = max(main.form, *(_weakest_form(_forms(name, tables)) for name in chosen))
+    return Reference(tables, chosen, main.form, weakest, named, main.resolved, unclear, is_of_media)
+
+
+def _forms(name: str, tables: Sequence[Table]) -> Counter[int]:
+    return sum((table.column(name).forms for table in tables), Counter[int]())
+
+
+def _weakest_form(forms: Counter[int]) -> int:
+    least = max(_MIN_VALUES, _MIN_SHARE * forms.total())
+    return max((form for form, count in forms.items() if count >= least), default=0)
 
 
 def _order(candidate: _Place, tables: Sequence[Table]) -> list[array[int]]:
@@ -193,7 +209,7 @@ def _place(name: str, tables: Sequence[Table], files: TreeFiles) -> _Place | Non
     if not resolved or (2 * resolved < known and not tables[0].kind):
         return None
     named = union(column.named for column in columns)
-    form = sum((column.forms for column in columns), Counter[int]()).most_common(1)[0][0]
+    form = _forms(name, tables).most_common(1)[0][0]
     cover = files.cover(named, needs_several=form in (STEM, NUMBER)) if len(named) else 1.0
     # Lists of the files of split parts name few of them.
     if cover is None and form < NUMBER and len(tables[0].columns) == 1:

@@ -28,6 +28,7 @@ class RowsOfTable:
         joins: The rows add parts to samples: of the ``"file"`` that they name, of a ``"folder"``, or of the row of
             another table with the same ``"key"``.
         key: Column with the key or the folder, and the column of the other table.
+        through: The other table, if that joins rows itself; else the tables that name files have the key.
     """
 
     file: str
@@ -38,6 +39,7 @@ class RowsOfTable:
     kind: str = ""
     joins: Literal["", "file", "folder", "key"] = ""
     key: tuple[str, str] = ("", "")
+    through: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +59,11 @@ class NamedRows:
 
 def rows_of(references: Sequence[Reference]) -> NamedRows:
     """Return what becomes of the tables of references."""
-    lists = [each for each in references if each.is_list]
+    # A mere list in a document of rows has rows, too: the pictures without labels of a test.
+    documents = {table.file for each in references if not each.is_list for table in each.tables}
+    lists = [each for each in references if each.is_list and documents.isdisjoint(table.file for table in each.tables)]
     # The tables that name most files have the samples; of equal ones, those whose values are stronger names.
-    tables = [each for each in references if not each.is_list]
+    tables = [each for each in references if each not in lists]
     most = max((len(each.named) for each in tables), default=0)
     ranked = sorted(
         tables,
@@ -91,7 +95,7 @@ def rows_of(references: Sequence[Reference]) -> NamedRows:
             continue
         for table in reference.tables:
             # Of several documents that name the same files, the first one has the samples.
-            of_table = table.named(reference.places)
+            of_table = table.named(reference.places, reference.weakest_form)
             is_again = table.kind == "coco" and 2 * np.isin(of_table, named).sum() >= len(of_table)
             named = union((named, of_table))
             # A document of annotations is read once: what its other lists name is not read.
@@ -104,7 +108,7 @@ def rows_of(references: Sequence[Reference]) -> NamedRows:
                 file=table.file,
                 inside=table.inside,
                 places=places,
-                form=max(reference.form, table.form_of(places)),
+                form=reference.weakest_form,
                 is_of_media=reference.is_of_media,
                 kind=table.kind,
                 joins="file" if joins or is_again else "",

@@ -11,10 +11,12 @@ from ...accounting.kinds import PartKind, kind_of_name
 from ...cached_property import cached_property
 from ..annotations.json_elements import LINE_ENDINGS
 from ..file_trees.file_names import (
+    BARE,
     BINARY_TABLES,
     DOCUMENTS,
     Role,
     join_names,
+    reason_of_name,
     role_of_name,
 )
 from ..tables.columns import SourceOptions
@@ -38,6 +40,9 @@ class Reader(Protocol):
 
     def kind_of_list(self, name: str) -> str:
         """Return the kind of the objects that a document has several of; an empty text for other documents."""
+
+    def mentions_files(self, name: str) -> bool:
+        """Return True if half of the lines of a text have a word that names a file, in whatever form."""
 
     def members(self, tars: Sequence[str]) -> TreeFiles:
         """Return the members of tars."""
@@ -69,12 +74,19 @@ class Survey:
             stems = {split_name(name)[1] for name, role in of_folder.items() if role == "data"}
             stems.update(name for name, role in of_folder.items() if role == "data")
             begins = {name.partition(".")[0] for name, role in of_folder.items() if role == "data"}
+            # b.json and b.seg.json belong to b.jpg, and b.jpg.json, too; others of their series have no data any more.
+            texts = [name for name, role in of_folder.items() if role in ("table", "document")]
+            texts = [name for name in texts if not name.lower().endswith(BINARY_TABLES)]
+            parts = {
+                name
+                for name in texts
+                if (stem := split_name(name)[1]) in stems or stem in begins or name.partition(".")[0] in stems
+            }
+            series = _series_of(parts)
+            parts.update(name for name in texts if _without_number(name) in series)
             for name, role in of_folder.items():
-                # b.json and b.seg.json belong to b.jpg, and b.jpg.json, too.
-                is_beside = role in ("table", "document") and not name.lower().endswith(BINARY_TABLES)
-                stem = split_name(name)[1]
-                is_part = is_beside and (stem in stems or stem in begins or name.partition(".")[0] in stems)
-                self.roles["data" if is_part else role].append(join_names(folder, name))
+                self.roles["data" if name in parts else role].append(join_names(folder, name))
+        self.roles["bare"] = [*_drawn(sorted(files.tree.bare))]
         self._move_strays()
 
     @cached_property
@@ -89,7 +101,7 @@ class Survey:
         documents = [n for n in self.roles["document"] if _is_searched(n) and not self.is_sidecar(n)]
         tars = {stem_of_tar(name) for name in self.roles["tar"]}
         tables = [name for name in self.roles["table"] if stem_of_tar(name) not in tars]
-        return [*self._reader.tables(self.files, [*tables, *_drawn(documents)])]
+        return [*self._reader.tables(self.files, [*tables, *_drawn(documents), *self.roles["bare"]])]
 
     @cached_property
     def references(self) -> list[Reference]:
@@ -124,9 +136,12 @@ class Survey:
         return rows_of(self._member_references)
 
     def is_list(self, name: str) -> bool:
-        """Return True for a table, or a document with a list of objects."""
+        """Return True for a table, a document with a list of objects, or lines that each begin with another name."""
         if role_of_name(name) == "table":
             return True
+        if reason_of_name(name) == BARE:
+            names = (table.columns[0] for table in self.tables if table.file == name)
+            return any(len(column.unique_hashes()) == column.known > 1 for column in names)
         lists = (table for table in self.tables if table.inside in ("", "data") and name.lower().endswith(".json"))
         return any(table.file == name for table in lists)
 
@@ -152,21 +167,31 @@ class Survey:
         return any(table.file == name and table.kind for table in self.tables)
 
     def names_data(self, name: str) -> bool:
-        """Return True if half of the values of a column are names of files."""
+        """Return True if half of the values of a column, or of the lines of a text, have names of files."""
         columns = [column for table in self.tables if table.file == name for column in table.columns]
         resolved = (column for column in columns if 0 < column.followed <= 2 * column.resolved)
-        return any(min(column.forms) < STEM or len(column.named) >= _SERIES for column in resolved)
+        if any(min(column.forms) < STEM or len(column.named) >= _SERIES for column in resolved):
+            return True
+        return bool(columns) and self._reader.mentions_files(name)
 
     def says_nothing(self, name: str) -> bool:
         """Return True for a table of names with the same values next to each, such as an empty submission."""
         return any(table.file == name and table.says_nothing for table in self.tables)
 
     def is_sidecar(self, name: str) -> bool:
-        """Return True for a text or document that has its name, but for the extension, from data of any folder."""
-        same = self.files.index.of_stem(split_name(name)[1])
-        return any(
-            self.files.names[file_number] in self._data for file_number in same if self.files.names[file_number] != name
-        )
+        """Return True for a text or document that has its name, but for the extension, from data of any folder.
+
+        Or of a series with such names: its data may be missing.
+        """
+        return self._shares_stem(name) or _without_number(name) in self._sidecars
+
+    @cached_property
+    def _sidecars(self) -> frozenset[str]:
+        return _series_of(filter(self._shares_stem, self.roles["document"]))
+
+    def _shares_stem(self, name: str) -> bool:
+        names = (self.files.names[file_number] for file_number in self.files.index.of_stem(split_name(name)[1]))
+        return any(other in self._data for other in names if other != name)
 
     def has_objects(self, name: str) -> bool:
         """Return True for a document with several objects, which may be samples without files."""
@@ -194,6 +219,12 @@ class Survey:
     def rows_in(self, name: str) -> int:
         """Return the number of rows of a table or document that was read; 0 for others."""
         return max((table.rows for table in self.tables if table.file == name), default=0)
+
+
+def _series_of(names: Iterable[str]) -> frozenset[str]:
+    """Return what the names of two files or more have in common but for their numbers."""
+    counts = Counter(map(_without_number, names))
+    return frozenset(name for name, count in counts.items() if count > 1)
 
 
 def _without_number(name: str) -> str:

@@ -54,7 +54,7 @@ class TreeFiles:
     @cached_property
     def sizes(self) -> dict[str, int]:
         """Name → size of the file in bytes."""
-        return {name: self.tree.size(name) for name in self.names}
+        return {name: self.tree.size(name) for name in (*self.names, *self.tree.bare)}
 
     @cached_property
     def folder_hashes(self) -> IntArray:

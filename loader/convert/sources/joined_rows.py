@@ -89,15 +89,16 @@ class JoinedRows:
         """Return the function that returns the files, or folders, which a row of a table joins."""
         if rows.joins == "folder":
             return lambda values: self._files.folders_of(str(values.get(rows.key[0])))
-        if rows.joins == "file":
+        if rows.joins in ("", "file"):
             return lambda values: first_file(files, values, rows.places)
-        # Find the files of each key in the tables that name them.
+        # Find the files of each key in the tables that name them, or that join them.
         of_key: dict[str, list[str]] = {}
         for main in self._rows.rows:
-            if not main.joins and not main.kind:
+            if main.file == rows.through if rows.through else not main.joins and not main.kind:
                 named, _, table = open_rows(self._files, main, self._options, self._listing.scratch)
+                targets = self._targets(main, named)
                 for values in table.records():
-                    of_key.setdefault(str(values.get(rows.key[1])), []).extend(first_file(named, values, main.places))
+                    of_key.setdefault(str(values.get(rows.key[1])), []).extend(targets(values))
         return lambda values: of_key.get(str(values.get(rows.key[0])), ())
 
 

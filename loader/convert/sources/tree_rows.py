@@ -15,6 +15,7 @@ from ...errors import plural
 from ...storage import is_url
 from ..file_trees.file_names import HIDDEN, group_files, join_names, reason_of_name
 from ..file_trees.tree import FileTree
+from ..layouts.grouping import are_parallel
 from ..layouts.hypothesis import TreeLayout
 from ..layouts.rows import RowsOfTable
 from ..layouts.tree_files import TreeFiles
@@ -63,7 +64,7 @@ class TreeRows:
         yield from self._rows_of_tables()
         yield from self._grouped_rows() if survey.grouping.by != "name" else self._named_rows()
         # Rows may name files that are left out by their names alone.
-        for name in self._read.difference(survey.tables):
+        for name in self._read:
             reason = reason_of_name(name)
             if reason == HIDDEN:
                 self._account.take(self._tree.unit)
@@ -215,7 +216,7 @@ class TreeRows:
             above = posixpath.dirname(name)
             if name == files.last or file_number in self._named:
                 continue
-            if above == folder or above in self._survey.parallel:
+            if above == folder or (above in self._survey.parallel and are_parallel(folder, above)):
                 part, all_parts = extension_of_path(name), {**parts, **taken}
                 if part in all_parts and above != folder:
                     part = f"{part_name_of_column(posixpath.basename(above))}.{part}"

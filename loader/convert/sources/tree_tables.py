@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from ...storage import is_url
 from ..annotations.json_elements import LINE_ENDINGS, lists_in, read_elements
 from ..annotations.kinds import annotation_kind
 from ..annotations.xml_elements import tags_in
-from ..file_trees.file_names import BINARY_TABLES
+from ..file_trees.file_names import BARE, BINARY_TABLES, reason_of_name
 from ..file_trees.member_tree import MemberTree
 from ..file_trees.tree import FileTree
 from ..layouts.references import Table
@@ -25,7 +26,7 @@ from ..layouts.tree_files import TreeFiles, kind_of_extension
 from ..rows.file_access import FileAccess
 from ..rows.row import FaultRef, PartRef
 from ..tables.columns import SourceOptions
-from ..tables.name_index import NUMBER
+from ..tables.name_index import NUMBER, STEM
 from ..tables.named_files import EXTENSIONS, Hit, NamedFiles, is_link, split_extension
 from ..tables.part_values import texts_in
 from ..tables.records import delimiter_of
@@ -72,7 +73,10 @@ class TableFiles(NamedFiles):
         return [hit if hit is not None and self._is_meant(hit) else None for hit in hits]
 
     def _is_meant(self, hit: Hit) -> bool:
-        if self._index.names[hit.file] == self._name or hit.form > self.weakest_form:
+        name = self._index.names[hit.file]
+        # Without its extension, a file next to the table or in the outer folder is named by its path.
+        is_path = hit.form == STEM and posixpath.dirname(name) in ("", self._folder)
+        if name == self._name or (hit.form > self.weakest_form and not is_path):
             return False
         return not self.is_of_media or kind_of_extension(self.extension(hit.file)) not in _TEXTS
 
@@ -163,6 +167,8 @@ class TreeReader:
         options = replace(self.options, parts={})
         for name in names:
             with suppress(EnergonError):  # of a damaged file, which fails where it is a part
+                if reason_of_name(name) == BARE and not _is_text(files.tree, name):
+                    continue
                 path = files.tree.local_path(name, self.scratch)
                 insides = {"json": lists_in, "xml": tags_in}.get(split_extension(name.lower())[1], lambda _: ["data"])
                 for inside in insides(path):
@@ -178,6 +184,15 @@ class TreeReader:
                 return annotation_kind(path) or "objects"
         return ""
 
+    def mentions_files(self, name: str) -> bool:
+        if split_extension(name.lower())[1] not in ("txt", "lst", "scp", "log", ""):
+            return False
+        files = TableFiles(self.files, name)
+        with self.files.tree.open(name) as file:
+            lines = file.read(_HEAD_BYTES).decode("utf-8", "replace").splitlines()
+        count = sum(any(map(files.is_name, re.split(r"[\s,;|]+", line))) for line in lines)
+        return count > 1 and 2 * count >= len(lines)
+
     def members(self, tars: Sequence[str]) -> TreeFiles:
         return list_members(self.files.tree, tars, self.scratch)
 
@@ -185,6 +200,11 @@ class TreeReader:
         with suppress(EnergonError):
             return frozenset(open_table(self.files, name, self.options, self.scratch)[1].column_names())
         return frozenset()
+
+
+def _is_text(tree: FileTree, name: str) -> bool:
+    with tree.open(name) as file:
+        return b"\0" not in file.read(_HEAD_BYTES)
 
 
 def _files_of_rows(

@@ -14,6 +14,7 @@ from ...arrays import IntArray
 from ...errors import SampleError
 from ...format.contents.texts import Texts
 from ..rows.file_access import FileAccess
+from .name_index import FORMS, STEM
 from .named_files import (
     KEY_NAMES,
     MEDIA_NAMES,
@@ -169,7 +170,7 @@ class TableColumn:
         inline: Texts that are pictures, sounds or videos in base64.
         resolved: Texts and integers, of all that were ``followed``, that name a file of a tree.
         most_files: Largest number of files that a list or an object names.
-        order: Numbers of the files that it names, in the order of the values.
+        order: Numbers of the files that it names, in the order of the values, and in ``order_forms`` how.
         forms: How it names them.
         is_constant: All values are equal.
         has_files: One of the texts names a file that exists.
@@ -199,7 +200,7 @@ class TableColumn:
         self.rows = self.known = self.links = self.media_links = self.paths = self.inline = 0
         self._elements = 0  # texts in lists
         self.followed = self.resolved = self.most_files = 0
-        self.order = array("i")
+        self.order, self.order_forms = array("i"), array("b")
         self.forms: Counter[int] = Counter()
         self.is_constant = True
         self.has_files = False
@@ -238,9 +239,14 @@ class TableColumn:
     @property
     def named(self) -> IntArray:
         """Numbers of the files that it names, ascending."""
+        return self.named_by(len(FORMS))
+
+    def named_by(self, weakest_form: int) -> IntArray:
+        """Return the numbers of the files that it names in a form or a stronger one, or without an extension."""
         import numpy as np
 
-        return np.unique(np.array(self.order, np.int64))
+        forms = np.array(self.order_forms)
+        return np.unique(np.array(self.order, np.int64)[(forms <= weakest_form) | (forms == STEM)])
 
     @property
     def is_unique(self) -> bool:
@@ -315,6 +321,7 @@ class TableColumn:
         each = [hits[text] for text in texts]
         known = [hit for hit in each if hit is not None]
         self.order.extend(hit.file for hit in known)
+        self.order_forms.extend(hit.form for hit in known)
         self.forms.update(hit.form for hit in known)
         are_outside = sum(map(outside.__contains__, texts)) if outside else 0
         self.forms.update([0] * are_outside)

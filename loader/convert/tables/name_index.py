@@ -99,6 +99,9 @@ class NameIndex:
             rank = (-actual, _same_end(name, text), named, same, is_above, is_medium, is_main)
             ranked.append((rank, file_number, above))
         best = max(ranked, key=itemgetter(0))
+        # Other files of that name are nearer to the table: its own folder may have another name than the value says.
+        if -best[0][0] == END and any(rank[3] > best[0][3] for rank, _, _ in ranked):
+            return None
         nearest = {above for rank, _, above in ranked if rank == best[0]}
         return Hit(best[1], -best[0][0]) if len(nearest) == 1 else None
 
@@ -179,7 +182,7 @@ def _form(name: str, text: str, form: int, folder: str) -> int:
         return form
     if named in (_normal(text), _normal(posixpath.join(folder, text))):
         return PATH
-    return END if _same_end(named, text) > 1 else form
+    return END if _same_end(named, text) > 1 or "/" not in named else form
 
 
 def _composed(name: str) -> str:

@@ -22,6 +22,7 @@ from ..format.filters.build import build_filter_index
 from ..format.filters.rows import FilterFiles
 from ..format.nv_meta import FOLDER, LOCK, SPLIT_YAML
 from ..storage import Storage, open_storage, read_document
+from .rows.whole_groups import parts_of_groups
 from .split_groups import Groups, ProgressCallback, find_groups
 
 _BEFORE = ".before"
@@ -259,20 +260,8 @@ def assign_balanced(names: Sequence[str], sizes: IntArray, ratio: Mapping[str, f
     >>> assign_balanced(["a", "b", "c", "d"], np.array([1, 1, 1, 1]), {"train": 3, "val": 1}, 0).tolist().count(0)
     3
     """
-    # A group belongs to the part in which its middle lies.
     order = np.argsort(_positions(names, seed), kind="stable")
-    middles = np.cumsum(sizes[order]) - sizes[order] / 2
-    parts = np.empty(len(names), np.int64)
-    parts[order] = np.searchsorted(_ends(ratio)[:-1] * sizes.sum(), middles, side="right")
-    # Move the cuts apart by a group where a part would be empty: from the left, then from the right.
-    shares = np.flatnonzero([*ratio.values()])
-    if len(shares) <= len(names):
-        least = np.arange(1, len(shares) + 1)
-        cuts = np.searchsorted(parts[order], shares, side="right")
-        cuts = np.maximum.accumulate(np.maximum(cuts - least, 0)) + least
-        cuts = np.minimum(cuts, len(names) - len(shares) + least)
-        parts[order] = np.repeat(shares, np.diff(cuts, prepend=0))
-    return parts
+    return parts_of_groups(sizes, order, _ends(ratio) * sizes.sum(), np.flatnonzero([*ratio.values()]))
 
 
 def assign_stable(names: Sequence[str], ratio: Mapping[str, float], seed: int) -> IntArray:

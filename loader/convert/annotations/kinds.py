@@ -45,15 +45,6 @@ def annotation_kind(path: str) -> AnnotationKind | None:
     return kind or next(filter(None, map(_kind_of_element, _later_elements(text))), None)
 
 
-def is_annotation_list(path: str) -> bool:
-    """Return True for a file of many annotations; False for a single document, which may be a part of a sample."""
-    kind = annotation_kind(path)
-    if kind is None or kind in ("coco", "vqa"):
-        return kind is not None
-    with open(path, "rb") as file:
-        return file.read(_HEAD_BYTES).removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"["
-
-
 def _kind(lists: Mapping[str, Any], document: Mapping[str, Any]) -> AnnotationKind | None:
     """Return the kind by the first element of each list (``""`` is the list in the file) and the other values."""
     # COCO has lists of pictures and annotations that refer to each other by ids.

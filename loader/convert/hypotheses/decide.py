@@ -22,6 +22,7 @@ from .by_manifest import by_manifest
 from .by_rows import by_rows
 from .by_tables import by_tables
 from .by_tars import by_tars
+from .things import with_things
 
 _MAX_ABOUT = 20  # archives that are named in a command
 _HYPOTHESES = (by_rows, by_manifest, by_tars, by_tables, by_files)
@@ -49,7 +50,7 @@ def decide(survey: Survey, *, takes_all: bool, is_webdataset: bool) -> tuple[Tre
         return TreeLayout(), []
     if takes_all or survey.options.group_by is not None:
         taken = by_files(survey, takes_all=True, is_webdataset=is_webdataset)
-        return (TreeLayout(), []) if taken is None else (taken.layout, [taken])
+        return (TreeLayout(), []) if taken is None else (with_things(survey, taken.layout), [taken])
     compared = hypotheses(survey)
     if not compared and not any(survey.roles.values()):
         return TreeLayout(), []
@@ -64,7 +65,7 @@ def decide(survey: Survey, *, takes_all: bool, is_webdataset: bool) -> tuple[Tre
         raise _unclear_parts(survey, cut[0], compared)
     if layout.is_unclear:
         raise _unclear_names(survey, layout, compared)
-    return layout, compared
+    return with_things(survey, layout), compared
 
 
 class UnclearDataError(ConfigError):

@@ -24,7 +24,7 @@ class _PackedRows(RowFile):
 
     def __init__(self, data: Sequence[bytes], renamed: dict[int, str], total: int) -> None:
         none = np.empty(0, np.int64)
-        super().__init__(path="", ends=none, sizes=none, splits=none, split_names=(), renamed=renamed)
+        super().__init__(path="", ends=none, sizes=none, splits=none, split_names=(), groups=none, renamed=renamed)
         self.data = data
         self._total = total
 

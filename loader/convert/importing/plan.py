@@ -112,11 +112,30 @@ class ListedRows:
         return bool(np.all(self.rows.sizes >= 0))
 
     def plan(self, layout: ShardLayout) -> list[PlannedPart]:
-        order, parts = order_rows(self.rows.splits, self.rows.split_names, layout)
+        order, parts = order_rows(self.rows.splits, self.rows.split_names, layout, self.rows.groups)
         shards = Counter(shard.split for shard in plan_shards(self.rows.sizes[order], parts, layout))
         return [
             PlannedPart(name=name or "train", samples=stop - start, shards=shards[name]) for name, start, stop in parts
         ]
+
+    def notes_on_split(self, layout: ShardLayout) -> Iterator[str]:
+        """Yield how a ratio came out for samples that stay together, or which files the source has in several parts."""
+        rows, ratio = self.rows, layout.split_ratio
+        _, sizes = np.unique(rows.groups, return_counts=True)
+        things = sizes[sizes > 1]
+        if ratio is not None and len(things):
+            shares = ", ".join(f"{part.name} {part.samples / len(rows):.1%}" for part in self.plan(layout))
+            yield (
+                f"samples that are views of one thing (a clip, a scene, a file) stay in one split part:"
+                f" {plural(int(things.sum()), 'sample')} of {plural(len(things), 'thing')}, the largest with"
+                f" {things.max():,}; {shares}"
+            )
+        divided = [] if ratio is not None else map(rows.__getitem__, rows.divided_groups().tolist())
+        if files := [row.origin for row in divided if not row.thing]:
+            yield (
+                f"the source has {plural(len(files), 'file')} in several split parts, such as the one of {files[0]};"
+                " --split-ratio divides the samples again, and no file"
+            )
 
 
 @contextmanager

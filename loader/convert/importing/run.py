@@ -246,7 +246,7 @@ class _Run:
         self._rows = rows = listed.rows
         self._account = listed.account.copy()
         self._on_progress = on_progress
-        self._order, parts = order_rows(rows.splits, rows.split_names, plan.layout)
+        self._order, parts = order_rows(rows.splits, rows.split_names, plan.layout, rows.groups)
         self._shards = plan_shards(rows.sizes[self._order], parts, plan.layout)
         self._split_names = [name for name, _, _ in parts]
         self._job = None

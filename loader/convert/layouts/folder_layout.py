@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -129,7 +128,3 @@ def _without_split(names: Sequence[str], depth: int | None) -> tuple[str, ...]:
 def _no_folder_of(path: tuple[str, ...], what: str, at: str) -> ConfigError:
     inner = "/".join(path) or "the folder itself"
     return ConfigError(f"expected each file in a folder of {what}; found files in {inner}", at=at, hint="move them")
-
-
-_MIN_SHARE = 0.9  # of the folders that have the same names, so that each is a sample
-_MAIN_NAMES = re.compile(r"(jpeg)?(images?|imgs?|rgb|inputs?|source|src|videos?|audios?|wavs?|clips)", re.IGNORECASE)

@@ -39,6 +39,7 @@ class TreeLayout:
         top: Number of outer folders that contain everything.
         left: Files that are left out, with the reasons.
         parallel: Folders whose files belong to the rows that name files of the same name.
+        things: Folders whose samples are views of one thing each, and so stay in one split part.
         is_unclear: Files of one name may be a sample, or samples of several classes.
     """
 
@@ -51,6 +52,7 @@ class TreeLayout:
     top: int = 0
     left: Mapping[str, str] = field(default_factory=dict)
     parallel: frozenset[str] = frozenset()
+    things: frozenset[str] = frozenset()
     is_unclear: bool = False
 
     @property
@@ -63,6 +65,14 @@ class TreeLayout:
     def names(self, folder: str) -> tuple[str, ...]:
         """Return the names of a folder and of the folders above it that tell splits and classes."""
         return self.grouping.without_role(folder_names(folder))[self.top :]
+
+    def thing_of(self, path: str) -> str:
+        """Return the folder of a sample that is a view of one thing with others; an empty text for another sample."""
+        while path and self.things:
+            path = path.rpartition("/")[0]
+            if path in self.things:
+                return path
+        return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -121,6 +121,7 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
         key: The key that the source proposes; keys that repeat get a number.
         parts: Part name → reference to its contents.
         split: Split part, if the source has one; :data:`NO_SPLIT` for a sample that is in none.
+        thing: What several samples of the source are views of, such as the clip of a frame; empty for other samples.
     """
 
     key: str
@@ -128,6 +129,7 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     origin: str = ""
     split: str = ""
     source: int = 0
+    thing: str = ""
 
     @property
     def size_bytes(self) -> int:
@@ -192,6 +194,19 @@ def unique_part(name: str, taken: Collection[str]) -> str:
 def hash_key(key: str) -> int:
     """Return 63 bits of a hash of a key, the same in each process."""
     return int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "little") >> 1
+
+
+def hash_thing(row: Row, row_index: int) -> int:
+    """Return a hash that rows share which are views of one thing or have the same first file; in this process only.
+
+    Args:
+        row_index: Its position among all rows, by which rows without a file differ.
+    """
+    first: object = next((part for part in row.parts.values() if isinstance(part, (FileRef, UrlRef, RangeRef))), None)
+    if row.thing or first is None:
+        cells = (part for part in row.parts.values() if isinstance(part, CellRef))  # values of it, or members of a zip
+        first = (row.source, row.thing or next(cells, row_index))
+    return hash(first)
 
 
 def rename_repeated(hashes: IntArray, key_of: Callable[[int], str]) -> dict[int, str]:

@@ -16,7 +16,8 @@ from ...format.tar.header import BLOCK
 from ...order.index_permutation import permute_array
 from ...storage import ClosesOnExit, raise_storage_error
 from ..writing.shard_file import member_bytes
-from .row import CellRef, PartRef, Row, hash_key, rename_repeated
+from .row import NO_SPLIT, CellRef, PartRef, Row, hash_key, hash_thing, rename_repeated
+from .whole_groups import parts_of_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,43 +63,46 @@ class PlannedShard:
 
 
 def order_rows(
-    splits: IntArray, split_names: tuple[str, ...], layout: ShardLayout
+    splits: IntArray, split_names: tuple[str, ...], layout: ShardLayout, groups: IntArray | None = None
 ) -> tuple[IntArray, list[tuple[str, int, int]]]:
     """Return the order in which rows are written, and the range of it that belongs to each split part.
 
-    The first share of a pseudorandom permutation of the rows is the first split part, and so on. Within a part, rows
-    are in this permutation's order if they are shuffled, else in the order of the source.
+    The first share of a pseudorandom permutation of the groups of rows is the first split part, and so on. Within a
+    part, rows are in the order of a permutation of all rows if they are shuffled, else in the order of the source.
 
     Args:
         splits: Position of each row's split in ``split_names``, shape (n,).
+        groups: The first row of each row's group, shape (n,), which a ratio does not divide; None if all are alone.
 
     Returns:
         The order, shape (n,), and for each part its name, first position and end.
     """
     rows = len(splits)
     seed = layout.shuffle_seed
-    # The permutation decides the split part, and the order of shuffled rows.
-    permuted = np.asarray(permute_array(np.arange(rows), rows, seed or 0), np.int64) if rows else np.empty(0, np.int64)
-    kept = np.arange(rows, dtype=np.int64) if layout.order is None else layout.order
+    order = _permuted(rows, seed) if seed is not None else np.arange(rows) if layout.order is None else layout.order
     # Keep the splits of the source, or divide by shares.
-    if layout.split_ratio is None:
-        order = kept if seed is None else permuted
-        pieces = [(name, order[splits[order] == split]) for split, name in enumerate(split_names)]
-    else:
-        total = sum(layout.split_ratio.values())
-        pieces, start, share = [], 0, 0.0
-        for name, weight in layout.split_ratio.items():
-            share += weight
-            stop = round(rows * share / total)
-            piece = permuted[start:stop]
-            pieces.append((name, kept[np.isin(kept, piece, assume_unique=True)] if seed is None else piece))
-            start = stop
+    part_of = splits
+    if layout.split_ratio is not None:
+        part_of = _divide(np.arange(rows) if groups is None else groups, layout.split_ratio, seed or 0)
+    names = split_names if layout.split_ratio is None else layout.split_ratio
+    pieces = [(name, order[part_of[order] == part]) for part, name in enumerate(names)]
     # The parts follow one another in the order.
-    parts, start = [], 0
-    for name, piece in pieces:
-        parts.append((name, start, start + len(piece)))
-        start += len(piece)
-    return np.concatenate([piece for _, piece in pieces]) if pieces else permuted, parts
+    stops = np.cumsum([len(piece) for _, piece in pieces]).tolist()
+    parts = [(name, stop - len(piece), stop) for (name, piece), stop in zip(pieces, stops, strict=True)]
+    return np.concatenate([order[:0], *(piece for _, piece in pieces)]), parts
+
+
+def _permuted(count: int, seed: int) -> IntArray:
+    return np.asarray(permute_array(np.arange(count), count, seed), np.int64) if count else np.empty(0, np.int64)
+
+
+def _divide(groups: IntArray, ratio: Mapping[str, float], seed: int) -> IntArray:
+    """Return the position in the ratio of each row's split part, shape (n,)."""
+    _, group_of, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    ends = np.round(len(groups) * np.cumsum([*ratio.values()]) / sum(ratio.values()))
+    # Rows that are all alone are divided exactly, even if a part has less than one.
+    needed = np.flatnonzero([*ratio.values()] if len(sizes) < len(groups) else [])
+    return parts_of_groups(sizes.astype(np.int64), _permuted(len(sizes), seed), ends, needed)[group_of]
 
 
 def plan_shards(sizes: IntArray, parts: list[tuple[str, int, int]], layout: ShardLayout) -> list[PlannedShard]:
@@ -151,6 +155,7 @@ class RowFileWriter(ClosesOnExit):
         self._sizes = array("q")
         self._hashes = array("q")
         self._splits = array("q")
+        self._things = array("q")
         self._split_names: dict[str, int] = {}
         self._written = 0
 
@@ -169,6 +174,7 @@ class RowFileWriter(ClosesOnExit):
             self._sizes.append(_shard_bytes(row))
             self._hashes.append(hash_key(row.key))
             self._splits.append(self._split_names.setdefault(row.split, len(self._split_names)))
+            self._things.append(hash_thing(row, len(self._things)))
 
     def finish(self) -> RowFile:
         """Close the file, and return it for reading, with a key of its own for each row."""
@@ -176,12 +182,14 @@ class RowFileWriter(ClosesOnExit):
             self._file.close()
         except OSError as error:
             raise_storage_error("write this file", self._path, error)
+        _, first, group_of = np.unique(_frozen(self._things), return_index=True, return_inverse=True)
         rows = RowFile(
             path=self._path,
             ends=_frozen(self._ends),
             sizes=_frozen(self._sizes),
             splits=_frozen(self._splits),
             split_names=tuple(self._split_names),
+            groups=first[group_of],
             renamed={},
         )
         rows.renamed = rename_repeated(_frozen(self._hashes), lambda row: rows[row].key)
@@ -200,6 +208,7 @@ class RowFile:
         sizes: Bytes that each row takes in a shard, shape (n,); -1 where they are unknown.
         splits: Position of each row's split in ``split_names``, shape (n,).
         split_names: Names of splits; ``""`` for none.
+        groups: The first row that shows the same thing as each row, or has the same file, shape (n,).
         renamed: Row → its key, where it is not the one that the source proposed.
     """
 
@@ -208,6 +217,7 @@ class RowFile:
     sizes: IntArray
     splits: IntArray
     split_names: tuple[str, ...]
+    groups: IntArray
     renamed: Mapping[int, str]
 
     def __len__(self) -> int:
@@ -222,6 +232,14 @@ class RowFile:
 
     def __getitem__(self, row: int) -> Row:
         return _decoder.decode(self.read(row))
+
+    def divided_groups(self) -> IntArray:
+        """Return the groups that the splits of the source divide."""
+        codes = {NO_SPLIT: 0}
+        of_names = [codes.setdefault(name or "train", len(codes)) for name in self.split_names]
+        part_of = np.array(of_names, np.int64)[self.splits]
+        groups = np.unique(self.groups[part_of > 0] * len(codes) + part_of[part_of > 0]) // len(codes)
+        return np.unique(groups[1:][groups[1:] == groups[:-1]])
 
     def key(self, row: int, proposed: str) -> str:
         return self.renamed.get(row, proposed)

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import msgspec
+
 from ...accounting import meanings
 from ...errors import ConfigError, SampleError
 from ...storage import is_url
@@ -62,7 +64,8 @@ class FilesSource(Source):
                 is_only = self.options.is_only_table and (self.kind == "folder" or not os.path.isdir(self.path))
                 rows = TreeRows(tree, survey, listing, replace(self.options, is_only_table=is_only)).rows()
             for row in rows:
-                yield row
+                thing = row.thing or survey.thing_of(row.key)
+                yield msgspec.structs.replace(row, thing=thing) if thing else row
                 count += 1
         if not count:
             # Name a file that was left out, which may be the reason.

@@ -198,6 +198,7 @@ class TreeRows:
                 or self._joined.split_of([files.last])
                 or (splits[table] or NO_SPLIT if has_splits else "")
                 or named,
+                thing=survey.thing_of(files.last),
             )
             files.last = ""
             count += 1

@@ -187,7 +187,7 @@ def test_wrong_groups_are_named(dataset: Path) -> None:
     for group_by, message in (("jsn[site]", "there is no column or part"), ("key:(", "is no regular expression")):
         with pytest.raises(ConfigError, match=message):
             run_split(SplitPlan(path=str(dataset), ratio=RATIO, group_by=group_by))
-    with pytest.raises(ConfigError, match=r"part 'train' would have no samples(.|\n)*pass --split-by samples"):
+    with pytest.raises(ConfigError, match=r"part 'val' would have no samples(.|\n)*pass --split-by samples"):
         run_split(SplitPlan(path=str(dataset), ratio=RATIO, group_by="json[site]", by="shards"))
 
 

@@ -181,6 +181,7 @@ def import_sources(flags: ImportFlags) -> None:
             split_ratio=draft.ratio,
             shuffle_seed=flags.shuffle_seed,
         )
+        draft.notes.extend(listed.notes_on_split(layout))
         if flags.dry_run:
             _show_dry_run(flags, listed, layout, draft, console)
             return

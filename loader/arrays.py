@@ -13,7 +13,8 @@ IntArray = npt.NDArray[np.int64]
 
 def union(arrays: Iterable[IntArray]) -> IntArray:
     """Return the different numbers of some arrays, ascending."""
-    return np.unique(np.concatenate([np.empty(0, np.int64), *arrays]))
+    numbers = np.sort(np.concatenate([np.empty(0, np.int64), *arrays]))  # np.unique takes several times as long
+    return numbers[np.flatnonzero(np.diff(numbers, prepend=numbers[:1] - 1))]
 
 
 def numbers_in(ranges: Iterable[range]) -> IntArray:

@@ -128,11 +128,11 @@ def group_files(names: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
     # Compare names in one Unicode form, since file systems differ in it.
     composed = [(name if name.isascii() else unicodedata.normalize("NFC", name), name) for name in sorted(names)]
     present = {name for name, _ in composed}
-    stems = {split_extension(name)[0] for name in present}
+    split = [split_extension(name) for name, _ in composed]
+    stems = {stem for stem, _ in split}
     samples: dict[str, dict[str, str]] = {}
-    for name, file in composed:
-        stem, extension = split_extension(name)
-        part = extension.lower()
+    for (whole, extension), (_, file) in zip(split, composed, strict=True):
+        stem, part = whole, extension.lower()
         if stem in present:  # b.jpg.txt next to b.jpg
             stem = stem.rpartition(".")[0]
         else:

@@ -29,14 +29,14 @@ def by_files(survey: Survey, *, takes_all: bool = False, is_webdataset: bool = F
     names = survey.roles["data"]
     documents = survey.roles["document"]
     # Documents are data where there are hardly any other files, or if they are a series.
-    others = [name for name in documents if not is_about(name.rpartition("/")[2])]
-    of_folders = Counter(split_name(name)[0] for name in names)
-    extensions = Counter(split_name(name)[::2] for name in (*names, *others))
+    others = {name for name in documents if not is_about(name.rpartition("/")[2])}
+    of_folders = Counter(split_name(name)[0] for name in names if others)
+    extensions = Counter(split_name(name)[::2] for name in (*names, *others) if others)
+    are_all = takes_all or not (names or any(map(survey.is_of_series, documents)))
     taken = [
         name
         for name in documents
-        if takes_all
-        or (not names and not any(map(survey.is_of_series, documents)))
+        if are_all
         or survey.is_sidecar(name)
         or survey.is_of_series(name)
         or (name in others and 2 * extensions[split_name(name)[::2]] >= _of_folder(of_folders, name))

@@ -23,16 +23,22 @@ def by_rows(survey: Survey) -> Hypothesis | None:
     files = survey.files
     named = {files.names[file_number] for file_number in survey.rows.named}
     # Files of the same name are taken along; those next to them that no row names are left out.
-    stems = {split_name(name)[:2] for name in named}
-    used = {name for name in survey.roles["data"] if name in named or split_name(name)[:2] in stems}
+    others = [name for name in survey.roles["data"] if name not in named]
+    stems = {split_name(name)[:2] for name in named if others}
+    used = named.union(name for name in others if split_name(name)[:2] in stems)
     parallel = _parallel_folders(survey, named)
-    partners = [name for role in ("data", "document") for name in survey.roles[role] if split_name(name)[0] in parallel]
+    partners = [
+        name
+        for role in ("data", "document")
+        for name in (survey.roles[role] if parallel else ())
+        if split_name(name)[0] in parallel
+    ]
     used.update(partners)
     spoken = _spoken_folders([table.file for table in tables])
     described = files.described(survey.rows.named)
     of_rows = {stem for _, stem in stems}
     left = {name: "L119" for name in partners if split_name(name)[1] not in of_rows}
-    for name in survey.roles["data"]:
+    for name in others:
         folder, _, extension = split_name(name)
         if spoken and not any(f"{folder}/".startswith(f"{each}/") for each in spoken):
             used.add(name)
@@ -40,7 +46,7 @@ def by_rows(survey: Survey) -> Hypothesis | None:
             left[name] = "L119"
     # Files next to them, such as their texts, are left out with them.
     left_stems = {split_name(name)[:2] for name in left}
-    left |= {name: "L119" for name in survey.roles["data"] if name not in used and split_name(name)[:2] in left_stems}
+    left |= {name: "L119" for name in others if name not in used and split_name(name)[:2] in left_stems}
     joined = {table.file for table in survey.rows.rows}
     layout = layout_of_files(survey, [name for name in survey.roles["data"] if name not in left], is_by_name=True)
     rows = sum(survey.rows_in(table.file) for table in tables)
@@ -57,7 +63,7 @@ def by_rows(survey: Survey) -> Hypothesis | None:
             left=left,
             parallel=parallel,
         ),
-        used | joined | set(survey.rows.lists) | named,
+        used | joined | set(survey.rows.lists),
         evidence=f"the {plural(rows, 'row')} of {names} {'name' if rows > 1 else 'names'} {covered}",
         samples=rows,
     )
@@ -65,15 +71,17 @@ def by_rows(survey: Survey) -> Hypothesis | None:
 
 def _parallel_folders(survey: Survey, named: Collection[str]) -> frozenset[str]:
     """Return the folders without named files, nearly all of whose files have the names of these."""
-    of_folders: dict[str, dict[str, str]] = {}  # folder with named files → their names by stem
-    for name in named:
-        folder, stem, _ = split_name(name)
-        of_folders.setdefault(folder, {})[stem] = name
+    main_folders = {name.rpartition("/")[0] for name in named}
     others: dict[str, list[str]] = {}
     for role in ("data", "document"):
         for name in survey.roles[role]:
-            if split_name(name)[0] not in of_folders:
-                others.setdefault(split_name(name)[0], []).append(name)
+            folder = name.rpartition("/")[0]
+            if folder not in main_folders:
+                others.setdefault(folder, []).append(name)
+    of_folders: dict[str, dict[str, str]] = {}  # folder with named files → their names by stem
+    for name in named if others else ():
+        folder, stem, _ = split_name(name)
+        of_folders.setdefault(folder, {})[stem] = name
     parallel = set()
     for folder, names in others.items():
         mains = (main for main in of_folders if are_parallel(main, folder) and _splits_of(main) == _splits_of(folder))

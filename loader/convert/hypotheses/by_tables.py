@@ -14,8 +14,10 @@ def by_tables(survey: Survey) -> Hypothesis | None:
     """Return the rows of tables that name no files; None without such tables."""
     tars = {*map(stem_of_tar, survey.roles["tar"])}
     tables = [name for name in survey.roles["table"] if stem_of_tar(name) not in tars]
-    if all(kind_of_extension(split_name(name)[2]) == "image" for name in survey.roles["data"]):
-        tables += [name for name in survey.roles["document"] if survey.has_objects(name)]
+    # Objects in documents are rows next to pictures, which are figures.
+    documents = survey.roles["document"]
+    if documents and all(kind_of_extension(split_name(name)[2]) == "image" for name in survey.roles["data"]):
+        tables += [name for name in documents if survey.has_objects(name)]
     if not tables:
         return None
     binary = [name for name in tables if name.lower().endswith(BINARY_TABLES)]

@@ -38,7 +38,10 @@ def layout_of_files(
     for name in names:
         folder, _, last = name.rpartition("/")
         folders.setdefault(folder, []).append(last)
-    listed = [ListedFolder.of(folder_names(folder), group_files(last)) for folder, last in folders.items()]
+    listed = [
+        ListedFolder.of(folder_names(folder), () if is_by_name else group_files(last))
+        for folder, last in folders.items()
+    ]
     # Find what the files of a sample share, then what the remaining folders mean.
     match = _find_grouping(survey, names, listed, options.group_by)
     # A table that says more about folders shows that each folder is a thing.

@@ -24,13 +24,14 @@ Stems = dict[str, set[tuple[tuple[str, ...], str]]]
 
 def find_parallel_suffixed(survey: Survey, names: Sequence[str]) -> Match | None:
     """Return the depth at which folders have the same files below them, but for suffixes of their names."""
-    split = [(folder_names(folder), stem) for folder, stem in {split_name(name)[:2] for name in names}]
-    for depth in range(max((len(folder) for folder, _ in split), default=0)):
-        stems: Stems = defaultdict(set)
-        for folder, stem in split:
-            if len(folder) > depth:
-                stems[folder[depth]].add(((*folder[:depth], *folder[depth + 1 :]), stem))
-        if 1 < len(stems) <= _MAX_ROLES and not all(map(split_of_folder, stems)):
+    folders = [folder_names(folder) for folder in dict.fromkeys(name.rpartition("/")[0] for name in names)]
+    for depth in range(max(map(len, folders), default=0)):
+        main = {folder[depth] for folder in folders if len(folder) > depth}
+        if 1 < len(main) <= _MAX_ROLES and not all(map(split_of_folder, main)):
+            stems: Stems = defaultdict(set)
+            for above, stem in ((folder_names(name), stem) for name, stem, _ in map(split_name, names)):
+                if len(above) > depth:
+                    stems[above[depth]].add(((*above[:depth], *above[depth + 1 :]), stem))
             matches = (_match(survey, names, stems, depth, main) for main in _mains(stems))
             best = max((match for match in matches if match is not None), key=lambda match: match.total, default=None)
             if best is not None:

@@ -19,13 +19,17 @@ _MAX_SUFFIXES = 1000  # that are counted; more are words of names
 
 def find_suffixed(survey: Survey, names: Sequence[str]) -> Match | None:
     """Return the suffixes that at least half of the names without them have, too."""
-    stems = {split_name(name)[:2] for name in names}
+    stems: dict[str, set[str]] = {}
+    for name in names:
+        folder, stem, _ = split_name(name)
+        stems.setdefault(folder, set()).add(stem)
     suffixes: Counter[str] = Counter()
-    for folder, stem in stems:
-        match = _SUFFIX.fullmatch(stem)
-        if match and (folder, match[1]) in stems and (match[2] in suffixes or len(suffixes) < _MAX_SUFFIXES):
-            suffixes[match[2]] += 1
-    bases = len(stems) - suffixes.total()
+    for of_folder in stems.values():
+        for stem in sorted(of_folder):
+            match = _SUFFIX.fullmatch(stem)
+            if match and match[1] in of_folder and (match[2] in suffixes or len(suffixes) < _MAX_SUFFIXES):
+                suffixes[match[2]] += 1
+    bases = sum(map(len, stems.values())) - suffixes.total()
     kept = [suffix for suffix, count in suffixes.items() if 2 * count >= bases and count >= _MIN_BASES]
     if not kept:
         return None

@@ -44,20 +44,26 @@ class ListedFolder:
     def of(cls, names: Sequence[str], samples: Sequence[tuple[str, Mapping[str, str]]]) -> ListedFolder:
         folder = cls(tuple(names))
         folder_name = names[-1] if names else ""
+        of_folder = hash(folder.names)
+        known: dict[tuple[str, ...], frozenset[str]] = {}  # kinds of parts: most samples have the same parts
         for stem, parts in samples:
             # Note kinds and names, as hashes: a folder may have millions of files.
-            kinds = frozenset(_kind(part) for part in parts)
-            folder.kinds.update(kinds)
+            kinds = known.get(part_names := (*parts,))
+            if kinds is None:
+                kinds = known[part_names] = frozenset(_kind(part) for part in parts)
+                folder.kinds.update(kinds)
+                folder.extensions.update(part for part in parts if "." not in part and _kind(part) == "image")
+                folder.has_pictures_only &= len(parts) == 1 and kinds == {"image"}
             folder.stems.append(hash(stem))
-            folder.extensions.update(part for part in parts if "." not in part and _kind(part) == "image")
-            folder.has_pictures_only &= len(parts) == 1 and kinds == {"image"}
             # Names that end in a number may be parts of the samples of these numbers.
-            match = NUMBERED.fullmatch(stem)
+            match = NUMBERED.fullmatch(stem) if stem[-1:].isdecimal() else None
             folder.are_numbered &= match is not None
             if match and (match[1] in folder.numbers or len(folder.numbers) < _MAX_PREFIXES):
-                prefixed = folder.numbers.setdefault(match[1], (set(), array("q")))
-                prefixed[0].update(kinds)
-                prefixed[1].append(hash((folder.names, match[2])))
+                of_kinds, numbers = folder.numbers.get(match[1]) or folder.numbers.setdefault(
+                    match[1], (set(), array("q"))
+                )
+                of_kinds.update(kinds)
+                numbers.append(hash(match[2]) ^ of_folder)
             # Few names are kept whole, to find folders that are one sample.
             if len(folder.samples) <= _MAX_SAMPLES:
                 folder.samples.add((_without_folder(stem, folder_name), kinds))

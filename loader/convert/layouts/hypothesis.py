@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Literal
 
 from ...accounting.kinds import MEDIA_KINDS
@@ -84,7 +85,7 @@ class Hypothesis:
         evidence: Why they may be that, for people.
         samples: Their number, or what is known of it.
         unclear: Files that have no role.
-        size_bytes: Size of these files.
+        size_bytes: Returns the size of these files.
         fits: It accounts for all references, and for nearly all files and bytes.
     """
 
@@ -93,7 +94,7 @@ class Hypothesis:
     samples: int
     layout: TreeLayout
     unclear: Sequence[str]
-    size_bytes: int
+    size_bytes: Callable[[], int]
     fits: bool
 
     def to_document(self) -> dict[str, Any]:
@@ -103,7 +104,7 @@ class Hypothesis:
             "samples": self.samples,
             "left_out": len(self.layout.left),
             "unclear": len(self.unclear),
-            "unclear_bytes": self.size_bytes,
+            "unclear_bytes": self.size_bytes(),
             "example": self.unclear[0] if self.unclear else None,
             "fits": self.fits,
         }
@@ -131,19 +132,29 @@ def accounted(
         is_files: Its samples are files, and tables next to a few of them are other data.
     """
     files, left, unclear = survey.files, dict(layout.left), list[str]()
-    sizes = files.sizes if len(used) < len(files.names) + len(files.tree.bare) else {}
-    of_samples = sum(size for file, size in sizes.items() if file in used)
+
+    def unclear_bytes() -> int:
+        return sum(map(sizes.__getitem__, unclear))
+
+    sizes = files.sizes  # of millions of files, they take seconds
+    all_files = (*files.names, *files.tree.bare)
+
+    @cache
+    def of_samples() -> int:
+        return sum(sizes[file] for file in all_files if file in used)
+
     for role, names in survey.roles.items():
         others = [file for file in names if file not in used and file not in left]
         if role == "data":
             # A few pictures next to rows or tars are figures; data next to files are samples.
             pictures = [file for file in others if kind_of_extension(split_name(file)[2]) == "image"]
-            are_small = sum(map(sizes.__getitem__, pictures)) <= figures * of_samples
-            are_figures = are_small or not any(map(is_medium_of_data, pictures))
-            are_figures = are_figures and 2 * len(pictures) <= samples
+            are_figures = 2 * len(pictures) <= samples and (
+                not any(map(is_medium_of_data, pictures))
+                or sum(map(sizes.__getitem__, pictures)) <= figures * of_samples()
+            )
             left |= dict.fromkeys(pictures if are_figures else (), "L102")
         for file in others:
-            if not sizes[file] and role in ("tar", "archive", "table"):
+            if role in ("tar", "archive", "table") and not sizes[file]:
                 left[file] = "L110"
             elif role in ("table", "document", "bare") and _is_about(
                 survey, file, samples, of_samples, sizes[file], is_files=is_files
@@ -152,13 +163,13 @@ def accounted(
                 left[file] = BARE if role == "bare" else "L103" if is_table else "L102"
         unclear += [file for file in others if file not in left]
     # Few files may be unclear, but no reference.
-    unclear_bytes = sum(sizes[file] for file in unclear)
-    total = sum(sizes.values())
     named = named and not any(
         survey.names_data(file) or (survey.is_list(file) and survey.rows_in(file) > _MAX_SHARE * samples)
         for file in unclear
     )
-    fits = named and len(unclear) <= _MAX_UNCLEAR * len(files.names) and unclear_bytes <= _MAX_UNCLEAR * total
+    fits = named and len(unclear) <= _MAX_UNCLEAR * len(files.names)
+    if fits and unclear:
+        fits = unclear_bytes() <= _MAX_UNCLEAR * sum(map(sizes.__getitem__, all_files))
     return Hypothesis(
         name=name,
         evidence=evidence,
@@ -170,7 +181,9 @@ def accounted(
     )
 
 
-def _is_about(survey: Survey, file: str, samples: int, sample_bytes: int, size_bytes: int, *, is_files: bool) -> bool:
+def _is_about(
+    survey: Survey, file: str, samples: int, of_samples: Callable[[], int], size_bytes: int, *, is_files: bool
+) -> bool:
     """Return True for a table or document that describes the data, and is none of them."""
     rows, is_table = survey.rows_in(file), role_of_name(file) == "table"
     media = sum(survey.files.counts["", kind] for kind in MEDIA_KINDS)
@@ -179,7 +192,7 @@ def _is_about(survey: Survey, file: str, samples: int, sample_bytes: int, size_b
     if reason_of_name(file) == BARE:  # it is no text, or a short one
         return 2 * rows < samples or not survey.is_list(file)
     if survey.says_nothing(file) or is_about(file.rpartition("/")[2]):
-        return size_bytes <= max(_SMALL_BYTES, _MAX_SHARE * sample_bytes)
+        return size_bytes <= _SMALL_BYTES or size_bytes <= _MAX_SHARE * of_samples()
     if survey.names_data(file):
         return False
     # As many rows as half of the media may be about each of them, and a list of objects is data unless it is short.
@@ -187,4 +200,5 @@ def _is_about(survey: Survey, file: str, samples: int, sample_bytes: int, size_b
         return False
     if survey.has_kind(file) or (rows > 1 and survey.is_list(file) and rows > _MAX_SHARE * samples):
         return False
-    return size_bytes <= max(_SMALL_BYTES, _MAX_SHARE * sample_bytes) and not survey.is_of_series(file)
+    is_small = size_bytes <= _SMALL_BYTES or size_bytes <= _MAX_SHARE * of_samples()
+    return is_small and not survey.is_of_series(file)

@@ -66,10 +66,11 @@ class Survey:
         self.options = options
         self._reader = reader
         self.roles: dict[Role, list[str]] = {role: [] for role in get_args(Role)}
-        for folder, names in files.folders:
-            of_folder = {name: role_of_name(name) for name in names}
+        for folder, start, stop in files.folders:
+            paths = files.names[start:stop]
+            of_folder = {name: role_of_name(name) for name in (path.rpartition("/")[2] for path in paths)}
             if {*of_folder.values()} == {"data"}:
-                self.roles["data"] += [join_names(folder, name) for name in names]
+                self.roles["data"] += paths
                 continue
             stems = {split_name(name)[1] for name, role in of_folder.items() if role == "data"}
             stems.update(name for name, role in of_folder.items() if role == "data")
@@ -102,6 +103,13 @@ class Survey:
         tars = {stem_of_tar(name) for name in self.roles["tar"]}
         tables = [name for name in self.roles["table"] if stem_of_tar(name) not in tars]
         return [*self._reader.tables(self.files, [*tables, *_drawn(documents), *self.roles["bare"]])]
+
+    @cached_property
+    def _tables_of(self) -> dict[str, list[Table]]:
+        tables: dict[str, list[Table]] = {}
+        for table in self.tables:
+            tables.setdefault(table.file, []).append(table)
+        return tables
 
     @cached_property
     def references(self) -> list[Reference]:
@@ -140,19 +148,21 @@ class Survey:
         if role_of_name(name) == "table":
             return True
         if reason_of_name(name) == BARE:
-            names = (table.columns[0] for table in self.tables if table.file == name)
+            names = (table.columns[0] for table in self._tables_of.get(name, ()))
             return any(len(column.unique_hashes()) == column.known > 1 for column in names)
-        lists = (table for table in self.tables if table.inside in ("", "data") and name.lower().endswith(".json"))
-        return any(table.file == name for table in lists)
+        is_json = name.lower().endswith(".json")
+        return is_json and any(table.inside in ("", "data") for table in self._tables_of.get(name, ()))
 
     def _move_strays(self) -> None:
         """Move few files of an unknown kind, which share their names with no others, to the documents."""
         data = self.roles["data"]
+        if all(_is_known(kind) or role_of_name(f"x.{kind}") != "data" for _, kind in self.files.counts):
+            return
         kinds = Counter[str]()
         for extension, count in Counter(split_name(name)[2] for name in data).items():
             kinds[kind_of_extension(extension)] += count
         few = {kind for kind, count in kinds.items() if count <= _MAX_STRAYS * len(self.files.names)}
-        few -= {kind for kind in few if kind in get_args(PartKind) or kind_of_name(kind) != "bytes"}
+        few -= {*filter(_is_known, few)}
         if not few:
             return
         known = {split_name(name)[:2] for name in data if kind_of_extension(split_name(name)[2]) not in few}
@@ -164,11 +174,11 @@ class Survey:
 
     def has_kind(self, name: str) -> bool:
         """Return True for a document of annotations, conversations or questions."""
-        return any(table.file == name and table.kind for table in self.tables)
+        return any(table.kind for table in self._tables_of.get(name, ()))
 
     def names_data(self, name: str) -> bool:
         """Return True if half of the values of a column, or of the lines of a text, have names of files."""
-        columns = [column for table in self.tables if table.file == name for column in table.columns]
+        columns = [column for table in self._tables_of.get(name, ()) for column in table.columns]
         resolved = (column for column in columns if 0 < column.followed <= 2 * column.resolved)
         if any(min(column.forms) < STEM or len(column.named) >= _SERIES for column in resolved):
             return True
@@ -176,7 +186,7 @@ class Survey:
 
     def says_nothing(self, name: str) -> bool:
         """Return True for a table of names with the same values next to each, such as an empty submission."""
-        return any(table.file == name and table.says_nothing for table in self.tables)
+        return any(table.says_nothing for table in self._tables_of.get(name, ()))
 
     def is_sidecar(self, name: str) -> bool:
         """Return True for a text or document that has its name, but for the extension, from data of any folder.
@@ -218,7 +228,11 @@ class Survey:
 
     def rows_in(self, name: str) -> int:
         """Return the number of rows of a table or document that was read; 0 for others."""
-        return max((table.rows for table in self.tables if table.file == name), default=0)
+        return max((table.rows for table in self._tables_of.get(name, ())), default=0)
+
+
+def _is_known(kind: str) -> bool:
+    return kind in get_args(PartKind) or kind_of_name(kind) != "bytes"
 
 
 def _series_of(names: Iterable[str]) -> frozenset[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 
 import numpy as np
@@ -16,7 +16,7 @@ from ...cached_property import cached_property
 from ..file_trees.file_names import join_names
 from ..file_trees.tree import FileTree
 from ..tables.name_index import NameIndex
-from ..tables.named_files import split_extension
+from ..tables.named_files import split_name
 
 _MIN_FILES = 2  # of a folder, that ids without extensions may name
 _MIN_SHARE = 0.25  # of all files of a kind that they name
@@ -33,28 +33,40 @@ def kind_of_extension(extension: str) -> str:
     return extension.lower() if kind == "bytes" else kind
 
 
+class _Sizes(dict[str, int]):
+    def __init__(self, tree: FileTree) -> None:
+        self._tree = tree
+
+    def __missing__(self, name: str) -> int:
+        size_bytes = self[name] = self._tree.size(name)
+        return size_bytes
+
+
 class TreeFiles:
     """The files of a tree that may be used, sorted by folder and name.
 
     Attributes:
         tree: The tree.
-        folders: Folders with the names of their files.
+        folders: Folders with the numbers of their first file and of the one after their last.
         names: Names from the outer folder on; numbers of files are positions in this list.
     """
 
     def __init__(self, tree: FileTree) -> None:
         self.tree = tree
-        self.folders = [*tree.folders(Account())]
-        self.names = [join_names(folder, name) for folder, names in self.folders for name in names]
+        self.folders: list[tuple[str, int, int]] = []
+        self.names: list[str] = []
+        for folder, names in tree.folders(Account()):
+            self.folders.append((folder, len(self.names), len(self.names) + len(names)))
+            self.names += [join_names(folder, name) for name in names]
 
     @cached_property
     def index(self) -> NameIndex:
         return NameIndex(self.names)
 
     @cached_property
-    def sizes(self) -> dict[str, int]:
-        """Name → size of the file in bytes."""
-        return {name: self.tree.size(name) for name in (*self.names, *self.tree.bare)}
+    def sizes(self) -> Mapping[str, int]:
+        """Name → size of the file in bytes, which is asked when it is needed."""
+        return _Sizes(self.tree)
 
     @cached_property
     def folder_hashes(self) -> IntArray:
@@ -74,7 +86,7 @@ class TreeFiles:
     def _kinds(self) -> tuple[list[str], IntArray]:
         """All kinds, and the position of the kind of each file in them."""
         known: dict[str, int] = {}
-        extensions = (split_extension(name)[1] for _, names in self.folders for name in names)
+        extensions = (split_name(name)[2] for name in self.names)
         positions = [known.setdefault(kind_of_extension(extension), len(known)) for extension in extensions]
         return [*known], np.array(positions, np.int64)
 
@@ -123,7 +135,7 @@ class TreeFiles:
     def _counts(self, named: IntArray) -> Counter[tuple[str, str]]:
         # Number the pairs of a folder and a kind, and count these.
         kinds, positions = self._kinds
-        folders = np.cumsum([len(names) for _, names in self.folders]).searchsorted(named, side="right")
+        folders = np.array([stop for _, _, stop in self.folders]).searchsorted(named, side="right")
         pairs, counted = np.unique(folders * len(kinds) + positions[named], return_counts=True)
         counts = {
             (self.folders[pair // len(kinds)][0], kinds[pair % len(kinds)]): count

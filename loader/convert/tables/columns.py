@@ -9,8 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
+
 from ...accounting.kinds import usual_extension
-from ...arrays import IntArray
+from ...arrays import IntArray, union
 from ...errors import SampleError
 from ...format.contents.texts import Texts
 from ..rows.file_access import FileAccess
@@ -243,10 +245,8 @@ class TableColumn:
 
     def named_by(self, weakest_form: int) -> IntArray:
         """Return the numbers of the files that it names in a form or a stronger one, or without an extension."""
-        import numpy as np
-
         forms = np.array(self.order_forms)
-        return np.unique(np.array(self.order, np.int64)[(forms <= weakest_form) | (forms == STEM)])
+        return union([np.array(self.order, np.int64)[(forms <= weakest_form) | (forms == STEM)]])
 
     @property
     def is_unique(self) -> bool:
@@ -255,9 +255,7 @@ class TableColumn:
 
     def unique_hashes(self) -> IntArray:
         """Return the hashes of the different values, ascending, of a column that may be compared with others."""
-        import numpy as np
-
-        return np.unique(np.frombuffer(self._hashes, np.int64))
+        return union([np.frombuffer(self._hashes, np.int64)])
 
     def share(self, count: int) -> float:
         """Return a number of texts as a share of all that are not empty."""
@@ -270,9 +268,10 @@ class TableColumn:
         self.rows += len(values)
         self.values += values[: EXAMPLE_ROWS - len(self.values)]
         self.known += len(known)
-        self._kinds.update(map(type, known))
+        kinds = Counter[Any](map(type, known))
+        self._kinds += kinds
         self.examples += known[: EXAMPLE_ROWS - len(self.examples)]
-        self.is_constant = self.is_constant and all(value == self.examples[0] for value in known)
+        self.is_constant = self.is_constant and known.count(known and self.examples[0]) == len(known)
         if self._numbers:
             self._integers = self._integers and all(map(INTEGER.fullmatch, known))
             self._numbers = self._integers or all(map(NUMBER.fullmatch, known))
@@ -280,14 +279,15 @@ class TableColumn:
         if self.follows_all and len(self.distinct) < _MAX_DISTINCT:
             self.distinct.update(map(str, known))
         if self._files.is_tree:
-            self._hashes.extend(hash(str(value)) for value in known if type(value) in (str, int))
-            self._find(known)
+            plain = known if kinds.keys() <= {str} else [str(value) for value in known if type(value) in (str, int)]
+            self._hashes.extend(map(hash, plain))
+            self._find(known, plain)
         elif self.follows_all:
             self._hashes.extend(map(hash, map(str, known)))
         if self.texts.values is not None:
             self.texts.add([value for value in known if isinstance(value, str)])
-        # Follow texts, also in lists.
-        for value in known:
+        # Follow texts, also in lists; numbers are neither paths nor links.
+        for value in known if not self._numbers or self.is_named_media else ():
             if isinstance(value, str):
                 self._follow_text(value)
             elif isinstance(value, list):
@@ -299,27 +299,27 @@ class TableColumn:
                 for text in texts:
                     self._follow_text(text)
 
-    def _find(self, values: Iterable[Any]) -> None:
-        """Find the files of a tree that texts and integers name, also inside of lists and objects."""
+    def _find(self, values: Sequence[Any], plain: list[str]) -> None:
+        """Find the files of a tree that texts and integers name, also inside of lists and objects.
+
+        Args:
+            plain: The texts and integers among the values, as texts.
+        """
         # Look each different text up once.
-        texts: list[str] = []
-        nested: list[tuple[int, int]] = []
-        for value in values:
-            if isinstance(value, str):  # most values
-                texts.append(value)
-                continue
-            before = len(texts)
-            texts.extend(_texts_in(value))
-            if isinstance(value, dict | list):
-                nested.append((before, len(texts)))
+        texts, nested = plain, list[tuple[int, int]]()
+        if len(plain) < len(values):
+            texts = []
+            for value in values:
+                before = len(texts)
+                texts.extend(_texts_in(value))
+                if isinstance(value, dict | list):
+                    nested.append((before, len(texts)))
         distinct = [*dict.fromkeys(texts)]
         hits = dict(zip(distinct, self._files.find_all(distinct), strict=True))
         # A file outside of the tree is named, too: its row fails, unless the user allows it.
-        outside = {
-            text for text in distinct if hits[text] is None and looks_like_file(text) and self._files.exists(text)
-        }
-        each = [hits[text] for text in texts]
-        known = [hit for hit in each if hit is not None]
+        others = distinct if not self._numbers else ()
+        outside = {text for text in others if hits[text] is None and looks_like_file(text) and self._files.exists(text)}
+        known = [*filter(None, map(hits.__getitem__, texts))]
         self.order.extend(hit.file for hit in known)
         self.order_forms.extend(hit.form for hit in known)
         self.forms.update(hit.form for hit in known)

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Final
 from urllib.parse import unquote
@@ -36,9 +36,10 @@ class NameIndex:
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
-        self._last = _Keys(names, _last)
-        self._stems = _Keys(names, _stem)
-        self._numbers = _Keys(names, _number)
+        stems = [*map(_stem, names)]
+        self._last = _Keys(names, _last, map(_last, names))
+        self._stems = _Keys(names, _stem, stems)
+        self._numbers = _Keys(names, _number, map(_number_of_stem, stems))
 
     def of_stem(self, stem: str) -> Sequence[int]:
         """Return the numbers of the files of a name without the extension."""
@@ -52,26 +53,31 @@ class NameIndex:
             owner: Name of that file: a folder of this name has precedence.
         """
         last = text.rpartition("/")[2]
-        return self._find(text, self._last.of(last), self._stems.of(last), folder, owner)
+        numbers = self._numbers.of(text.lstrip("0")) if text.isdecimal() else ()
+        return self._find(text, (self._last.of(last), self._stems.of(last), numbers), folder, owner)
 
     def find_all(self, texts: Sequence[str], folder: str, owner: str = "") -> list[Hit | None]:
         """Return the file that each of some values names; see :meth:`find`."""
         last = [text.rpartition("/")[2] for text in texts]
-        named = zip(texts, self._last.of_each(last), self._stems.of_each(last), strict=True)
+        digits = [text.lstrip("0") if text.isdecimal() else None for text in texts]
+        named = zip(self._last.of_each(last), self._stems.of_each(last), self._numbers.of_each(digits), strict=True)
         # Most values are no names: they end after these tests.
         are_plain = _are_plain(texts)
         return [
-            None
-            if are_plain and not names and not stems and not text.isdecimal()
-            else self._find(text, names, stems, folder, owner)
-            for text, names, stems in named
+            None if are_plain and not any(files) else self._find(text, files, folder, owner)
+            for text, files in zip(texts, named, strict=True)
         ]
 
-    def _find(self, text: str, names: Sequence[int], stems: Sequence[int], folder: str, owner: str) -> Hit | None:
-        """Return the file that a value names, by the files of its last component, and by those without extension."""
+    def _find(self, text: str, files: Sequence[Sequence[int]], folder: str, owner: str) -> Hit | None:
+        """Return the file that a value names.
+
+        Args:
+            files: Numbers of the files with its last component, with it as their stem, and with it as their number.
+        """
+        names, stems, numbers = files
         if not names and not stems:
-            if text.isdecimal() and (same := self._numbers.of(text.lstrip("0"))):
-                return self._nearest(same, text, NUMBER, folder, owner)
+            if numbers:
+                return self._nearest(numbers, text, NUMBER, folder, owner)
             if len(text) > _MAX_TEXT or not _ODD.search(text):
                 return None
             text = _plain(text)
@@ -110,14 +116,15 @@ class _Keys:
     """The hashes of keys of names, ascending, with the numbers of their files; hits are compared with the names.
 
     Args:
-        key: Returns the key of a name; None for none.
+        key: Returns the key of a name.
+        keys: The key of each name; None for none.
     """
 
-    def __init__(self, names: Sequence[str], key: Callable[[str], str | None]) -> None:
+    def __init__(self, names: Sequence[str], key: Callable[[str], str | None], keys: Iterable[str | None]) -> None:
         self._names, self._key = names, key
         hashes, numbers = array("q"), array("i")
-        for file_number, name in enumerate(names):
-            if (text := key(name)) is not None:
+        for file_number, text in enumerate(keys):
+            if text is not None:
                 hashes.append(hash(text))
                 numbers.append(file_number)
         order = np.argsort(hashes, kind="stable")
@@ -129,22 +136,25 @@ class _Keys:
         """Return the numbers of the files of a key, ascending."""
         return self._at(bisect_left(self._view, hash(key)), key)
 
-    def of_each(self, keys: Sequence[str]) -> list[Sequence[int]]:
-        """Return the numbers of the files of each of some keys."""
+    def of_each(self, keys: Sequence[str | None]) -> list[Sequence[int]]:
+        """Return the numbers of the files of each of some keys; none for None."""
         hashes = np.fromiter(map(hash, keys), np.int64, len(keys))
         starts = self._hashes.searchsorted(hashes)
         files: list[Sequence[int]] = [()] * len(keys)
-        for position in np.flatnonzero(np.take(self._hashes, starts, mode="clip") == hashes).tolist():
+        if not len(self._hashes):
+            return files
+        for position in np.flatnonzero(self._hashes.take(starts, mode="clip") == hashes).tolist():
             files[position] = self._at(starts[position], keys[position])
         return files
 
-    def _at(self, start: int, key: str) -> Sequence[int]:
+    def _at(self, start: int, key: str | None) -> Sequence[int]:
         wanted, files = hash(key), list[int]()
-        while start < len(self._view) and self._view[start] == wanted:
-            file_number = self._files[start]
+        for position in range(start, len(self._view)):
+            if self._view[position] != wanted:
+                break
+            file_number = self._files[position]
             if self._key(self._names[file_number]) == key:
                 files.append(file_number)
-            start += 1
         return files
 
 
@@ -157,7 +167,10 @@ def _stem(name: str) -> str:
 
 
 def _number(name: str) -> str | None:
-    stem = _stem(name)
+    return _number_of_stem(_stem(name))
+
+
+def _number_of_stem(stem: str) -> str | None:
     if stem.isdecimal():
         return stem.lstrip("0")
     digits = _PADDED.search(stem)

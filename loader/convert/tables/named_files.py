@@ -84,7 +84,7 @@ def split_extension(name: str) -> tuple[str, str]:
     stem, dot, extension = name.rpartition(".")
     if not dot or not stem:
         return name, ""
-    if extension.lower() in _DOUBLE and "." in stem:
+    if "." in stem and extension.lower() in _DOUBLE:
         stem, _, inner = stem.rpartition(".")
         return stem, f"{inner}.{extension}"
     return stem, extension

@@ -14,8 +14,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
@@ -37,8 +36,7 @@ _MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"}  # befor
 _MARKS |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """A record of a text table.
 
     Attributes:
@@ -307,15 +305,18 @@ class DelimitedReader:
                 return Record(line, {}, f"a quote that opens in this line is not closed; {fault}", _QUOTES)
             return Record(line, {}, fault, "quote fields that contain the delimiter or a line break")
         # Texts that cannot be written are faults.
-        damage = _DAMAGE.search("".join(fields))
+        text = "".join(fields)
+        damage = _DAMAGE.search(text)
         if damage is not None:
             fault = "it has zero bytes, as damaged files and UTF-16 without a mark have"
             return Record(line, {}, fault if damage[0] == "\0" else "it is not UTF-8 text", _TO_UTF8)
-        values: dict[str, Any] = {name: value or None for name, value in zip(self.names, fields, strict=True)}
+        values: dict[str, Any] = dict(zip(self.names, fields, strict=True))
+        if "" in fields:
+            values = {name: value or None for name, value in values.items()}
         for name, kind in numbers.items():
             if values[name] is not None:
                 values[name] = number_of(values[name], kind)
-        return Record(line, values, size_bytes=sum(map(len, fields)))
+        return Record(line, values, size_bytes=len(text))
 
 
 def delimiter_of(head: bytes, line: str, is_name: Callable[[str], bool] | None = None) -> str:

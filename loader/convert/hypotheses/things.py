@@ -6,12 +6,11 @@ import posixpath
 from collections import Counter
 from dataclasses import replace
 
-from ..file_trees.file_names import join_names
 from ..layouts.grouping import NUMBERED, folder_names
 from ..layouts.hypothesis import TreeLayout
 from ..layouts.survey import Survey
 from ..layouts.tree_files import kind_of_extension
-from ..tables.named_files import ROLE_NAMES, split_extension, split_of_folder
+from ..tables.named_files import ROLE_NAMES, split_name, split_of_folder
 from .headers import are_of_samples
 
 _MIN_SHARE = 0.9  # of the folders with pictures, which are clips if their numbers begin alike
@@ -39,14 +38,15 @@ def _clips(survey: Survey, layout: TreeLayout) -> set[str]:
     """Return the folders with numbered pictures of one size, whose numbers begin alike in nearly all folders."""
     starts: dict[str, str] = {}  # by folder; empty where the pictures are no series
     ends: list[list[str]] = []
-    for folder, names in survey.files.folders:
-        pictures = [name for name in names[:_MAX_DRAWN] if kind_of_extension(split_extension(name)[1]) == "image"]
-        pictures = [name for name in pictures if join_names(folder, name) not in layout.left]
-        numbers = [match[2] for name in pictures if (match := NUMBERED.fullmatch(split_extension(name)[0]))]
+    for folder, start, stop in survey.files.folders:
+        names = survey.files.names[start : min(stop, start + _MAX_DRAWN)]
+        pictures = [name for name in names if kind_of_extension(split_name(name)[2]) == "image"]
+        pictures = [name for name in pictures if name not in layout.left]
+        numbers = [match[2] for name in pictures if (match := NUMBERED.fullmatch(split_name(name)[1]))]
         if pictures:
             is_series = len({*numbers}) > 1 and 2 * len(numbers) >= len(pictures)
             starts["/".join(layout.grouping.without_role(folder_names(folder)))] = numbers[0] if is_series else ""
-            ends.append([join_names(folder, name) for name in (pictures[0], pictures[-1])])
+            ends.append([pictures[0], pictures[-1]])
     # In pieces of a large folder, numbers continue from one to the next; and pictures of classes have many sizes.
     counts = Counter(start.lstrip("0") for start in starts.values() if start)
     if max(counts.values(), default=0) < max(2, _MIN_SHARE * len(starts)):

@@ -22,6 +22,8 @@ CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_
 
 _HELP_ALL = "energon_cli.help_all"
 """Key in the context of whether ``--help-all`` was given."""
+_WORDS = "energon_cli.words"
+"""Key in the context of the words behind the name of the command."""
 _BRIEF_PARAGRAPHS, _BRIEF_EXAMPLES = 2, 3  # of a help that is to fit two screens
 
 
@@ -126,11 +128,35 @@ class LazyGroup(_NamesVariables, click.Group):
             _write_examples(formatter, self.examples)
 
 
-def _command_line(arguments: Sequence[str]) -> tuple[str, ...]:
-    """Return a command line as quoted words, without users and queries of URLs; no option takes other secrets."""
+def command_line(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return a command line as quoted words, without secrets."""
     from loader.format.documents import quoted
 
-    return "energon", *(quoted(re.sub(r"://(?:[^/@?]*@)?([^?]*).*", r"://\1", word)) for word in arguments)
+    return "energon", *(quoted(without_secrets(word)) for word in arguments)
+
+
+def without_secrets(word: str) -> str:
+    """Return a word of a command line without users and queries of URLs; no option takes other secrets."""
+    return re.sub(r"://(?:[^/@?]*@)?([^?]*).*", r"://\1", word)
+
+
+def typed_options(ctx: click.Context, *, apart_from: Sequence[str]) -> list[str]:
+    """Return the options of the command line that is run, as words.
+
+    Args:
+        apart_from: Options with their values, which replace the typed ones, unless an option may be repeated.
+    """
+    parser, words = ctx.command.make_parser(ctx), list[str]()
+    replaced = {option.name for option in parser.parse_args([*apart_from])[2] if not option.multiple}
+    values, _, order = parser.parse_args([*ctx.meta[_WORDS]])
+    for option in dict.fromkeys(order):
+        if not isinstance(option, click.Option) or option.name in replaced:
+            continue
+        given = values[option.name or ""]
+        names = option.opts if given is not False else option.secondary_opts
+        for value in given if option.multiple else [given]:
+            words += [max(names, key=len)] if option.is_flag else [max(names, key=len), str(value)]
+    return words
 
 
 class ExampleCommand(_NamesVariables):
@@ -156,6 +182,7 @@ class ExampleCommand(_NamesVariables):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         args, notes = replace_old_spellings(ctx, args)
+        ctx.meta[_WORDS] = [*args]
         try:
             rest = super().parse_args(ctx, args)
             self._check_not_empty(ctx)
@@ -223,7 +250,7 @@ class ExampleCommand(_NamesVariables):
         from loader.format.documents import deciding_imports
         from loader.storage import few_tries
 
-        token = COMMAND_LINE.set(_command_line(ctx.find_root().obj or ()))
+        token = COMMAND_LINE.set(command_line(ctx.find_root().obj or ()))
         ctx.call_on_close(lambda: COMMAND_LINE.reset(token))
         with few_tries(), deciding_imports(lambda path: sources.ways_to_import(path)):  # noqa: PLW0108 - lazy
             try:

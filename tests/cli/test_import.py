@@ -237,10 +237,10 @@ def test_what_the_files_of_samples_share_is_printed_and_may_be_named(tmp_path: P
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(jpeg(1) if name.endswith("jpg") else b"0 1 1 1 1")
     done = energon("import", tmp_path / "in", tmp_path / "out", "--dry-run")
-    assert "note: the files of a sample have the same path but for the folder: images, labels" in done.err
+    assert "files (taken): the files of a sample have the same path but for the folder: images, labels" in done.out
     assert "left out: 1 file (9 B), a file about the data, not of it: classes.txt [L102]" in done.err
     found = energon("import", tmp_path / "in", tmp_path / "out", "--dry-run", "--json").json
-    assert (found["samples"], "images, labels" in found["notes"][0]) == (2, True)
+    assert (found["samples"], "images, labels" in found["hypotheses"][0]["evidence"]) == (2, True)
     plain = energon("import", tmp_path / "in", tmp_path / "out", "--dry-run", "--json", "--group-by", "name").json
     assert plain["samples"] == 5
 

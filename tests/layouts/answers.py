@@ -17,7 +17,7 @@ from typing import Any
 
 from loader.accounting import Account
 from loader.convert.importing import ImportPlan, PictureOptions, list_rows, run_import, write_trial
-from loader.convert.sources import SourceOptions, open_sources
+from loader.convert.sources import SourceOptions, compared_hypotheses, open_sources
 from loader.dataset.opening import folder_at
 from loader.dataset.split_parts import samples_of_part
 from loader.format.documents import sample_type_of_name
@@ -146,7 +146,8 @@ def import_all(
         plan = ImportPlan(sources=sources, output=str(output), max_failures=max_failures, files=files)
         report = run_import(plan, listed=listed)
         assert choices.dataset_yaml is not None
-        return choices.dataset_yaml.spec.name, listed.notes, report.account
+        decided = [compared[0].evidence for _, compared in compared_hypotheses(sources)]
+        return choices.dataset_yaml.spec.name, (*listed.notes, *decided), report.account
 
 
 def contents_of_dataset(path: Path) -> tuple[dict[str, str], dict[str, str]]:

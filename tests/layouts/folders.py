@@ -17,7 +17,7 @@ LINES = "\n".join(json.dumps({"file_name": f"{n:04d}.png", "text": f"picture {n}
     left_out={"files L119": 1, "files L102": 1},
     sample_type="CaptioningSample",
     texts={"0001.txt": "picture 1", "0001.json": '{"year":2001}'},
-    note="the 3 rows of metadata.jsonl, which name 3 files",
+    note="the 3 rows of metadata.jsonl, with the names of 3 of 4 files",
 )
 def hugging_face_image_folder(folder: Path) -> None:
     write(folder, ["0000.png", "0001.png", "0002.png", "0003.png", "README.md"])
@@ -153,7 +153,7 @@ def the_output_of_img2dataset(folder: Path) -> None:
 @layout(
     samples={"train/a": "train: jpg txt", "train/b": "train: jpg txt", "val/a": "val: jpg"},
     left_out={"files L102": 3},
-    note="the same path but for the folder: images, labels; 1 of 3 samples have no partner",
+    note="1 of 3 samples have no partner\nthe files of a sample have the same path but for the folder: images, labels",
 )
 def yolo(folder: Path) -> None:
     write(folder, ["images/train/a.jpg", "images/train/b.jpg", "images/val/a.jpg"])
@@ -476,7 +476,7 @@ def base_names_with_dots(folder: Path) -> None:
     samples={"a": "jpg txt", "b": "jpg txt"},
     left_out={"files L119": 2, "rows F102": 1, "parts F102": 2},
     sample_type="CaptioningSample",
-    note="the samples are the 3 rows of data.csv, which name 2 files",
+    note="the samples are the 3 rows of data.csv, with the names of 2 of 4 files",
 )
 def a_table_next_to_the_pictures_that_it_lists(folder: Path) -> None:
     write(folder, ["a.jpg", "b.jpg", "not_listed.jpg", "not_listed.json"])
@@ -486,7 +486,7 @@ def a_table_next_to_the_pictures_that_it_lists(folder: Path) -> None:
 @layout(
     samples={"train/a": "train: jpg txt", "validation/b": "val: jpg txt"},
     sample_type="CaptioningSample",
-    note="the samples are the 2 rows of captions.json, which name 2 files",
+    note="the samples are the 2 rows of captions.json, with the names of 2 of 2 files",
 )
 def a_list_of_json_next_to_the_pictures_that_it_lists(folder: Path) -> None:
     write(folder, ["train/a.jpg", "validation/b.jpg"])

@@ -6,8 +6,9 @@ from collections import Counter
 from dataclasses import replace
 from math import inf
 
+from ...errors import plural
 from ..file_trees.file_names import is_about
-from ..layouts.hypothesis import Hypothesis, accounted
+from ..layouts.hypothesis import Hypothesis, accounted, sentence_on_joins
 from ..layouts.survey import Survey
 from ..tables.named_files import split_name
 from .files_of_samples import layout_of_files
@@ -49,6 +50,11 @@ def by_files(survey: Survey, *, takes_all: bool = False, is_webdataset: bool = F
     joins = () if takes_all else tuple(table for table in survey.rows.rows if table.joins == "folder")
     lists = () if takes_all else survey.rows.lists
     left = dict.fromkeys([*survey.roles["table"], *survey.roles["archive"], *survey.roles["tar"]], "L103")
+    evidence = [f"the files of a sample have {layout.grouping.describe()}"]
+    if classes := [*layout.folders.classes]:
+        evidence.append(f"folders are {plural(len(classes), 'class', 'classes')}, such as {classes[0]}")
+    if layout.folders.split_depth is not None:
+        evidence.append("folders are the split parts")
     return accounted(
         survey,
         "files",
@@ -59,7 +65,7 @@ def by_files(survey: Survey, *, takes_all: bool = False, is_webdataset: bool = F
             left=left if takes_all else dict.fromkeys(lists, "L102"),
         ),
         {*names, *(table.file for table in joins)},
-        evidence=f"the files of a sample have {layout.grouping.describe()}",
+        evidence="; ".join(evidence) + sentence_on_joins(survey),
         samples=len(names),
         named=not main,
         is_files=True,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...errors import plural
-from ..layouts.hypothesis import Hypothesis, TreeLayout, accounted
+from ..layouts.hypothesis import Hypothesis, TreeLayout, accounted, names_of
 from ..layouts.survey import Survey
 
 
@@ -15,7 +15,8 @@ def by_manifest(survey: Survey) -> Hypothesis | None:
         return None
     tars = [name for name in survey.roles["tar"] if survey.files.tree.size(name)]
     count = sum(survey.rows_in(table.file) for table in tables)
-    named = f"{len(rows.named):,} of {plural(len(survey.members.names), 'member')}"
+    named = f"the names of {len(rows.named):,} of {plural(len(survey.members.names), 'member')}"
+    names = names_of(table.file for table in tables)
     return accounted(
         survey,
         "rows that name members of tars",
@@ -26,6 +27,6 @@ def by_manifest(survey: Survey) -> Hypothesis | None:
             tars=(*tars,),
         ),
         {*tars, *(table.file for table in rows.rows), *rows.lists},
-        evidence=f"the {plural(count, 'row')} of {', '.join(table.file for table in tables)} name {named}",
+        evidence=f"the samples are the {plural(count, 'row')} of {names}, with {named}",
         samples=count,
     )

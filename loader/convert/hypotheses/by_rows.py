@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
+import numpy as np
+
+from ...arrays import union
 from ...errors import plural
 from ..layouts.grouping import are_parallel
-from ..layouts.hypothesis import Hypothesis, TreeLayout, accounted
+from ..layouts.hypothesis import Hypothesis, TreeLayout, accounted, names_of, sentence_on_joins
 from ..layouts.survey import Survey
 from ..tables.named_files import ROLE_NAMES, split_name, split_of_folder, split_of_name
 from .files_of_samples import layout_of_files
@@ -50,8 +53,6 @@ def by_rows(survey: Survey) -> Hypothesis | None:
     joined = {table.file for table in survey.rows.rows}
     layout = layout_of_files(survey, [name for name in survey.roles["data"] if name not in left], is_by_name=True)
     rows = sum(survey.rows_in(table.file) for table in tables)
-    names = ", ".join(dict.fromkeys(table.file for table in tables))
-    covered = f"{len(named):,} of {plural(len(survey.roles['data']), 'file')}"
     return accounted(
         survey,
         "rows that name files",
@@ -64,9 +65,28 @@ def by_rows(survey: Survey) -> Hypothesis | None:
             parallel=parallel,
         ),
         used | joined | set(survey.rows.lists),
-        evidence=f"the {plural(rows, 'row')} of {names} {'name' if rows > 1 else 'names'} {covered}",
+        evidence=_evidence(survey, dict.fromkeys(table.file for table in tables)) + sentence_on_joins(survey),
         samples=rows,
     )
+
+
+def _evidence(survey: Survey, tables: Iterable[str]) -> str:
+    """Return which files tables name, and which tables have the split parts, for people."""
+    pairs = [(table, reference.places) for reference in survey.references for table in reference.tables]
+    named = {name: union(table.named(places) for table, places in pairs if table.file == name) for name in tables}
+    # Without split parts, all tables count together.
+    has_splits = len({*map(split_of_name, named)} - {""}) > 1
+    main = [name for name in named if split_of_name(name) or not has_splits]
+    files = union(named[name] for name in main)
+    rows, of = plural(sum(map(survey.rows_in, main)), "row"), plural(len(survey.roles["data"]), "file")
+    splits = ", in these split parts" if has_splits else ""
+    pieces = [f"the samples are the {rows} of {names_of(main)}, with the names of {len(files):,} of {of}{splits}"]
+    # Others name the same files again, or files of no split part.
+    again = [name for name in named if name not in main and np.isin(named[name], files).all()]
+    apart = [name for name in named if name not in main and name not in again]
+    pieces += [f"the same files again in {names_of(again)}"] if again else []
+    pieces += [f"other files, of no split part, in {names_of(apart)}"] if apart else []
+    return "; ".join(pieces)
 
 
 def _parallel_folders(survey: Survey, named: Collection[str]) -> frozenset[str]:

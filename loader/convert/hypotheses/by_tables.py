@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ...errors import plural
 from ..file_trees.file_names import BINARY_TABLES
-from ..layouts.hypothesis import Hypothesis, Kind, TreeLayout, accounted
+from ..layouts.hypothesis import Hypothesis, Kind, TreeLayout, accounted, names_of
 from ..layouts.survey import Survey, stem_of_tar
 from ..layouts.tree_files import kind_of_extension
 from ..tables.named_files import split_name
@@ -35,7 +34,7 @@ def by_tables(survey: Survey) -> Hypothesis | None:
         "rows of tables",
         TreeLayout(kind=kind, tables=(*tables,)),
         {*tables, *(named if are_documents else ())},
-        evidence=f"the samples are the rows of {plural(len(tables), 'table')}",
+        evidence=f"the samples are the rows of {names_of(tables)}",
         samples=max(1, sum(map(survey.rows_in, tables))),
         named=not are_mixed and not any(not table.joins for table in survey.rows.rows),
     )

@@ -8,15 +8,14 @@ from collections.abc import Mapping, Sequence
 
 from ...accounting.kinds import HEADER_BYTES, POINTER_STARTS
 from ...accounting.other_file import is_unread_archive, refuse_other_file, unpack_command
-from ...errors import ConfigError
+from ...errors import ConfigError, plural
 from ...format.documents import ImportWay, import_way
-from ...format.documents.next_command import quoted
 from ..file_trees.file_names import BINARY_TABLES, TAR_ENDINGS
 from ..file_trees.tree import FileTree
 from ..layouts.hypothesis import Hypothesis, TreeLayout
 from ..layouts.references import Reference, Table
 from ..layouts.survey import Survey
-from ..tables.named_files import subset_of_file
+from ..tables.named_files import split_name, subset_of_file
 from .by_files import by_files
 from .by_manifest import by_manifest
 from .by_rows import by_rows
@@ -88,47 +87,38 @@ def _refusal(path: str, fault: str, ways: Sequence[ImportWay], compared: Sequenc
 
 def _unclear_names(survey: Survey, layout: TreeLayout, compared: Sequence[Hypothesis]) -> UnclearDataError:
     path, by = survey.files.tree.path, layout.grouping.by
-    ways = [
-        import_way(path, "--group-by", by, taken="one sample of the files of a name"),
-        import_way(path, "--group-by", "name", taken="a sample of each file"),
-    ]
-    return _refusal(
-        path,
+    fault = (
         f"files have {layout.grouping.describe()}, and it is unclear whether these are a sample or several: neither"
-        " names nor the sizes of pictures say it",
-        ways,
-        compared,
+        " names nor the sizes of pictures say it"
     )
+    joined, apart = layout.samples, len({split_name(name)[:2] for name in survey.roles["data"]})
+    ways = [
+        import_way(path, "--group-by", by, taken="one sample of the files of a name", makes=plural(joined, "sample")),
+        import_way(path, "--group-by", "name", taken="a sample of each file", makes=plural(apart, "sample")),
+    ]
+    return _refusal(path, fault, ways, compared)
 
 
 def _unclear_columns(survey: Survey, reference: Reference, compared: Sequence[Hypothesis]) -> UnclearDataError:
     path, table = survey.files.tree.path, reference.tables[0].file
-    columns = (reference.places[0], reference.unclear)
+    columns, count = (reference.places[0], reference.unclear), plural(survey.rows_in(table), "row")
+    fault = f"columns {' and '.join(columns)} of {table} name other files for its rows: which are meant is unclear"
     ways = [
-        _way_of_table(survey.files.tree, table, "--part", f"{name}={name}", taken=f"the files of {name}")
+        _way_of_files(survey, [table], "--part", f"{name}={name}", taken=f"the files of {name}", makes=count)
         for name in columns
     ]
-    return _refusal(
-        path,
-        f"it is unclear which files are the samples of {table}: the columns {' and '.join(columns)} name other files"
-        " for its rows",
-        ways,
-        compared,
-    )
+    return _refusal(path, fault, ways, compared)
 
 
 def _unclear_parts(survey: Survey, table: Table, compared: Sequence[Hypothesis]) -> UnclearDataError:
-    path = survey.files.tree.path
+    path, count, rows = survey.files.tree.path, len(survey.roles["data"]), plural(table.rows, "row")
+    fault = f"{table.file} names parts of recordings by {', '.join(table.part_columns)}, and recordings are not cut"
+    once = "each recording once, without the rows"
     ways = [
-        import_way(path, "--group-by", "name", taken="each recording once, without the rows"),
-        _way_of_table(survey.files.tree, table.file, taken="the rows, each with its whole recording"),
+        import_way(path, "--group-by", "name", taken=once, makes=plural(count, "file")),
+        _way_of_files(survey, [table.file], taken="the rows, each with its whole recording", makes=rows),
     ]
-    return _refusal(
-        path,
-        f"{table.file} names parts of recordings by {', '.join(table.part_columns)}, and recordings are not cut",
-        ways,
-        compared,
-    )
+    return _refusal(path, fault, ways, compared)
 
 
 def _unclear(survey: Survey, compared: Sequence[Hypothesis]) -> UnclearDataError:
@@ -159,27 +149,28 @@ def _unclear(survey: Survey, compared: Sequence[Hypothesis]) -> UnclearDataError
         for what, names, _ in present
     )
     pieces = {what: names for what, names, _ in present}
-    ways = [_way(tree, *piece, pieces) for piece in present if piece[0] != "lists without an extension"]
+    ways = [_way(survey, *piece, pieces) for piece in present if piece[0] != "lists without an extension"]
     fault = "there are several kinds of data" if len(present) > 1 else "these are imported one by one"
     return _refusal(tree.path, f"{fault}, and it is unclear which is meant. {shown}", ways, compared)
 
 
-def _way(tree: FileTree, what: str, names: Sequence[str], kind: str, pieces: Mapping[str, Sequence[str]]) -> ImportWay:
+def _way(survey: Survey, what: str, names: Sequence[str], kind: str, pieces: Mapping[str, Sequence[str]]) -> ImportWay:
     """Return how one of several kinds of data is imported, which may name the files next to it."""
+    tree = survey.files.tree
     # Data with a kind of their own need no other sources.
     if kind == "name":
-        return import_way(tree.path, "--group-by", "name", taken="the files alone")
+        return import_way(tree.path, "--group-by", "name", taken="the files alone", makes=_makes(survey, names, pieces))
     if what.startswith("files that"):
         name = posixpath.basename(names[0])
         command = unpack_command(os.path.join(tree.path, names[0]))
         other = f"read {name} with its library, and write samples with loader.ShardWriter"
         return ImportWay(f"unpack the archive first: {command}" if is_unread_archive(name) else other)
-    is_packed = tree.unit == "members"
-    if kind and not is_packed:
-        return import_way(tree.path, "--from", kind, taken=f"the {what} alone")
+    root = _root(tree)
+    if kind and root == tree.path:
+        makes = _makes(survey, names, pieces)
+        return import_way(tree.path, "--from", kind, taken=f"the {what} alone", makes=makes)
     # Others are named one by one; what is in an archive is unpacked first.
-    packed, root = ([tree.path], os.path.splitext(tree.path)[0]) if is_packed else ([], tree.path)
-    files = pieces.get("files", ())
+    files, packed = pieces.get("files", ()), list[str]()
     sources, taken, options = [names[0]], f"{names[0]} alone", list[str]()
     if what == "archives":
         sources, taken = [*names[:_MAX_ABOUT]], "the archives" + (", which may name the files" if files else "")
@@ -188,24 +179,34 @@ def _way(tree: FileTree, what: str, names: Sequence[str], kind: str, pieces: Map
         stem = names[0].replace(subset_of_file(names[0]), "")  # files of all split parts belong together
         sources = [name for name in names if name.replace(subset_of_file(name), "") == stem]
         taken = "the annotations, which find their files"
-        packed += [os.path.join(root, name) for name in pieces.get("archives", ()) if not files]
-    way = import_way(tree.path, *options, sources=[os.path.join(root, name) for name in sources], taken=taken)
-    return _unpacked(way, packed, root, taken)
+        packed = [*(pieces.get("archives", ()) if not files else ())]
+    makes = _makes(survey, sources, pieces, files if what in ("archives", "annotation files") else ())
+    return _way_of_files(survey, sources, *options, taken=taken, makes=makes, packed=packed)
 
 
-def _way_of_table(tree: FileTree, table: str, *options: str, taken: str) -> ImportWay:
-    """Return how a table of a tree is imported by itself."""
-    is_packed = tree.unit == "members"
-    packed, root = ([tree.path], os.path.splitext(tree.path)[0]) if is_packed else ([], tree.path)
-    way = import_way(tree.path, *options, sources=[os.path.join(root, table)], taken=taken)
-    return _unpacked(way, packed, root, taken)
+def _makes(
+    survey: Survey, sources: Sequence[str], pieces: Mapping[str, Sequence[str]], named: Sequence[str] = ()
+) -> str:
+    """Return what some files, and others that they name, would make, and how many of each kind would be left out."""
+    rows, taken = sum(map(survey.rows_in, sources)), {*sources, *named}
+    left = {what: sum(name not in taken for name in names) for what, names in pieces.items()}
+    leaves = ", ".join(f"{what} ({count:,})" for what, count in left.items() if count)
+    made = plural(rows, "row") if rows else plural(len(sources), "file")
+    return f"{made}; leaves out {leaves}" if leaves else made
 
 
-def _unpacked(way: ImportWay, packed: Sequence[str], root: str, taken: str) -> ImportWay:
-    """Unpack archives first: their files are then sources like others."""
-    if not packed:
-        return way
-    module = "tarfile" if packed[0].lower().endswith(TAR_ENDINGS) else "zipfile"
-    lines = [*(["python", "-m", module, "-e", path, root] for path in packed), ["energon", *way.words]]
-    shown = " && ".join(" ".join(map(quoted, line)) for line in lines)
-    return ImportWay(f"for {taken}, unpack the archive first: {shown}")
+def _way_of_files(
+    survey: Survey, sources: Sequence[str], *options: str, taken: str, makes: str, packed: Sequence[str] = ()
+) -> ImportWay:
+    """Return how some files of a tree are imported. Archives are unpacked first: their files are sources, too."""
+    path, root = survey.files.tree.path, _root(survey.files.tree)
+    archives = [*([path] if root != path else []), *(os.path.join(root, name) for name in packed)]
+    module = "tarfile" if any(archive.lower().endswith(TAR_ENDINGS) for archive in archives[:1]) else "zipfile"
+    paths = [os.path.join(root, name) for name in sources]
+    way = import_way(path, *options, sources=paths, taken=taken, makes=makes)
+    return way._replace(unpacks=[["python", "-m", module, "-e", archive, root] for archive in archives])
+
+
+def _root(tree: FileTree) -> str:
+    """Return the folder of the files of a tree: for an archive, where it is unpacked."""
+    return os.path.splitext(tree.path)[0] if tree.unit == "members" else tree.path

@@ -63,7 +63,8 @@ def layout_of_files(
         splits=False if contains_all and options.splits is None else options.splits,
         at=survey.files.tree.path,
     )
-    return TreeLayout(grouping=grouping, folders=layout, top=top, is_unclear=match.is_unclear)
+    samples = len(kept) if grouping.by == "folder" else sum(len(each.stems) for each in listed) - match.total
+    return TreeLayout(grouping=grouping, folders=layout, top=top, is_unclear=match.is_unclear, samples=samples)
 
 
 def _find_grouping(survey: Survey, names: Sequence[str], folders: Sequence[ListedFolder], by: GroupBy | None) -> Match:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal
 
 from ...accounting.kinds import MEDIA_KINDS
+from ...errors import plural
 from ..file_trees.file_names import BARE, is_about, is_medium_of_data, reason_of_name, role_of_name
 from ..tables.named_files import split_name
 from .folder_layout import FolderLayout
@@ -19,6 +20,7 @@ from .tree_files import kind_of_extension
 _MAX_UNCLEAR = 0.02  # of the files and of the bytes, for which a hypothesis does not account
 _MAX_SHARE = 0.1  # of the rows and of the bytes of the samples, that a file about the data has
 _SMALL_BYTES = 1 << 16  # of a card or a list of classes next to little data
+_MAX_NAMES = 8  # of tables in a sentence
 _MIN_MEDIA = 10  # of fewer, no table is so short that it describes all of them
 
 
@@ -42,6 +44,7 @@ class TreeLayout:
         parallel: Folders whose files belong to the rows that name files of the same name.
         things: Folders whose samples are views of one thing each, and so stay in one split part.
         is_unclear: Files of one name may be a sample, or samples of several classes.
+        samples: Number of the samples that files make.
     """
 
     kind: Kind = "files"
@@ -55,6 +58,7 @@ class TreeLayout:
     parallel: frozenset[str] = frozenset()
     things: frozenset[str] = frozenset()
     is_unclear: bool = False
+    samples: int = 0
 
     @property
     def is_plain(self) -> bool:
@@ -83,7 +87,7 @@ class Hypothesis:
     Attributes:
         name: What the samples are.
         evidence: Why they may be that, for people.
-        samples: Their number, or what is known of it.
+        samples: Their number, as far as it is known: the rows of all tables.
         unclear: Files that have no role.
         size_bytes: Returns the size of these files.
         fits: It accounts for all references, and for nearly all files and bytes.
@@ -101,13 +105,27 @@ class Hypothesis:
         return {
             "name": self.name,
             "evidence": self.evidence,
-            "samples": self.samples,
+            "samples": None if self.layout.kind == "tars" else self.samples,
             "left_out": len(self.layout.left),
             "unclear": len(self.unclear),
             "unclear_bytes": self.size_bytes(),
             "example": self.unclear[0] if self.unclear else None,
             "fits": self.fits,
         }
+
+
+def names_of(tables: Iterable[str]) -> str:
+    """Return the names of tables, for people; of many, their number and the first one."""
+    names = [*dict.fromkeys(tables)]
+    if len(names) > _MAX_NAMES:
+        return f"{plural(len(names), 'table')} such as {names[0]}"
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def sentence_on_joins(survey: Survey) -> str:
+    """Return which tables add parts to the samples, as the end of a sentence; no text if none does."""
+    joins = [table.file for table in survey.rows.rows if table.joins]
+    return f"; further parts from {names_of(joins)}" if joins else ""
 
 
 def accounted(
@@ -173,7 +191,7 @@ def accounted(
     return Hypothesis(
         name=name,
         evidence=evidence,
-        samples=samples,
+        samples=layout.samples or samples,
         layout=replace(layout, left={**left, **(dict.fromkeys(unclear, "L102") if fits else {})}),
         unclear=unclear,
         size_bytes=unclear_bytes,

@@ -2,7 +2,9 @@
 
 from .detect import (
     KINDS as KINDS,
+    Hypothesis as Hypothesis,
     SourceOptions as SourceOptions,
+    UnclearDataError as UnclearDataError,
     compared_hypotheses as compared_hypotheses,
     found_columns as found_columns,
     open_source as open_source,

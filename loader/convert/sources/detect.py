@@ -19,8 +19,8 @@ from ...format.documents.messages import did_you_mean
 from ...storage import is_url, open_storage
 from ..annotations.kinds import annotation_kind
 from ..file_trees.file_names import BINARY_TABLES, TAR_ENDINGS
-from ..hypotheses.decide import UnclearDataError
-from ..layouts.hypothesis import Hypothesis
+from ..hypotheses.decide import UnclearDataError as UnclearDataError  # noqa: PLC0414 - the stub of the package lists it
+from ..layouts.hypothesis import Hypothesis as Hypothesis  # noqa: PLC0414 - the stub of the package lists it
 from ..rows.row import CellRef
 from ..tables.columns import FoundColumn, SourceOptions as SourceOptions  # noqa: PLC0414 - the stub of the package lists it
 from ..tables.named_files import EXTENSIONS
@@ -137,9 +137,10 @@ def open_source(path: str, *, kind: str | None, options: SourceOptions) -> Sourc
     """Open a source; see :func:`open_sources`."""
     if not is_url(path) and os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         raise StorageError("expected a file or folder, found a pipe, device or socket", path=path)
+    compared: Sequence[Hypothesis] = ()
     if kind is None:
         files = _files(path, "folder", options, takes_all=False)
-        kind = _detect(path, files)
+        kind, compared = _detect(path, files), files.hypotheses
         if kind == "folder":
             return files
         _check_place(path, kind)
@@ -155,7 +156,9 @@ def open_source(path: str, *, kind: str | None, options: SourceOptions) -> Sourc
             hint=f"name one of {', '.join(KINDS)}",
         )
     _check_place(path, kind)
-    return KINDS[kind].open(path, options)
+    source = KINDS[kind].open(path, options)
+    object.__setattr__(source, "hypotheses", compared)  # also of a frozen class
+    return source
 
 
 def _check_place(path: str, kind: str) -> None:
@@ -178,7 +181,7 @@ def ways_to_import(path: str) -> Sequence[ImportWay]:
         sources = error.ways[0].words[1:2] if len(error.ways) == 1 else ()  # an archive, whose contents may be unclear
         # Of an archive, the ways inside of it are meant.
         packed = [way for source in sources if source != path for way in ways_to_import(source)]
-        return packed if packed and not packed[0].words else error.ways
+        return packed if packed and not packed[0].is_import else error.ways
     except (EnergonError, OSError):
         pass  # which the import names
     return [import_way(path)]
@@ -192,8 +195,7 @@ def found_columns(sources: Sequence[Source]) -> list[tuple[str, tuple[FoundColum
 
 def compared_hypotheses(sources: Sequence[Source]) -> list[tuple[str, Sequence[Hypothesis]]]:
     """Return the ways to make samples that were compared for each source that is a tree of files, with its path."""
-    trees = [source for source in sources if isinstance(source, FilesSource)]
-    return [(tree.path, tree.hypotheses) for tree in trees]
+    return [(source.path, compared) for source in sources if (compared := getattr(source, "hypotheses", ()))]
 
 
 def check_has_files(url: str) -> None:

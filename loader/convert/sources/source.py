@@ -18,6 +18,7 @@ from ...accounting.kinds import kind_of_name, usual_extension
 from ...errors import ConfigError, SampleError
 from ...storage import is_url
 from ..annotations.json_elements import Element, fault_row, read_elements
+from ..layouts.hypothesis import Hypothesis
 from ..rows.file_access import FileAccess, data_folder
 from ..rows.row import CellReader, CellRef, FileRef, PartRef, Row, ValueRef
 from ..tables.named_files import (
@@ -171,11 +172,14 @@ class Source(ABC):
 
     Attributes:
         kind: Name of the format, as ``--from`` takes it.
+        hypotheses: The ways to make samples of a tree that were compared, the one that is taken first; workers and
+            sources without a tree have none.
     """
 
-    __slots__ = ()
+    __slots__ = ("hypotheses",)
     kind: str
     path: str
+    hypotheses: Sequence[Hypothesis]
 
     @abstractmethod
     def rows(self, listing: Listing) -> Iterator[Row]:

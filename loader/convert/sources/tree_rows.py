@@ -34,8 +34,6 @@ from .joined_rows import JoinedRows
 from .source import Listing
 from .tree_tables import TableFiles, list_members, open_rows
 
-_MAX_TABLES = 8  # that are named one by one
-
 
 class TreeRows:
     """The samples of a tree with a known layout, and the fate of each of its files."""
@@ -47,7 +45,6 @@ class TreeRows:
         self._listing = listing
         self._account = listing.account
         self._read = {*survey.tables}  # tables, and the files that they name
-        self._seen: list[tuple[str, int, int]] = []  # tables with the numbers of their rows and of the files they name
         self._named = frozenset(survey.rows.named.tolist())
         self._files = TreeFiles(tree)
         self._joined = JoinedRows(self._files, survey.rows, options, listing)
@@ -78,14 +75,6 @@ class TreeRows:
         for table in survey.rows.rows or alone:
             if not table.joins:
                 yield from self._table_rows(table)
-        # Say which rows became samples: of a few tables for each, and of many together.
-        tables = self._seen
-        if len(tables) > _MAX_TABLES:
-            rows, files = (sum(column) for column in list(zip(*tables, strict=True))[1:])
-            tables = [(f"{plural(len(tables), 'table')}, such as {tables[0][0]}", rows, files)]
-        for name, rows, files in tables:
-            named = f", which name {plural(files, 'file')}" if files else ""
-            self._listing.notes.append(f"the samples are the {plural(rows, 'row')} of {name}{named}")
 
     def _member_rows(self) -> Iterator[Row]:
         """Yield rows whose files are members of tars, and account for the other files, and for the other members."""
@@ -163,8 +152,8 @@ class TreeRows:
         for path, parts in sorted(samples.items(), key=lambda item: item[0].split("/")):
             yield self._row(path, posixpath.dirname(next(iter(parts.values()))), parts)
         alone = sum(len(parts) == 1 for parts in samples.values())
-        partners = f"; {alone:,} of {plural(len(samples), 'sample has', 'samples have')} no partner" if alone else ""
-        self._listing.notes.append(f"the files of a sample have {grouping.describe()}{partners}")
+        if alone:
+            self._listing.notes.append(f"{alone:,} of {plural(len(samples), 'sample has', 'samples have')} no partner")
 
     def _table_rows(self, rows: RowsOfTable) -> Iterator[Row]:
         survey, table, unit = self._survey, rows.file, posixpath.dirname(rows.file)
@@ -177,7 +166,7 @@ class TreeRows:
         splits = {name: split_of_name(name) for name in survey.tables if name == table or name not in joined}
         of_list = split_of_folder(rows.inside)
         has_splits = len({*splits.values()} - {""}) > 1
-        count, account = 0, Account()
+        account = Account()
         for row in source.rows(replace(self._listing, shuffled=True, account=account)):
             if has_splits and not splits[table] and files.last in self._read:
                 self._account.lose("rows", "L123", join_names(unit, row.origin))
@@ -201,10 +190,8 @@ class TreeRows:
                 thing=survey.thing_of(files.last),
             )
             files.last = ""
-            count += 1
         self._leave_rows(account, unit)
         self._read |= files.used
-        self._seen.append((table, count, len(files.used)))
 
     def _beside(self, files: TableFiles, parts: Mapping[str, PartRef]) -> dict[str, PartRef]:
         """Return further parts of a row: the files that share their names with its file, and that no row names."""

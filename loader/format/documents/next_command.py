@@ -52,19 +52,30 @@ class ImportWay(NamedTuple):
     taken: str = ""  # what it takes, where there are several kinds of data; without words, what to do instead
     # the command line after ``energon``, which works as it stands in a script; empty if there is none
     words: Sequence[str] = ()
+    unpacks: Sequence[Sequence[str]] = ()  # command lines that unpack archives before
+    makes: str = ""  # what it would make and leave out, for a menu
+
+    @property
+    def is_import(self) -> bool:
+        """True if the import is all that there is to do."""
+        return bool(self.words) and not self.unpacks
 
     def __str__(self) -> str:
-        line = " ".join(["run: energon", *map(quoted, self.words)])
-        return (f"for {self.taken}, {line}" if self.taken else line) if self.words else self.taken
+        if not self.words:
+            return self.taken
+        line = " && ".join(" ".join(map(quoted, words)) for words in (*self.unpacks, ("energon", *self.words)))
+        how = "unpack the archive first" if self.unpacks else "run"
+        return f"for {self.taken}, {how}: {line}" if self.taken else f"{how}: {line}"
 
 
-def import_way(path: str, *options: str, sources: Sequence[str] = (), taken: str = "") -> ImportWay:
+def import_way(path: str, *options: str, sources: Sequence[str] = (), taken: str = "", makes: str = "") -> ImportWay:
     """Return the command line that imports a file or folder of this machine to a new folder next to it.
 
     Args:
         sources: Files in the folder to import instead.
     """
-    return ImportWay(taken, ["import", *map(_as_argument, sources or [path]), new_folder_for(path), *options, "--yes"])
+    words = ["import", *map(_as_argument, sources or [path]), new_folder_for(path), *options, "--yes"]
+    return ImportWay(taken, words, makes=makes)
 
 
 # The folder or URL that was typed for the dataset; the command lines of hints then name it.

@@ -23,8 +23,10 @@ from loader.convert.importing import (
     write_trial,
 )
 from loader.convert.rows import FileAccess, ShardLayout
-from loader.convert.sources import compared_hypotheses, found_columns, open_sources
+from loader.convert.sources import UnclearDataError, compared_hypotheses, found_columns, open_sources
 from loader.errors import EnergonError, escape_controls, plural
+from loader.format.documents import quoted
+from loader.format.prepare import DatasetYaml
 from loader.inspect import (
     Choices,
     ShardFolder,
@@ -44,6 +46,7 @@ from ....settings import output_settings
 from ..prepare.report import show_files, show_first_sample
 from ..prompts import AnswerHistory, no_echo
 from .choices import ImportFlags, resolve_choices, settle_outside_files, settle_urls
+from .decision import choose_way, decisions, hypotheses_documents, show_hypotheses
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,6 +79,8 @@ def show_found(console: Console, flags: ImportFlags, listed: ListedRows, first: 
     size = f", {about}{format_bytes(listed.size_bytes)}" if listed.size_bytes else ""
     names = " ".join(map(escape_controls, flags.sources))
     console.print(f"{names} ({kinds}): {plural(rows, 'sample')}{size}")
+    for decision in decisions(listed.sources) if not flags.dry_run else ():
+        console.print(decision)
     for _, columns in found_columns(listed.sources):
         _show_columns(console, columns)
     coverage = ", ".join(
@@ -145,6 +150,7 @@ def _failures_line(report: ImportReport) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
     ratio: Mapping[str, float] | None  # of split parts
+    chosen: DatasetYaml | None
     files: Mapping[str, str]  # of .nv-meta, name → text
     notes: list[str]
     warnings: list[str]
@@ -204,10 +210,11 @@ def import_sources(flags: ImportFlags) -> None:
         show_account(report.account)
         document = facts_of(
             report,
-            "output columns prepared.samples prepared.shards bytes=size_bytes prepared.split failed failures "
-            "failures_file renamed changed first_changed written resumed files prepared.compat prepared.uuid seconds "
-            "prepared.warnings notes account",
+            "output hypotheses columns prepared.samples prepared.shards bytes=size_bytes prepared.split failed "
+            "failures failures_file renamed changed first_changed written resumed files prepared.compat prepared.uuid "
+            "seconds prepared.warnings notes account",
             output=flags.output,
+            hypotheses=hypotheses_documents(compared_hypotheses(listed.sources), 1),
             columns=_columns_document(listed.sources),
             files=sorted(draft.files),
             seconds=round(report.seconds, 3),
@@ -216,8 +223,12 @@ def import_sources(flags: ImportFlags) -> None:
         print_json(document)
         return
     show_done(console, flags.output, report)
+    if draft.chosen is not None:
+        fields = ", ".join(f"{field} ← {expression}" for field, expression in (draft.chosen.field_map or {}).items())
+        console.print(f"sample type: {draft.chosen.spec.written_name}{fields and f' ({fields})'}")
     show_account(report.account)
     show_note(*draft.notes)
+    console.print(f"to look at samples, run: energon preview {quoted(flags.output)}")
 
 
 def _listed(flags: ImportFlags, console: Console, stack: ExitStack) -> tuple[ImportFlags, ListedRows]:
@@ -231,6 +242,9 @@ def _listed(flags: ImportFlags, console: Console, stack: ExitStack) -> tuple[Imp
                 listed = error
             settled = settle_outside_files(flags, access)
             if settled == flags or not (settled.allow_outside or settled.follow_links):
+                if isinstance(listed, UnclearDataError):
+                    flags = choose_way(settled, listed, console)
+                    continue
                 if isinstance(listed, EnergonError):
                     raise listed
                 flags, settled = settled, settle_urls(settled, listed, console)
@@ -277,7 +291,8 @@ def _confirmed_draft(flags: ImportFlags, listed: ListedRows, folder: ShardFolder
             size = f", about {format_bytes(listed.size_bytes)}," if listed.size_bytes else ""
             if not history.confirm(f"Write {plural(len(listed.rows), 'sample')}{size} to {flags.output}?"):
                 continue
-        return _Draft(ratio=ratio, files=files, notes=choice_notes(folder, chosen), warnings=warnings)
+        notes = choice_notes(folder, chosen)
+        return _Draft(ratio=ratio, chosen=choices.dataset_yaml, files=files, notes=notes, warnings=warnings)
 
 
 def _show_dry_run(flags: ImportFlags, listed: ListedRows, layout: ShardLayout, draft: _Draft, console: Console) -> None:
@@ -291,11 +306,7 @@ def _show_dry_run(flags: ImportFlags, listed: ListedRows, layout: ShardLayout, d
             output=flags.output,
             dry_run=True,
             sources=[facts_of(source, "path kind") for source in listed.sources],
-            hypotheses=[
-                {"source": path, **each.to_document()}
-                for path, compared in compared_hypotheses(listed.sources)
-                for each in compared
-            ],
+            hypotheses=hypotheses_documents(compared_hypotheses(listed.sources)),
             columns=_columns_document(listed.sources),
             samples=len(listed.rows),
             renamed=len(listed.rows.renamed),
@@ -306,7 +317,7 @@ def _show_dry_run(flags: ImportFlags, listed: ListedRows, layout: ShardLayout, d
         )
         print_json(document)
     else:
-        _show_hypotheses(console, listed.sources)
+        show_hypotheses(console, compared_hypotheses(listed.sources), is_taken=True)
         console.print(f"would write to {escape_controls(flags.output)}:")
         for part in parts:
             counts = f"{plural(part.samples, 'sample')} in {plural(part.shards, 'shard')}"
@@ -317,17 +328,6 @@ def _show_dry_run(flags: ImportFlags, listed: ListedRows, layout: ShardLayout, d
     show_account(listed.account)
     if flags.strict:
         listed.account.check_complete(at=flags.output)
-
-
-def _show_hypotheses(console: Console, sources: Sequence[Source]) -> None:
-    """Print the ways to make samples of each tree that were compared, and the files for which each has no role."""
-    for path, compared in compared_hypotheses(sources):
-        console.print(f"ways to make samples of {escape_controls(path)}:")
-        for each in compared:
-            left = f", {plural(len(each.layout.left), 'file')} left out" if each.layout.left else ""
-            unclear = "" if each.fits else f", no role for {plural(len(each.unclear), 'file')}"
-            taken = " (taken)" if each is compared[0] else ""
-            console.print(f"  {each.name}{taken}: {escape_controls(each.evidence)}{left}{unclear}")
 
 
 def _run(plan: ImportPlan, listed: ListedRows) -> ImportReport:

@@ -46,11 +46,11 @@ def offer_import(flags: PrepareFlags) -> str | None:
     target = new_folder_for(path)
     # Each way to import is offered with all proposals and with questions.
     choices: dict[str, tuple[Sequence[str], bool] | None] = {}
-    for taken, words in ways_to_import(path):
-        if words:
-            begin = f"import {taken or 'them'} to {target}"
-            choices[f"{begin}, with all proposals"] = words[1:-1], True
-            choices[f"{begin}, and ask about the split and the type"] = words[1:-1], False
+    for way in ways_to_import(path):
+        if way.is_import:
+            begin = f"import {way.taken or 'them'} to {target}"
+            choices[f"{begin}, with all proposals"] = way.words[1:-1], True
+            choices[f"{begin}, and ask about the split and the type"] = way.words[1:-1], False
     if not choices:
         return None
     tables, leave = "prepare the tables alone, as they are", "leave, and write nothing"

@@ -1,0 +1,100 @@
+"""Show how the samples of a tree are made, and ask which way is meant where that is unclear."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from loader.convert.sources import UnclearDataError, compared_hypotheses
+from loader.engine import COMMAND_LINE
+from loader.errors import escape_controls, plural
+from loader.format.documents import ImportWay
+
+from ....command import command_line, typed_options, without_secrets
+from ....console import facts_of, print_json, show_note
+from ..prompts import select_or_leave
+from .choices import ImportFlags
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from loader.convert.sources import Hypothesis, Source
+
+    _OfTrees = Iterable[tuple[str, Sequence[Hypothesis]]]  # paths, with the ways that were compared
+
+_MAX_OFFERED = 3  # ways in a menu: those that a person compares at a glance
+
+
+def decisions(sources: Sequence[Source]) -> Iterator[str]:
+    """Yield how the samples of each tree are made, with the evidence, and what else would have been possible."""
+    for path, compared in compared_hypotheses(sources):
+        others = ", ".join(each.name for each in compared[1:] if each.fits)
+        at = f"{path}: " if len(sources) > 1 else ""
+        yield at + compared[0].evidence + (f"; possible as well: {others}" if others else "")
+
+
+def hypotheses_documents(of_trees: _OfTrees, most: int | None = None) -> list[dict[str, Any]]:
+    """Return the ways to make samples of trees for a JSON document, at most some for each."""
+    return [{"source": path, **each.to_document()} for path, compared in of_trees for each in compared[:most]]
+
+
+def show_hypotheses(console: Console, of_trees: _OfTrees, *, is_taken: bool) -> None:
+    """Print the ways to make samples of trees that were compared, and the files for which each has no role.
+
+    Args:
+        is_taken: The first one of each tree was taken.
+    """
+    for path, compared in of_trees:
+        console.print(f"ways to make samples of {path}:")
+        for each in compared:
+            left = f"; {plural(len(each.layout.left), 'file')} left out" if each.layout.left else ""
+            example = f", such as {each.unclear[0]}" if each.unclear else ""
+            unclear = "" if each.fits else f"; no role for {plural(len(each.unclear), 'file')}{example}"
+            taken = " (taken)" if is_taken and each is compared[0] else ""
+            console.print(f"  {each.name}{taken}: {each.evidence}{left}{unclear}")
+
+
+def choose_way(flags: ImportFlags, error: UnclearDataError, console: Console) -> ImportFlags:
+    """Return the flags of the way to import that a person chooses; raise the error where there is no terminal.
+
+    The error then names the command line of each way, with the options that were typed.
+    """
+    ways = [_completed(way) for way in error.ways]
+    hints = [str(way._replace(words=[*map(without_secrets, way.words)])) for way in ways]
+    error.hint = "; ".join(hints)
+    # A dry run shows what was compared.
+    of_trees = [(str(error.at), error.hypotheses)]
+    if flags.dry_run and flags.as_json:
+        print_json(facts_of(flags, "output dry_run hypotheses", hypotheses=hypotheses_documents(of_trees)))
+    elif flags.dry_run:
+        show_hypotheses(console, of_trees, is_taken=False)
+    # Several sources share the options of a way, which are meant for one of them.
+    offered = [way for way in ways if way.is_import][:_MAX_OFFERED]
+    if not flags.asks_by_menus or not offered or len(flags.sources) > 1:
+        raise error
+    # Ask; what a command line alone does is shown above.
+    console.print(f"{error.at}: {error.message}")
+    show_note(*(hint for hint, way in zip(hints, ways, strict=True) if way not in offered))
+    labels = {escape_controls(f"{way.taken}: {way.makes}"): way.words for way in offered}
+    label = select_or_leave("What should be imported?", [*labels], "leave, and write nothing")
+    if label is None:
+        console.print("nothing was written")
+        raise click.exceptions.Exit(1)
+    # Take the sources and their options from the command line of the way.
+    context = click.get_current_context()
+    COMMAND_LINE.set(command_line(labels[label]))
+    with context.command.make_context("import", [*labels[label][1:]], parent=context.parent) as chosen:
+        columns = replace(flags.columns, **{name: chosen.params[name] for name in ("parts", "root", "group_by")})
+        return replace(flags, sources=chosen.params["sources"], kind=chosen.params["kind"], columns=columns)
+
+
+def _completed(way: ImportWay) -> ImportWay:
+    """Return a way with the options that were typed, except those that the way replaces."""
+    if not way.words:
+        return way
+    options = next(index for index, word in enumerate(way.words) if word.startswith("--"))
+    typed = typed_options(click.get_current_context(), apart_from=way.words[options:])
+    return way._replace(words=[*way.words[:options], *typed, *way.words[options:]])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -48,6 +48,7 @@ class SampledContents:
         holds_values: The parts are columns of Parquet files, which are not decoded.
         are_first: These are only the first samples of a source, not all of them.
         warnings: Sentences about part names that are probably not intended.
+        other_parts: Names of the parts of samples that are not here.
     """
 
     part_sets: PartSets = field(default_factory=lambda: PartSets(sets=(), samples=0))
@@ -59,6 +60,7 @@ class SampledContents:
     holds_values: bool = False
     are_first: bool = False
     warnings: Sequence[str] = ()
+    other_parts: Sequence[str] = ()
     index: SampleIndex | None = None
 
     @property
@@ -76,7 +78,7 @@ class SampledContents:
     @property
     def part_names(self) -> list[str]:
         """Part names, the most frequent first."""
-        return list(self.part_counts)[:_MAX_NAMES]
+        return list(dict.fromkeys([*self.part_counts, *self.other_parts]))[:_MAX_NAMES]
 
     @property
     def json_example(self) -> Mapping[str, Any] | None:
@@ -138,13 +140,16 @@ class ShardFolder:
         return self.storage.exists(f"{FOLDER}/{name}")
 
 
-def inspect_folder(ref: DatasetRef | str, *, exclude: str | None = None, scans: bool = True) -> ShardFolder:
+def inspect_folder(
+    ref: DatasetRef | str, *, exclude: str | None = None, scans: bool = True, other_parts: Sequence[str] = ()
+) -> ShardFolder:
     """Find the shards of a folder, check for files of an earlier prepare, and scan its samples.
 
     Args:
         ref: The folder.
         exclude: Regular expression of shards to exclude.
         scans: Scan all samples in this process, and inspect some of them; nothing is written.
+        other_parts: Names of the parts of further samples, of which these are the first.
 
     Raises:
         FormatError: Shards are damaged, or hold no samples.
@@ -166,7 +171,7 @@ def inspect_folder(ref: DatasetRef | str, *, exclude: str | None = None, scans: 
         plan = PreparePlan.of(ref, exclude=exclude)
         with open_prepare(plan, storage=storage, inspects=True, is_trial=True) as prepare:
             prepare.scan()
-            contents = contents_of_scan(prepare)
+            contents = replace(contents_of_scan(prepare), other_parts=other_parts)
     # Documents count only if an index belongs to them.
     prepared = storage.exists(INFO_JSON) or storage.exists(INFO_YAML)
     return ShardFolder(

@@ -13,14 +13,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from loader.accounting import Account
 from loader.convert.importing import ImportPlan, PictureOptions, list_rows, run_import, write_trial
 from loader.convert.sources import SourceOptions, compared_hypotheses, open_sources
 from loader.dataset.opening import folder_at
 from loader.dataset.split_parts import samples_of_part
-from loader.format.documents import sample_type_of_name
 from loader.inspect import choice_files, inspect_folder, open_choices, propose_choices
 from tests.layouts.layout import Layout
 
@@ -135,13 +133,8 @@ def import_all(
     """Import a source with all proposals, as ``--yes`` does; failures are in the account."""
     sources = open_sources([str(source)], kind=layout.kind, options=SourceOptions(**layout.options))
     with list_rows(sources, shuffled=False) as listed, write_trial(listed, PictureOptions()) as trial:
-        proposal = sources[0].proposal()
-        settled: dict[str, Any] = {}
-        if proposal is not None:
-            spec = sample_type_of_name(proposal.sample_type)
-            settled = {"spec": spec, "field_map": proposal.field_map or None}
-        first = inspect_folder(trial)
-        choices = propose_choices(open_choices(first, ask_split=False, **settled))
+        first = inspect_folder(trial, other_parts=[*listed.part_counts])
+        choices = propose_choices(open_choices(first, ask_split=False))
         files = choice_files(first, choices, name="dataset.yaml")
         plan = ImportPlan(sources=sources, output=str(output), max_failures=max_failures, files=files)
         report = run_import(plan, listed=listed)

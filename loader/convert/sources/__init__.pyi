@@ -13,8 +13,5 @@ from .detect import (
 )
 from .files import FilesSource as FilesSource
 from .hugging_face import HuggingFaceSource as HuggingFaceSource
-from .source import (
-    SampleProposal as SampleProposal,
-    Source as Source,
-)
+from .source import Source as Source
 from .table_source import ArrowTableSource as ArrowTableSource, TextTableSource as TextTableSource

@@ -29,7 +29,7 @@ from ..annotations.json_elements import (
 )
 from ..rows.row import PartRef, Row, ValueRef, key_of_path
 from ..tables.named_files import NamedFiles, is_link, path_of_url, split_of_file
-from .source import AnnotationSource, Listing, SampleProposal, picture_extension, picture_ref
+from .source import AnnotationSource, Listing, picture_extension, picture_ref
 
 _FIRST = 100
 """Annotations that tell captions from objects."""
@@ -94,10 +94,6 @@ class CocoSource(AnnotationSource):
                 yield row
         listing.notes.extend([*file.notes, *pictures.missing(self.path)])
 
-    def proposal(self) -> SampleProposal:
-        with open_lists(self.path) as lists:
-            return _CocoFile(self.path, lists).proposal()
-
 
 class _CocoFile:
     def __init__(self, path: str, lists: Mapping[str, ElementList | None]) -> None:
@@ -114,12 +110,6 @@ class _CocoFile:
         for element in categories:
             category = decode(element, _Category)
             self._categories[_plain_id(category.id)] = category.name
-
-    def proposal(self) -> SampleProposal:
-        if not self._has_captions:
-            return SampleProposal(sample_type="CrudeSample")
-        parts = dict.fromkeys(picture_extension(names[0]) for names in self._picture_names())
-        return SampleProposal(sample_type="CaptioningSample", field_map={"image": ",".join(parts), "caption": "txt"})
 
     def rows(self, source: AnnotationSource) -> Iterator[Row]:
         # Find the pictures, and the annotations of each.

@@ -27,7 +27,7 @@ from ..annotations.json_elements import (
 )
 from ..rows.row import PartRef, Row, ValueRef
 from ..tables.named_files import split_of_file, subset_of_file
-from .source import AnnotationSource, Listing, SampleProposal, media_extension, picture_extension, picture_ref
+from .source import AnnotationSource, Listing, media_extension, picture_extension, picture_ref
 
 _MEDIA_KEYS = {"image": ("images", "image"), "video": ("videos", "video"), "audio": ("audios", "audio")}
 _PATH_KEYS = ("url", "path", "image", "video", "audio", "data")  # of an item, or of the object that it holds
@@ -68,17 +68,6 @@ class ConversationsSource(AnnotationSource):
             return Row(key=document_key(document, index), parts=parts, origin=element.place)
 
         yield from self.element_rows(make)
-
-    def proposal(self) -> SampleProposal | None:
-        if self._has_several():
-            return None
-        extensions: dict[str, dict[str, None]] = {kind: {} for kind in _FIELDS}
-        for kind, path in (medium for media in self._media() for medium in media):
-            extensions[kind][media_extension(path, kind)] = None
-        fields = {_FIELDS[kind]: ",".join(names) for kind, names in extensions.items() if names}
-        if not fields:
-            return None
-        return SampleProposal(sample_type="ConversationSample", field_map={"turns": "json", **fields})
 
     def _has_several(self) -> bool:
         return any(count > 1 for media in self._media() for count in Counter(kind for kind, _ in media).values())
@@ -192,24 +181,12 @@ class VqaSource(AnnotationSource):
                 if identifier in left:
                     yield fault_row(answers[index], f"no question has the id {identifier!r}", split=split)
 
-    def proposal(self) -> SampleProposal:
-        # Fields of the sample are the picture, the question, and answers if there are any.
-        _, position = self.picture_folder(self._all_picture_names())
-        extensions = dict.fromkeys(picture_extension(names[position]) for names in self._all_picture_names())
-        field_map = {"image": ",".join(extensions), "context": "json[question]"}
-        if self._annotations_file() is not None or self._has_answers():
-            field_map["answers"] = "json[answers]"
-        return SampleProposal(sample_type="VQASample", field_map=field_map)
-
     def _annotations_file(self) -> str | None:
         if self.annotations is not None:
             return self.annotations
         folder, name = os.path.split(self.path)
         path = os.path.join(folder, _TASK.sub("", name).replace("questions", "annotations"))
         return path if path != self.path and os.path.exists(path) else None
-
-    def _has_answers(self) -> bool:
-        return any(key in fields for fields in self._of_questions(lambda question: question) for key in _ANSWER_KEYS)
 
     def _all_picture_names(self) -> Iterator[tuple[str, ...]]:
         subset = subset_of_file(self.path)

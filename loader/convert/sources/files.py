@@ -22,7 +22,7 @@ from ..layouts.tree_files import TreeFiles
 from ..rows.row import CellReader, CellRef, Row
 from ..tables.columns import SourceOptions
 from .archives import plain_tar, tar_files, webdataset_rows
-from .source import Listing, SampleProposal, Source
+from .source import Listing, Source
 from .tree_rows import TreeRows
 from .tree_tables import TreeReader
 
@@ -76,15 +76,6 @@ class FilesSource(Source):
                 at=self.path,
                 hint="name the folder of the files",
             )
-
-    def proposal(self) -> SampleProposal | None:
-        layout = self.survey().folders
-        if not layout.classes or not layout.extensions:
-            return None
-        return SampleProposal(
-            sample_type="ImageClassificationSample",
-            field_map={"image": ",".join(layout.extensions), "label": "cls", "label_name": "json[label_name]"},
-        )
 
     def survey(self) -> TreeLayout:
         """Return what the samples are; for several tars, the samples of the last."""

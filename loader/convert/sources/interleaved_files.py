@@ -31,7 +31,7 @@ from ..tables.columns import SourceOptions
 from ..tables.named_files import NamedFiles, is_inline, join_root, split_of_folder
 from .archives import tar_files
 from .files import ZipCells, open_trees
-from .source import AnnotationSource, Listing, SampleProposal, picture_extension, picture_ref
+from .source import AnnotationSource, Listing, picture_extension, picture_ref
 
 _DOCUMENTS = (".json", *LINE_ENDINGS)
 _NUMBERED = re.compile(r"(.*?)[/_.-]?(\d+)\.[^.]+")
@@ -62,9 +62,6 @@ class InterleavedSource(AnnotationSource):
             return document_row(key, document, items, ref=lambda path: picture_ref(files, path), element=element)
 
         yield from self.element_rows(make)
-
-    def proposal(self) -> SampleProposal:
-        return SampleProposal(sample_type="InterleavedSample")
 
     def _pictures(self) -> Iterator[list[str]]:
         for _, items in valid_elements(read_elements(self.path), read_document):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
@@ -124,18 +124,6 @@ def _is_picture(name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SampleProposal:
-    """The sample type that fits the rows of a source.
-
-    Attributes:
-        field_map: Field → expression; empty for the crude type, and for one that generated code builds.
-    """
-
-    sample_type: str
-    field_map: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
     """One listing of sources.
 
@@ -184,10 +172,6 @@ class Source(ABC):
     @abstractmethod
     def rows(self, listing: Listing) -> Iterator[Row]:
         """Yield the samples, in an order that depends on the source alone."""
-
-    def proposal(self) -> SampleProposal | None:
-        """Return the sample type of a source that has a fixed one; None where the parts tell it."""
-        return None
 
     def open_cells(self) -> CellReader:
         """Open the source for :class:`CellRef`; called in each worker once."""

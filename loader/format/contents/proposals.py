@@ -24,7 +24,7 @@ _MAX_NAMED = 20  # parts, in a sentence
 _TEXT_KINDS = ("any", "sequence", "text", "text_list", "turns")  # kinds of fields that hold text
 
 # Keys inside json of what no sample type has: boxes of objects, and the two answers of a preference.
-_UNTYPED = re.compile(r".*?\[(?:(bbox|bboxes|boxes)|chosen|rejected)\]")
+_UNTYPED = re.compile(r".*?\[(?:(bbox|bboxes|boxes|objects)|chosen|rejected)\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,9 @@ def propose(seen: SeenParts) -> Proposal:
     # A picture under another name is kept; code may build samples that no field map describes.
     disguised = [name for name in seen.names if not seen.is_decoded(name)]
     usual = [name for name in seen.names if not common or any(name in parts for parts in common)]
-    layout = None if first or disguised else find_layout(usual, seen.example)
+    layout = None if disguised else find_layout(usual, seen.example)
+    if first and layout is not None and layout.type_name != "InterleavedSample":
+        layout = None
     if layout is not None or disguised:
         first = [SAMPLE_TYPES[layout.type_name]] if layout is not None else []
     return Proposal(

@@ -158,7 +158,9 @@ def candidates(spec: SampleTypeSpec, field_name: str, seen: SeenParts) -> Iterat
     # Then come values inside the json part, and last a text that may be another one.
     example, json_part = seen.example or {}, seen.json_part
     if json_part is not None:
-        if field.kind == "turns" and isinstance(example.get("system"), str) and is_conversation(example):
+        # Samples may have the conversation under several names.
+        is_mixed = isinstance(example.get("system"), str) or sum(key in example for key in CONVERSATION_KEYS) > 1
+        if field.kind == "turns" and is_mixed and is_conversation(example):
             yield ValueName(json_part).expression
         paths = [path for path, value in _paths(example) if _fits(field, value)]
         yield from (ValueName(json_part, path).expression for name in names for path in paths if path[-1] == name)

@@ -13,7 +13,7 @@ from loader.convert.importing import ListedRows, PictureOptions
 from loader.convert.rows import FileAccess, RefusedFiles
 from loader.convert.sources import SourceOptions, found_columns
 from loader.errors import escape_controls, plural
-from loader.format.documents import SampleTypeSpec, sample_type_of_name
+from loader.format.documents import SampleTypeSpec
 from loader.format.prepare import DatasetYaml, SplitRequest, parse_ratio
 from loader.inspect import Choices, ShardFolder, open_choices, propose_choices
 from loader.storage import DownloadOptions
@@ -108,9 +108,6 @@ def resolve_choices(
     """Resolve the choices that flags leave open: the ratio, None for the split of the sources, and the sample type."""
     # Settle what flags or the kind of the sources decide.
     settled = type_of_flags(flags.sample_type, flags.field_map)
-    proposed = _proposal_of_sources(listed)
-    if not settled and proposed is not None:
-        settled = {"spec": proposed.spec, "field_map": proposed.field_map}
     given = open_choices(folder, ask_split=False, **settled)
     ratio = flags.ratio()
     is_split = listed.rows.split_names != ("",)
@@ -165,14 +162,6 @@ def settle_urls(flags: ImportFlags, listed: ListedRows, console: Console) -> Imp
         console.print("nothing was written")
         raise click.exceptions.Exit(1)
     return replace(flags, download=chosen == fetch, keep_urls=chosen == keep)
-
-
-def _proposal_of_sources(listed: ListedRows) -> DatasetYaml | None:
-    proposals = [source.proposal() for source in listed.sources]
-    first = proposals[0]
-    if first is None or any(proposal != first for proposal in proposals):
-        return None
-    return DatasetYaml(spec=sample_type_of_name(first.sample_type), field_map=first.field_map or None)
 
 
 def _ask_split(listed: ListedRows, previous: str | None, history: AnswerHistory) -> str:

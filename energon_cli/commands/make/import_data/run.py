@@ -176,7 +176,7 @@ def import_sources(flags: ImportFlags) -> None:
                 write_failures(open_storage(flags.output), error.failures)
                 error.hint = f"{flags.output}/.nv-meta/import_failures.jsonl lists them"
             raise
-        folder = _without_shard(inspect_folder(trial))
+        folder = _without_shard(inspect_folder(trial, other_parts=[*listed.part_counts]))
         if not flags.as_json:
             show_found(console, flags, listed, folder.contents)
         draft = _confirmed_draft(flags, listed, folder, console)

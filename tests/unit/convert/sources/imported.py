@@ -6,6 +6,7 @@ import io
 from pathlib import Path
 from typing import Any
 
+import yaml
 from PIL import Image
 
 from loader import WorkerConfig, get_loader, get_train_dataset
@@ -15,7 +16,6 @@ from loader.convert.importing.run import run_import
 from loader.convert.importing.write_shard import write_trial
 from loader.convert.rows.row import FaultRef, Row
 from loader.convert.sources.source import Listing, Source
-from loader.format.documents.sample_types import sample_type_of_name
 from loader.inspect import choice_files, inspect_folder, open_choices, propose_choices
 
 
@@ -41,15 +41,10 @@ def import_source(
     source: Source, output: Path, *, max_failures: float = 0, pictures: PictureOptions | None = None
 ) -> ImportReport:
     """Import a source with the type that the command proposes."""
-    proposal = source.proposal()
-    settled: dict[str, Any] = {}
-    if proposal is not None:
-        spec = sample_type_of_name(proposal.sample_type)
-        settled = {"spec": spec, "field_map": proposal.field_map or None}
     pictures = pictures or PictureOptions()
     with list_rows([source], shuffled=False) as listed, write_trial(listed, pictures) as trial:
-        folder = inspect_folder(trial)
-        choices = propose_choices(open_choices(folder, ask_split=False, **settled))
+        folder = inspect_folder(trial, other_parts=[*listed.part_counts])
+        choices = propose_choices(open_choices(folder, ask_split=False))
         plan = ImportPlan(
             sources=(source,),
             output=str(output),
@@ -83,3 +78,8 @@ def key_of(sample: Any) -> Any:
 def red(picture: Any) -> int:
     """Return the number that :func:`write_picture` wrote."""
     return round(float(picture[0].mean()) * 255)
+
+
+def field_map_of(output: Path) -> dict[str, str]:
+    """Return the field map that an import has proposed and written."""
+    return dict(yaml.safe_load((output / ".nv-meta/dataset.yaml").read_text())["field_map"])

@@ -16,7 +16,7 @@ from loader.convert.annotations.kinds import annotation_kind
 from loader.convert.importing import list_rows
 from loader.convert.rows.row import FileRef, Row, ValueRef
 from loader.convert.sources.coco import CocoSource
-from loader.convert.sources.source import Listing, SampleProposal
+from loader.convert.sources.source import Listing
 from loader.errors import ConfigError, FormatError
 from tests.unit.convert.sources.imported import faults_of, import_source, load, red, rows_of, write_picture
 
@@ -80,7 +80,6 @@ def document_of(row: Row) -> Any:
 
 def test_objects_are_loaded_also_those_of_pictures_without_any(tmp_path: Path) -> None:
     source = write_coco(tmp_path, "instances_train2017.json", annotations=OBJECTS, categories=CATEGORIES)
-    assert source.proposal() == SampleProposal(sample_type="CrudeSample")
     import_source(source, tmp_path / "out")
     samples = load(tmp_path / "out", 2)
     assert [abs(red(sample["jpg"]) - int(key)) < 4 for key, sample in samples.items()] == [True, True]
@@ -191,10 +190,13 @@ def test_pictures_that_are_not_found_stop_the_import(tmp_path: Path) -> None:
 
 
 def test_the_extensions_of_all_pictures_are_proposed(tmp_path: Path) -> None:
-    images = [*IMAGES, {"id": 1, "file_name": "x/y.PNG"}]
-    assert write_coco(tmp_path, images=images).proposal() == SampleProposal(
-        sample_type="CaptioningSample", field_map={"image": "jpg,png", "caption": "txt"}
-    )
+    images = [{"id": number, "file_name": f"{number:03d}.{'jpg' if number < 99 else 'PNG'}"} for number in range(100)]
+    for image in images:
+        write_picture(tmp_path / str(image["file_name"]), 80)
+    captions = [{"image_id": number, "caption": "A small giraffe."} for number in range(100)]
+    source = CocoSource(path=str(write(tmp_path / "captions.json", images=images, annotations=captions)))
+    import_source(source, tmp_path / "out")
+    assert [abs(red(sample.image) - 80) < 4 for sample in load(tmp_path / "out", 100).values()] == [True] * 100
 
 
 @pytest.mark.parametrize(

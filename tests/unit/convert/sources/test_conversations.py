@@ -15,7 +15,15 @@ from loader.convert.sources.detect import open_source
 from loader.convert.tables.columns import SourceOptions
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError
-from tests.unit.convert.sources.imported import faults_of, import_source, load, red, rows_of, write_picture
+from tests.unit.convert.sources.imported import (
+    faults_of,
+    field_map_of,
+    import_source,
+    load,
+    red,
+    rows_of,
+    write_picture,
+)
 
 
 def turns(question: str, answer: str = "Yes.") -> list[dict[str, str]]:
@@ -72,7 +80,6 @@ def test_conversations_about_several_pictures_are_recognised_by_prepare(tmp_path
         {"id": "none", "conversations": turns("Hm?")},
     ]
     source = write(tmp_path, documents)
-    assert source.proposal() is None
     assert [sorted(row.parts) for row in rows_of(source)] == [["0.jpg", "1.png", "json"], ["0.jpg", "json"], ["json"]]
     import_source(source, tmp_path / "out")
     samples = load(tmp_path / "out", 3)
@@ -84,7 +91,6 @@ def test_conversations_about_several_pictures_are_recognised_by_prepare(tmp_path
 
 def test_text_alone_is_recognised_by_prepare(tmp_path: Path) -> None:
     source = write(tmp_path, [{"conversations": turns("Hello?")}])
-    assert source.proposal() is None
     import_source(source, tmp_path / "out")
     assert type(load(tmp_path / "out", 1)["000000000"]).__name__ == "ConversationSample"
 
@@ -157,9 +163,6 @@ def test_videos_and_sounds_are_parts_with_fields_of_their_own(tmp_path: Path) ->
         {"image": None, "video": "", "conversations": turns("Hm?")},
     ]
     source = write(tmp_path, documents)
-    proposal = source.proposal()
-    assert proposal is not None
-    assert proposal.field_map == {"turns": "json", "videos": "mp4,webm", "audios": "wav"}
     assert [sorted(row.parts) for row in rows_of(source)] == [
         ["json", "mp4"],
         ["json", "webm"],
@@ -167,6 +170,7 @@ def test_videos_and_sounds_are_parts_with_fields_of_their_own(tmp_path: Path) ->
         ["json"],
     ]
     import_source(source, tmp_path / "out")
+    assert field_map_of(tmp_path / "out") == {"turns": "json", "videos": "mp4,webm", "audios": "wav"}
     folder = folder_at(str(tmp_path / "out"))
     assert [folder.read_parts(number).get("mp4") for number in range(2)] == [b"a.mp4", None]
 

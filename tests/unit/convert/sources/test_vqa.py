@@ -10,8 +10,15 @@ import pytest
 
 from loader.convert.rows.row import ValueRef
 from loader.convert.sources.conversations import VqaSource
-from loader.convert.sources.source import SampleProposal
-from tests.unit.convert.sources.imported import faults_of, import_source, load, red, rows_of, write_picture
+from tests.unit.convert.sources.imported import (
+    faults_of,
+    field_map_of,
+    import_source,
+    load,
+    red,
+    rows_of,
+    write_picture,
+)
 
 NAME = "v2_OpenEnded_mscoco_train2014_questions.json"
 QUESTIONS = [
@@ -48,9 +55,9 @@ def write_vqa(folder: Path, pattern: str, annotations: list[Any] | None = ANSWER
 )
 def test_the_files_of_vqa_v2_are_loaded(pattern: str, tmp_path: Path) -> None:
     source = write_vqa(tmp_path, pattern)
-    assert source.proposal().field_map["image"] == pattern.rpartition(".")[2]
     report = import_source(source, tmp_path / "out")
     assert (report.prepared.samples, report.failed) == (3, 0)
+    assert field_map_of(tmp_path / "out")["image"] == pattern.rpartition(".")[2]
     samples = load(tmp_path / "out", 3)
     assert {key: (type(sample).__name__, sample.context, sample.answers) for key, sample in samples.items()} == {
         "42000": ("VQASample", "What colour?", ["red"]),
@@ -74,9 +81,6 @@ def test_questions_without_answers_and_answers_without_questions_are_listed(tmp_
 
 def test_the_questions_of_a_test_have_no_answers(tmp_path: Path) -> None:
     source = write_vqa(tmp_path, "{}.jpg", None)
-    assert source.proposal() == SampleProposal(
-        sample_type="VQASample", field_map={"image": "jpg", "context": "json[question]"}
-    )
     import_source(source, tmp_path / "out")
     assert load(tmp_path / "out", 3)["42000"].answers is None
 
@@ -95,13 +99,14 @@ def test_lists_are_loaded(tmp_path: Path) -> None:
     ]
     path.write_text("\n".join(map(json.dumps, documents)))
     source = VqaSource(path=str(path), root=str(tmp_path / "pictures"))
-    assert source.proposal().field_map == {"image": "jpg,png", "context": "json[question]", "answers": "json[answers]"}
     assert faults_of(rows_of(source)) == {
         "questions.jsonl, line 4": "has no text as 'question'",
         "questions.jsonl, line 5": "has no picture: none of image, image_path, img_path, img, file_name, image_id",
         "questions.jsonl, line 6": "expected text as an answer, found list",
     }
     import_source(source, tmp_path / "out", max_failures=3)
+    field_map = {"image": "png,jpg", "context": "json[question]", "answers": "json[answers]"}
+    assert field_map_of(tmp_path / "out") == field_map
     samples = load(tmp_path / "out", 3)
     assert {key: sample.answers for key, sample in samples.items()} == {
         "000000000": ["she"],

@@ -200,7 +200,7 @@ def test_each_field_gets_the_part_or_path_that_fits(
         (["json"], {"messages": CHATML, "chosen": "a", "rejected": "b"}, "Crude", "json[chosen] (a preference)"),
         (["txt", "json"], {"chosen": "yes"}, "Text", "no field of TextSample holds json"),
         (["txt", "json"], {"completion": "so"}, "Crude", "TextSample would drop json[completion]"),
-        (["jpg", "txt", "json"], {"objects": [{"bbox": [0, 1]}]}, "Crude", "drop json[objects][0][bbox] (boxes)"),
+        (["jpg", "txt", "json"], {"objects": [{"bbox": [0, 1]}]}, "Crude", "drop json[objects] (boxes)"),
         (["jpg", "json"], LLAVA, "Conversation", "megatron-energon does not have this type"),
         (["0.jpg", "1.jpg", "json"], LLAVA, "Conversation", "several images"),
         (

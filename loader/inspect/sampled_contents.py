@@ -149,7 +149,7 @@ def inspect_folder(
         ref: The folder.
         exclude: Regular expression of shards to exclude.
         scans: Scan all samples in this process, and inspect some of them; nothing is written.
-        other_parts: Names of the parts of further samples, of which these are the first.
+        other_parts: Names of the parts of samples that come after the ones in the folder.
 
     Raises:
         FormatError: Shards are damaged, or hold no samples.

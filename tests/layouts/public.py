@@ -145,7 +145,7 @@ def objects365_file(*names: str) -> str:
     samples={"patch0/objects365_v1_1": "jpg json"},
     left_out={"rows F102": 1, "parts F102": 2},
     forms=("folder",),
-    note="missing pictures of zhiyuan_objv2_train.json: 1",
+    note="files of zhiyuan_objv2_train.json are missing: 1",
 )
 def objects365(folder: Path) -> str:
     write(folder, ["train/patch0/objects365_v1_1.jpg"])

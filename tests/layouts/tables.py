@@ -124,7 +124,7 @@ def csv_of_a_spreadsheet_in_utf16(folder: Path) -> str:
     samples={"a": "jpg txt", "b": "jpg txt"},
     left_out={"rows F102": 1, "parts F102": 2},
     sample_type="CaptioningSample",
-    note="start from .*pictures",
+    note="lead to no file: pictures/a.jpg",
     forms=("folder",),
 )
 def names_of_files_in_a_folder_below(folder: Path) -> str:

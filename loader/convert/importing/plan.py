@@ -23,7 +23,7 @@ from ...storage import Storage
 from ...storage.durable_copy import scratch_folder
 from ...storage.remote import DownloadOptions, host_of
 from ...storage.unpacked import check_ratio
-from ..rows.row import FileRef, Row, UrlRef
+from ..rows.row import FaultRef, FileRef, Row, UrlRef
 from ..rows.row_file import RowFile, RowFileWriter, ShardLayout, order_rows, plan_shards
 from ..sources.source import ListedPictures, Listing, Source
 from ..writing.written_shards import FileVersion, version_of
@@ -159,8 +159,11 @@ def list_rows(
     def numbered(source: Source, source_index: int) -> Iterator[Row]:
         listing = Listing(shuffled=shuffled, scratch=folder, account=account, notes=notes, pictures=pictures)
         packed = os.path.getsize(source.path) if os.path.isfile(source.path) else None
-        unpacked = 0
+        unpacked, missing = 0, list[str]()
         for row in source.rows(listing):
+            missing += [
+                each.reason for each in row.parts.values() if isinstance(each, FaultRef) and each.code == "F102"
+            ]
             counts.update(row.parts.keys())
             # Samples come out of one file, which may be an archive of archives, or have many links to one member.
             if packed is not None:
@@ -173,6 +176,10 @@ def list_rows(
             if on_progress is not None and len(writer) % _REPORT_ROWS == 0:
                 on_progress(len(writer))
             yield row if source_index == 0 else msgspec.structs.replace(row, source=source_index)
+        if missing:
+            notes.append(
+                f"files of {os.path.basename(source.path)} are missing: {len(missing):,}, such as {missing[0]}"
+            )
 
     with (
         scratch_folder() as folder,

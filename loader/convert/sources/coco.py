@@ -15,7 +15,6 @@ import numpy as np
 
 from ...arrays import IntArray
 from ...errors import SampleError
-from ...storage import is_url
 from ..annotations.coordinates import area_of
 from ..annotations.json_elements import (
     Element,
@@ -25,7 +24,6 @@ from ..annotations.json_elements import (
     list_in,
     object_of,
     open_lists,
-    valid_elements,
 )
 from ..rows.row import PartRef, Row, ValueRef, key_of_path
 from ..tables.named_files import NamedFiles, is_link, path_of_url, split_of_file
@@ -45,19 +43,15 @@ class _Image(msgspec.Struct):
     flickr_url: str = ""
     url: str = ""
 
-    def names(self) -> list[str]:
-        # A path may have been written on another system, or in another folder.
+    def name(self) -> str:
+        """Return the name of the picture: its path, or the path of its URL."""
         if self.file_name:
-            slashed = self.file_name.replace("\\", "/")  # tools for Windows write these
-            # Folders may be unpacked without those above them.
-            ends = [] if is_url(slashed) else ["/".join(slashed.split("/")[-steps:]) for steps in (3, 2, 1)]
-            return [slashed, self.file_name, *(ends or [slashed] * 3)]
-        # Without a file name, the picture has the name in its URL.
+            return self.file_name
         url = self.coco_url or self.flickr_url or self.url
-        steps = unquote(path_of_url(url) if is_link(url) else url).split("/")
-        if not steps[-1]:
+        name = unquote(path_of_url(url) if is_link(url) else url)
+        if not name.rpartition("/")[2]:
             raise SampleError("has no file_name, coco_url or flickr_url")
-        return [steps[-1], "/".join(steps[-2:]), *steps[-1:] * 3]
+        return name
 
 
 class _Object(msgspec.Struct):
@@ -85,14 +79,13 @@ class CocoSource(AnnotationSource):
     kind: str = "coco"
 
     def rows(self, listing: Listing) -> Iterator[Row]:
-        pictures = listing.pictures
         with open_lists(self.path) as lists:
             file = _CocoFile(self.path, lists)
-            for row in file.rows(self):
+            for row in file.rows(self.named_files(listing)):
                 if self.files is None:
-                    pictures.add(row.parts.values())
+                    listing.pictures.add(row.parts.values())
                 yield row
-        listing.notes.extend([*file.notes, *pictures.missing(self.path)])
+        listing.notes.extend(file.notes)
 
 
 class _CocoFile:
@@ -111,9 +104,8 @@ class _CocoFile:
             category = decode(element, _Category)
             self._categories[_plain_id(category.id)] = category.name
 
-    def rows(self, source: AnnotationSource) -> Iterator[Row]:
-        # Find the pictures, and the annotations of each.
-        files, position = source.picture_folder(self._picture_names())
+    def rows(self, files: NamedFiles) -> Iterator[Row]:
+        # Find the annotations of each picture.
         split = split_of_file(self._path)
         faults: list[Row] = []
         owners = self._owners(faults)
@@ -121,14 +113,11 @@ class _CocoFile:
         bounds = np.searchsorted(owners[order], np.arange(len(self._images) + 1))
         # Make rows in the order of the pictures; annotations without a picture are rows that fail.
         rows = (
-            self._row(image, files, position, [self._annotations[n] for n in order[start:stop].tolist()])
+            self._row(image, files, [self._annotations[n] for n in order[start:stop].tolist()])
             for image, (start, stop) in enumerate(pairwise(bounds.tolist()))
         )
         for row in chain(rows, faults):
             yield msgspec.structs.replace(row, split=split) if split else row
-
-    def _picture_names(self) -> Iterator[list[str]]:
-        return valid_elements(self._images, lambda element: decode(element, _Image).names())
 
     def _owners(self, faults: list[Row]) -> IntArray:
         """Return the number of the image of each annotation, -1 for none, which is a fault."""
@@ -164,7 +153,7 @@ class _CocoFile:
         for index, element in enumerate(self._images):
             try:
                 image = decode(element, _Image)
-                name = image.names()[1]
+                name = image.name()
             except SampleError:
                 continue  # its row fails
             # The first image keeps the id; it is in doubt, too, if both are different pictures.
@@ -172,17 +161,18 @@ class _CocoFile:
             if first == index:
                 continue
             self._repeats[index] = f"element {first:,} has the same id"
-            if decode(self._images[first], _Image).names()[1] != name:  # annotations may be those of either
+            if decode(self._images[first], _Image).name() != name:  # annotations may be those of either
                 self._repeats.setdefault(first, f"element {index:,} has the same id")
         return numbers
 
-    def _row(self, index: int, files: NamedFiles, position: int, annotations: list[Element]) -> Row:
+    def _row(self, index: int, files: NamedFiles, annotations: list[Element]) -> Row:
         element = self._images[index]
         if index in self._repeats:
             return fault_row(element, self._repeats[index])
         try:
-            name = decode(element, _Image).names()[position]
-            parts: dict[str, PartRef] = {picture_extension(name): picture_ref(files, name)}
+            path = decode(element, _Image).name()
+            name = files.name(path)
+            parts: dict[str, PartRef] = {picture_extension(name): picture_ref(files, path)}
             # Keep all fields of the image, and add its captions or objects.
             fields = object_of(element)
             document: dict[str, object] = {"image_id": fields.pop("id"), **fields}

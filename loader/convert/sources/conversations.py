@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -26,7 +26,7 @@ from ..annotations.json_elements import (
     valid_elements,
 )
 from ..rows.row import PartRef, Row, ValueRef
-from ..tables.named_files import split_of_file, subset_of_file
+from ..tables.named_files import split_of_file
 from .source import AnnotationSource, Listing, media_extension, picture_extension, picture_ref
 
 _MEDIA_KEYS = {"image": ("images", "image"), "video": ("videos", "video"), "audio": ("audios", "audio")}
@@ -34,7 +34,6 @@ _PATH_KEYS = ("url", "path", "image", "video", "audio", "data")  # of an item, o
 _FIELDS = {"image": "images", "video": "videos", "audio": "audios"}  # of a ConversationSample
 
 
-_T = TypeVar("_T")
 _Medium = tuple[str, str]
 """The kind of a picture, video or sound that a document names, and its path."""
 
@@ -51,9 +50,8 @@ class ConversationsSource(AnnotationSource):
 
     kind: str = "conversations"
 
-    def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
-        names = ([path] for media in self._media() for _, path in media)
-        files, _ = self.picture_folder(names)
+    def rows(self, listing: Listing) -> Iterator[Row]:
+        files = self.named_files(listing)
         is_numbered = self._has_several()
 
         def make(index: int, element: Element) -> Row:
@@ -145,7 +143,7 @@ class VqaSource(AnnotationSource):
     annotations: str | None = None
     kind: str = "vqa"
 
-    def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
+    def rows(self, listing: Listing) -> Iterator[Row]:
         numbers: dict[int | str, int] = {}  # id of a question → number of its answers
         answers: ElementList | tuple[()] = ()
         path = self._annotations_file()
@@ -155,8 +153,7 @@ class VqaSource(AnnotationSource):
                 answers = list_in(lists, "annotations", path=path)
                 numbers = {decode(answer, _Answered).question_id: n for n, answer in enumerate(answers)}
             left = set(numbers)
-            files, position = self.picture_folder(self._all_picture_names())
-            subset, split = subset_of_file(self.path), split_of_file(self.path)
+            files, split = self.named_files(listing), split_of_file(self.path)
 
             def make(index: int, element: Element) -> Row:
                 document, is_lossy = decode(element, dict[str, Any]), element.is_lossy
@@ -170,8 +167,8 @@ class VqaSource(AnnotationSource):
                     document |= decode(answer, dict[str, Any]) | document
                     is_lossy |= answer.is_lossy
                 _normalise(document)
-                name = _picture_names(document, subset)[position]
-                picture = {picture_extension(name): picture_ref(files, name)}
+                name = _picture_of(document)
+                picture = {picture_extension(files.name(name)): picture_ref(files, name)}
                 parts = {**picture, "json": ValueRef(msgspec.json.encode(document), is_lossy=is_lossy)}
                 return Row(key=document_key(document, index), parts=parts, origin=element.place)
 
@@ -187,14 +184,6 @@ class VqaSource(AnnotationSource):
         folder, name = os.path.split(self.path)
         path = os.path.join(folder, _TASK.sub("", name).replace("questions", "annotations"))
         return path if path != self.path and os.path.exists(path) else None
-
-    def _all_picture_names(self) -> Iterator[tuple[str, ...]]:
-        subset = subset_of_file(self.path)
-        return self._of_questions(lambda question: _picture_names(question, subset))
-
-    def _of_questions(self, convert: Callable[[dict[str, Any]], _T]) -> Iterator[_T]:
-        questions = read_elements(self.path, inside=_QUESTIONS)
-        return valid_elements(questions, lambda element: convert(decode(element, dict[str, Any])))
 
 
 def _normalise(document: dict[str, Any]) -> None:
@@ -215,14 +204,10 @@ def _text(answer: object) -> str:
     return value
 
 
-def _picture_names(document: Mapping[str, Any], subset: str) -> tuple[str, ...]:
+def _picture_of(document: Mapping[str, Any]) -> str:
     key = next((key for key in _PICTURE_KEYS if document.get(key) is not None), None)
     if key is None:
         raise SampleError(f"has no picture: none of {', '.join(_PICTURE_KEYS)}")
-    value = document[key]
-    if not isinstance(value, str | int):
-        raise SampleError(f"expected a path or number as {key!r}, found {type(value).__name__}")
-    # COCO names pictures after their padded ids.
-    text = str(value)
-    padded = text.zfill(12)
-    return (text, f"COCO_{subset}_{padded}.jpg", f"{padded}.jpg", f"{text}.jpg", f"{padded}.png", f"{text}.png")
+    if not isinstance(document[key], str | int):
+        raise SampleError(f"expected a path or number as {key!r}, found {type(document[key]).__name__}")
+    return str(document[key])

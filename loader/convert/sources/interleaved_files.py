@@ -21,7 +21,6 @@ from ..annotations.json_elements import (
     document_key,
     fault_row,
     read_elements,
-    valid_elements,
 )
 from ..file_trees.file_names import is_about, join_names, role_of_name
 from ..file_trees.tree import FileTree, FolderTree
@@ -53,8 +52,8 @@ class InterleavedSource(AnnotationSource):
 
     kind: str = "interleaved"
 
-    def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
-        files, _ = self.picture_folder(self._pictures())
+    def rows(self, listing: Listing) -> Iterator[Row]:
+        files = self.named_files(listing)
 
         def make(index: int, element: Element) -> Row:
             document, items = read_document(element)
@@ -62,10 +61,6 @@ class InterleavedSource(AnnotationSource):
             return document_row(key, document, items, ref=lambda path: picture_ref(files, path), element=element)
 
         yield from self.element_rows(make)
-
-    def _pictures(self) -> Iterator[list[str]]:
-        for _, items in valid_elements(read_elements(self.path), read_document):
-            yield from ([item.picture] for item in items if isinstance(item.picture, str) and item.picture)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,8 @@ from ..tables.named_files import part_name_of_column, split_name, split_of_name,
 from ..tables.part_values import encode_json
 from ..tables.records import INTEGER, NUMBER
 from .source import Listing
-from .tree_tables import TableFiles, first_file, open_rows, open_table
+from .table_files import TableFiles
+from .tree_tables import first_file, open_rows, open_table
 
 
 class JoinedRows:

@@ -8,34 +8,29 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import ClassVar
 
 import msgspec
 
 from ...accounting import Account
 from ...accounting.kinds import kind_of_name, usual_extension
-from ...errors import ConfigError, SampleError
+from ...errors import SampleError
 from ...storage import is_url
 from ..annotations.json_elements import Element, fault_row, read_elements
 from ..layouts.hypothesis import Hypothesis
-from ..rows.file_access import FileAccess, data_folder
+from ..rows.file_access import FileAccess
 from ..rows.row import CellReader, CellRef, FileRef, PartRef, Row, ValueRef
 from ..tables.named_files import (
     NamedFiles,
     inline_contents,
     is_inline,
     is_link,
-    join_root,
     path_of_url,
     split_of_file,
-    subset_of_file,
 )
+from .table_files import files_near
 
-_TRIED_PICTURES = 20  # the first one may be missing
-_SEARCHED_FOLDERS = 100  # of more, none is searched, since they take long and pictures of equal names are likely
 _DATA = "data:"
-
 
 _EXTENSIONS = {"image": "jpg", "video": "mp4", "audio": "wav"}  # of media whose path has none
 
@@ -85,24 +80,11 @@ class ListedPictures:
 
     def __init__(self) -> None:
         self._names: defaultdict[str, set[str]] = defaultdict(set)  # folder → names of files
-        self._missing = 0
-        self._first_missing = ""
 
     def add(self, parts: Iterable[PartRef]) -> None:
-        for part in parts:
-            if not isinstance(part, FileRef) or is_url(os.fsdecode(part.path)):
-                continue
-            folder, name = os.path.split(os.fsdecode(part.path))
+        paths = (os.fsdecode(part.path) for part in parts if isinstance(part, FileRef))
+        for folder, name in (os.path.split(path) for path in paths if not is_url(path)):
             self._names[folder].add(name)
-            if part.size_bytes < 0:
-                self._missing += 1
-                self._first_missing = self._first_missing or os.path.join(folder, name)
-
-    def missing(self, file: str) -> Iterator[str]:
-        """Yield a note about the pictures of a file that are missing since the last note."""
-        if self._missing:
-            yield f"missing pictures of {os.path.basename(file)}: {self._missing:,}, such as {self._first_missing}"
-        self._missing, self._first_missing = 0, ""
 
     def leave_others(self, account: Account) -> None:
         """Count the listed pictures, and leave out those next to them that no file lists."""
@@ -204,9 +186,9 @@ class AnnotationSource(Source):
     """A file of JSON whose elements name pictures or other media.
 
     Attributes:
-        root: Folder of the media; None finds it near the file.
+        root: Folder that paths start from; None for the folder of the file.
         access: Decides which files paths may name.
-        files: The files of the tree that the file is in; None finds the media near the file.
+        files: The files of the tree that the file is in; None for the files near it.
     """
 
     path: str
@@ -214,53 +196,9 @@ class AnnotationSource(Source):
     files: NamedFiles | None = field(default=None, repr=False, compare=False)
     access: FileAccess = field(default_factory=FileAccess, repr=False, compare=False)
 
-    def picture_folder(self, pictures: Iterable[Sequence[str]]) -> tuple[NamedFiles, int]:
-        """Find the folder that the paths of pictures start from: the first that has one of the first pictures.
-
-        If none near the annotations has one, it is the only folder below the folder of the data that does.
-
-        Args:
-            pictures: Possible names of each picture; all pictures have their names in the same order.
-
-        Returns:
-            The files that names start from the folder of, and the position of the names that exist.
-        """
-        paths = (names for names in pictures if not (is_url(names[0]) or is_inline(names[0])))
-        tried = [*islice(paths, _TRIED_PICTURES)]
-        if self.files is not None:
-            names = ((at, name) for each in tried for at, name in enumerate(each))
-            return self.files, next((at for at, name in names if self.files.exists(name)), 0)
-        if self.root is not None and is_url(self.root):
-            return NamedFiles(self.root, self.access), 0
-        # A folder may be named after the split part, such as train2017.
-        subset = subset_of_file(self.path)
-        folder = os.path.dirname(os.path.abspath(self.path))
-        inner = ["", subset, "images", os.path.join("images", subset)]
-        bases = (folder, os.path.dirname(folder)) if self.root is None else (os.path.abspath(self.root),)
-        allowed = [data_folder(self.path)] if self.root is None else bases
-        folders = list(dict.fromkeys(os.path.normpath(os.path.join(base, name)) for base in bases for name in inner))
-        if not tried:
-            return NamedFiles(folders[0], self.access, allowed), 0
-        # Try the folders near the annotations, then all that are below the folder of the data.
-        for is_near in (True, False):
-            below = [] if is_near else [base for base, _, _ in islice(os.walk(allowed[0]), _SEARCHED_FOLDERS + 1)]
-            candidates = folders if is_near else below if len(below) <= _SEARCHED_FOLDERS else []
-            # A folder is a hit if it has any of the pictures, under any of their names.
-            hits = (
-                (candidate, position)
-                for names in tried
-                for candidate in candidates
-                for position, name in enumerate(names)
-                if os.path.lexists(join_root(candidate, name))
-            )
-            hit = next(hits, None)
-            if hit is not None and (is_near or all(candidate == hit[0] for candidate, _ in hits)):
-                return NamedFiles(hit[0], self.access, allowed), hit[1]
-        raise ConfigError(
-            f"none of the first pictures exists, such as {tried[0][0]!r}; tried {', '.join(folders)}",
-            at=self.path,
-            hint="name the folder of the pictures with --root",
-        )
+    def named_files(self, listing: Listing) -> NamedFiles:
+        """Return the files that the elements may name."""
+        return self.files or files_near(self.path, self.access, self.root, is_of_media=True, notes=listing.notes)
 
     def element_rows(self, make: Callable[[int, Element], Row], *, inside: Sequence[str] = ("data",)) -> Iterator[Row]:
         """Yield the row of each element, in the split part that the name of the file has.

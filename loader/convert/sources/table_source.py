@@ -17,24 +17,24 @@ from ..annotations.json_elements import Element, read_elements
 from ..annotations.xml_elements import read_xml
 from ..file_trees.file_names import join_names
 from ..file_trees.tree import FolderTree
-from ..rows.file_access import data_folder
 from ..rows.row import Row
 from ..tables.arrow_files import open_table, readable_batches
 from ..tables.arrow_rows import ArrowCells, list_table, survey_columns
 from ..tables.columns import FoundColumn, SourceOptions, TableColumn, TableLayout
 from ..tables.detect import find_layout
+from ..tables.name_index import BASE_NAME, NUMBER
 from ..tables.named_files import NamedFiles, TableFile, list_table_files
 from ..tables.part_values import RowMaker
 from ..tables.records import (
     DelimitedReader,
     Record,
-    folder_of,
     open_text_table,
     parse_record,
     read_json_lines,
     read_words,
 )
 from .source import Listing, Source
+from .table_files import files_near
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,24 +69,16 @@ class TableSource(Source):
         """Return what becomes of the columns; for a listing, decide it again and note what users should know."""
         if listing is not None or not self.known:
             # Survey all rows, and decide what becomes of the columns.
-            files = self.columns.files or NamedFiles(self.root, self.columns.access, self._allowed())
+            notes = None if listing is None else listing.notes
+            # Of a column that the user names, any value is a name.
+            form = NUMBER if self.columns.parts else BASE_NAME
+            near = files_near(self.path, self.columns.access, self.columns.root, weakest_form=form, notes=notes)
+            files = self.columns.files or near
             table = self.survey(files)
             self.known["layout"] = find_layout(table, self.columns, files=files, at=self.path)
         if listing is not None:
             listing.notes.extend(self.known["layout"].notes)
         return self.known["layout"]
-
-    @property
-    def root(self) -> str:
-        """Folder or URL that relative paths start from."""
-        is_file = is_url(self.path) or not os.path.isdir(self.path)
-        root = self.columns.root or (folder_of(self.path) if is_file else self.path)
-        return root if is_url(root) else os.path.abspath(root)
-
-    def _allowed(self) -> list[str]:
-        """Return the folders whose files paths may name, if they are not those below the root."""
-        is_beside = self.columns.root is None and not is_url(self.path) and not os.path.isdir(self.path)
-        return [data_folder(self.path)] if is_beside else []
 
 
 TextKind = Literal["csv", "tsv", "jsonl", "words", "xml"]

@@ -32,7 +32,8 @@ from .archives import TarSource
 from .hugging_face import HuggingFaceSource
 from .joined_rows import JoinedRows
 from .source import Listing
-from .tree_tables import TableFiles, list_members, open_rows
+from .table_files import TableFiles
+from .tree_tables import list_members, open_rows
 
 
 class TreeRows:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -13,7 +11,6 @@ from itertools import islice
 from typing import Literal
 
 from ...errors import EnergonError
-from ...storage import is_url
 from ..annotations.json_elements import LINE_ENDINGS, lists_in, read_elements
 from ..annotations.kinds import annotation_kind
 from ..annotations.xml_elements import tags_in
@@ -22,106 +19,27 @@ from ..file_trees.member_tree import MemberTree
 from ..file_trees.tree import FileTree
 from ..layouts.references import Table
 from ..layouts.rows import RowsOfTable
-from ..layouts.tree_files import TreeFiles, kind_of_extension
-from ..rows.file_access import FileAccess
-from ..rows.row import FaultRef, PartRef
+from ..layouts.tree_files import TreeFiles
 from ..tables.columns import SourceOptions
-from ..tables.name_index import NUMBER, STEM
-from ..tables.named_files import EXTENSIONS, Hit, NamedFiles, is_link, split_extension
+from ..tables.name_index import NUMBER
+from ..tables.named_files import EXTENSIONS, split_extension
 from ..tables.part_values import texts_in
 from ..tables.records import delimiter_of
 from .archives import plain_tar
 from .coco import CocoSource
 from .conversations import ConversationsSource, VqaSource
 from .source import AnnotationSource, Source
+from .table_files import TableFiles
 from .table_source import ArrowTableSource, TextKind, TextTableSource
 
-_TEXTS = frozenset({"text", "tree"})
 _HEAD_BYTES = 1 << 16  # of a text that may be a table
-
-
-class TableFiles(NamedFiles):
-    """Files of a tree by the names that a table has for them; it records which were requested.
-
-    Args:
-        table: Name of the table: of several files of one name, the nearest one to it is meant.
-        access: Decides which files outside of the tree may be named.
-        root: Another folder whose files may be named.
-    """
-
-    is_tree = True
-
-    def __init__(self, files: TreeFiles, table: str, access: FileAccess | None = None, root: str | None = None) -> None:
-        tree = files.tree
-        roots = [tree.path] if root is None else [tree.path, root if is_url(root) else os.path.abspath(root)]
-        super().__init__(tree.path, access, roots)
-        self._tree = tree
-        self._index = files.index
-        self._name = table
-        self._folder, last = posixpath.split(table)
-        self._owner = last.partition(".")[0]
-        self.weakest_form, self.is_of_media = NUMBER, False
-        self.used: set[str] = set()
-        self.last = ""  # name of the first file since it was reset
-
-    def find(self, text: str) -> Hit | None:
-        hit = self._index.find(text, self._folder, self._owner)
-        return hit if hit is not None and self._is_meant(hit) else None
-
-    def find_all(self, texts: Sequence[str]) -> list[Hit | None]:
-        hits = self._index.find_all(texts, self._folder, self._owner)
-        return [hit if hit is not None and self._is_meant(hit) else None for hit in hits]
-
-    def _is_meant(self, hit: Hit) -> bool:
-        name = self._index.names[hit.file]
-        # Without its extension, a file next to the table or in the outer folder is named by its path.
-        is_path = hit.form == STEM and posixpath.dirname(name) in ("", self._folder)
-        if name == self._name or (hit.form > self.weakest_form and not is_path):
-            return False
-        return not self.is_of_media or kind_of_extension(self.extension(hit.file)) not in _TEXTS
-
-    def extension(self, file: int) -> str:
-        return split_extension(self._index.names[file])[1]
-
-    def exists(self, path: str) -> bool:
-        return self._find(path) is not None or self._is_outside_file(path)
-
-    def name(self, path: str) -> str:
-        name = self._find(path)
-        if name is not None and isinstance(self._tree, MemberTree):
-            return name.partition(".tar")[2].partition("/")[2]  # its name in the tar
-        return name or posixpath.normpath(posixpath.join(self._folder, path))
-
-    def ref(self, path: str, part: str, *, named_by_contents: bool) -> PartRef:
-        name = self._find(path)
-        if name is None:
-            if is_link(path) or self._is_outside_file(path):
-                return super().ref(path, part, named_by_contents=named_by_contents)
-            return FaultRef(f"there is no file {path!r} in {self._tree.path}", code="F102")
-        file = self._tree.ref(name, part)
-        if not isinstance(file, FaultRef):  # it is not refused
-            self.used.add(name)
-            self.last = self.last or name
-        return file
-
-    def _is_outside_file(self, path: str) -> bool:
-        """Return True for an existing file that is not in the listing; its access is checked when it is taken."""
-        return self._tree.unit == "files" and not is_url(self._tree.path) and super().exists(path)
-
-    def _find(self, path: str) -> str | None:
-        hit = self.find(path)
-        if hit is not None:
-            return self._index.names[hit.file]
-        # Files that are left out by their names may be named by their paths.
-        names = (posixpath.normpath(posixpath.join(folder, path)) for folder in (self._folder, ""))
-        return next(filter(self._tree.has, names), None)
 
 
 def open_table(
     tree: TreeFiles, table: str, columns: SourceOptions, scratch: str, inside: str = "data"
 ) -> tuple[TableFiles, TextTableSource | ArrowTableSource]:
     """Return the files that a table in a tree names, and the table."""
-    files = TableFiles(tree, table, columns.access, columns.root)
+    files = TableFiles.of(tree, table, columns.access, columns.root)
     path, named = tree.tree.local_path(table, scratch), replace(columns, files=files)
     # The ending shows the format; other texts may be tables, too.
     lower = table.lower().removesuffix(".gz")
@@ -187,7 +105,7 @@ class TreeReader:
     def mentions_files(self, name: str) -> bool:
         if split_extension(name.lower())[1] not in ("txt", "lst", "scp", "log", ""):
             return False
-        files = TableFiles(self.files, name)
+        files = TableFiles.of(self.files, name)
         with self.files.tree.open(name) as file:
             lines = file.read(_HEAD_BYTES).decode("utf-8", "replace").splitlines()
         count = sum(any(map(files.is_name, re.split(r"[\s,;|]+", line))) for line in lines)

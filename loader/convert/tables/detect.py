@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 from ...accounting.kinds import kind_of_name, part_extension
@@ -13,7 +11,7 @@ from ...format.documents.messages import did_you_mean, short_repr
 from ...storage import is_url
 from ...storage.remote import hide_query
 from ..rows.row import unique_part
-from .columns import FoundColumn, PartColumns, Role, SourceOptions, TableColumn, TableLayout, flat
+from .columns import FoundColumn, PartColumns, Role, SourceOptions, TableColumn, TableLayout
 from .name_index import STEM
 from .named_files import (
     CAPTION_NAMES,
@@ -29,7 +27,6 @@ from .part_values import document_parts
 
 _MIN_SHARE = 0.9  # of values that look like paths
 _MAX_SPLIT_PARTS = 20
-_MAX_FOLDERS = 200  # in which files of paths are searched
 _SHOWN_EXAMPLES = 3
 _BYTES_TYPES = ("bytes", "media", "media list")
 _MEDIA_ROLES = ("path", "url", "bytes")
@@ -56,7 +53,7 @@ def find_layout(table: Sequence[TableColumn], columns: SourceOptions, *, files: 
         files=finder.files,
         is_chat=finder.is_chat,
         keeps_text_only=finder.is_chat if columns.keep_text_only is None else columns.keep_text_only,
-        notes=(*finder.notes, *finder.missed_files(parts)),
+        notes=(*finder.missed_files(parts),),
     )
 
 
@@ -66,11 +63,8 @@ class _Finder:
         self._columns = columns
         self._is_remote = columns.files is None and is_url(files.root)
         self.files = files
-        self._root = files.root
         self.is_chat = any(name in CONVERSATION_KEYS for name in self._table)
-        self.notes: list[str] = []
         self._names: set[str] = set()
-        self._is_moved = False  # paths start from another folder
         # Check the columns that the user names.
         for option, column in [
             *((f"--part {part}", name) for part, name in columns.parts.items()),
@@ -209,22 +203,7 @@ class _Finder:
             return column.resolved > 0
         if self._is_remote:
             return column.share(column.paths) >= _MIN_SHARE
-        if not column.has_files and self._columns.files is None and column.paths:
-            self._find_folder([text for text in map(str, flat(column.examples)) if not is_link(text)])
-        if self._is_moved:
-            return any(isinstance(value, str) and self.files.exists(value) for value in flat(column.examples))
         return column.has_files
-
-    def _find_folder(self, paths: list[str]) -> None:
-        parent = os.path.dirname(self._root)
-        inner = [os.path.join(folder, name) for folder, names, _ in _walk(self._root) for name in names]
-        folders = dict.fromkeys([*inner, parent, *(os.path.join(parent, name) for name in ("images", "data"))])
-        # Count the files in each folder; two folders with equal counts leave it unclear.
-        counts = Counter({folder: sum(map(NamedFiles(folder).exists, paths)) for folder in folders}).most_common(2)
-        if counts and counts[0][1] and (len(counts) == 1 or counts[0][1] > counts[1][1]):
-            self.files = NamedFiles(counts[0][0], self.files.access, self.files.allowed)
-            self._is_moved = True
-            self.notes.append(f"paths such as {paths[0]!r} start from {counts[0][0]}, which has these files")
 
     # ------------------------------------------------------------------------------------------------- report
 
@@ -254,16 +233,6 @@ class _Finder:
             examples = tuple(_shown(value) for value in column.examples[:_SHOWN_EXAMPLES])
             shown.append(FoundColumn(name=column.name, type=column.type, role=role, part=part_name, examples=examples))
         return tuple(shown)
-
-
-def _walk(root: str) -> list[tuple[str, list[str], list[str]]]:
-    folders = []
-    for folder, names, files in os.walk(root):
-        names.sort()
-        folders.append((folder, [*names], files))
-        if os.path.dirname(folder) == root or len(folders) > _MAX_FOLDERS:
-            names.clear()
-    return folders[:_MAX_FOLDERS]
 
 
 def _is_split(column: TableColumn) -> bool:

@@ -45,18 +45,22 @@ class NameIndex:
         """Return the numbers of the files of a name without the extension."""
         return self._stems.of(_composed(stem))
 
-    def find(self, text: str, folder: str, owner: str = "") -> Hit | None:
+    def of_name(self, last: str) -> Sequence[int]:
+        """Return the numbers of the files whose last component is a name."""
+        return self._last.of(_composed(last))
+
+    def find(self, text: str, folder: str, owners: frozenset[str] = frozenset()) -> Hit | None:
         """Return the file that a value names; of several, the one nearest to the table; None if that is unclear.
 
         Args:
             folder: Folder of the file that has the value.
-            owner: Name of that file: a folder of this name has precedence.
+            owners: Names of folders that have precedence, in lower case: the name of that file, and its split part.
         """
         last = text.rpartition("/")[2]
         numbers = self._numbers.of(text.lstrip("0")) if text.isdecimal() else ()
-        return self._find(text, (self._last.of(last), self._stems.of(last), numbers), folder, owner)
+        return self._find(text, (self._last.of(last), self._stems.of(last), numbers), folder, owners)
 
-    def find_all(self, texts: Sequence[str], folder: str, owner: str = "") -> list[Hit | None]:
+    def find_all(self, texts: Sequence[str], folder: str, owners: frozenset[str] = frozenset()) -> list[Hit | None]:
         """Return the file that each of some values names; see :meth:`find`."""
         last = [text.rpartition("/")[2] for text in texts]
         digits = [text.lstrip("0") if text.isdecimal() else None for text in texts]
@@ -64,11 +68,11 @@ class NameIndex:
         # Most values are no names: they end after these tests.
         are_plain = _are_plain(texts)
         return [
-            None if are_plain and not any(files) else self._find(text, files, folder, owner)
+            None if are_plain and not any(files) else self._find(text, files, folder, owners)
             for text, files in zip(texts, named, strict=True)
         ]
 
-    def _find(self, text: str, files: Sequence[Sequence[int]], folder: str, owner: str) -> Hit | None:
+    def _find(self, text: str, files: Sequence[Sequence[int]], folder: str, owners: frozenset[str]) -> Hit | None:
         """Return the file that a value names.
 
         Args:
@@ -77,18 +81,18 @@ class NameIndex:
         names, stems, numbers = files
         if not names and not stems:
             if numbers:
-                return self._nearest(numbers, text, NUMBER, folder, owner)
+                return self._nearest(numbers, text, NUMBER, folder, owners)
             if len(text) > _MAX_TEXT or not _ODD.search(text):
                 return None
             text = _plain(text)
             last = text.rpartition("/")[2]
             names, stems = self._last.of(last), self._stems.of(last)
         for form, same in ((BASE_NAME, names), (STEM, stems)):
-            if same and (hit := self._nearest(same, text, form, folder, owner)) is not None:
+            if same and (hit := self._nearest(same, text, form, folder, owners)) is not None:
                 return hit
         return None
 
-    def _nearest(self, numbers: Sequence[int], text: str, form: int, folder: str, owner: str) -> Hit | None:
+    def _nearest(self, numbers: Sequence[int], text: str, form: int, folder: str, owners: frozenset[str]) -> Hit | None:
         """Return the nearest of some files of one name, and how the text names it."""
         if len(numbers) == 1:
             return Hit(numbers[0], _form(self.names[numbers[0]], text, form, folder))
@@ -97,7 +101,7 @@ class NameIndex:
             name = self.names[file_number]
             above = posixpath.dirname(name)
             actual = _form(name, text, form, folder)
-            named = owner.lower() in above.lower().split("/")
+            named = not owners.isdisjoint(above.lower().split("/"))
             is_medium = kind_of_name(split_extension(name)[1]) in MEDIA_KINDS
             is_main = all(MAIN_NAMES.fullmatch(each) or not ROLE_NAMES.fullmatch(each) for each in above.split("/"))
             same = _same_begin(above, folder)
@@ -214,6 +218,15 @@ def _plain(text: str) -> str:
 
 def _normal(path: str) -> str:
     return posixpath.normpath(path).lstrip("/")
+
+
+def shared_end(name: str, text: str) -> str:
+    r"""Return the last components of a name that a value has, too; at least the last one.
+
+    >>> shared_end("images/train/7.jpg", "C:\\data\\train\\7.jpg"), shared_end("images/007.jpg", "7")
+    ('train/7.jpg', '007.jpg')
+    """
+    return "/".join(name.split("/")[-max(1, _same_end(name, _plain(text))) :])
 
 
 def _same_end(name: str, other: str) -> int:

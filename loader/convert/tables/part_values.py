@@ -282,8 +282,7 @@ class RowMaker:
         if contents is not None:
             return self._contents(part, name, contents)
         # The path has the extension, or else the contents when they are read.
-        named = self._files.name(value)
-        extension = extension_of_path(named) if self._files.is_tree else extension_of_path(value)
+        extension = extension_of_path(self._files.name(value))
         if kind_of_name(extension) == "bytes" and not self._files.is_tree:  # such as that of a script behind a URL
             extension = ""
         if part.named_by_contents and extension:

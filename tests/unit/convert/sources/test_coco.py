@@ -129,6 +129,7 @@ def test_what_does_not_fit_is_listed(tmp_path: Path) -> None:
     rows = rows_of(source)
     name = "captions_train2017.json"
     assert faults_of(rows) == {
+        f"{name}, element 2 of images": f"there is no file 'missing.jpg' in {tmp_path}",
         f"{name}, element 3 of images": "has no file_name, coco_url or flickr_url",
         f"{name}, element 4 of images": "element 0 has the same id",
         f"{name}, element 3 of annotations": "no image has the id 77",
@@ -137,8 +138,8 @@ def test_what_does_not_fit_is_listed(tmp_path: Path) -> None:
     report = import_source(source, tmp_path / "out", max_failures=9)
     assert (report.prepared.samples, report.failed) == (2, 5)
     assert [*json.loads((tmp_path / "out/.nv-meta/.info.json").read_text())["shard_counts"].values()] == [2]
-    reasons = {failure.origin: failure.reason for failure in report.failures}
-    assert "No such file" in reasons[f"{name}, element 2 of images"]
+    codes = {failure.origin: failure.code for failure in report.failures}
+    assert codes[f"{name}, element 2 of images"] == "F102"
 
 
 def test_pictures_without_captions_fail(tmp_path: Path) -> None:
@@ -169,19 +170,20 @@ def test_pictures_near_the_file_are_found(folder: str, tmp_path: Path) -> None:
     assert {Path(path.decode()).parent for path in found} == {(tmp_path / folder).resolve()}
 
 
-def test_pictures_of_equal_names_in_two_other_folders_stop_the_import(tmp_path: Path) -> None:
+def test_pictures_of_equal_names_in_two_other_folders_fail(tmp_path: Path) -> None:
     source = write_coco(tmp_path)
     for name in ("one", "two"):
         shutil.copytree(tmp_path / "train2017", tmp_path / name)
+    assert not faults_of(rows_of(source))  # the folder of the split part of the file
     shutil.rmtree(tmp_path / "train2017")
-    with pytest.raises(ConfigError, match="none of the first pictures exists"):
-        rows_of(source)
+    assert [*faults_of(rows_of(source)).values()] == [
+        f"'{name}.jpg' may be one/{name}.jpg or two/{name}.jpg" for name in ("000000000009", "000000000025")
+    ]
 
 
-def test_pictures_that_are_not_found_stop_the_import(tmp_path: Path) -> None:
+def test_pictures_that_are_not_found_fail(tmp_path: Path) -> None:
     source = CocoSource(path=str(write(tmp_path / "captions.json", images=IMAGES, annotations=CAPTIONS)))
-    with pytest.raises(ConfigError, match=r"none of the first pictures exists, such as '000000000009.jpg'"):
-        rows_of(source)
+    assert len(faults_of(rows_of(source))) == 2
     remote = CocoSource(path=source.path, root="s3://bucket/coco")
     assert [ref for row in rows_of(remote) for ref in row.parts.values() if isinstance(ref, FileRef)] == [
         FileRef(b"s3://bucket/coco/000000000009.jpg"),
@@ -327,10 +329,10 @@ def test_pictures_that_are_missing_or_not_listed_are_noted(tmp_path: Path) -> No
     listing = Listing()
     list(source.rows(listing))
     listing.pictures.leave_others(listing.account)
-    folder, file = (tmp_path / "train2017").resolve(), "captions_train2017.json"
+    folder = (tmp_path / "train2017").resolve()
     [unlisted] = listing.account.left_out
     assert (unlisted.reason, unlisted.count, unlisted.example) == ("L111", 1, f"{folder}/x.jpg")
     assert listing.notes == [
+        f"paths such as '000000000009.jpg' lead to no file: train2017/000000000009.jpg in {tmp_path} has this name",
         "annotations with the id of an earlier one: 2, such as 3 of element 2; all are written",
-        f"missing pictures of {file}: 1, such as {folder}/gone.jpg",
     ]

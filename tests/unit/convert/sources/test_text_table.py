@@ -70,7 +70,7 @@ def test_ragged_rows_missing_files_and_empty_paths_fail_alone_with_their_line(ph
     assert samples == {"photos/0": {"jpg": picture(0), "txt": b"two\nlines"}}
     found = reasons(report)
     assert found["t.csv, line 4"] == "expected 2 fields, found 1"
-    assert "No such file" in found["t.csv, line 5"]
+    assert "there is no file" in found["t.csv, line 5"]
     assert found["t.csv, line 7"] == "it is not UTF-8 text"
     assert found["t.csv, line 8"].startswith("it has zero bytes")
     (left,) = report.account.left_out

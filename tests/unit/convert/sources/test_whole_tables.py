@@ -189,14 +189,17 @@ def test_repeated_and_empty_names_get_numbers(tmp_path: Path) -> None:
         parquet_table(tmp_path / "t.parquet", table).describe()
 
 
-def test_paths_may_start_from_a_folder_below_the_table(tmp_path: Path) -> None:
+def test_files_below_the_table_are_found_by_their_names(tmp_path: Path) -> None:
     photos(tmp_path / "data", "photos/big/a.jpg", "photos/big/b.jpg", "photos/small/a.jpg")
-    source = text_table(tmp_path / "data/t.csv", "file,caption\na.jpg,x\nb.jpg,y\n")
+    source = text_table(tmp_path / "data/t.csv", "file,caption\nb.jpg,y\nphotos/big/a.jpg,z\na.jpg,x\n")
+    samples, report = imported(source, tmp_path / "out", max_failures=1)
+    assert samples == {"b": {"jpg": picture(1), "txt": b"y"}, "photos/big/a": {"jpg": picture(0), "txt": b"z"}}
+    assert reasons(report) == {"t.csv, line 4": "'a.jpg' may be photos/big/a.jpg or photos/small/a.jpg"}
     listing = Listing()
     list(source.rows(listing))
-    assert "start from" in listing.notes[0]
-    samples, _ = imported(source, tmp_path / "out")
-    assert samples["b"] == {"jpg": picture(1), "txt": b"y"}
+    assert listing.notes == [
+        f"paths such as 'b.jpg' lead to no file: photos/big/b.jpg in {tmp_path}/data has this name"
+    ]
 
 
 # ------------------------------------------------------------------------------------- lines and encodings
@@ -379,7 +382,7 @@ def test_a_trial_passes_rows_that_cannot_be_read(tmp_path: Path) -> None:
         assert tar.getnames() == ["late.jpg"]
     with (
         list_rows([text_table(tmp_path / "u.csv", "image\nmissing.jpg\n")], shuffled=False) as listed,
-        pytest.raises(ConfigError, match=r"none of the first 1 sample can be read; u.csv, line 2: cannot open"),
+        pytest.raises(ConfigError, match=r"none of the first 1 sample can be read; u.csv, line 2: there is no file"),
         write_trial(listed, PictureOptions()),
     ):
         pass

@@ -248,9 +248,9 @@ def test_unfinished_files_in_a_dataset_are_found_and_go_with_the_next_prepare(wo
 
 
 def test_secrets_are_not_recorded_with_unfinished_files(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from energon_cli.command import _command_line
+    from energon_cli.command import command_line
 
     url = "https://me:pw@host"
     arguments = ["import", f"{url}/a.csv?sig=key", "to a", "--storage-option", f"endpoint_url={url}", "--yes"]
     line = "energon import https://host/a.csv 'to a' --storage-option endpoint_url=https://host --yes"
-    assert " ".join(_command_line(arguments)) == line
+    assert " ".join(command_line(arguments)) == line

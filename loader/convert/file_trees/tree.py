@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import IO, cast
 
 from ...accounting import Account, Unit
+from ...accounting.kinds import kind_of_name
 from ...accounting.other_file import refuse_other_file, unpack_command
 from ...errors import FormatError
 from ...format.tar.names import decode_name
@@ -152,14 +153,16 @@ class FileTree(ABC):
     def leave(self, account: Account, name: str, reason: str) -> None:
         account.leave(self.unit, reason, self.example(name), size_bytes=self.size(name))
 
-    def leave_others(self, account: Account, used: Collection[str]) -> None:
-        """Count all files, those that are not used as left out."""
+    def leave_others(self, account: Account, used: Collection[str], pictures: str = "") -> None:
+        """Count all files, those that are not used as left out; ``pictures`` is the reason of pictures."""
         for folder, names in self.folders(account):
             for name in names:
                 full = join_names(folder, name)
                 # Tables and archives have reasons of their own.
                 if full in used:
                     account.use(self.unit)
+                elif pictures and kind_of_name(name.rpartition(".")[2]) == "image":
+                    self.leave(account, full, pictures)
                 elif role_of_name(name) not in ("data", "document"):
                     self.leave(account, full, "L103" if self.size(full) else "L110")
                 else:

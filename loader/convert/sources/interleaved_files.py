@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,7 +14,6 @@ import msgspec
 
 from ...accounting.kinds import kind_of_name, usual_extension
 from ...errors import ConfigError, SampleError, plural
-from ...storage import is_url
 from ..annotations.json_elements import (
     LINE_ENDINGS,
     Element,
@@ -22,15 +22,17 @@ from ..annotations.json_elements import (
     fault_row,
     read_elements,
 )
-from ..file_trees.file_names import is_about, join_names, role_of_name
+from ..file_trees.file_names import is_about
 from ..file_trees.tree import FileTree, FolderTree
+from ..layouts.tree_files import TreeFiles
 from ..rows.documents import Item, take_items, with_items
-from ..rows.row import CellReader, FaultRef, PartRef, Row, ValueRef, key_of_path
+from ..rows.row import CellReader, PartRef, Row, ValueRef, key_of_path
 from ..tables.columns import SourceOptions
-from ..tables.named_files import NamedFiles, is_inline, join_root, split_of_folder
+from ..tables.named_files import NamedFiles, is_inline, is_link, split_of_folder
 from .archives import tar_files
 from .files import ZipCells, open_trees
 from .source import AnnotationSource, Listing, picture_extension, picture_ref
+from .table_files import TableFiles
 
 _DOCUMENTS = (".json", *LINE_ENDINGS)
 _NUMBERED = re.compile(r"(.*?)[/_.-]?(\d+)\.[^.]+")
@@ -54,21 +56,15 @@ class InterleavedSource(AnnotationSource):
 
     def rows(self, listing: Listing) -> Iterator[Row]:
         files = self.named_files(listing)
-
-        def make(index: int, element: Element) -> Row:
-            document, items = read_document(element)
-            key = document_key(document, index)
-            return document_row(key, document, items, ref=lambda path: picture_ref(files, path), element=element)
-
-        yield from self.element_rows(make)
+        yield from self.element_rows(lambda index, element: document_row(element, index, files))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterleavedFilesSource(InterleavedSource):
     """The documents in the JSON files of a folder or archive: one in a file, or a list or line each.
 
-    Documents have the layouts of :class:`InterleavedSource`. Their pictures are found by name: from the folder
-    of the document, from the outer folder, or from ``images`` in either. If none is, they are the numbered pictures of
+    Documents have the layouts of :class:`InterleavedSource`. Their pictures are found as by a table in the
+    folder or archive. If none is, they are the numbered pictures of
     the document in their order: ``doc_0.jpg``, ``doc/0.jpg``, or ``0.jpg`` where a folder has one document.
 
     Attributes:
@@ -81,13 +77,24 @@ class InterleavedFilesSource(InterleavedSource):
         columns = SourceOptions(root=self.root, access=self.access)
         # Read the documents of each folder or archive.
         for tree in open_trees(self.path, self._form(), listing.scratch, columns):
-            documents = _Documents(tree, columns, listing)
-            has_documents |= bool(documents.names)
-            yield from documents.rows()
+            files = TreeFiles(tree)
+            documents = (name for name in files.names if name.lower().endswith(_DOCUMENTS))
+            names = [name for name in documents if not is_about(posixpath.basename(name))]
+            has_documents |= bool(names)
+            numbered = {} if self.root else _numbered_pictures(files.names, names)
+            has_splits = all(split_of_folder(_outer_folder(name)) for name in names)
+            used = {*names}
+            for name in names:
+                near = self.named_files(listing) if self.root else TableFiles.of(files, name, self.access)
+                split = split_of_folder(_outer_folder(name)) if has_splits else ""
+                for row in _rows_of_file(tree, name, near, numbered.get(name.rpartition(".")[0], []), listing):
+                    yield msgspec.structs.replace(row, split=split)
+                used |= near.used if isinstance(near, TableFiles) else set()
+            tree.leave_others(listing.account, used, pictures="L111")
         # Account for the files next to the tars.
         if self._form() == "tar" and os.path.isdir(self.path):
-            used = {os.path.relpath(path, self.path) for path in tar_files(self.path)}
-            FolderTree(self.path, self.access).leave_others(listing.account, used)
+            tars = {os.path.relpath(path, self.path) for path in tar_files(self.path)}
+            FolderTree(self.path, self.access).leave_others(listing.account, tars)
         if not has_documents:
             raise ConfigError("there are no JSON files in it", at=self.path, hint="name the files of the documents")
 
@@ -107,116 +114,55 @@ def _number(name: str) -> int:
     return int(match[2]) if match else 0
 
 
-class _Documents:
-    """The documents of a tree, and the fate of each of its files."""
+def _outer_folder(name: str) -> str:
+    return name.partition("/")[0] if "/" in name else ""
 
-    def __init__(self, tree: FileTree, columns: SourceOptions, listing: Listing) -> None:
-        self._tree = tree
-        self._root = columns.root
-        self._files = NamedFiles(columns.root or tree.path, columns.access)
-        self._listing = listing
-        self._used: set[str] = set()
-        self.names: list[str] = []
-        self._pictures: dict[str, list[str]] = {}  # by the name of a document or folder, in the order of numbers
-        self._others: list[tuple[str, str]] = []  # files and the reasons why they are left out, unless they are used
-        # Sort all files before the first row: pictures may be in later folders.
-        for folder, names in tree.folders(listing.account):
-            self._sort(folder, names)
-        for pictures in self._pictures.values():
-            pictures.sort(key=_number)
-        folders = [name.partition("/")[0] if "/" in name else "" for name in self.names]
-        self._has_splits = all(map(split_of_folder, folders))
 
-    def _sort(self, folder: str, names: Sequence[str]) -> None:
-        documents = [name for name in names if name.lower().endswith(_DOCUMENTS) and not is_about(name)]
-        self.names += [join_names(folder, name) for name in documents]
-        is_alone = len(documents) == 1 and bool(folder)  # a folder for each document
-        # Sort pictures by the documents that they may belong to.
-        for name in names:
-            full = join_names(folder, name)
-            is_picture = kind_of_name(name.rpartition(".")[2]) == "image"
-            if name not in documents:
-                is_data = role_of_name(name) in ("data", "document")
-                self._others.append((full, "L111" if is_picture else "L102" if is_data else "L103"))
-            if is_picture and (match := _NUMBERED.fullmatch(full)):
-                document = join_names(folder, documents[0]).rpartition(".")[0] if is_alone else match[1]
-                self._pictures.setdefault(document, []).append(full)
+def _numbered_pictures(names: Sequence[str], documents: Sequence[str]) -> dict[str, list[str]]:
+    """Return the pictures of documents, by the names of these without the extension, in the order of numbers."""
+    folders = Counter(map(posixpath.dirname, documents))
+    alone = {posixpath.dirname(name): name.rpartition(".")[0] for name in documents}  # a folder for each document
+    pictures: dict[str, list[str]] = {}
+    for name in names:
+        folder = posixpath.dirname(name)
+        if kind_of_name(name.rpartition(".")[2]) == "image" and (match := _NUMBERED.fullmatch(name)):
+            document = alone[folder] if folder and folders[folder] == 1 else match[1]
+            pictures.setdefault(document, []).append(name)
+    for numbered in pictures.values():
+        numbered.sort(key=_number)
+    return pictures
 
-    def rows(self) -> Iterator[Row]:
-        account, tree = self._listing.account, self._tree
-        # Yield the documents of each file.
-        for name in self.names:
-            account.use(tree.unit)
-            split = split_of_folder(name.partition("/")[0]) if self._has_splits else ""
-            is_alone, elements = self._elements(name)
-            for index, element in enumerate(elements):
-                try:
-                    row = self._row(name, element, None if is_alone else index)
-                    yield msgspec.structs.replace(row, split=split)
-                except SampleError as error:
-                    yield fault_row(element, error, split=split)
-        # Now it is known which files the documents use.
-        for name, reason in self._others:
-            if name in self._used:
-                account.use(tree.unit)
-            else:
-                tree.leave(account, name, reason)
 
-    def _elements(self, name: str) -> tuple[bool, Iterator[Element]]:
-        origin = os.fsencode(self._tree.example(name)).decode("utf-8", "replace")
-        if not name.lower().endswith(LINE_ENDINGS):
-            # Read the file as one document.
-            with self._tree.open(name) as file:
-                whole = Element(origin, file.read())
-            try:
-                take_items(decode(whole, list[dict[str, Any]])[0])
-            except (SampleError, IndexError):
-                return True, iter([whole])  # a list of texts and pictures is one document, too
-        # Else it is a list of documents, or a document in each line.
-        path = self._tree.local_path(name, os.path.join(self._listing.scratch, "documents"))
-        return False, (
-            element._replace(place=f"{origin},{element.place.rpartition(',')[2]}") for element in read_elements(path)
-        )
+def _rows_of_file(
+    tree: FileTree, name: str, files: NamedFiles, numbered: Sequence[str], listing: Listing
+) -> Iterator[Row]:
+    stem = key_of_path(name.rpartition(".")[0])
+    is_alone, elements = _elements(tree, name, listing.scratch)
+    for index, element in enumerate(elements):
+        try:
+            row = document_row(element, index, files, numbered)
+        except SampleError as error:
+            yield fault_row(element, error)
+            continue
+        yield msgspec.structs.replace(row, key=stem if is_alone else f"{stem}/{row.key}")
 
-    def _row(self, name: str, element: Element, index: int | None) -> Row:
-        stem = name.rpartition(".")[0]
-        numbered = self._pictures.get(stem, [])
-        document, items = read_document(element, numbered)
-        key = key_of_path(stem) + ("" if index is None else f"/{document_key(document, index)}")
-        # Find the pictures by name, or else by number.
-        paths = [item.picture for item in items if isinstance(item.picture, str) and not is_inline(item.picture)]
-        files = {path: self._find(path, posixpath.dirname(name)) for path in paths}
-        if paths and numbered and not any(files.values()):
-            if len(paths) != len(numbered):
-                raise SampleError(
-                    f"the document has {plural(len(paths), 'picture')},"
-                    f" and {plural(len(numbered), 'file has', 'files have')} its name and a number"
-                )
-            following = iter(numbered)
-            items = [item._replace(picture=next(following)) if item.picture in files else item for item in items]
-            files = {path: path for path in numbered}
 
-        # Files of the tree are noted as used; others may be at URLs or below another root.
-        def ref(path: str) -> PartRef:
-            file = files.get(path)
-            if file:
-                self._used.add(file)
-                return self._tree.ref(file, path)
-            is_elsewhere = is_url(path) or posixpath.normpath(path).startswith(("/", "file:/", ".."))
-            if self._root is not None or is_elsewhere or is_inline(path):
-                return picture_ref(self._files, path)
-            return FaultRef(f"there is no file {path}", code="F102")
-
-        return document_row(key, document, items, ref=ref, element=element)
-
-    def _find(self, path: str, folder: str) -> str:
-        if self._root is not None or is_url(path):
-            return ""
-        inner = path.removeprefix("./").replace("\\", "/")
-        names = [
-            posixpath.normpath(join_root(base, inner)) for base in (folder, "", join_names(folder, "images"), "images")
-        ]
-        return next((name for name in names if not name.startswith(("/", "..")) and self._tree.has(name)), "")
+def _elements(tree: FileTree, name: str, scratch: str) -> tuple[bool, Iterator[Element]]:
+    """Return the documents of a file, and True if it is one document."""
+    origin = os.fsencode(tree.example(name)).decode("utf-8", "replace")
+    if not name.lower().endswith(LINE_ENDINGS):
+        # Read the file as one document.
+        with tree.open(name) as file:
+            whole = Element(origin, file.read())
+        try:
+            take_items(decode(whole, list[dict[str, Any]])[0])
+        except (SampleError, IndexError):
+            return True, iter([whole])  # a list of texts and pictures is one document, too
+    # Else it is a list of documents, or a document in each line.
+    path = tree.local_path(name, os.path.join(scratch, "documents"))
+    return False, (
+        element._replace(place=f"{origin},{element.place.rpartition(',')[2]}") for element in read_elements(path)
+    )
 
 
 def read_document(element: Element, pictures: Sequence[str] | None = None) -> tuple[dict[str, Any], list[Item]]:
@@ -227,21 +173,35 @@ def read_document(element: Element, pictures: Sequence[str] | None = None) -> tu
     return document, take_items(document, pictures)
 
 
-def document_row(
-    key: str,
-    document: dict[str, Any],
-    items: Sequence[Item],
-    *,
-    ref: Callable[[str], PartRef],
-    element: Element,
-) -> Row:
-    """Return the row of a document: numbered pictures, and the part ``json``; ``element`` is where it was read."""
+def document_row(element: Element, index: int, files: NamedFiles, numbered: Sequence[str] | None = None) -> Row:
+    """Return the row of a document: numbered pictures, and the part ``json``.
+
+    Args:
+        index: Number of the document, which is its key if it has no id.
+        numbered: Pictures that belong to it if it names none of the files; see :func:`.take_items`.
+    """
+    document, items = read_document(element, numbered)
+    key = document_key(document, index)
+    paths = {item.picture for item in items if isinstance(item.picture, str) and not is_inline(item.picture)}
+    # Find the pictures by name, or else by number.
+    if paths and numbered and not any(files.find(path) for path in paths if not is_link(path)):
+        places = [item.picture in paths for item in items]
+        if sum(places) != len(numbered):
+            raise SampleError(
+                f"the document has {plural(sum(places), 'picture')},"
+                f" and {plural(len(numbered), 'file has', 'files have')} its name and a number"
+            )
+        following = iter(numbered)
+        items = [
+            item._replace(picture=next(following)) if is_place else item
+            for item, is_place in zip(items, places, strict=True)
+        ]
     parts: dict[str, PartRef] = {}
     for item in items:
         if isinstance(item.picture, bytes):
             parts[f"{len(parts)}.{usual_extension(item.picture) or 'jpg'}"] = ValueRef(item.picture)
         elif item.picture is not None:
-            parts[f"{len(parts)}.{picture_extension(item.picture)}"] = ref(item.picture)
+            parts[f"{len(parts)}.{picture_extension(item.picture)}"] = picture_ref(files, item.picture)
     data = msgspec.json.encode(with_items(document, items, [*parts]))
     parts["json"] = ValueRef(data, is_lossy=element.is_lossy)
     return Row(key=key, parts=parts, origin=element.place)

@@ -20,7 +20,8 @@ _HEAD_BYTES = 1 << 20
 _ENDINGS = (".json", *LINE_ENDINGS)
 _MAX_ELEMENTS = 20  # that are inspected: one damaged element must not hide the kind of the others
 _SPACE = re.compile(r"[\s,]*")
-_PICTURES = ("image", "image_path", "img_path", "img", "file_name", "image_id")
+PICTURE_KEYS = ("image", "image_path", "img_path", "img", "file_name", "image_id")
+"""Fields of a question, the first of which names its picture."""
 _decoder = json.JSONDecoder()
 
 
@@ -72,7 +73,7 @@ def _kind_of_element(element: object) -> AnnotationKind | None:
         return None
     if any(key in element for key in CONVERSATION_KEYS):
         return "conversations" if is_conversation(element) else None
-    if _has(element, "question") and any(key in element for key in _PICTURES):
+    if _has(element, "question") and any(key in element for key in PICTURE_KEYS):
         return "vqa"
     # Texts line up with the pictures, or have marks for them.
     if isinstance(element.get("images"), list):

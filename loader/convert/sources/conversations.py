@@ -25,13 +25,13 @@ from ..annotations.json_elements import (
     read_elements,
     valid_elements,
 )
+from ..annotations.kinds import PICTURE_KEYS
 from ..rows.row import PartRef, Row, ValueRef
 from ..tables.named_files import split_of_file
 from .source import AnnotationSource, Listing, media_extension, picture_extension, picture_ref
 
 _MEDIA_KEYS = {"image": ("images", "image"), "video": ("videos", "video"), "audio": ("audios", "audio")}
 _PATH_KEYS = ("url", "path", "image", "video", "audio", "data")  # of an item, or of the object that it holds
-_FIELDS = {"image": "images", "video": "videos", "audio": "audios"}  # of a ConversationSample
 
 
 _Medium = tuple[str, str]
@@ -121,7 +121,6 @@ def _check(document: Mapping[str, Any], counts: Mapping[str, int]) -> None:
         raise SampleError("the conversation has no messages")
 
 
-_PICTURE_KEYS = ("image", "image_path", "img_path", "img", "file_name", "image_id")
 _ANSWER_KEYS = ("answers", "answer")
 _QUESTIONS = ("questions", "data")  # names of the list in an object
 _TASK = re.compile(r"(OpenEnded|MultipleChoice)_")  # the annotations serve both tasks
@@ -205,9 +204,9 @@ def _text(answer: object) -> str:
 
 
 def _picture_of(document: Mapping[str, Any]) -> str:
-    key = next((key for key in _PICTURE_KEYS if document.get(key) is not None), None)
+    key = next((key for key in PICTURE_KEYS if document.get(key) is not None), None)
     if key is None:
-        raise SampleError(f"has no picture: none of {', '.join(_PICTURE_KEYS)}")
+        raise SampleError(f"has no picture: none of {', '.join(PICTURE_KEYS)}")
     if not isinstance(document[key], str | int):
         raise SampleError(f"expected a path or number as {key!r}, found {type(document[key]).__name__}")
     return str(document[key])

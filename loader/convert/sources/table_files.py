@@ -93,15 +93,15 @@ class TableFiles(NamedFiles):
                 return super().ref(path, part, named_by_contents=named_by_contents)
             same = self._files.index.of_name(path.rpartition("/")[2])
             there = " or ".join(self._files.names[file] for file in same[:2])
-            reason = f"{path!r} may be {there}" if same[1:] else f"there is no file {path!r} in {self._tree.path}"
-            return FaultRef(reason, hint=self._hint, code="F102")
+            missing = f"there is no file {path!r} in {self._tree.path}{self._elsewhere}"
+            return FaultRef(f"{path!r} may be {there}" if same[1:] else missing, code="F102")
         file = self._tree.ref(name, part)
         if not isinstance(file, FaultRef):  # it is not refused
             self.used.add(name)
             self.last = self.last or name
         return file
 
-    _hint = ""
+    _elsewhere = ""
 
     def _is_outside_file(self, path: str) -> bool:
         """Return True for an existing file that is not in the listing; its access is checked when it is taken."""
@@ -137,7 +137,7 @@ class NearFiles(TableFiles):
     """
 
     is_tree = False
-    _hint = "name the folder of the files with --root"
+    _elsewhere = "; --root names another folder"
 
     def __init__(
         self,

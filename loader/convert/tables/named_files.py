@@ -16,7 +16,7 @@ from ...accounting.kinds import HEADER_BYTES, MEDIA_KINDS, kind_of_bytes, kind_o
 from ...errors import ConfigError, SampleError
 from ...storage import FileInfo, is_url, open_parent, open_storage
 from ...storage.remote import hide_query
-from ..rows.file_access import FileAccess, is_below
+from ..rows.file_access import FileAccess
 from ..rows.row import FaultRef, FileRef, PartRef, UrlRef
 
 KEY_NAMES = frozenset({"key", "id", "uid", "uuid", "sampleid", "samplekey", "imageid", "imagekey"})
@@ -225,7 +225,6 @@ class NamedFiles:
         self.root = root
         self.access = access or FileAccess()
         self.allowed = tuple(allowed) or (root,)
-        self._is_outside = not is_url(root) and not is_below(os.path.abspath(root), self.allowed)
 
     def exists(self, path: str) -> bool:
         """Return True if there is such a file, also one that is refused; of a URL, always."""
@@ -264,7 +263,7 @@ class NamedFiles:
         # Files on this machine are checked after all links; in an object store, paths may not lead up.
         full = join_root(self.root, path)
         if not is_url(full):
-            is_absolute = self._is_outside or path.startswith((_LOCAL, "/"))
+            is_absolute = path.startswith((_LOCAL, "/"))
             return self.access.ref(full, self.allowed, is_absolute=is_absolute, named_by_contents=named_by_contents)
         if full != path and posixpath.normpath(path).startswith(".."):
             return FaultRef(f"{path!r} is outside of {self.root}", code="F105")

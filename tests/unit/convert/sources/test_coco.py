@@ -129,7 +129,7 @@ def test_what_does_not_fit_is_listed(tmp_path: Path) -> None:
     rows = rows_of(source)
     name = "captions_train2017.json"
     assert faults_of(rows) == {
-        f"{name}, element 2 of images": f"there is no file 'missing.jpg' in {tmp_path}",
+        f"{name}, element 2 of images": f"there is no file 'missing.jpg' in {tmp_path}; --root names another folder",
         f"{name}, element 3 of images": "has no file_name, coco_url or flickr_url",
         f"{name}, element 4 of images": "element 0 has the same id",
         f"{name}, element 3 of annotations": "no image has the id 77",

@@ -13,6 +13,7 @@ import msgspec
 
 from ...errors import ConfigError, SampleError
 from ..rows.row import FaultRef, Row, key_of_path
+from ..tables.named_files import split_of_folder
 from ..tables.records import TOO_LONG, bounded_lines, open_text_table
 from .json_document import JsonDocument, without_constants
 
@@ -85,7 +86,8 @@ _FIELDS = "{}"
 def lists_in(path: str) -> list[str]:
     """Return the names of the lists and objects in a document that have elements, for :func:`read_elements`.
 
-    A list has the name ``""``, and an object ``"{}"``. What is inside of an object has the name of the field before it.
+    A list of objects counts, and one of texts if it is named after a split part. A list has the name ``""``, and an
+    object ``"{}"``. What is inside of an object has the name of the field before it.
 
     Raises:
         FormatError: The document is damaged.
@@ -99,7 +101,8 @@ def lists_in(path: str) -> list[str]:
         for name in document.fields():
             first = document.peek()
             value = document.value().data
-            if first == b"[" and _first_inside(value) in (b"{", b'"'):
+            is_list_of_split = first == b"[" and _first_inside(value) == b'"' and split_of_folder(name)
+            if is_list_of_split or (first == b"[" and _first_inside(value) == b"{"):
                 lists.append(name)
             elif first == b"{" and value.count(b":") > 1:
                 objects.append(name)

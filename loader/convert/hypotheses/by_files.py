@@ -47,8 +47,8 @@ def by_files(survey: Survey, *, takes_all: bool = False, is_webdataset: bool = F
         return None
     layout = layout_of_files(survey, names, is_webdataset=is_webdataset)
     main = [table for table in survey.rows.rows if not table.joins] if not takes_all else []
-    joins = () if takes_all else tuple(table for table in survey.rows.rows if table.joins == "folder")
-    lists = () if takes_all else survey.rows.lists
+    joins = tuple(table for table in survey.rows.rows if table.joins and not main and not takes_all)
+    lists = () if takes_all else {table.file for table in survey.rows.lists}
     left = dict.fromkeys([*survey.roles["table"], *survey.roles["archive"], *survey.roles["tar"]], "L103")
     evidence = [f"the files of a sample have {layout.grouping.describe()}"]
     if classes := [*layout.folders.classes]:

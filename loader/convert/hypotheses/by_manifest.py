@@ -22,11 +22,11 @@ def by_manifest(survey: Survey) -> Hypothesis | None:
         "rows that name members of tars",
         TreeLayout(
             kind="members",
-            tables=(*dict.fromkeys((*(table.file for table in rows.rows), *rows.lists)),),
+            tables=rows.files,
             rows=rows,
             tars=(*tars,),
         ),
-        {*tars, *(table.file for table in rows.rows), *rows.lists},
+        {*tars, *rows.files},
         evidence=f"the samples are the {plural(count, 'row')} of {names}, with {named}",
         samples=count,
     )

@@ -39,7 +39,7 @@ def by_rows(survey: Survey) -> Hypothesis | None:
     used.update(partners)
     spoken = _spoken_folders([table.file for table in tables])
     described = files.described(survey.rows.named)
-    of_rows = {stem for _, stem in stems}
+    of_rows = {split_name(name)[1] for name in named if partners}
     left = {name: "L119" for name in partners if split_name(name)[1] not in of_rows}
     for name in others:
         folder, _, extension = split_name(name)
@@ -50,21 +50,20 @@ def by_rows(survey: Survey) -> Hypothesis | None:
     # Files next to them, such as their texts, are left out with them.
     left_stems = {split_name(name)[:2] for name in left}
     left |= {name: "L119" for name in others if name not in used and split_name(name)[:2] in left_stems}
-    joined = {table.file for table in survey.rows.rows}
     layout = layout_of_files(survey, [name for name in survey.roles["data"] if name not in left], is_by_name=True)
     rows = sum(survey.rows_in(table.file) for table in tables)
     return accounted(
         survey,
         "rows that name files",
         TreeLayout(
-            tables=(*dict.fromkeys((*(table.file for table in survey.rows.rows), *survey.rows.lists)),),
+            tables=survey.rows.files,
             rows=survey.rows,
             folders=layout.folders,
             top=layout.top,
             left=left,
             parallel=parallel,
         ),
-        used | joined | set(survey.rows.lists),
+        used | {*survey.rows.files},
         evidence=_evidence(survey, dict.fromkeys(table.file for table in tables)) + sentence_on_joins(survey),
         samples=rows,
     )

@@ -9,9 +9,10 @@ from itertools import chain
 
 import numpy as np
 
+from ..layouts.folder_layout import splits_of_names
 from ..layouts.grouping import Grouping
 from ..tables.columns import GroupBy
-from ..tables.named_files import MAIN_NAMES, ROLE_NAMES, part_name_of_column, split_of_folder
+from ..tables.named_files import MAIN_NAMES, ROLE_NAMES, part_name_of_column
 
 Roles = defaultdict[str, tuple[set[str], list[np.ndarray]]]
 """Folder or prefix that may be one part of each sample → kinds of its files, and hashes of what these share."""
@@ -53,7 +54,7 @@ def matched_roles(
     if not matches:
         main, matches = largest, _matches(shared, largest)
     names, total = [main, *matches], sum(matches.values())
-    if len(names) < 2 or total < 2 - is_named or all(map(split_of_folder, names)):
+    if len(names) < 2 or total < 2 - is_named or len(splits_of_names(names)) == len(names):
         return None
     kinds = [roles[name][0] for name in names]
     is_unclear = False
@@ -63,8 +64,10 @@ def matched_roles(
             main,
             *(name for name in names[1:] if are_nearly_all(matches[name], min(len(shared[main]), len(shared[name])))),
         ]
+        # Without other pictures, those of other kinds belong to the main one, as two texts do to a picture.
         pictures = [name for name in names if roles[name][0] == {"image"}]
-        alike = are_alike(pictures) if len(pictures) > 1 else False
+        are_others = all(roles[main][0].isdisjoint(roles[name][0]) for name in names[1:])
+        alike = are_alike(pictures) if len(pictures) > 1 else are_others
         is_unclear = alike is None and 2 <= len(names) <= _MAX_UNCLEAR and len(shared[main]) >= _MIN_UNCLEAR
         if not (alike or is_unclear):
             return None

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ...accounting.kinds import kind_of_name
+from ..layouts.folder_layout import splits_of_names
 from ..layouts.grouping import Grouping, folder_names, role_of_parts
 from ..layouts.survey import Survey
-from ..tables.named_files import MAIN_NAMES, ROLE_NAMES, part_name_of_column, split_name, split_of_folder
+from ..tables.named_files import MAIN_NAMES, ROLE_NAMES, part_name_of_column, split_name
 from .headers import are_of_samples, groups_of
 from .matched import Match
 
@@ -27,7 +28,7 @@ def find_parallel_suffixed(survey: Survey, names: Sequence[str]) -> Match | None
     folders = [folder_names(folder) for folder in dict.fromkeys(name.rpartition("/")[0] for name in names)]
     for depth in range(max(map(len, folders), default=0)):
         main = {folder[depth] for folder in folders if len(folder) > depth}
-        if 1 < len(main) <= _MAX_ROLES and not all(map(split_of_folder, main)):
+        if 1 < len(main) <= _MAX_ROLES and len(splits_of_names(main)) < len(main):
             stems: Stems = defaultdict(set)
             for above, stem in ((folder_names(name), stem) for name, stem, _ in map(split_name, names)):
                 if len(above) > depth:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from ...errors import ConfigError
 from ..rows.row import NO_SPLIT, PartRef, ValueRef
-from ..tables.named_files import ROLE_NAMES, split_of_folder
+from ..tables.named_files import ROLE_NAMES, split_of_folder, subset_of_file
 from .grouping import ListedFolder
 
 _NUMBER_DIGITS = 3  # folders that are all named after numbers as long are years, or pieces of a large folder
@@ -21,11 +21,13 @@ class FolderLayout:
 
     Attributes:
         split_depth: Number of folders above those that are split parts; None without such.
+        splits: Folders that are named after split parts, and the parts.
         classes: Class → its number: the sorted names of the folders, or of the folders in the split parts; empty for
             none.
     """
 
     split_depth: int | None = None
+    splits: Mapping[str, str] = field(default_factory=dict)
     classes: Mapping[str, int] = field(default_factory=dict)
     extensions: Sequence[str] = ()
 
@@ -33,7 +35,7 @@ class FolderLayout:
         """Return the split part of a folder; an empty text without split parts."""
         if self.split_depth is None:
             return ""
-        return _split_at(names, self.split_depth) or NO_SPLIT
+        return _split_at(self.splits, names, self.split_depth) or NO_SPLIT
 
     def class_parts(self, names: Sequence[str]) -> dict[str, PartRef]:
         """Return the parts ``cls``, the number of the class, and ``json``, its name, of a picture in a folder."""
@@ -67,12 +69,15 @@ def find_folder_layout(
         splits: True if folders are split parts, False if not, None to decide as :func:`_split_depth`.
     """
     # Find the folders that are split parts.
-    depth = _split_depth(paths) if splits is None else (1 if _are_splits_below(paths) else 0) if splits else None
-    if splits and not all(_split_at(path, depth or 0) for path in paths):
-        other = next(path for path in paths if not _split_at(path, depth or 0))
-        raise _no_folder_of(other, "a split part, such as train or val", at)
+    of_names = splits_of_names({name for path in paths for name in path[:2]})
+    depth = _split_depth(of_names, paths) if splits is None else None
+    if splits:
+        depth = 1 if _are_splits_below(of_names, paths) else 0
+        other = next((path for path in paths if not _split_at(of_names, path, depth)), None)
+        if other is not None:
+            raise _no_folder_of(other, "a split part, such as train or val", at)
     # Files next to the split parts say nothing about classes.
-    inner = [_without_split(path, depth) for path in paths if depth is None or _split_at(path, depth)]
+    inner = [_without_split(path, depth) for path in paths if depth is None or _split_at(of_names, path, depth)]
     # Decide whether the folders below are classes.
     if classes is None:
         names = {path[0] for path in inner if path}
@@ -86,39 +91,58 @@ def find_folder_layout(
         )
     # Number the classes by their sorted names.
     if not classes:
-        return FolderLayout(split_depth=depth)
+        return FolderLayout(split_depth=depth, splits=of_names)
     if () in inner:
         raise _no_folder_of(next(path for path in paths if not _without_split(path, depth)), "a class", at)
     return FolderLayout(
         split_depth=depth,
+        splits=of_names,
         classes={name: label for label, name in enumerate(sorted({path[0] for path in inner}))},
         extensions=sorted(set().union(*(folder.extensions for folder in folders))),
     )
 
 
-def _split_depth(paths: Sequence[tuple[str, ...]]) -> int | None:
+def splits_of_names(names: Collection[str]) -> dict[str, str]:
+    """Return the names of split parts, and these parts; several names may differ in the name of a part alone.
+
+    >>> splits_of_names({"train", "x_train_hr", "x_test_hr", "test_tube"})
+    {'train': 'train', 'x_test_hr': 'test', 'x_train_hr': 'train'}
+    """
+    splits = {name: split for name in sorted(names) if (split := split_of_folder(name))}
+    alike: dict[str, dict[str, str]] = {}
+    for name in sorted({*names} - splits.keys()):
+        subset = subset_of_file(name)
+        if subset:
+            alike.setdefault(name.replace(subset, ""), {})[name] = split_of_folder(subset)
+    for group in alike.values():
+        is_whole = "train" in group.values() and len({*group.values()}) > 1  # x_dev and x_test may be other data
+        splits |= group if is_whole else {}
+    return splits
+
+
+def _split_depth(splits: Mapping[str, str], paths: Sequence[tuple[str, ...]]) -> int | None:
     """Return how many folders are above the split parts; None without split parts.
 
     Split parts are outer folders if all files are in folders with such names; or if there are two or more of them, and
     no more others: files outside are in no split part then. They are one folder down if each outer folder has them.
     """
     # Look at the outer folders, and then at the folders inside of them.
-    outer = {path[0]: split_of_folder(path[0]) for path in paths if path}
+    outer = {path[0]: splits.get(path[0], "") for path in paths if path}
     named = [split for split in outer.values() if split]
     if named and (
         (len(named) == len(outer) and () not in paths) or (len({*named}) > 1 and 2 * len(named) >= len(outer))
     ):
         return 0
-    return 1 if _are_splits_below(paths) else None
+    return 1 if _are_splits_below(splits, paths) else None
 
 
-def _are_splits_below(paths: Sequence[tuple[str, ...]]) -> bool:
-    splits = {_split_at(path, 1) for path in paths}
-    return "" not in splits and len(splits) > 1
+def _are_splits_below(splits: Mapping[str, str], paths: Sequence[tuple[str, ...]]) -> bool:
+    below = {_split_at(splits, path, 1) for path in paths}
+    return "" not in below and len(below) > 1
 
 
-def _split_at(names: Sequence[str], depth: int) -> str:
-    return split_of_folder(names[depth]) if len(names) > depth else ""
+def _split_at(splits: Mapping[str, str], names: Sequence[str], depth: int) -> str:
+    return splits.get(names[depth], "") if len(names) > depth else ""
 
 
 def _without_split(names: Sequence[str], depth: int | None) -> tuple[str, ...]:

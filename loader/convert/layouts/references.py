@@ -18,7 +18,7 @@ from .tree_files import TreeFiles
 
 _BEGINS = frozenset({"offset", "start", "begin", "onset", "starttime", "begintime", "startsec", "startseconds"})
 _NEAR = 0.9  # of the score of the best column, so that another one is as good
-_MIN_VALUES, _MIN_SHARE = 2, 0.1  # of values in a weaker form, which are no accident
+_MIN_FILES, _MIN_SHARE = 2, 0.1  # that are named in a weaker form, which is no accident
 _MIN_CONSTANT = 3  # rows with the same values that describe nothing, as those of an empty submission
 
 
@@ -86,7 +86,7 @@ class Reference:
     Attributes:
         places: The columns that name files; the first one names the samples.
         form: How most values name them, one of :data:`.FORMS`.
-        weakest_form: The weakest form of two values or more, and of a tenth of them, in any of the places.
+        weakest_form: The weakest form that counts; weaker names would find other files.
         named: Numbers of the files, ascending.
         resolved: Share of the values that name a file.
         unclear: Another column that names files as well, but other ones for the rows.
@@ -106,6 +106,13 @@ class Reference:
         """True for mere lists of names, which say nothing about the files but that they belong together."""
         columns = self.tables[0].columns
         return len(columns) == 1 and columns[0].type != "nested"
+
+    @property
+    def has_groups(self) -> bool:
+        """True if fields of an object, such as the names of classes, have lists of files and nothing else."""
+        table = self.tables[0]
+        is_field = table.inside.endswith("{}") and self.columns <= {"key", "value"}
+        return is_field and self.places == ["value"] and table.column("value").most_files > 1
 
     @property
     def has_repeats(self) -> bool:
@@ -185,17 +192,22 @@ def _reference(tables: Sequence[Table], files: TreeFiles) -> Reference | None:
         ):
             unclear = candidate.name
     is_of_media = 2 * files.media_in(named) > len(named)
-    weakest = max(main.form, *(_weakest_form(_forms(name, tables)) for name in chosen))
+    weakest = max(main.form, *(_weakest_form([table.column(name) for table in tables]) for name in chosen))
     return Reference(tables, chosen, main.form, weakest, named, main.resolved, unclear, is_of_media)
 
 
-def _forms(name: str, tables: Sequence[Table]) -> Counter[int]:
-    return sum((table.column(name).forms for table in tables), Counter[int]())
+def _weakest_form(columns: Sequence[TableColumn]) -> int:
+    """Return the weakest form that names two files or more, and a tenth of all, that no value names in a stronger one.
 
-
-def _weakest_form(forms: Counter[int]) -> int:
-    least = max(_MIN_VALUES, _MIN_SHARE * forms.total())
-    return max((form for form, count in forms.items() if count >= least), default=0)
+    What weaker names would find are other files, which have the same last name.
+    """
+    files = np.concatenate([np.array(column.order, np.int64) for column in columns])
+    forms = np.concatenate([np.array(column.order_forms, np.int64) for column in columns])
+    order = np.lexsort((forms, files))
+    _, firsts = np.unique(files[order], return_index=True)
+    counts = np.bincount(forms[order][firsts])
+    enough = np.flatnonzero(counts >= max(_MIN_FILES, _MIN_SHARE * len(firsts)))
+    return int(enough[-1]) if len(enough) else 0
 
 
 def _order(candidate: _Place, tables: Sequence[Table]) -> list[array[int]]:
@@ -209,7 +221,7 @@ def _place(name: str, tables: Sequence[Table], files: TreeFiles) -> _Place | Non
     if not resolved or (2 * resolved < known and not tables[0].kind):
         return None
     named = union(column.named for column in columns)
-    form = _forms(name, tables).most_common(1)[0][0]
+    form = sum((column.forms for column in columns), Counter[int]()).most_common(1)[0][0]
     cover = files.cover(named, needs_several=form in (STEM, NUMBER)) if len(named) else 1.0
     # Lists of the files of split parts name few of them.
     if cover is None and form < NUMBER and len(tables[0].columns) == 1:

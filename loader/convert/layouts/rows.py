@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from ...arrays import IntArray, union
-from ..tables.named_files import split_of_name
+from ..tables.named_files import is_of_several_splits, split_of_name
 from .references import Reference
 
 _MIN_SHARE = 0.9  # of the files that the largest tables name, so that the number of columns decides
@@ -49,12 +49,21 @@ class NamedRows:
     Attributes:
         rows: Tables that are named after split parts come first, tables that join other rows last.
         named: Numbers of all files that are named, ascending.
-        lists: Files that only list names.
+        lists: Tables that only list names.
     """
 
     rows: tuple[RowsOfTable, ...] = ()
     named: IntArray = field(default_factory=lambda: union(()))
-    lists: tuple[str, ...] = ()
+    lists: tuple[RowsOfTable, ...] = ()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of the tables, those that only list names last."""
+        return tuple(dict.fromkeys(table.file for table in (*self.rows, *self.lists)))
+
+
+def _order(table: RowsOfTable) -> tuple[bool, bool, bool]:
+    return bool(table.joins), not split_of_name(table.file), is_of_several_splits(table.file)
 
 
 def rows_of(references: Sequence[Reference]) -> NamedRows:
@@ -68,6 +77,7 @@ def rows_of(references: Sequence[Reference]) -> NamedRows:
     ranked = sorted(
         tables,
         key=lambda each: (
+            each.has_groups,
             len(each.named) < _MIN_SHARE * most,
             not each.tables[0].kind,
             each.has_repeats,  # such as a row for each box
@@ -86,7 +96,7 @@ def rows_of(references: Sequence[Reference]) -> NamedRows:
         # Each document of chats or questions has samples of its own.
         are_chats = bool(first.tables[0].kind) and reference.tables[0].kind in ("conversations", "vqa")
         shared = np.isin(reference.named, first.named).sum()
-        joins = position > 0 and not are_chats and 2 * shared >= len(reference.named)
+        joins = reference.has_groups or (position > 0 and not are_chats and 2 * shared >= len(reference.named))
         is_known = reference.has_header and reference.columns <= first.columns
         is_answers = first.tables[0].kind == "vqa" and "question_id" in reference.columns
         if joins and (is_answers or (is_known and not reference.tables[0].kind)):
@@ -114,7 +124,7 @@ def rows_of(references: Sequence[Reference]) -> NamedRows:
                 joins="file" if joins or is_again else "",
             )
     return NamedRows(
-        rows=tuple(sorted(rows.values(), key=lambda table: (bool(table.joins), not split_of_name(table.file)))),
+        rows=tuple(sorted(rows.values(), key=_order)),
         named=union(read),
-        lists=tuple(table.file for reference in lists for table in reference.tables),
+        lists=tuple(RowsOfTable(file=table.file, inside=table.inside) for each in lists for table in each.tables),
     )

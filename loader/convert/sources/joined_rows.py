@@ -11,12 +11,19 @@ from ..layouts.rows import NamedRows, RowsOfTable
 from ..layouts.tree_files import TreeFiles
 from ..rows.row import PartRef, ValueRef, unique_part
 from ..tables.columns import SourceOptions
-from ..tables.named_files import part_name_of_column, split_name, split_of_name, subset_of_file
+from ..tables.named_files import (
+    is_of_several_splits,
+    part_name_of_column,
+    split_name,
+    split_of_folder,
+    split_of_name,
+    subset_of_file,
+)
 from ..tables.part_values import encode_json
 from ..tables.records import INTEGER, NUMBER
 from .source import Listing
 from .table_files import TableFiles
-from .tree_tables import first_file, open_rows, open_table
+from .tree_tables import first_files, open_rows, open_table
 
 
 class JoinedRows:
@@ -36,13 +43,14 @@ class JoinedRows:
         for table in tables:
             self._join(table)
         # Lists that are named after two split parts or more tell these; the first one that names a file counts.
-        lists = {name: split for name in self._rows.lists if (split := split_of_name(name))}
-        named = {split for table in self._rows.rows if not table.joins and (split := split_of_name(table.file))}
-        for name, split in lists.items() if len(named.union(lists.values())) > 1 else ():
-            files, rows = open_table(self._files, name, self._options, self._listing.scratch)
-            for values in rows.records():
-                for file in first_file(files, values, [*values]):
-                    self._splits.setdefault(file, split)
+        lists = [(split_of_folder(each.inside) or split_of_name(each.file), each) for each in self._rows.lists]
+        named = {split_of_name(table.file) for table in self._rows.rows if not table.joins}
+        if len(named.union(split for split, _ in lists) - {""}) > 1:
+            for split, each in sorted(lists, key=lambda pair: is_of_several_splits(pair[1].file)):
+                files, rows = open_table(self._files, each.file, self._options, self._listing.scratch, each.inside)
+                for values in rows.records() if split else ():
+                    for file in first_files(files, values, [*values]):
+                        self._splits.setdefault(file, split)
         return {table.file for table in tables}
 
     def parts_of(self, name: str) -> dict[str, PartRef]:
@@ -91,7 +99,8 @@ class JoinedRows:
         if rows.joins == "folder":
             return lambda values: self._files.folders_of(str(values.get(rows.key[0])))
         if rows.joins in ("", "file"):
-            return lambda values: first_file(files, values, rows.places)
+            count = None if rows.joins and rows.places == ("value",) else 1  # all files of a group
+            return lambda values: first_files(files, values, rows.places, count)
         # Find the files of each key in the tables that name them, or that join them.
         of_key: dict[str, list[str]] = {}
         for main in self._rows.rows:

@@ -71,7 +71,8 @@ class TreeRows:
 
     def _rows_of_tables(self) -> Iterator[Row]:
         survey = self._survey
-        alone = [RowsOfTable(file=name) for name in survey.tables if name not in survey.rows.lists]
+        lists = {rows.file for rows in survey.rows.lists}
+        alone = [RowsOfTable(file=name) for name in survey.tables if name not in lists]
         self._read |= self._joined.collect()
         for table in survey.rows.rows or alone:
             if not table.joins:
@@ -169,7 +170,7 @@ class TreeRows:
         has_splits = len({*splits.values()} - {""}) > 1
         account = Account()
         for row in source.rows(replace(self._listing, shuffled=True, account=account)):
-            if has_splits and not splits[table] and files.last in self._read:
+            if has_splits and files.last in self._read:
                 self._account.lose("rows", "L123", join_names(unit, row.origin))
                 files.last = ""
                 continue

@@ -21,7 +21,7 @@ from ..layouts.references import Table
 from ..layouts.rows import RowsOfTable
 from ..layouts.tree_files import TreeFiles
 from ..tables.columns import SourceOptions
-from ..tables.name_index import NUMBER
+from ..tables.name_index import NUMBER, STEM
 from ..tables.named_files import EXTENSIONS, split_extension
 from ..tables.part_values import texts_in
 from ..tables.records import delimiter_of
@@ -106,10 +106,13 @@ class TreeReader:
         if split_extension(name.lower())[1] not in ("txt", "lst", "scp", "log", ""):
             return False
         files = TableFiles.of(self.files, name)
+        files.weakest_form = STEM  # any text has numbers
         with self.files.tree.open(name) as file:
             lines = file.read(_HEAD_BYTES).decode("utf-8", "replace").splitlines()
-        count = sum(any(map(files.is_name, re.split(r"[\s,;|]+", line))) for line in lines)
-        return count > 1 and 2 * count >= len(lines)
+        words = ([word for word in re.split(r"[\s,;|]+", line) if files.is_name(word)] for line in lines)
+        named = [of_line for of_line in words if of_line]
+        distinct = {word for of_line in named for word in of_line if not word.isdecimal()}
+        return len(named) > 1 and (2 * len(named) >= len(lines) or 2 * len(distinct) >= len(self.files.names))
 
     def members(self, tars: Sequence[str]) -> TreeFiles:
         return list_members(self.files.tree, tars, self.scratch)
@@ -128,7 +131,7 @@ def _is_text(tree: FileTree, name: str) -> bool:
 def _files_of_rows(
     files: TableFiles, table: TextTableSource | ArrowTableSource, places: Sequence[str]
 ) -> Iterator[tuple[str, Mapping[str, object]]]:
-    return ((file, values) for values in table.records() for file in first_file(files, values, places))
+    return ((file, values) for values in table.records() for file in first_files(files, values, places))
 
 
 def list_members(tree: FileTree, tars: Sequence[str], scratch: str) -> TreeFiles:
@@ -137,7 +140,9 @@ def list_members(tree: FileTree, tars: Sequence[str], scratch: str) -> TreeFiles
     return TreeFiles(MemberTree(tree, [(tar, path, plain_tar(path, scratch)) for tar, path in paths]))
 
 
-def first_file(files: TableFiles, values: Mapping[str, object], places: Sequence[str]) -> list[str]:
-    """Return the name of the file that a row names first; nothing if it names none."""
+def first_files(
+    files: TableFiles, values: Mapping[str, object], places: Sequence[str], count: int | None = 1
+) -> list[str]:
+    """Return the names of the first files that a row names, of all by None."""
     texts = (text for column in places for text in texts_in(values.get(column)))
-    return list(islice((files.name(text) for text in texts if files.exists(text)), 1))
+    return list(islice((files.name(text) for text in texts if files.exists(text)), count))

@@ -94,6 +94,8 @@ class NameIndex:
 
     def _nearest(self, numbers: Sequence[int], text: str, form: int, folder: str, owners: frozenset[str]) -> Hit | None:
         """Return the nearest of some files of one name, and how the text names it."""
+        if ".." in text and _normal(posixpath.join(folder, text)).startswith("../"):
+            return None  # it leads out of the tree
         if len(numbers) == 1:
             return Hit(numbers[0], _form(self.names[numbers[0]], text, form, folder))
         ranked = []
@@ -106,14 +108,16 @@ class NameIndex:
             is_main = all(MAIN_NAMES.fullmatch(each) or not ROLE_NAMES.fullmatch(each) for each in above.split("/"))
             same = _same_begin(above, folder)
             is_above = same == (above.count("/") + 1 if above else 0)  # in the folder of the table, or one above it
-            rank = (-actual, _same_end(name, text), named, same, is_above, is_medium, is_main)
-            ranked.append((rank, file_number, above))
+            ends = _same_end(above, posixpath.dirname(text))
+            is_whole = not above or ends == above.count("/") + 1  # the value has all folders of the file
+            rank = (-actual, ends, is_whole, named, same, is_above, is_medium, is_main)
+            ranked.append((rank, same, file_number, above))
         best = max(ranked, key=itemgetter(0))
         # Other files of that name are nearer to the table: its own folder may have another name than the value says.
-        if -best[0][0] == END and any(rank[3] > best[0][3] for rank, _, _ in ranked):
+        if -best[0][0] == END and any(same > best[1] for _, same, _, _ in ranked):
             return None
-        nearest = {above for rank, _, above in ranked if rank == best[0]}
-        return Hit(best[1], -best[0][0]) if len(nearest) == 1 else None
+        nearest = {above for rank, _, _, above in ranked if rank == best[0]}
+        return Hit(best[2], -best[0][0]) if len(nearest) == 1 else None
 
 
 class _Keys:

@@ -31,11 +31,12 @@ CAPTION_NAMES = (
 MEDIA_NAMES = re.compile(r"image|img|photo|picture|audio|sound|clip|video|mask|media|file|path|^urls?$|^links?$")
 
 _SPLITS = {
-    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("train", "training", "trainval"), "train"),
     **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
     **dict.fromkeys(("test", "testing"), "test"),
 }
-_PIECE = re.compile(rf"(?<![a-z])({'|'.join(sorted(_SPLITS, key=len, reverse=True))})(\d*)(?![a-z])", re.IGNORECASE)
+_SPLIT_NAMES = "|".join(sorted(_SPLITS, key=len, reverse=True))
+_PIECE = re.compile(rf"(?<![a-z])({_SPLIT_NAMES})(\d*)(?![a-z])", re.IGNORECASE)
 _NOT_IN_A_PART_NAME = re.compile(r"[^a-z0-9_-]+")
 _BAD_PART_NAME = re.compile(r"[/\[\],\s\x00-\x1f]|^\.|\.$|\.\.|^$")
 _MAX_PATH = 1024
@@ -181,6 +182,11 @@ def split_of_folder(name: str) -> str:
     """
     match = _PIECE.fullmatch(name)
     return _SPLITS[match[1].lower()] if match else ""
+
+
+def is_of_several_splits(path: str) -> bool:
+    """Return True for a file that is named after training and validation: what only one of these names is in that."""
+    return subset_of_file(path).lower().startswith("trainval")
 
 
 def subset_of_file(path: str) -> str:
@@ -342,7 +348,7 @@ def _contents(text: str) -> bytes | None:
 EXTENSIONS = {"parquet": ("parquet", "pq"), "arrow": ("arrow", "feather", "ipc")}
 """Kind of table → extensions of its files."""
 
-_SPLIT_OF_FILE = re.compile(r"(train|training|val|valid|validation|dev|test|testing)(?:[-_.].*)?", re.IGNORECASE)
+_SPLIT_OF_FILE = re.compile(rf"({_SPLIT_NAMES})(?:[-_.].*)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -146,8 +146,15 @@ def read_json_lines(file: BinaryIO) -> Iterator[Record]:
 
 
 def read_words(file: BinaryIO) -> Iterator[Record]:
-    """Yield a record of each line: its first word, and the text behind it, if any line has one."""
+    """Yield a record of each line: its first word, and the text behind it, if any line has one.
+
+    Lines before the first record that begin with ``#`` are comments.
+    """
+    is_comment = True
     for line_number, line in bounded_lines(file):
+        is_comment = is_comment and (line or b"").startswith(b"#")
+        if is_comment:
+            continue
         fields = (line or b"").decode("utf-8", "surrogateescape").split(maxsplit=1)
         fault = TOO_LONG if line is None else "it is not UTF-8 text" if _DAMAGE.search("".join(fields)) else ""
         values = {f"column_{position}": field for position, field in enumerate(fields, 1)}

@@ -131,16 +131,23 @@ class FileTree(ABC):
     def local_path(self, name: str, scratch: str) -> str:
         """Return the path of a file, copied to a folder if it is in an archive; copies keep names and times."""
         target = os.path.join(scratch, "members", *(piece for piece in name.split("/") if piece not in ("", ".", "..")))
+        part = f"{target}.part"
         try:
+            if os.path.exists(target):  # it was copied before
+                return target
             os.makedirs(os.path.dirname(target), exist_ok=True)
-            with self.open(name) as source, open(target, "wb") as file:
+            with self.open(name) as source, open(part, "wb") as file:
                 shutil.copyfileobj(source, file)
             # Copies in other runs have the same times, so that a resumed import notices no change.
             changed = self.changed_ns(name)
-            os.utime(target, ns=(changed, changed))
+            os.utime(part, ns=(changed, changed))
+            os.replace(part, target)
         except OSError as error:
             raise_storage_error(f"copy {name} from {self.path} to this file", target, error)
         return target
+
+    def fetch(self, names: Sequence[str], scratch: str) -> None:  # noqa: B027 - files on a disk are read in place
+        """Copy files to a folder together, for :meth:`local_path`."""
 
     def changed_ns(self, name: str) -> int:  # noqa: ARG002 - an archive has one time
         """Return the time at which a file has changed, in nanoseconds."""

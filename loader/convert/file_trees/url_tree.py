@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from typing import IO, cast
 
 from ...accounting import Unit
+from ...errors import EnergonError
 from ...storage import FileStream, open_storage
 from ..rows.row import FileRef, PartRef
 from .tree import ListedTree
+
+_REQUESTS = 32  # at once, so that a thousand documents take a few round trips
 
 
 class UrlTree(ListedTree):
     """The files below a URL; what is there is listed once.
 
     Nothing leads out of it: object stores have no links, and names of tables are names of the listing.
+
+    Args:
+        tell: Gets a line for people before many requests.
     """
 
     unit: Unit = "files"
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, tell: Callable[[str], None] | None = None) -> None:
+        self._tell = tell
         super().__init__(url.rstrip("/"))
         self._storage = open_storage(self.path)
         self._files = [*self._storage.list()]
@@ -36,6 +44,20 @@ class UrlTree(ListedTree):
         info = self._files[self.members[name][0]]
         with self._storage.open(name, info) as file:
             yield cast("IO[bytes]", FileStream(file))
+
+    def fetch(self, names: Sequence[str], scratch: str) -> None:
+        if len(names) > 1 and self._tell is not None:
+            size_bytes = sum(map(self.size, names))
+            self._tell(
+                f"{len(names):,} tables and documents ({size_bytes:,} bytes) are requested, which may name files"
+            )
+
+        def copy(name: str) -> None:
+            with suppress(EnergonError):  # whoever reads the file raises it again
+                self.local_path(name, scratch)
+
+        with ThreadPoolExecutor(_REQUESTS) as threads:
+            [*threads.map(copy, names)]
 
     def changed_ns(self, name: str) -> int:
         return self._files[self.members[name][0]].mtime_ns

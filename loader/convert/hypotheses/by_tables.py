@@ -16,7 +16,7 @@ def by_tables(survey: Survey) -> Hypothesis | None:
     # Objects in documents are rows next to pictures, which are figures.
     documents = survey.roles["document"]
     if documents and all(kind_of_extension(split_name(name)[2]) == "image" for name in survey.roles["data"]):
-        tables += [name for name in documents if survey.has_objects(name)]
+        tables += survey.lists
     if not tables:
         return None
     binary = [name for name in tables if name.lower().endswith(BINARY_TABLES)]

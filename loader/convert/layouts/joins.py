@@ -29,7 +29,7 @@ def with_joins(
     waiting = []
     for table in others:
         # It may name a few of the files that the rows have, or their keys, or folders.
-        places = [column.name for column in table.columns if 0 < column.followed <= 2 * column.resolved]
+        places = [column.name for column in table.columns if column.names_files]
         if places and np.isin(table.named(places[:1]), rows.named).all() and not table.says_nothing:
             joins.append(RowsOfTable(file=table.file, inside=table.inside, places=(places[0],), joins="file"))
         elif table.says_nothing or table.inside.endswith("{}"):

@@ -27,7 +27,8 @@ from .references import Reference, Table, find_references
 from .rows import NamedRows, rows_of
 from .tree_files import TreeFiles, kind_of_extension
 
-_MAX_READ = 1000  # documents of a folder and extension that are searched for references; of more, as many are drawn
+_MAX_READ = 1000  # documents that are searched for references; of more, about as many are drawn
+_MIN_READ = 10  # documents of a folder and extension, at least
 _MAX_STRAYS = 0.1  # of the files, of a kind that nothing is known of
 _SERIES = 3  # files whose names differ by a number
 
@@ -37,6 +38,9 @@ class Reader(Protocol):
 
     def tables(self, files: TreeFiles, names: Iterable[str]) -> Iterator[Table]:
         """Yield the tables and lists in some files, with the ones of ``files`` that their values name."""
+
+    def fetch(self, names: Sequence[str]) -> None:
+        """Copy files that are read soon, if they are far away."""
 
     def kind_of_list(self, name: str) -> str:
         """Return the kind of the objects that a document has several of; an empty text for other documents."""
@@ -102,7 +106,14 @@ class Survey:
         documents = [n for n in self.roles["document"] if _is_searched(n) and not self.is_sidecar(n)]
         tars = {stem_of_tar(name) for name in self.roles["tar"]}
         tables = [name for name in self.roles["table"] if stem_of_tar(name) not in tars]
-        return [*self._reader.tables(self.files, [*tables, *_drawn(documents), *self.roles["bare"]])]
+        # Of many documents, the drawn ones say whether the others are read.
+        drawn = {*_drawn(documents)}
+        read = [*self._reader.tables(self.files, [*tables, *sorted(drawn), *self.roles["bare"]])]
+        if len(drawn) < len(documents) and any(
+            column.names_files for table in read if table.file in drawn for column in table.columns
+        ):
+            read += self._reader.tables(self.files, [name for name in documents if name not in drawn])
+        return read
 
     @cached_property
     def _tables_of(self) -> dict[str, list[Table]]:
@@ -179,7 +190,7 @@ class Survey:
     def names_data(self, name: str) -> bool:
         """Return True if half of the values of a column, or of the lines of a text, have names of files."""
         columns = [column for table in self._tables_of.get(name, ()) for column in table.columns]
-        resolved = (column for column in columns if 0 < column.followed <= 2 * column.resolved)
+        resolved = (column for column in columns if column.names_files)
         if any(min(column.forms) < STEM or len(column.named) >= _SERIES for column in resolved):
             return True
         return bool(columns) and self._reader.mentions_files(name)
@@ -203,9 +214,16 @@ class Survey:
         names = (self.files.names[file_number] for file_number in self.files.index.of_stem(split_name(name)[1]))
         return any(other in self._data for other in names if other != name)
 
-    def has_objects(self, name: str) -> bool:
-        """Return True for a document with several objects, which may be samples without files."""
-        return _is_searched(name) and bool(self._reader.kind_of_list(name))
+    @cached_property
+    def lists(self) -> list[str]:
+        """The documents with several objects, which may be samples without files; drawn ones say if any has."""
+        searched = [name for name in self.roles["document"] if _is_searched(name)]
+        drawn = {*_drawn(searched)}
+        self._reader.fetch([*drawn])
+        if any(map(self._reader.kind_of_list, drawn)):
+            self._reader.fetch([name for name in searched if name not in drawn])
+            return [*filter(self._reader.kind_of_list, searched)]
+        return []
 
     def are_documents(self, tables: Sequence[str]) -> bool:
         """Return True for files of lines that are documents of texts and pictures."""
@@ -257,10 +275,10 @@ def stem_of_tar(name: str) -> str:
 
 
 def _drawn(names: Sequence[str]) -> Iterator[str]:
-    """Yield documents; of many in a folder with one extension, evenly drawn ones."""
+    """Yield documents; of many, evenly drawn ones of each folder and extension."""
     groups: dict[tuple[str, str], list[str]] = {}
     for name in names:
         folder, _, extension = split_name(name)
         groups.setdefault((folder, extension), []).append(name)
     for group in groups.values():
-        yield from group[:: -(-len(group) // _MAX_READ)]
+        yield from group[:: -(-len(group) // max(_MIN_READ, _MAX_READ * len(group) // len(names)))]

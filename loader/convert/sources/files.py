@@ -118,7 +118,7 @@ def open_trees(path: str, kind: str, scratch: str, options: SourceOptions) -> It
         options: Which files links and tables may lead to.
     """
     if kind == "folder" and is_url(path):
-        yield UrlTree(path)
+        yield UrlTree(path, options.tell)
     elif kind == "folder":
         yield FolderTree(path, options.access, root=options.root)
     elif kind == "zip":

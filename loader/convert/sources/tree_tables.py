@@ -82,7 +82,8 @@ class TreeReader:
     scratch: str
 
     def tables(self, files: TreeFiles, names: Iterable[str]) -> Iterator[Table]:
-        options = replace(self.options, parts={})
+        options, names = replace(self.options, parts={}), [*names]
+        files.tree.fetch(names, self.scratch)
         for name in names:
             with suppress(EnergonError):  # of a damaged file, which fails where it is a part
                 if reason_of_name(name) == BARE and not _is_text(files.tree, name):
@@ -93,6 +94,9 @@ class TreeReader:
                     named, table = open_table(files, name, options, self.scratch, inside)
                     columns, kind = table.survey(named), annotation_kind(path) or ""
                     yield Table(name, columns, inside, kind, partial(_files_of_rows, named, table))
+
+    def fetch(self, names: Sequence[str]) -> None:
+        self.files.tree.fetch(names, self.scratch)
 
     def kind_of_list(self, name: str) -> str:
         with suppress(EnergonError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -62,6 +62,7 @@ class SourceOptions:
         classes: Subfolders of a folder are labels; None decides by its files.
         splits: Subfolders such as ``train`` are split parts; None decides by their names.
         group_by: None decides by the names of files.
+        tell: Gets lines for people before what may take long.
     """
 
     parts: Mapping[str, str] = field(default_factory=dict)
@@ -77,6 +78,7 @@ class SourceOptions:
     classes: bool | None = None
     splits: bool | None = None
     group_by: GroupBy | None = None
+    tell: Callable[[str], None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,6 +239,11 @@ class TableColumn:
         if kinds.keys() <= {int, float}:
             return "number"
         return "text list" if kinds.get(list, 0) >= _MIN_SHARE else "nested"
+
+    @property
+    def names_files(self) -> bool:
+        """True if half of the values, or more, name files of the tree."""
+        return 0 < self.followed <= 2 * self.resolved
 
     @property
     def named(self) -> IntArray:

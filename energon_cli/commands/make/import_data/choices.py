@@ -18,7 +18,7 @@ from loader.format.prepare import DatasetYaml, SplitRequest, parse_ratio
 from loader.inspect import Choices, ShardFolder, open_choices, propose_choices
 from loader.storage import DownloadOptions
 
-from ....console import is_terminal
+from ....console import is_terminal, show_note
 from ....engine_options import EngineChoice
 from ..prepare.choices import show_trial
 from ..prepare.flags import type_of_flags
@@ -69,7 +69,7 @@ class ImportFlags:
 
         conversations = keep_text_only or None  # are kept in any case
         columns = SourceOptions(
-            key=key_column, split=split_column, keep_text_only=conversations, **taken(SourceOptions)
+            key=key_column, split=split_column, keep_text_only=conversations, tell=show_note, **taken(SourceOptions)
         )
         return cls(columns=columns, pictures=PictureOptions(**taken(PictureOptions)), keep_urls=keep_urls, **options)
 

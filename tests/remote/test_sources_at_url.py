@@ -13,6 +13,7 @@ import pytest
 
 from loader.convert.importing.plan import ImportPlan, list_rows
 from loader.convert.importing.run import run_import
+from loader.convert.sources import SourceOptions
 from loader.convert.sources.files import FilesSource
 from tests.cli.run_energon import RunEnergon, run_in_this_process
 from tests.e2e.dataset_tree import write_tar
@@ -199,3 +200,18 @@ def test_a_dataset_inside_of_its_source_is_refused(server: ObjectServer, energon
     assert done.code == 1
     assert "inside of the folder that it is made of" in done.err
     assert os.listdir(tmp_path / "store/bucket") == ["raw"]
+
+
+def test_few_of_many_documents_are_requested_to_decide(server: ObjectServer, tmp_path: Path) -> None:
+    folder = tmp_path / "store/bucket/raw"
+    folder.mkdir()
+    for number in range(1500):
+        (folder / f"{number:04d}.json").write_text('{"text": "a cat"}')
+    told: list[str] = []
+    source = FilesSource(path=RAW, options=SourceOptions(tell=told.append))
+    assert source.survey().kind == "files"
+    requests = [request for request in server.requests if request.method == "GET" and request.key.endswith(".json")]
+    assert len(requests) <= 1000
+    assert told == [
+        f"{len(requests):,} tables and documents ({17 * len(requests):,} bytes) are requested, which may name files"
+    ]

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import IO, cast
 
 from ...accounting import Unit
-from ...errors import EnergonError
+from ...errors import EnergonError, plural
 from ...storage import FileStream, open_storage
 from ..rows.row import FileRef, PartRef
 from .tree import ListedTree
@@ -48,12 +48,10 @@ class UrlTree(ListedTree):
     def fetch(self, names: Sequence[str], scratch: str) -> None:
         if len(names) > 1 and self._tell is not None:
             size_bytes = sum(map(self.size, names))
-            self._tell(
-                f"{len(names):,} tables and documents ({size_bytes:,} bytes) are requested, which may name files"
-            )
+            self._tell(f"the names of files are searched by {plural(len(names), 'request')} for {size_bytes:,} bytes")
 
         def copy(name: str) -> None:
-            with suppress(EnergonError):  # whoever reads the file raises it again
+            with suppress(EnergonError):  # reading the file raises it again
                 self.local_path(name, scratch)
 
         with ThreadPoolExecutor(_REQUESTS) as threads:

@@ -159,7 +159,14 @@ class NearFiles(TableFiles):
         name = os.path.relpath(full, base) if is_below(full, [base]) else os.path.basename(full)
         super().__init__(_NearTree(base, inner), name, access)
         self.root = start
+        self._tried = "", False  # the last path, and whether it leads to a file
         self.weakest_form, self.is_of_media, self._notes = weakest_form, is_of_media, notes
+
+    def _is_outside_file(self, path: str) -> bool:
+        # A path is looked up for the key, the part and the file of a row.
+        if self._tried[0] != path:
+            self._tried = path, super()._is_outside_file(path)
+        return self._tried[1]
 
     def __reduce__(self) -> tuple[object, ...]:
         # Workers list the folder themselves, if they need it.

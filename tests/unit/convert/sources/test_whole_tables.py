@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -200,6 +201,17 @@ def test_files_below_the_table_are_found_by_their_names(tmp_path: Path) -> None:
     assert listing.notes == [
         f"paths such as 'b.jpg' lead to no file: photos/big/b.jpg in {tmp_path}/data has this name"
     ]
+
+
+def test_a_table_of_plain_paths_lists_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    photos(tmp_path, "big/a.jpg", "big/b.jpg")
+    listed: list[object] = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: listed.append(path) or scandir(path))
+    source = text_table(tmp_path / "t.csv", "file,caption\nbig/a.jpg,x\nbig/b.jpg,y\n")
+    assert (len(list(source.rows(Listing()))), listed) == (2, [])
+    source = text_table(tmp_path / "t.csv", "file,caption\nbig/a.jpg,x\nb.jpg,y\n")
+    assert (len(list(source.rows(Listing()))), listed) == (2, [f"{tmp_path}/", f"{tmp_path}/big/"])
 
 
 # ------------------------------------------------------------------------------------- lines and encodings

@@ -23,11 +23,13 @@ for module in pkgutil.iter_modules(tests.layouts.__path__):
         importlib.import_module(f"tests.layouts.{module.name}")
 
 NOT_YET: set[str] = {
-    "audioset",
     "llava_pretrain",
-    "qwen_vl_chats",
 }
 """Names of layouts, or ``"<name>-<form>"``, that do not come out as they should yet: it is known, and to be fixed."""
+
+
+ASKED = {"audioset", "qwen_vl_chats"}
+"""Names of cards that are refused as unclear: their tables have comments, or their names are inside of texts."""
 
 
 NOT_YET_DISTURBED: set[str] = {
@@ -59,8 +61,8 @@ def test_a_layout_comes_out_as_it_should(layout: Layout, form: Form, fast_disk: 
     folder.mkdir()
     inner = layout.build(folder)
     source = packed(folder, form) if inner is None else folder / inner
-    if layout.error is not None:
-        with pytest.raises(EnergonError, match=layout.error):
+    if layout.error is not None or layout.build.__name__ in ASKED:
+        with pytest.raises(EnergonError, match=layout.error or "unclear"):
             import_all(layout, source, fast_disk / "out")
         return
     wrong = differences(layout, outcome_of(layout, source, fast_disk / "out"))

@@ -56,7 +56,7 @@ def decide(survey: Survey, *, takes_all: bool, is_webdataset: bool) -> tuple[Tre
     if not compared or not compared[0].fits:
         raise _unclear(survey, compared)
     layout = compared[0].layout
-    twofold = [each for each in survey.references if each.unclear and each.tables[0].file in layout.tables]
+    twofold = [each for each in survey.all_references if each.unclear and each.tables[0].file in layout.tables]
     if twofold:
         raise _unclear_columns(survey, twofold[0], compared)
     cut = [table for table in survey.cut_tables if table.file in layout.tables]

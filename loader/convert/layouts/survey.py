@@ -134,8 +134,12 @@ class Survey:
     @cached_property
     def cut_tables(self) -> list[Table]:
         """The tables whose rows name parts of recordings."""
-        references = [*self.references, *self._member_references]
-        return [table for each in references for table in each.tables if table.names_parts(each.places)]
+        return [table for each in self.all_references for table in each.tables if table.names_parts(each.places)]
+
+    @property
+    def all_references(self) -> list[Reference]:
+        """The references to files of the tree, and to members of its tars."""
+        return [*self.references, *self._member_references]
 
     @cached_property
     def members(self) -> TreeFiles | None:

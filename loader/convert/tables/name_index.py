@@ -110,7 +110,7 @@ class NameIndex:
             is_above = same == (above.count("/") + 1 if above else 0)  # in the folder of the table, or one above it
             ends = _same_end(above, posixpath.dirname(text))
             is_whole = not above or ends == above.count("/") + 1  # the value has all folders of the file
-            rank = (-actual, ends, is_whole, named, same, is_above, is_medium, is_main)
+            rank = (-actual, ends, is_whole, named, above == folder, is_main, same, is_above, is_medium)
             ranked.append((rank, same, file_number, above))
         best = max(ranked, key=itemgetter(0))
         # Other files of that name are nearer to the table: its own folder may have another name than the value says.

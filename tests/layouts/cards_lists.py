@@ -1,0 +1,97 @@
+"""Public data sets whose lists, or the names of whose folders, tell the split parts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.layouts.layout import card, write
+
+BREEDS = [f"{breed}_{n}" for breed in ("Abyssinian", "beagle") for n in range(1, 6)]
+PETS = {"test": BREEDS[::3], "train": [name for at, name in enumerate(BREEDS) if at % 3]}
+
+
+@card(
+    samples={
+        f"images/{name} | {name}": f"{part}: jpg png txt xml? | {part}: jpg trimaps.png txt xml?"
+        for part, names in PETS.items()
+        for name in names
+    }
+)
+def oxford_pets(folder: Path) -> None:
+    write(folder, [f"images/{name}.jpg" for name in BREEDS])
+    write(folder, [f"annotations/trimaps/{name}.png" for name in BREEDS])
+    lines = {name: f"{name} {1 + at // 5} {1 + at % 2} {at}\n" for at, name in enumerate(BREEDS)}
+    header = "#Image CLASS-ID SPECIES BREED ID\n#ID: 1:37 Class ids\n"
+    write(folder, {"annotations/list.txt": header + "".join(lines.values())})
+    for part, names in PETS.items():
+        file = "trainval" if part == "train" else part
+        write(folder, {f"annotations/{file}.txt": "".join(lines[name] for name in names)})
+
+
+DISHES = {dish: [f"{dish}/{1000 * at + n}" for n in range(6)] for at, dish in enumerate(("apple_pie", "waffles"), 1)}
+
+
+@card(
+    samples={
+        f"images/{name} | {name}": f"{part}: cls jpg json {part}.json? | {part}: jpg json"
+        for names in DISHES.values()
+        for part, some in (("train", names[:4]), ("test", names[4:]))
+        for name in some
+    }
+)
+def food_101(folder: Path) -> None:
+    write(folder, [f"images/{name}.jpg" for names in DISHES.values() for name in names])
+    for part, first, last in (("train", 0, 4), ("test", 4, 6)):
+        lists = {dish: names[first:last] for dish, names in DISHES.items()}
+        write(folder, {f"meta/{part}.json": json.dumps(lists)})
+        write(folder, {f"meta/{part}.txt": "".join(f"{name}\n" for names in lists.values() for name in names)})
+    write(folder, {"meta/classes.txt": "apple_pie\nwaffles\n", "meta/labels.txt": "Apple pie\nWaffles\n"})
+
+
+RECEIPTS = [("train", f"X{n:05d}") for n in range(6)] + [("test", f"X{n:05d}") for n in range(6, 9)]
+
+
+@card(samples={f"{part}/{name}": f"{part}: jpg box.txt entities.txt" for part, name in RECEIPTS})
+def sroie(folder: Path) -> None:
+    for at, (part, name) in enumerate(RECEIPTS):
+        write(folder, [f"{part}/img/{name}.jpg"])
+        write(folder, {f"{part}/box/{name}.txt": f"72,25,326,25,326,64,72,64,TAN WOON YANN {at}\n"})
+        write(folder, {f"{part}/entities/{name}.txt": json.dumps({"company": f"BOOK {at}", "total": "9.00"})})
+
+
+FORMS = [("train", "training_data", f"00{n}0") for n in range(6)] + [
+    ("test", "testing_data", f"82{n}0") for n in range(3)
+]
+
+
+@card(samples={f"{folder}/{name} | {name}": f"{part}: png json" for part, folder, name in FORMS})
+def funsd(folder: Path) -> None:
+    for _, part, name in FORMS:
+        write(folder, [f"{part}/images/{name}.png"])
+        form = [{"box": [1, 2, 3, 4], "text": f"Date {name}:", "label": "question", "id": 0, "linking": []}]
+        write(folder, {f"{part}/annotations/{name}.json": json.dumps({"form": form})})
+
+
+@card(
+    samples={
+        f"DIV2K_{folder}_HR/{n:04d}": f"{part}: png"
+        for part, folder, first in (("train", "train", 1), ("val", "valid", 801))
+        for n in range(first, first + 4)
+    }
+)
+def div_2k(folder: Path) -> None:
+    for part, first in (("train", 1), ("valid", 801)):
+        write(folder, [f"DIV2K_{part}_HR/{n:04d}.png" for n in range(first, first + 4)])
+
+
+@card(
+    samples={f"images/{n:03d} | {n:03d}": f"{'val' if n > 6 else 'train'}: jpg json" for n in range(10)},
+    holds={f"images/{n:03d} | {n:03d}": f"first of {n}" for n in range(10)},
+)
+def captions_and_splits_in_documents(folder: Path) -> None:
+    names = [f"{n:03d}.jpg" for n in range(10)]
+    write(folder, [f"images/{name}" for name in names])
+    write(folder, {"splits.json": json.dumps({"train": names[:7], "val": names[7:]})})
+    captions = {name: [f"first of {n}", f"second of {n}"] for n, name in enumerate(names)}
+    write(folder, {"captions.json": json.dumps(captions)})

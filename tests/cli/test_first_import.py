@@ -20,7 +20,6 @@ from tests.cli.run_energon import Done, RunEnergon
 from tests.cli.terminal import DOWN, ENTER, TerminalRun
 from tests.layouts import documents, folders, public, tables  # noqa: F401 - they register layouts
 from tests.layouts.layout import LAYOUTS, Form, Layout, packed, picture, table, write
-from tests.layouts.test_layouts import NOT_YET
 
 ROWS = "image,caption\n0.jpg,one\n1.jpg,two\n"
 
@@ -171,7 +170,7 @@ def test_the_command_line_that_is_named_imports_the_source(
         pytest.param(layout, form, id=f"{name}-{form}")
         for name, layout in LAYOUTS.items()
         for form in layout.forms
-        if layout.error and not (layout.options or layout.kind or name in NOT_YET) and form != "tar"
+        if layout.error and not (layout.options or layout.kind) and form != "tar"
     ],
 )
 def test_a_layout_that_import_refuses_is_imported_by_the_line_that_is_named(

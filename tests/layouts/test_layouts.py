@@ -7,7 +7,6 @@ import pkgutil
 import re
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,34 +21,18 @@ for module in pkgutil.iter_modules(tests.layouts.__path__):
     if not module.name.startswith(("test_", "conftest")):
         importlib.import_module(f"tests.layouts.{module.name}")
 
-NOT_YET: set[str] = {
-    "llava_pretrain",
-}
-"""Names of layouts, or ``"<name>-<form>"``, that do not come out as they should yet: it is known, and to be fixed."""
-
-
 ASKED = {"audioset", "qwen_vl_chats"}
 """Names of cards that are refused as unclear: their tables have comments, or their names are inside of texts."""
 
 
-NOT_YET_DISTURBED: set[str] = {
-    "llava_pretrain-a_stray_text",
-    "llava_pretrain-another_folder_name",
-    "llava_pretrain-one_missing_file",
-}
-"""``"<name>-<disturbance>"`` of cards that come out wrong with it, and without an error."""
-
-
-def _case(name: str, layout: Layout, form: Form, *, is_slow: bool) -> Any:
-    marks = [pytest.mark.slow] if is_slow else []
-    if not NOT_YET.isdisjoint((name, f"{name}-{form}")):
-        marks.append(pytest.mark.xfail(strict=True, reason="is not decided as it should be yet"))
-    return pytest.param(layout, form, id=f"{name}-{form}", marks=marks)
-
-
 CASES = [
     # Each layout in one form, and those of no card in each fourth turn in the others.
-    _case(name, layout, form, is_slow=at > 0 and (layout.is_card or turn % 4 > 0))
+    pytest.param(
+        layout,
+        form,
+        id=f"{name}-{form}",
+        marks=[pytest.mark.slow] if at > 0 and (layout.is_card or turn % 4 > 0) else [],
+    )
     for turn, (name, layout) in enumerate(LAYOUTS.items())
     for at, form in enumerate(layout.forms)
 ]
@@ -75,10 +58,7 @@ DISTURBED = [
         layout,
         disturb,
         id=f"{name}-{disturb.__name__}",
-        marks=[
-            *([pytest.mark.slow] if turn % 8 else []),
-            *([pytest.mark.xfail(strict=True)] if f"{name}-{disturb.__name__}" in NOT_YET_DISTURBED else []),
-        ],
+        marks=[pytest.mark.slow] if turn % 8 else [],
     )
     for turn, (name, layout) in enumerate(LAYOUTS.items())
     if layout.build.__module__.startswith("tests.layouts.cards_")

@@ -210,7 +210,7 @@ def dropped_parts(
     def is_data(name: str) -> bool:
         kind = seen.kind(name)
         if kind == "tree":  # next to a text or label, it is taken for metadata
-            if seen.example is not None and is_conversation(seen.example):
+            if name == seen.json_part and seen.example is not None and is_conversation(seen.example):
                 return True
             return not holds_text and ((seen.example is None and not holds_label) or _has_text(seen.example))
         return kind in ("array", "audio", "image", "text", "video") or part_extension(name) in ("cls", "cls2")

@@ -176,7 +176,10 @@ def import_sources(flags: ImportFlags) -> None:
                 write_failures(open_storage(flags.output), error.failures)
                 error.hint = f"{flags.output}/.nv-meta/import_failures.jsonl lists them"
             raise
-        folder = _without_shard(inspect_folder(trial, other_parts=[*listed.part_counts]))
+        # Later samples may have other parts, whose names are those of their files unless pictures are encoded again.
+        is_named_alike = flags.pictures.format is None and flags.pictures.pages != "split"
+        other_parts = [*listed.part_counts] if is_named_alike else []
+        folder = _without_shard(inspect_folder(trial, other_parts=other_parts))
         if not flags.as_json:
             show_found(console, flags, listed, folder.contents)
         draft = _confirmed_draft(flags, listed, folder, console)

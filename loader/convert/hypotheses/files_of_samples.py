@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ...errors import ConfigError
-from ..file_trees.file_names import group_files
 from ..layouts.folder_layout import find_folder_layout
-from ..layouts.grouping import Grouping, ListedFolder, folder_names
+from ..layouts.grouping import Grouping
 from ..layouts.hypothesis import TreeLayout
 from ..layouts.survey import Survey
 from ..tables.columns import GroupBy
 from ..tables.named_files import split_of_folder
 from .folder_samples import are_samples
-from .matched import Match
-from .numbered import find_numbered
-from .parallel import find_parallel
-from .parallel_suffixed import find_parallel_suffixed
-from .suffixed import find_suffixed
+from .headers import are_of_samples, groups_of
+from .matched import Match, match_of
+from .shared_names import ListedFolder, Partners, by_folder, by_number, by_suffix, kinds_of
 
 
 def layout_of_files(
@@ -38,10 +35,7 @@ def layout_of_files(
     for name in names:
         folder, _, last = name.rpartition("/")
         folders.setdefault(folder, []).append(last)
-    listed = [
-        ListedFolder.of(folder_names(folder), () if is_by_name else group_files(last))
-        for folder, last in folders.items()
-    ]
+    listed = [ListedFolder(folder, () if is_by_name else last) for folder, last in folders.items()]
     # Find what the files of a sample share, then what the remaining folders mean.
     match = _find_grouping(survey, names, listed, options.group_by)
     # A table that says more about folders shows that each folder is a thing.
@@ -57,39 +51,52 @@ def layout_of_files(
     # In tars of samples, an outer folder that contains everything begins the keys, whatever its name is.
     contains_all = is_webdataset and len({path[:1] for path in paths}) == 1
     layout = find_folder_layout(
-        kept,
         [path[top:] for path in paths],
+        are_pictures=all(len(parts) == 1 and kinds_of(parts) == {"image"} for each in kept for parts in each.parts),
         classes=options.classes if grouping.by == "name" else False,
         splits=False if contains_all and options.splits is None else options.splits,
         at=survey.files.tree.path,
     )
-    samples = len(kept) if grouping.by == "folder" else sum(len(each.stems) for each in listed) - match.total
+    samples = len(kept) if grouping.by == "folder" else sum(len(each.samples) for each in listed) - match.total
     return TreeLayout(grouping=grouping, folders=layout, top=top, is_unclear=match.is_unclear, samples=samples)
 
 
 def _find_grouping(survey: Survey, names: Sequence[str], folders: Sequence[ListedFolder], by: GroupBy | None) -> Match:
     """Find what the files of a sample share; the user may have said it."""
-    match: Match | None = None
     if by == "name" or not folders:
         return Match(0, Grouping())
-    # Try parallel folders first, then equal folders, suffixes, and numbers.
-    if by in (None, "parallel"):
-        match = find_parallel(survey, names, folders, is_named=by is not None)
-    if match is None and (by == "folder" or (by is None and are_samples(folders))):
-        match = Match(0, Grouping(by="folder"))
-    if match is None and by is None:
-        match = find_suffixed(survey, names)
-    if match is None and by in (None, "parallel"):
-        match = find_parallel_suffixed(survey, names)
-    if match is None and by in (None, "number"):
-        match = find_numbered(survey, names, folders, is_named=by is not None)
-    if match is None and by is not None:
+    is_named = by is not None
+
+    def are_alike(grouping: Grouping) -> bool | None:
+        return are_of_samples(survey.files.tree, groups_of(names, grouping))
+
+    # Of ways that are equally good, the one that joins most files is meant.
+    for way, candidates in _ways(folders, is_named=is_named):
+        if by not in (None, way):
+            continue
+        if way == "folder" and (is_named or are_samples(folders)):
+            return Match(0, Grouping(by="folder"))
+        matches = [match_of(each, way, is_named=is_named, are_alike=are_alike) for each in candidates if each]
+        possible = [match for match in matches if match and not (match.is_unclear and way == "number")]
+        if possible:
+            return max(possible, key=lambda match: match.total)
+    if is_named:
         raise ConfigError(
             f"no two files share what --group-by {by} needs",
             at=survey.files.tree.path,
             hint="leave --group-by out, or name another one",
         )
-    return match or Match(0, Grouping())
+    return Match(0, Grouping())
+
+
+def _ways(folders: Sequence[ListedFolder], *, is_named: bool) -> Iterator[tuple[GroupBy, Iterable[Partners | None]]]:
+    """Yield what the files of a sample may share, in the order to try, and the roles that they may have."""
+    depths = range(max(len(folder.names) for folder in folders))
+    yield "parallel", (by_folder(folders, depth) for depth in depths)
+    yield "folder", ()
+    yield "suffix", by_suffix(folders, None)
+    yield "parallel", (partners for depth in depths for partners in by_suffix(folders, depth))
+    yield "number", [by_number(folders, is_named=is_named)]
 
 
 def _top(paths: Sequence[tuple[str, ...]]) -> int:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ..layouts.grouping import NUMBERED, ListedFolder
+from ..layouts.grouping import NUMBERED, without_folder
 from ..tables.named_files import ROLE_NAMES, split_of_folder
+from .shared_names import ListedFolder, kinds_of
 
+_MAX_SAMPLES = 32  # of a folder that may be one sample, with all its files
 _MIN_SHARE = 0.9  # of the folders that have the same names, so that each is a sample
 
 
@@ -15,7 +17,7 @@ def are_samples(folders: Sequence[ListedFolder]) -> bool:
     """Return True if folders have files of the same names, which are no numbers of pictures."""
     # Count the folders that have the same files.
     inner = [folder for folder in folders if folder.names]
-    sets = Counter(frozenset(folder.samples) for folder in inner)
+    sets = Counter(map(_names_in, inner))
     if not sets or all(split_of_folder(folder.names[-1]) for folder in inner):
         return False
     samples, count = sets.most_common(1)[0]
@@ -28,3 +30,9 @@ def are_samples(folders: Sequence[ListedFolder]) -> bool:
     # Else the folders are parts, and the names those of samples.
     are_roles = count > len(samples) or all(map(ROLE_NAMES.fullmatch, words))
     return ((are_distinct and are_roles) or are_numbered) and count > 1 and count >= _MIN_SHARE * len(inner)
+
+
+def _names_in(folder: ListedFolder) -> frozenset[tuple[str, frozenset[str]]]:
+    """Return the names in a folder, without its own, and the kinds of their files; none if there are many."""
+    samples = folder.samples.items() if len(folder.samples) <= _MAX_SAMPLES else ()
+    return frozenset((without_folder(stem, folder.names[-1]), kinds_of(parts)) for stem, parts in samples)

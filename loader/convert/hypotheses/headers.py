@@ -8,7 +8,7 @@ from PIL import Image
 
 from ...errors import EnergonError
 from ..file_trees.tree import FileTree
-from ..layouts.grouping import Grouping, folder_names
+from ..layouts.grouping import Grouping, Role, folder_names
 from ..layouts.tree_files import kind_of_extension
 from ..tables.named_files import split_name
 
@@ -49,14 +49,12 @@ def _header(tree: FileTree, name: str) -> Header | None:
 
 def groups_of(names: Iterable[str], grouping: Grouping) -> list[list[str]]:
     """Return the pictures that would be of one sample, one of each role, for samples that have all roles."""
-    samples: dict[str, dict[str, str]] = {}
+    samples: dict[str, dict[Role, str]] = {}
     for name in names:
         folder, stem, extension = split_name(name)
         if kind_of_extension(extension) == "image":
-            pieces = folder_names(folder)
-            sample = grouping.sample_of(pieces, stem)
-            if sample is not None:
-                samples.setdefault(sample[0], {}).setdefault(grouping.role_of(pieces, stem), name)
-    roles = [*grouping.roles]
-    whole = (of_sample for of_sample in samples.values() if len(of_sample) == len(roles))
-    return [[of_sample[role] for role in roles] for of_sample in whole]
+            role, path = grouping.role_of(folder_names(folder), stem)
+            if role is not None:
+                samples.setdefault(path, {}).setdefault(role, name)
+    whole = (of_sample for of_sample in samples.values() if len(of_sample) == len(grouping.roles))
+    return [[of_sample[role] for role in grouping.roles] for of_sample in whole]

@@ -10,7 +10,6 @@ import msgspec
 from ...errors import ConfigError
 from ..rows.row import NO_SPLIT, PartRef, ValueRef
 from ..tables.named_files import ROLE_NAMES, split_of_folder, subset_of_file
-from .grouping import ListedFolder
 
 _NUMBER_DIGITS = 3  # folders that are all named after numbers as long are years, or pieces of a large folder
 
@@ -29,7 +28,6 @@ class FolderLayout:
     split_depth: int | None = None
     splits: Mapping[str, str] = field(default_factory=dict)
     classes: Mapping[str, int] = field(default_factory=dict)
-    extensions: Sequence[str] = ()
 
     def split_of(self, names: Sequence[str]) -> str:
         """Return the split part of a folder; an empty text without split parts."""
@@ -51,18 +49,13 @@ class FolderLayout:
 
 
 def find_folder_layout(
-    folders: Sequence[ListedFolder],
-    paths: Sequence[tuple[str, ...]],
-    *,
-    classes: bool | None,
-    splits: bool | None,
-    at: str,
+    paths: Sequence[tuple[str, ...]], *, are_pictures: bool, classes: bool | None, splits: bool | None, at: str
 ) -> FolderLayout:
     """Find the meaning of the names of folders.
 
     Args:
-        folders: All folders that have files.
-        paths: The names of each that may tell split parts and classes.
+        paths: The names of each folder with files, that may tell split parts and classes.
+        are_pictures: All files are pictures.
         classes: True if folders are classes, False if not, None to decide by what is there: all files are pictures, at
             one depth, in two folders or more, whose names are neither all numbers of three digits or more, nor all
             names of parts, such as ``masks``.
@@ -84,7 +77,7 @@ def find_folder_layout(
         classes = (
             len(names) > 1
             and all(len(path) == 1 for path in inner)
-            and all(folder.has_pictures_only for folder in folders)
+            and are_pictures
             and not all(name.isdecimal() and len(name) >= _NUMBER_DIGITS for name in names)
             and not all(split_of_folder(name) for name in names)
             and not all(map(ROLE_NAMES.fullmatch, names))
@@ -98,7 +91,6 @@ def find_folder_layout(
         split_depth=depth,
         splits=of_names,
         classes={name: label for label, name in enumerate(sorted({path[0] for path in inner}))},
-        extensions=sorted(set().union(*(folder.extensions for folder in folders))),
     )
 
 

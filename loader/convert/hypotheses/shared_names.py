@@ -1,0 +1,197 @@
+"""Compare what is left of the paths of files without what may show the parts of samples that they are."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+
+from ...accounting.kinds import kind_of_name, part_extension
+from ...arrays import IntArray, union
+from ..file_trees.file_names import group_files
+from ..layouts.folder_layout import splits_of_names
+from ..layouts.grouping import NUMBERED, Role, folder_names
+from ..tables.named_files import MAIN_NAMES
+
+_CUT = re.compile(r"[-_ .](?=[A-Za-z])")  # begin of a suffix
+_MIN_SUFFIXED = 2  # samples that have a suffix, and half of all
+_MAX_ROLES = 1000  # that are counted; more are words of names
+_MAX_FOLDERS = 8  # next to each other, with suffixes; more are classes
+
+Kinds = frozenset[str]
+
+
+class ListedFolder:
+    """A folder that has files.
+
+    Attributes:
+        names: Names of the folders above it, and its own; empty for the folder of the source.
+        samples: Name → names of its parts; equal ones are one object, as trees have millions of files.
+    """
+
+    def __init__(self, folder: str, files: Sequence[str]) -> None:
+        known: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self.names = folder_names(folder)
+        self.samples = {stem: known.setdefault(names := (*parts,), names) for stem, parts in group_files(files)}
+        self.parts = {*known}
+        self.kinds = frozenset().union(*map(kinds_of, known))
+
+    @property
+    def hashes(self) -> IntArray:
+        return np.fromiter(map(hash, self.samples), np.int64, len(self.samples))
+
+
+@lru_cache(1024)
+def kinds_of(parts: tuple[str, ...]) -> Kinds:
+    """Return the kinds of parts; the extension where the kind is unknown."""
+    kinds = ((kind_of_name(part), part) for part in parts)
+    return frozenset(part_extension(part) if kind == "bytes" else kind for kind, part in kinds)
+
+
+@dataclass(slots=True)
+class Rest:
+    """The rest of the paths of the files of a role.
+
+    Attributes:
+        kinds: Kinds of the files.
+        hashes: Hashes of the rests.
+    """
+
+    kinds: set[str] = field(default_factory=set)
+    hashes: array[int] = field(default_factory=lambda: array("q"))
+
+
+Rests = dict[Role, Rest]
+
+
+@dataclass(frozen=True, slots=True)
+class Partners:
+    """Roles that may be the parts of samples.
+
+    Attributes:
+        main: The role of the files that name the samples.
+        shared: Other role → number of the samples that it shares with the main one.
+        rests: Role → what it leaves of paths.
+        depth: Position of the folder in the roles.
+    """
+
+    main: Role
+    shared: Mapping[Role, int]
+    rests: Rests
+    depth: int | None = None
+
+
+def by_folder(folders: Iterable[ListedFolder], depth: int) -> Partners | None:
+    """Return the folders at a depth that have the same files below them."""
+    rests: Rests = defaultdict(Rest)
+    for folder in folders:
+        if len(folder.names) > depth:
+            rest = rests[Role(folder=folder.names[depth])]
+            rest.kinds.update(folder.kinds)
+            rest.hashes.frombytes((folder.hashes ^ hash(_without(folder.names, depth))).tobytes())
+    return _partners(rests, depth)
+
+
+def by_number(folders: Iterable[ListedFolder], *, is_named: bool) -> Partners | None:
+    """Return the prefixes of the same numbers; None if there are other names, unless the user asks for numbers."""
+    rests: Rests = defaultdict(Rest)
+    for folder in folders:
+        of_folder = hash(folder.names)
+        for stem, parts in folder.samples.items():
+            match = NUMBERED.fullmatch(stem) if stem[-1:].isdecimal() else None
+            if match is None and not is_named:
+                return None
+            if match and ((role := Role(prefix=match[1])) in rests or len(rests) < _MAX_ROLES):
+                rests[role].kinds.update(kinds_of(parts))
+                rests[role].hashes.append(hash(match[2]) ^ of_folder)
+    return _partners(rests)
+
+
+def _partners(rests: Rests, depth: int | None = None) -> Partners | None:
+    """Return the roles that share at least half of their rests with the main role."""
+    if len(rests) < 2:
+        return None
+    # Compare with the main role; or with the one that has the most, which others may differ next to.
+    unique = {role: union([np.array(rest.hashes)]) for role, rest in rests.items()}
+    shared: dict[Role, int] = {}
+    for is_by_name in (True, False):
+        main = max(unique, key=lambda role: (is_by_name and _is_main(role), len(unique[role]), role))
+        counts = {
+            role: len(np.intersect1d(unique[main], hashes, assume_unique=True))
+            for role, hashes in unique.items()
+            if role != main
+        }
+        shared = {role: count for role, count in counts.items() if 2 * count >= len(unique[role])}
+        if shared:
+            return Partners(main, shared, rests, depth)
+    return None
+
+
+def _is_main(role: Role) -> bool:
+    return MAIN_NAMES.fullmatch(role.name) is not None
+
+
+def by_suffix(folders: Sequence[ListedFolder], depth: int | None) -> Iterator[Partners]:
+    """Yield the suffixes that at least half of the names without them have, too, for each likely main folder.
+
+    Args:
+        depth: Position of a folder that files of a sample may differ in, too: ``train/a.jpg``, ``masks/a_mask.gif``.
+    """
+    # Group the names by the folder at the depth, and by the rest of the path.
+    trees: dict[str, dict[tuple[str, ...], ListedFolder]] = defaultdict(dict)
+    for folder in folders:
+        if depth is None:
+            trees[""][folder.names] = folder
+        elif len(folder.names) > depth:
+            trees[folder.names[depth]][_without(folder.names, depth)] = folder
+    if depth is not None and not (1 < len(trees) <= _MAX_FOLDERS and len(splits_of_names(trees)) < len(trees)):
+        return
+    # Names of the main folder may all end in a suffix.
+    endings = {name: _ending([stem for each in tree.values() for stem in each.samples]) for name, tree in trees.items()}
+    for main in sorted(trees, key=lambda name: (not MAIN_NAMES.fullmatch(name), len(endings[name]), name)):
+        rests = _suffixed(trees, main, endings[main])
+        first = Role(folder=main, suffix=endings[main])
+        counts = {role: len(rest.hashes) for role, rest in rests.items()}
+        shared = {
+            role: counts[role]
+            for role in sorted(rests)
+            if role.suffix != first.suffix and counts[role] >= max(_MIN_SUFFIXED, counts.get(first, 0) / 2)
+        }
+        if shared and first in rests:
+            yield Partners(first, shared, rests, depth)
+
+
+def _suffixed(trees: Mapping[str, Mapping[tuple[str, ...], ListedFolder]], main: str, ending: str) -> Rests:
+    rests: Rests = defaultdict(Rest)
+    bases = {above: {stem.removesuffix(ending) for stem in each.samples} for above, each in trees[main].items()}
+    for name, tree in trees.items():
+        for above, folder in tree.items():
+            of_folder = bases.get(above, ())
+            for stem, parts in folder.samples.items():
+                # Look for the longest name that a file of the main folder has, too; or another file of a single one.
+                cuts = _CUT.finditer(stem, 1) if of_folder and (name != main or len(trees) == 1) else ()
+                ends = [*(match.start() for match in cuts), *([len(stem)] if name != main else [])]
+                base = next((stem[:end] for end in reversed(ends) if stem[:end] in of_folder), None)
+                role = Role(name, suffix=ending if base is None else stem[len(base) :])
+                if (base is not None or name == main) and (role in rests or len(rests) < _MAX_ROLES):
+                    rests[role].kinds.update(kinds_of(parts))
+                    rests[role].hashes.append(hash(base or stem))
+    return rests
+
+
+def _ending(stems: Sequence[str]) -> str:
+    """Return the suffix that all of several names have; ``""`` for none."""
+    # The first and the last of sorted texts have the beginning that all of them have.
+    first, last = (pick(stem[::-1] for stem in stems) for pick in (min, max))
+    length = next((n for n, pair in enumerate(zip(first, last, strict=False)) if len({*pair}) > 1), len(first))
+    cut = _CUT.search(first[:length][::-1])
+    return cut.string[cut.start() :] if cut and len({*stems}) > 1 else ""
+
+
+def _without(names: tuple[str, ...], depth: int) -> tuple[str, ...]:
+    return (*names[:depth], *names[depth + 1 :])

@@ -67,6 +67,6 @@ def by_files(survey: Survey, *, takes_all: bool = False, is_webdataset: bool = F
         {*names, *(table.file for table in joins)},
         evidence="; ".join(evidence) + sentence_on_joins(survey),
         samples=len(names),
-        named=not main,
+        named=not main and (takes_all or not are_all or not survey.lists),  # lists of objects are no samples
         is_files=True,
     )

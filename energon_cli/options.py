@@ -14,6 +14,7 @@ import click
 from .settings import output_settings
 
 if TYPE_CHECKING:
+    from loader.convert import ShardLayout
     from loader.inspect.runs import PlannedRun
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -56,18 +57,29 @@ def parse_names(_context: click.Context, parameter: click.Parameter, given: Any)
     return names
 
 
-def checked(module: str, function: str) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
-    """Return a callback that raises the errors of a function of the library about a text as usage errors."""
+def parsed(module: str, function: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Return a callback that parses a text, or each of several, by a function of the library."""
 
-    def callback(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
+    def callback(_context: click.Context, parameter: click.Parameter, given: Any) -> Any:
         if given is None:
             return None
         from loader.errors import ConfigError
 
+        parse = getattr(import_module(module), function)
         try:
-            getattr(import_module(module), function)(given)
+            return tuple(map(parse, given)) if parameter.multiple else parse(given)
         except ConfigError as error:
             raise click.BadParameter(f"{error.message}; {error.hint}" if error.hint else error.message) from error
+
+    return callback
+
+
+def checked(module: str, function: str) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
+    """Return a callback that only checks a text, as :func:`parsed` does."""
+    parse = parsed(module, function)
+
+    def callback(context: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
+        parse(context, parameter, given)
         return given
 
     return callback
@@ -163,7 +175,10 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "restart": _flag("--restart", help="Give up the results of an unfinished run with other options."),
     "retry_failed": _flag("--retry-failed", help="Continue an unfinished run, and try its failed samples again."),
     "sample_type": _shared(
-        "--sample-type", metavar="NAME", help="Type of the samples: CaptioningSample, CrudeWebdataset, …"
+        "--sample-type",
+        metavar="NAME",
+        callback=parsed("loader.format.documents", "sample_type_of_name"),
+        help="Type of the samples: CaptioningSample, CrudeWebdataset, …",
     ),
     "samples_per_shard": _shared(
         "--samples-per-shard", **_NUMBER, default=10_000, show_default=True, help="Most samples of a shard."
@@ -183,7 +198,7 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         "--split-parts", "split_part", metavar="NAME", callback=_one_name, help="Only samples of this split part."
     ),
     "split_parts": _shared("--split-parts", **_NAMES, help="Only these split parts, or splits of a metadataset."),
-    "split_ratio": _shared("--split-ratio", metavar="8,1,1", callback=checked("loader.format.prepare", "parse_ratio")),
+    "split_ratio": _shared("--split-ratio", metavar="8,1,1", callback=parsed("loader.format.prepare", "parse_ratio")),
     "steps": _shared("--steps", **_NUMBER),
     "strict": _flag("--strict", help="Publish nothing if any part of the input would be left out, or fails."),
     "task_encoder": _shared(
@@ -230,6 +245,15 @@ def shared_options(*names: str, flags: Sequence[str] = (), **changed: Any) -> Ca
         return function
 
     return decorate
+
+
+def layout_of(options: dict[str, Any]) -> ShardLayout:
+    """Pop the options about the shards to write, and return their layout."""
+    from loader.convert import ShardLayout
+
+    names = {"shard_size": "shard_bytes"}
+    given = ("shard_size", "samples_per_shard", "split_ratio", "shuffle_seed")
+    return ShardLayout(**{names.get(name, name): options.pop(name) for name in given})
 
 
 def shuffle_options(function: Callable[..., None]) -> Callable[..., None]:

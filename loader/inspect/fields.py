@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from ..accounting.kinds import TORCH, kind_of_name, part_extension
+from ..accounting.kinds import LABEL, TEXT, TORCH, kind_of_name, part_extension
 from ..accounting.large_parts import LargePart
 from ..errors import plural
 from ..format.documents.conversation import Turn
@@ -19,25 +19,7 @@ from ..samples.picture import Picture, PictureError, array_picture, encoded_pict
 from .media_views import Waveform, encoded_media_views, media_views
 from .text import format_bytes
 
-_TEXT_EXTENSIONS = frozenset(
-    (
-        "caption",
-        "cls",
-        "cls2",
-        "csv",
-        "html",
-        "id",
-        "inx",
-        "md",
-        "text",
-        "transcript",
-        "tsv",
-        "txt",
-        "xml",
-        "yaml",
-        "yml",
-    )
-)
+_TEXT_EXTENSIONS = TEXT | LABEL | {"caption", "csv", "html", "md", "tsv", "xml", "yaml", "yml"}
 _MAX_TEXT = 20_000  # characters kept; the renderer shows fewer
 _MAX_STATISTICS = 1_000_000  # elements that a range is computed from
 _MAX_PICTURES = 4  # of a list of images
@@ -174,29 +156,21 @@ def _describe_image_bytes(data: bytes, size: str) -> FieldView:
 
 
 def _describe_text_bytes(data: bytes, size: str) -> FieldView:
+    fault = None
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        return FieldView(
-            facts=f"text, {size}",
-            text=data[:_MAX_TEXT].decode("utf-8", "surrogateescape"),
-            fault=f"not UTF-8 at byte {error.start}",
-            type="text",
-        )
-    return FieldView(facts=f"text, {size}", text=text[:_MAX_TEXT], type="text")
+        text, fault = data[:_MAX_TEXT].decode("utf-8", "surrogateescape"), f"not UTF-8 at byte {error.start}"
+    return FieldView(facts=f"text, {size}", text=text[:_MAX_TEXT], fault=fault, type="text")
 
 
 def _describe_json(data: bytes, size: str) -> FieldView:
+    facts = f"json, {size}"
     try:
-        value = json.loads(data)
+        return replace(_describe_structure(json.loads(data), facts), type="json")
     except (ValueError, RecursionError) as error:
-        return FieldView(
-            facts=f"json, {size}",
-            text=data[:_MAX_TEXT].decode("utf-8", "surrogateescape"),
-            fault=f"not JSON: {error}",
-            type="json",
-        )
-    return replace(_describe_structure(value, f"json, {size}"), type="json")
+        text = data[:_MAX_TEXT].decode("utf-8", "surrogateescape")
+        return FieldView(facts=facts, text=text, fault=f"not JSON: {error}", type="json")
 
 
 def _describe_structure(value: Any, facts: str) -> FieldView:

@@ -9,12 +9,12 @@ from typing import Any
 
 from ..accounting.kinds import kind_of_name
 from ..errors import ConfigError, EnergonError, plural
-from ..format.contents.proposals import Proposal, dropped_parts, propose
-from ..format.contents.proposed_fields import only_field_map, propose_field_map
+from ..format.contents.proposals import Proposal, dropped_parts
+from ..format.contents.proposed_fields import propose_field_map
 from ..format.contents.sample_layouts import find_layout
 from ..format.documents.field_map import FieldMap, parse_field_expression, parse_field_map
 from ..format.documents.messages import nearest_names
-from ..format.documents.sample_types import CRUDE, SAMPLE_TYPES, FieldSpec, SampleTypeSpec
+from ..format.documents.sample_types import FieldSpec, SampleTypeSpec
 from ..format.documents.subset import resolve_subset
 from ..format.documents.value_name import is_part_name
 from ..format.nv_meta import FOLDER
@@ -24,7 +24,6 @@ from ..format.prepare.split import detect_split, ranges_by_ratio, split_by_ratio
 from .sample_view import SampleView, describe_sample, view_decoder
 from .sampled_contents import SampledContents, ShardFolder, field_map_warnings, missing_sentence, part_names_of_fields
 
-_SETTLED = ("split", "samples", "ask_split", "by_samples", "spec", "field_map", "ask_dataset_yaml")
 _RATIO = {"train": 8.0, "val": 1.0, "test": 1.0}
 _MAX_KEYS = 8  # of json, in a hint
 _MAX_SHOWN = 30  # part names, in a hint
@@ -41,19 +40,14 @@ class Choices:
     dataset_yaml: DatasetYaml | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class OpenChoices:
     """The choices that are settled before a user is asked, and proposals for the others.
 
     Attributes:
         sizes: Sizes of the shards in bytes, by their names.
-        samples: Their numbers of samples; None before the scan.
-        detected_split: Split that the names of the shards suggest.
-        contents: What the samples contain.
-        sample_types: All sample types, the likeliest first.
-        fitting: Names of the sample types that the samples can fill; the crude type is always one.
-        reason: Why the first type is proposed; None if nothing needs to be explained.
-        coded_type: The sample type that generated code builds; None if the proposal needs no code.
+        contents: What the samples contain; empty before the scan.
+        samples: Shard → number of samples; None before the scan.
         split: The split, if it is settled.
         ask_split: False keeps the split of the dataset.
         by_samples: Apply a ratio to the samples of each shard (True) or to whole shards (False). None: to whole shards,
@@ -64,14 +58,9 @@ class OpenChoices:
     """
 
     sizes: Mapping[str, int]
-    detected_split: Mapping[str, tuple[str, ...]] | None
     contents: SampledContents
-    sample_types: Sequence[SampleTypeSpec]
-    fitting: frozenset[str] = frozenset()
-    reason: str | None = None
-    coded_type: SampleTypeSpec | None = None
-    split: SplitRequest | None = None
     samples: Mapping[str, int] | None = None
+    split: SplitRequest | None = None
     ask_split: bool = True
     by_samples: bool | None = None
     spec: SampleTypeSpec | None = None
@@ -79,10 +68,22 @@ class OpenChoices:
     ask_dataset_yaml: bool = True
 
     @property
+    def proposal(self) -> Proposal:
+        """All sample types, the likeliest first, with the reason."""
+        return self.contents.proposal
+
+    @property
+    def fitting(self) -> frozenset[str]:
+        """Names of the sample types that the samples can fill; the crude type is always one."""
+        coded, seen = self.proposal.coded_type, self.contents.seen
+        types = self.proposal.sample_types
+        return frozenset(s.name for s in types if s == coded or propose_field_map(s, seen).keys() >= {*s.required})
+
+    @property
     def proposed_split(self) -> SplitRequest:
         """The split to propose: from the shards' names, or 8,1,1; a single shard is all train."""
-        if self.detected_split:
-            return SplitRequest(parts=self.detected_split)
+        if detected := detect_split(list(self.sizes)):
+            return SplitRequest(parts=detected)
         is_single = len(self.sizes) == 1 and self.by_samples is None
         return self.fitted(SplitRequest(ratio={"train": 1.0} if is_single else _RATIO))
 
@@ -103,41 +104,7 @@ def open_choices(folder: ShardFolder, **settled: Any) -> OpenChoices:
         folder: The folder.
         settled: Fields of :class:`OpenChoices` that are settled: ``split``, ``spec`` …
     """
-    proposal = _proposal(folder.contents)
-    likeliest = proposal.sample_types
-    coded = likeliest[0] if proposal.layout is not None else None
-    filled = (spec.name for spec in likeliest if proposed_field_map(spec, folder.contents).keys() >= {*spec.required})
-    return OpenChoices(
-        sizes=folder.sizes,
-        detected_split=detect_split(list(folder.sizes)),
-        contents=folder.contents,
-        sample_types=[*likeliest, *(spec for spec in SAMPLE_TYPES.values() if spec not in likeliest)],
-        reason=proposal.reason,
-        fitting=frozenset([*filled, *([coded.name] if coded else [])]),
-        coded_type=coded,
-        **settled,
-    )
-
-
-def complete_choices(given: OpenChoices, folder: ShardFolder) -> OpenChoices:
-    """Return choices with the proposals that come from the scan of a folder."""
-    return open_choices(folder, **{name: getattr(given, name) for name in _SETTLED})
-
-
-def _proposal(contents: SampledContents) -> Proposal:
-    if contents.holds_values:  # columns are not decoded, so their names do not tell their types
-        return Proposal(sample_types=[CRUDE])
-    return propose(contents.seen)
-
-
-def proposed_field_map(spec: SampleTypeSpec, contents: SampledContents) -> dict[str, str]:
-    """Return the proposed field-map expressions for the fields of a sample type."""
-    return propose_field_map(spec, contents.seen)
-
-
-def settled_field_map(spec: SampleTypeSpec, contents: SampledContents) -> dict[str, str] | None:
-    """Return the field map of a sample type if no other one is possible."""
-    return only_field_map(spec, contents.seen)
+    return OpenChoices(sizes=folder.sizes, contents=folder.contents, **settled)
 
 
 def propose_choices(given: OpenChoices) -> Choices:
@@ -147,10 +114,10 @@ def propose_choices(given: OpenChoices) -> Choices:
         split = given.proposed_split
     if not given.ask_dataset_yaml:
         return Choices(split=split)
-    spec = given.spec or given.sample_types[0]
+    spec = given.spec or given.proposal.sample_types[0]
     field_map = given.field_map
-    if field_map is None and not spec.crude and spec != given.coded_type:
-        proposed = proposed_field_map(spec, given.contents)
+    if field_map is None and not spec.crude and spec != given.proposal.coded_type:
+        proposed = propose_field_map(spec, given.contents.seen)
         field_map = proposed if all(name in proposed for name in spec.required) else None
     return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec, field_map=field_map))
 
@@ -168,7 +135,7 @@ def choice_files(folder: ShardFolder, choices: Choices, *, name: str) -> dict[st
         return {}
     contents = folder.contents
     files = files_to_write(
-        chosen, name=name, proposals=proposed_field_map(chosen.spec, contents), part_names=contents.part_names
+        chosen, name=name, proposals=propose_field_map(chosen.spec, contents.seen), part_names=contents.part_names
     )
     if SAMPLE_LOADER in files and (code := _generated_code(contents, chosen)) is not None:
         files[SAMPLE_LOADER] = code
@@ -179,7 +146,7 @@ def choice_files(folder: ShardFolder, choices: Choices, *, name: str) -> dict[st
 
 def _generated_code(contents: SampledContents, chosen: DatasetYaml) -> str | None:
     """Return the ``sample_loader.py`` that needs no editing; None if the user has to complete it."""
-    layout = _proposal(contents).layout
+    layout = contents.proposal.layout
     if layout is None and not contents.holds_values:
         layout = find_layout(contents.part_names, contents.json_example)
     return layout.code if layout is not None and layout.type_name == chosen.spec.name else None
@@ -214,14 +181,14 @@ def _code_note(folder: ShardFolder, chosen: DatasetYaml) -> str:
     if folder.has_file(SAMPLE_LOADER) or _generated_code(folder.contents, chosen) is None:
         return f"complete .nv-meta/{SAMPLE_LOADER}: it fills the fields of {chosen.spec.name}"
     return (
-        f"{_proposal(folder.contents).reason}. Look at .nv-meta/{SAMPLE_LOADER}, then at the samples:"
+        f"{folder.contents.proposal.reason}. Look at .nv-meta/{SAMPLE_LOADER}, then at the samples:"
         " energon preview --trust-code"
     )
 
 
 def _dropped_note(contents: SampledContents, chosen: DatasetYaml) -> Iterator[str]:
     """Yield what samples of this type do not have, or why they are of this type."""
-    proposal = _proposal(contents)
+    proposal = contents.proposal
     if chosen.spec == proposal.sample_types[0] and proposal.reason is not None:
         yield proposal.reason
     field_map = chosen.field_map or {}

@@ -9,8 +9,10 @@ from typing import Any
 
 from ..accounting.kinds import PICKLE, TORCH, part_extension
 from ..accounting.part_sets import Missing, PartSets
+from ..cached_property import cached_property
 from ..errors import plural
 from ..format.contents.findings import Contents
+from ..format.contents.proposals import Proposal, propose
 from ..format.contents.proposed_fields import SeenParts, propose_field_map
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
@@ -35,7 +37,7 @@ _SHOWN_NAMES = 20  # parts in a warning
 _MAX_NAMES = 1000  # of parts, the most frequent: base names with dots may give each sample another one
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SampledContents:
     """The part sets of all samples of a folder, and the contents of some of them.
 
@@ -101,6 +103,11 @@ class SampledContents:
             texts=self.contents.texts,
             count_with=self.contents.count_with,
         )
+
+    @cached_property
+    def proposal(self) -> Proposal:
+        """The sample types, the likeliest first; crude for columns, whose names do not tell their types."""
+        return propose(SeenParts([]) if self.holds_values else self.seen)
 
     @property
     def conflicts(self) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -58,17 +58,14 @@ def embed(
     ref: DatasetRef,
     *,
     model: str,
-    part: str | None,
     write: str | None,
-    batch_size: int,
-    dtype: str,
     max_failures: int,
     retry_failed: bool,
     gpus_per_worker: float,
-    version: str,
     query: SampleQuery,
     engine: EngineChoice,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Write vectors of the pictures or texts of DATASET to a column, by which samples are compared.
 
@@ -102,16 +99,7 @@ def embed(
     ref = check_ref(ref).resolved()
     folder = whole_dataset(ref).folder
     samples = find_samples(folder, query)
-    embedding = embedding_of(
-        model,
-        folder.index.part_names,
-        at=ref.path,
-        part=part,
-        batch_size=batch_size,
-        dtype=dtype,
-        folder=os.getcwd(),
-        version=version,
-    )
+    embedding = embedding_of(model, folder.index.part_names, at=ref.path, folder=os.getcwd(), **options)
     column = write or embedding.column
     # Run it, and report.
     quiet = printing_to_stderr() if as_json else nullcontext()

@@ -60,24 +60,16 @@ def map_dataset(
     ref: DatasetRef,
     *,
     function_name: str,
-    write: tuple[str, ...],
-    to_filter: str | None,
-    to_parts: str | None,
-    to_dataset: str | None,
-    batch_size: int | None,
-    raw: bool,
     limit: int | None,
     show: bool,
-    max_failures: int,
-    retry_failed: bool,
     timeout: float | None,
-    start_timeout: float,
     gpus_per_worker: float,
     version: str,
     task_samples: int | None,
     query: SampleQuery,
     engine: EngineChoice,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Run your own function over the samples of DATASET, and keep what it returns.
 
@@ -122,9 +114,9 @@ def map_dataset(
     )
 
     # Check the options.
-    targets = [write or None, to_filter, to_parts, to_dataset]
-    given = sum(target is not None for target in targets)
-    if given != (0 if show else 1):
+    targets = {name: options.pop(name) for name in ("write", "to_filter", "to_parts", "to_dataset")}
+    given = [target for target in targets.values() if target not in ((), None)]
+    if len(given) != (0 if show else 1):
         raise click.UsageError("Pass one of --write, --to-filter, --to-parts and --to-dataset, or --show alone.")
     if limit is not None and not show:
         raise click.UsageError("--limit is for a trial: pass it with --show.")
@@ -139,10 +131,17 @@ def map_dataset(
     if show:
         if as_json:
             raise click.UsageError("--show prints values as text: pass it without --json.")
-        show_values(source, function, samples[: limit or 3], batch_size=batch_size, raw=raw, show=_print_value)
+        show_values(
+            source,
+            function,
+            samples[: limit or 3],
+            batch_size=options["batch_size"],
+            raw=options["raw"],
+            show=_print_value,
+        )
         return
     # Run the function, and report.
-    output, target = output_of(ref, write=write, to_filter=to_filter, to_parts=to_parts, to_dataset=to_dataset)
+    output, target = output_of(ref, **targets)
     quiet = printing_to_stderr() if as_json else nullcontext()
     with quiet, engine.open(gpus=gpus_per_worker, apart=True) as where, ProgressBar("Mapping", unit="samples") as bar:
         request = MapRequest(
@@ -151,14 +150,11 @@ def map_dataset(
             output=output,
             target=target,
             samples=None if len(samples) == len(folder.index) else samples,
-            batch_size=batch_size,
-            raw=raw,
-            max_failures=max_failures,
             timeout_s=timeout,
-            start_timeout_s=start_timeout,
-            retry_failed=retry_failed,
+            start_timeout_s=options.pop("start_timeout"),
             engine=where,
             task_samples=task_samples or (_SAMPLES_WITH_GPUS if gpus_per_worker else SAMPLES_OF_TASK),
+            **options,
         )
         report = run_map(request, on_progress=lambda done: bar.update(done.samples, done.total))
     show_warning(*report.warnings)

@@ -13,7 +13,7 @@ from ...command import energon_command
 from ...console import facts_of, print_json, show_account, show_note, show_warning
 from ...dataset_options import check_ref, copy_options, dataset_options
 from ...engine_options import EngineChoice, engine_options
-from ...options import shared_options, shuffle_options
+from ...options import layout_of, shared_options, shuffle_options
 from ...progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -37,11 +37,7 @@ def reshard(
     ref: DatasetRef,
     dest: str,
     *,
-    shard_size: int,
-    samples_per_shard: int,
-    shuffle_seed: int | None,
     sort_by: str | None,
-    split_ratio: str | None,
     parts: tuple[str, ...],
     engine: EngineChoice,
     as_json: bool,
@@ -74,18 +70,12 @@ def reshard(
         Commit the shards of all shares:
             energon reshard /data/coco /data/coco_shuffled --shuffle --merge
     """
-    from loader.convert import ReshardPlan, ShardLayout, run_reshard
-    from loader.format.prepare import parse_ratio
+    from loader.convert import ReshardPlan, run_reshard
 
-    if shuffle_seed is not None and sort_by is not None:
-        raise click.UsageError("Pass --shuffle or --sort-by, not both.")
     # Without --split-ratio, the new dataset has the split of the old one.
-    layout = ShardLayout(
-        shard_bytes=shard_size,
-        samples_per_shard=samples_per_shard,
-        shuffle_seed=shuffle_seed,
-        split_ratio=None if split_ratio is None else parse_ratio(split_ratio),
-    )
+    layout = layout_of(options)
+    if layout.shuffle_seed is not None and sort_by is not None:
+        raise click.UsageError("Pass --shuffle or --sort-by, not both.")
     # Write the shards, and prepare the dataset that they form.
     with engine.open() as opened:
         plan = ReshardPlan(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 def split(
     path: str,
     *,
-    split_ratio: str | None,
+    split_ratio: Mapping[str, float] | None,
     group_by: str | None,
     computes: bool,
     check: bool,
@@ -85,7 +86,6 @@ def split(
             energon split /data/coco --undo
     """
     from loader.convert import SplitPlan, find_leaks, run_split, undo_split
-    from loader.format.prepare import parse_ratio
     from loader.similarity import find_near_leaks
 
     # Exactly one thing is to be done.
@@ -121,7 +121,7 @@ def split(
     # Write the new one.
     plan = SplitPlan(
         path=path,
-        ratio=parse_ratio(split_ratio),
+        ratio=split_ratio,
         group_by=group_by,
         **options,
         compute=compute,

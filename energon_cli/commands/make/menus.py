@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import takewhile
 from typing import Any
 
 from loader.errors import ConfigError, plural
 from loader.format.documents import SampleTypeSpec
-from loader.format.prepare import SplitRequest, parse_ratio, parse_split_part, split_by_patterns
-from loader.inspect import FieldQuestion, check_field, complete_field, field_hint
+from loader.format.prepare import SplitRequest, format_ratio, parse_ratio, parse_split_part, split_by_patterns
+from loader.inspect import FieldQuestion, OpenChoices, check_field, complete_field, field_hint
 
 from .prompts import AnswerHistory, GoBack, ask_text, leave, print_dim, select
-from .questions import DEFAULT_RATIO, OTHER_RATIO, RATIOS, format_ratio
 
+_RATIOS = {"8,1,1    train, val and test": "8,1,1", "9,1,0    train and val": "9,1,0", "1,0,0    all train": "1,0,0"}
+_DEFAULT_RATIO = "8,1,1"
+_OTHER_RATIO = "custom ratio …"
 _PATTERNS = "by patterns of shard names …"
 _NO_TYPE = "none: do not write a dataset.yaml"
 _BY_SAMPLES = "8,1,1    of the samples in each shard"
@@ -31,6 +33,8 @@ class MenuQuestions:
         history: The answers so far; a prompt that is answered is not shown again.
         sizes: Sizes of the shards in bytes, by their names.
         path: The dataset, as the user names it.
+        what: What is split.
+        ways: Ways to split that come before ratios; None for the ways of shards.
         try_field_map: Shows a sample built with a field map; returns False if that fails.
         show_split: Shows the shards of each part of a split; returns True if whole shards miss its ratio, and raises
             ``ConfigError`` if the split is invalid.
@@ -42,6 +46,8 @@ class MenuQuestions:
     sizes: Mapping[str, int]
     _: KW_ONLY
     path: str = ""
+    what: str = "shards"
+    ways: Mapping[str, SplitRequest] | None = None
     try_field_map: Callable[[SampleTypeSpec, Mapping[str, str]], bool]
     show_split: Callable[[SplitRequest], bool] = lambda _: False
 
@@ -90,35 +96,42 @@ class MenuQuestions:
             self.show_split(choice)
         return choice
 
-    def _pick_split(self, proposed: SplitRequest, previous: SplitRequest | None) -> SplitRequest:
+    def _ways_to_split(self, proposed: SplitRequest) -> dict[str, SplitRequest]:
         # Collect the choices: the proposal, if it comes from names, then ratios.
-        choices: dict[str, Any] = {}
+        choices = dict(self.ways or {})
         if proposed.parts:
             counts = ", ".join(f"{name} ({plural(len(shards), 'shard')})" for name, shards in proposed.parts.items())
             choices[f"by shard names: {counts}"] = proposed
-        ratios = {label: SplitRequest(ratio=parse_ratio(ratio)) for label, ratio in RATIOS.items()}
+        ratios = {label: SplitRequest(ratio=parse_ratio(ratio)) for label, ratio in _RATIOS.items()}
+        if self.ways is not None:
+            return choices | ratios
         if len(self.sizes) == 1 and not proposed.by_samples:
             ratios = dict(reversed(ratios.items()))  # all train first
-        by_samples = {_BY_SAMPLES: SplitRequest(ratio=parse_ratio(DEFAULT_RATIO), by_samples=True)}
-        choices |= by_samples | ratios if proposed.by_samples else ratios | by_samples
+        by_samples = {_BY_SAMPLES: SplitRequest(ratio=parse_ratio(_DEFAULT_RATIO), by_samples=True)}
+        return choices | (by_samples | ratios if proposed.by_samples else ratios | by_samples)
+
+    def _pick_split(self, proposed: SplitRequest, previous: SplitRequest | None) -> SplitRequest:
+        choices = self._ways_to_split(proposed)
+        labels = [*choices, _OTHER_RATIO, *([_PATTERNS] if self.ways is None else [])]
         # Point at the previous answer.
         default = next((label for label, choice in choices.items() if choice == previous), None)
         if previous is not None and default is None:
-            default = OTHER_RATIO if previous.patterns is None else _PATTERNS
+            default = _OTHER_RATIO if previous.patterns is None else _PATTERNS
         # Prompt, again if the user goes back from a ratio or patterns.
         while True:
-            picked = self._select("How should the shards be split?", [*choices, OTHER_RATIO, _PATTERNS], default)
+            picked = self._select(f"How should the {self.what} be split?", labels, default)
             try:
-                if picked == OTHER_RATIO:
-                    typed = None if previous is None or previous.ratio is None else format_ratio(previous.ratio)
-                    return SplitRequest(ratio=parse_ratio(ask_ratio(typed)))
+                if picked == _OTHER_RATIO:
+                    typed = format_ratio((previous.ratio if previous else None) or {}) or _DEFAULT_RATIO
+                    check = validator(parse_ratio)
+                    typed = ask_text("Ratio of train, val and test", default=typed, check=check)
+                    return SplitRequest(ratio=parse_ratio(typed))
                 if picked == _PATTERNS:
                     return SplitRequest(patterns=self._ask_patterns())
             except GoBack:
                 default = picked
                 continue
-            choice: SplitRequest = choices[picked]
-            return choice
+            return choices[picked]
 
     def _ask_patterns(self) -> tuple[tuple[str, str], ...]:
         patterns: list[tuple[str, str]] = []
@@ -137,19 +150,13 @@ class MenuQuestions:
             print_dim(f"{answer}: {plural(match(answer), 'shard')} of {len(self.sizes):,}")
             patterns.append(parse_split_part(answer))
 
-    def sample_type(
-        self, likeliest_first: Sequence[SampleTypeSpec], fitting: AbstractSet[str]
-    ) -> SampleTypeSpec | None:
+    def sample_type(self, given: OpenChoices) -> SampleTypeSpec | None:
         # A previous answer may be None, so that it is wrapped.
-        return self.history.answer("type", lambda previous: (self._ask_type(likeliest_first, fitting, previous),))[0]
+        return self.history.answer("type", lambda previous: (self._ask_type(given, previous),))[0]
 
-    def _ask_type(
-        self,
-        likeliest_first: Sequence[SampleTypeSpec],
-        fitting: AbstractSet[str],
-        previous: tuple[SampleTypeSpec | None] | None,
-    ) -> SampleTypeSpec | None:
-        types: Mapping[str, SampleTypeSpec | None] = {menu_label(spec): spec for spec in likeliest_first}
+    def _ask_type(self, given: OpenChoices, previous: tuple[SampleTypeSpec | None] | None) -> SampleTypeSpec | None:
+        fitting = given.fitting
+        types: dict[str, SampleTypeSpec | None] = {menu_label(spec): spec for spec in given.proposal.sample_types}
         default = next((label for label, spec in types.items() if (spec,) == previous), None)
         fits = {label: spec for label, spec in types.items() if spec is None or spec.name in fitting}
         others = [label for label in types if label not in fits]
@@ -224,11 +231,6 @@ def proposed_pattern(shards: Sequence[str]) -> str:
     alike = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
     prefix = "".join(character for character, _ in alike).removesuffix(".tar").rstrip("0123456789")
     return (prefix if re.fullmatch(r"[\w./-]*", prefix) else "") + ".*"
-
-
-def ask_ratio(previous: str | None) -> str:
-    """Prompt for a ratio that no menu has, with the previous answer as the default."""
-    return ask_text("Ratio of train, val and test", default=previous or DEFAULT_RATIO, check=validator(parse_ratio))
 
 
 def validator(parse: Callable[[str], Any]) -> Callable[[str], str | None]:

@@ -55,13 +55,15 @@ def select(question: str, choices: Sequence[str], *, default: str | None = None,
     return answer
 
 
-def select_or_leave(question: str, choices: Sequence[str], leave: str) -> str | None:
-    """Prompt with a menu that ends with a choice to leave; return None for that choice, or Esc."""
+def select_or_leave(question: str, choices: Sequence[str], leaving: str) -> str:
+    """Prompt with a menu that ends with a choice to leave; that choice, or Esc, ends the command."""
     try:
-        answer = select(question, [*choices, leave])
+        answer = select(question, [*choices, leaving])
     except GoBack:
-        return None
-    return None if answer == leave else answer
+        leave()
+    if answer == leaving:
+        leave()
+    return answer
 
 
 def ask_text(

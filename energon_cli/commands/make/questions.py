@@ -4,53 +4,33 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from loader.errors import ConfigError, EnergonError
+from loader.format.contents import only_field_map, propose_field_map
 from loader.format.documents import SAMPLE_TYPE_OF_NUMBER, SampleTypeSpec, sample_type_of_name
-from loader.format.prepare import DatasetYaml, SplitRequest, parse_ratio
+from loader.format.prepare import DatasetYaml, SplitRequest, format_ratio, parse_ratio
 from loader.inspect import (
     Choices,
     FieldQuestion,
     OpenChoices,
     check_field,
     field_hint,
-    proposed_field_map,
     resolved_fields,
-    settled_field_map,
 )
+
+if TYPE_CHECKING:
+    from .menus import MenuQuestions
 
 _YES = frozenset(("y", "yes", "true", "ok"))
 _NO = frozenset(("n", "no", "false"))
 
 
-class Questions(Protocol):
-    """Prompts for a user, as menus or as lines."""
-
-    def split(self, proposed: SplitRequest) -> SplitRequest:
-        """Prompt for the split."""
-
-    asks_all: bool
-    """Also prompt where only one answer is possible: scripts rely on the order of all prompts."""
-
-    def sample_type(
-        self, likeliest_first: Sequence[SampleTypeSpec], fitting: AbstractSet[str]
-    ) -> SampleTypeSpec | None:
-        """Prompt for the sample type, those with the names in ``fitting`` first; None means no ``dataset.yaml``."""
-
-    def use_field_map(self, spec: SampleTypeSpec, *, proposes_code: bool = False) -> bool:
-        """Prompt for the use of a field map; False, proposed with ``proposes_code``, means a ``sample_loader.py``."""
-
-    def field(self, question: FieldQuestion) -> str:
-        """Prompt for the source of a field; an empty answer skips an optional field."""
-
-    def accept_field_map(self, spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:
-        """Show a sample built with this map, or the error; False prompts for the fields again."""
-
-
 def ask(
-    questions: Questions, given: OpenChoices, scanned: Callable[[OpenChoices], OpenChoices] = lambda given: given
+    questions: PipedQuestions | MenuQuestions,
+    given: OpenChoices,
+    scanned: Callable[[OpenChoices], OpenChoices] = lambda given: given,
 ) -> Choices:
     """Prompt for all choices that flags leave open, in an order that scripts rely on.
 
@@ -68,24 +48,21 @@ def ask(
     if not given.ask_dataset_yaml:
         return Choices(split=split)
     given = scanned(given)
-    spec = given.spec or questions.sample_type(given.sample_types, given.fitting)
+    spec = given.spec or questions.sample_type(given)
     if spec is None:
         return Choices(split=split)
-    if spec.crude:
-        return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec))
-    if given.field_map is not None:
-        return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec, field_map=given.field_map))
-    settled = None if questions.asks_all else settled_field_map(spec, given.contents)
-    if settled is not None and questions.accept_field_map(spec, settled):
-        return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec, field_map=settled))
-    if not questions.use_field_map(spec, proposes_code=spec == given.coded_type):
-        return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec))
-    return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec, field_map=_ask_fields(questions, given, spec)))
+    field_map = given.field_map
+    if field_map is None and not spec.crude:
+        field_map = None if questions.asks_all else only_field_map(spec, given.contents.seen)
+        if field_map is None or not questions.accept_field_map(spec, field_map):
+            uses_map = questions.use_field_map(spec, proposes_code=spec == given.proposal.coded_type)
+            field_map = _ask_fields(questions, given, spec) if uses_map else None
+    return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec, field_map=field_map))
 
 
-def _ask_fields(questions: Questions, given: OpenChoices, spec: SampleTypeSpec) -> dict[str, str]:
+def _ask_fields(questions: PipedQuestions | MenuQuestions, given: OpenChoices, spec: SampleTypeSpec) -> dict[str, str]:
     contents = given.contents
-    proposals: Mapping[str, str] = proposed_field_map(spec, contents)
+    proposals: Mapping[str, str] = propose_field_map(spec, contents.seen)
     part_names, json_values = contents.part_names, contents.json_values
     while True:
         # Prompt for each field; an empty answer leaves an optional field out.
@@ -112,6 +89,7 @@ class PipedQuestions:
     """Prompts that read one line per answer; an invalid answer raises, since a script cannot correct it."""
 
     asks_all = True
+    """Also prompt where only one answer is possible: scripts rely on the order of all prompts."""
 
     def __init__(self, *, show: Callable[[str], None]) -> None:
         self._answers = sys.stdin or io.StringIO()
@@ -127,11 +105,8 @@ class PipedQuestions:
             return proposed
         return SplitRequest(ratio=self._parse(lambda: parse_ratio(answer)))
 
-    def sample_type(
-        self,
-        likeliest_first: Sequence[SampleTypeSpec],
-        fitting: AbstractSet[str],  # noqa: ARG002 - see Questions
-    ) -> SampleTypeSpec | None:
+    def sample_type(self, given: OpenChoices) -> SampleTypeSpec | None:
+        """Prompt for the sample type; None means no ``dataset.yaml``."""
         answer = self._ask("Create a dataset.yaml? (yes, no, or a sample type)") or "yes"
         is_yes = yes_or_no(answer)
         if is_yes is False:
@@ -140,10 +115,12 @@ class PipedQuestions:
             return self._sample_type(answer, also="yes, no")
         for choice, spec in SAMPLE_TYPE_OF_NUMBER.items():
             self._show(f"  {choice:>2}  {spec.written_name}")
-        answer = self._ask(f"Sample type, by name or number (empty: {likeliest_first[0].written_name})")
-        return self._sample_type(answer) if answer else likeliest_first[0]
+        likeliest = given.proposal.sample_types[0]
+        answer = self._ask(f"Sample type, by name or number (empty: {likeliest.written_name})")
+        return self._sample_type(answer) if answer else likeliest
 
     def use_field_map(self, spec: SampleTypeSpec, *, proposes_code: bool = False) -> bool:
+        """Prompt for the use of a field map; False, proposed with ``proposes_code``, means a ``sample_loader.py``."""
         empty = "no" if proposes_code else "yes"
         question = f"Map parts to the fields of {spec.name} (a field map)? (yes, no)"
         answer = self._ask(f"{question} (empty: no, generate code)" if proposes_code else question) or empty
@@ -153,6 +130,7 @@ class PipedQuestions:
         return is_yes
 
     def field(self, question: FieldQuestion) -> str:
+        """Prompt for the source of a field; an empty answer skips an optional field."""
         field = question.field
         empty = "" if field.required else " (empty: skip)"
         answer = self._ask(f"Part for {field.name!r}{empty}; {field_hint(question)}")
@@ -161,7 +139,8 @@ class PipedQuestions:
             raise self._wrong(answer, fault)
         return answer
 
-    def accept_field_map(self, spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:  # noqa: ARG002 - see Questions
+    def accept_field_map(self, spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:  # noqa: ARG002 - as of menus
+        """Show a sample built with this map, or the error; False prompts for the fields again."""
         return True
 
     def _sample_type(self, answer: str, *, also: str = "") -> SampleTypeSpec:
@@ -199,20 +178,6 @@ class PipedQuestions:
 
     def _wrong(self, answer: str, why: str) -> EnergonError:
         return ConfigError(f"invalid answer {answer!r}: {why}", at=f"answer {self._asked} on standard input")
-
-
-RATIOS = {"8,1,1    train, val and test": "8,1,1", "9,1,0    train and val": "9,1,0", "1,0,0    all train": "1,0,0"}
-"""The ratios that menus offer, by their labels."""
-
-DEFAULT_RATIO = "8,1,1"
-OTHER_RATIO = "custom ratio …"
-
-
-def format_ratio(ratio: Mapping[str, float]) -> str:
-    """Return the text of a ratio, as the user types it."""
-    if list(ratio) == ["train", "val", "test"][: len(ratio)]:
-        return ",".join(f"{share:g}" for share in ratio.values())
-    return ",".join(f"{name}={share:g}" for name, share in ratio.items())
 
 
 def yes_or_no(text: str) -> bool | None:

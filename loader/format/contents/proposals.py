@@ -36,6 +36,11 @@ class Proposal:
     layout: SampleLayout | None = None
     reason: str | None = None  # why this type comes first, or crude does; None if nothing needs to be explained
 
+    @property
+    def coded_type(self) -> SampleTypeSpec | None:
+        """The first type, if generated code builds its samples."""
+        return None if self.layout is None else self.sample_types[0]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fit:

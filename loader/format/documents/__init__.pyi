@@ -1,6 +1,6 @@
 # The public names of this package, each with the module that defines it.
 
-from .field_map import parse_field_expression as parse_field_expression
+from .field_map import parse_field_map as parse_field_map
 from .next_command import (
     IMPORT_DEST as IMPORT_DEST,
     ImportWay as ImportWay,

@@ -25,6 +25,7 @@ from .shards import (
 )
 from .split import (
     PlannedSplit as PlannedSplit,
+    format_ratio as format_ratio,
     parse_ratio as parse_ratio,
     parse_split_part as parse_split_part,
     plan_split as plan_split,

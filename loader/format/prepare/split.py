@@ -42,6 +42,17 @@ class SplitResult:
 # -------------------------------------------------------------------------------------------------------- by ratio
 
 
+def format_ratio(ratio: Mapping[str, float]) -> str:
+    """Return the text of a ratio, as users type it.
+
+    >>> format_ratio({"train": 8.0, "val": 1.0}), format_ratio({"holdout": 1})
+    ('8,1', 'holdout=1')
+    """
+    if tuple(ratio) == _RATIO_PARTS[: len(ratio)]:
+        return ",".join(f"{share:g}" for share in ratio.values())
+    return ",".join(f"{name}={share:g}" for name, share in ratio.items())
+
+
 def parse_ratio(text: str) -> dict[str, float]:
     """Parse a ratio: up to three numbers for train, val and test, or named ones after commas.
 

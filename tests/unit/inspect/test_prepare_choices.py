@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from loader.errors import FormatError
+from loader.format.contents import only_field_map
 from loader.format.documents import SAMPLE_TYPES
 from loader.format.prepare import DatasetYaml, SplitRequest, parse_ratio
 from loader.inspect import (
@@ -23,7 +24,6 @@ from loader.inspect import (
     inspect_folder,
     open_choices,
     propose_choices,
-    settled_field_map,
     view_first_sample,
 )
 from tests.cli.make_dataset import write_captions
@@ -157,7 +157,7 @@ def test_a_field_map_is_settled_only_if_no_other_one_is_possible(
 ) -> None:
     named = {part: picture(1) if part.endswith(("jpg", "png")) else data for part, data in parts.items()}
     write_captions(tmp_path, shards=1, parts=lambda _: named)
-    assert settled_field_map(SAMPLE_TYPES[f"{name}Sample"], inspect_folder(str(tmp_path)).contents) == field_map
+    assert only_field_map(SAMPLE_TYPES[f"{name}Sample"], inspect_folder(str(tmp_path)).contents.seen) == field_map
 
 
 def test_notes_name_what_a_user_may_not_expect(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def _columns_of_parts(_ctx: click.Context, _parameter: click.Parameter, given: S
     pairs = [part.partition("=") for part in given]
     for part, separator, column in pairs:
         if not (part and separator and column):
-            raise click.BadParameter("expected PART=COLUMN, such as jpg=image", param_hint="--part")
+            raise click.BadParameter("expected PART=COLUMN, such as jpg=image")
     return {part: column for part, _, column in pairs}
 
 
@@ -38,9 +38,7 @@ def _failures(_ctx: click.Context, _parameter: click.Parameter, given: str | Non
         limit = -1
     is_share = text.endswith("%")
     if not 0 <= limit < math.inf or (is_share and limit > 100) or (not is_share and limit != int(limit)):
-        raise click.BadParameter(
-            f"expected a number or a share such as 5%, found {text!r}", param_hint="--max-failures"
-        )
+        raise click.BadParameter(f"expected a number or a share such as 5%, found {text!r}")
     return min(limit / 100, 1 - 1e-9) if is_share else limit
 
 
@@ -50,8 +48,7 @@ def _colour(_ctx: click.Context, _parameter: click.Parameter, name: str) -> tupl
     try:
         return ImageColor.getrgb(name)[:3]
     except ValueError as error:
-        message = f"expected a name of a color or #rrggbb, found {name!r}"
-        raise click.BadParameter(message, param_hint="--background") from error
+        raise click.BadParameter(f"expected a name of a color or #rrggbb, found {name!r}") from error
 
 
 def _range_of_floats(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[float, float] | None:
@@ -62,9 +59,7 @@ def _range_of_floats(_ctx: click.Context, _parameter: click.Parameter, text: str
     except ValueError:
         low = high = math.nan
     if not (low < high and math.isfinite(high - low)):
-        raise click.BadParameter(
-            f"expected two ascending numbers such as 0,1, found {text!r}", param_hint="--float-range"
-        )
+        raise click.BadParameter(f"expected two ascending numbers such as 0,1, found {text!r}")
     return low, high
 
 

@@ -80,9 +80,6 @@ def choose_way(flags: ImportFlags, error: UnclearDataError, console: Console) ->
     show_note(*(hint for hint, way in zip(hints, ways, strict=True) if way not in offered))
     labels = {escape_controls(f"{way.taken}: {way.makes}"): way.words for way in offered}
     label = select_or_leave("What should be imported?", [*labels], "leave, and write nothing")
-    if label is None:
-        console.print("nothing was written")
-        raise click.exceptions.Exit(1)
     # Take the sources and their options from the command line of the way.
     context = click.get_current_context()
     COMMAND_LINE.set(command_line(labels[label]))

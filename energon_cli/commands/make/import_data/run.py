@@ -22,7 +22,7 @@ from loader.convert.importing import (
     write_failures,
     write_trial,
 )
-from loader.convert.rows import FileAccess, ShardLayout
+from loader.convert.rows import FileAccess
 from loader.convert.sources import UnclearDataError, compared_hypotheses, found_columns, open_sources
 from loader.errors import EnergonError, escape_controls, plural
 from loader.format.documents import quoted
@@ -43,7 +43,7 @@ from loader.storage import open_storage
 from ....console import error_console, facts_of, output_console, print_json, show_account, show_note, show_warning
 from ....progress import ProgressBar
 from ....settings import output_settings
-from ..prepare.report import show_files, show_first_sample
+from ..prepare.report import show_dataset, show_files, show_first_sample
 from ..prompts import AnswerHistory, no_echo
 from .choices import ImportFlags, resolve_choices, settle_outside_files, settle_urls
 from .decision import choose_way, decisions, hypotheses_documents, show_hypotheses
@@ -51,6 +51,7 @@ from .decision import choose_way, decisions, hypotheses_documents, show_hypothes
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from loader.convert.rows import ShardLayout
     from loader.convert.sources import Source
     from loader.convert.tables import FoundColumn
     from loader.inspect import SampledContents
@@ -114,15 +115,8 @@ def _columns_document(sources: Sequence[Source]) -> list[dict[str, Any]]:
 def show_done(console: Console, path: str, report: ImportReport) -> None:
     """Print the report of an import."""
     prepared = report.prepared
-    size = f"{plural(prepared.samples, 'sample')} in {plural(prepared.shards, 'shard')}"
     kept = f", {plural(report.resumed, 'shard')} written before" if report.resumed else ""
-    console.print(
-        f"imported to {escape_controls(path)}: {size} ({format_bytes(report.size_bytes)}) in"
-        f" {report.seconds:.1f} s{kept}",
-        style="green",
-    )
-    split = ", ".join(f"{escape_controls(name)} {samples:,}" for name, (_, samples) in prepared.split.items())
-    console.print(f"split: {split} {'sample' if prepared.samples == 1 else 'samples'}")
+    show_dataset(console, f"imported to {escape_controls(path)}", prepared, seconds=report.seconds, kept=kept)
     unsplit = prepared.samples - sum(samples for _, samples in prepared.split.values())
     if unsplit > 0:
         show_warning(f"in no split part: {plural(unsplit, 'sample')}, whose source names none")
@@ -149,7 +143,7 @@ def _failures_line(report: ImportReport) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
-    ratio: Mapping[str, float] | None  # of split parts
+    ratio: Mapping[str, float] | None  # of split parts; None for the split of the sources
     chosen: DatasetYaml | None
     files: Mapping[str, str]  # of .nv-meta, name → text
     notes: list[str]
@@ -164,10 +158,11 @@ def import_sources(flags: ImportFlags) -> None:
         stack.enter_context(no_echo(enabled=flags.asks_by_menus))
         # List the samples of all sources; again if files outside are allowed, or URLs are to be text.
         flags, listed = _listed(flags, console, stack)
+        plan = flags.plan
         # Write a few samples to a temporary folder, from which the type is proposed.
         try:
             trial = stack.enter_context(
-                write_trial(listed, flags.pictures, downloads=flags.downloads(), max_failures=flags.max_failures)
+                write_trial(listed, plan.pictures, downloads=plan.downloads, max_failures=plan.max_failures)
             )
         except StrayCoordinatesError as error:
             raise click.UsageError(f"{error.message} ({error.at})") from error
@@ -177,36 +172,20 @@ def import_sources(flags: ImportFlags) -> None:
                 error.hint = f"{flags.output}/.nv-meta/import_failures.jsonl lists them"
             raise
         # Later samples may have other parts, whose names are those of their files unless pictures are encoded again.
-        is_named_alike = flags.pictures.format is None and flags.pictures.pages != "split"
+        is_named_alike = plan.pictures.format is None and plan.pictures.pages != "split"
         other_parts = [*listed.part_counts] if is_named_alike else []
         folder = _without_shard(inspect_folder(trial, other_parts=other_parts))
         if not flags.as_json:
             show_found(console, flags, listed, folder.contents)
         draft = _confirmed_draft(flags, listed, folder, console)
         # Plan the shards, and write them.
-        layout = ShardLayout(
-            shard_bytes=flags.shard_size,
-            samples_per_shard=flags.samples_per_shard,
-            split_ratio=draft.ratio,
-            shuffle_seed=flags.shuffle_seed,
-        )
+        layout = replace(plan.layout, split_ratio=draft.ratio)
         draft.notes.extend(listed.notes_on_split(layout))
         if flags.dry_run:
             _show_dry_run(flags, listed, layout, draft, console)
             return
         with flags.engine.open() as opened:
-            plan = ImportPlan(
-                sources=listed.sources,
-                output=flags.output,
-                layout=layout,
-                pictures=flags.pictures,
-                engine=opened,
-                max_failures=flags.max_failures,
-                files=draft.files,
-                compat=flags.compat,
-                strict=flags.strict,
-                downloads=flags.downloads(),
-            )
+            plan = replace(plan, sources=listed.sources, layout=layout, files=draft.files, engine=opened)
             report = _run(plan, listed)
     # Report.
     if flags.as_json:
@@ -250,20 +229,20 @@ def _listed(flags: ImportFlags, console: Console, stack: ExitStack) -> tuple[Imp
                     continue
                 if isinstance(listed, EnergonError):
                     raise listed
-                flags, settled = settled, settle_urls(settled, listed, console)
-                if settled.keep_urls == flags.keep_urls:
+                flags, settled = settled, settle_urls(settled, listed)
+                if settled.columns == flags.columns:
                     stack.push(inner.pop_all())
                     return settled, listed
         flags = settled
 
 
 def _list(flags: ImportFlags, access: FileAccess, stack: ExitStack) -> ListedRows:
-    sources = open_sources(flags.sources, kind=flags.kind, options=flags.source_options(access))
+    sources = open_sources(flags.sources, kind=flags.kind, options=replace(flags.columns, access=access))
     if not flags.dry_run:
         # A person learns before the questions that the folder has a dataset.
         check_output(flags.output, sources=flags.sources, command="" if flags.asks_by_menus else "import")
     with ProgressBar("Listing samples", unit="samples") as bar:
-        is_shuffled = flags.shuffle_seed is not None
+        is_shuffled = flags.plan.layout.shuffle_seed is not None
         return stack.enter_context(
             list_rows(sources, shuffled=is_shuffled, on_progress=lambda done: bar.update(done, None))
         )
@@ -281,7 +260,7 @@ def _confirmed_draft(flags: ImportFlags, listed: ListedRows, folder: ShardFolder
     history = AnswerHistory()
     while True:
         # Resolve the choices.
-        ratio, choices = resolve_choices(flags, listed, folder, console, history)
+        choices = resolve_choices(flags, listed, folder, console, history)
         chosen, warnings = Choices(dataset_yaml=choices.dataset_yaml), list[str]()
         if choices.dataset_yaml is not None:
             warnings = field_map_warnings(choices.dataset_yaml, folder)
@@ -295,6 +274,7 @@ def _confirmed_draft(flags: ImportFlags, listed: ListedRows, folder: ShardFolder
             if not history.confirm(f"Write {plural(len(listed.rows), 'sample')}{size} to {flags.output}?"):
                 continue
         notes = choice_notes(folder, chosen)
+        ratio = None if choices.split is None else choices.split.ratio
         return _Draft(ratio=ratio, chosen=choices.dataset_yaml, files=files, notes=notes, warnings=warnings)
 
 
@@ -329,7 +309,7 @@ def _show_dry_run(flags: ImportFlags, listed: ListedRows, layout: ShardLayout, d
         show_note(*draft.notes)
     # Show what would be left out; --strict refuses it.
     show_account(listed.account)
-    if flags.strict:
+    if flags.plan.strict:
         listed.account.check_complete(at=flags.output)
 
 

@@ -14,7 +14,6 @@ from loader.inspect import (
     Choices,
     OpenChoices,
     ShardFolder,
-    complete_choices,
     misses_ratio,
     open_choices,
     propose_choices,
@@ -39,19 +38,12 @@ def needs_contents(flags: PrepareFlags, folder: ShardFolder) -> bool:
     if flags.tar_index_only or flags.skip_dataset_yaml:
         return False
     if flags.sample_type is not None:
-        return not type_of_flags(flags.sample_type, None)["spec"].crude
+        return not flags.sample_type.crude
     return flags.asks_by_menus or not (flags.non_interactive or folder.prepared)
 
 
-def resolve_choices(
-    flags: PrepareFlags, folder: ShardFolder, scan: BackgroundScan, console: Console, history: AnswerHistory
-) -> Choices:
-    """Resolve the open choices from flags, proposals, menus or lines of standard input."""
-    choices = _unshuffled_choices(flags, folder, scan, console, history)
-    return choices if choices.split is None else replace(choices, split=_with_flags(flags, choices.split))
-
-
-def _with_flags(flags: PrepareFlags, request: SplitRequest) -> SplitRequest:
+def with_flags(flags: PrepareFlags, request: SplitRequest) -> SplitRequest:
+    """Return a split as the flags about ratios say."""
     if request.ratio is None:
         return request
     return replace(
@@ -61,9 +53,10 @@ def _with_flags(flags: PrepareFlags, request: SplitRequest) -> SplitRequest:
     )
 
 
-def _unshuffled_choices(
+def resolve_choices(
     flags: PrepareFlags, folder: ShardFolder, scan: BackgroundScan, console: Console, history: AnswerHistory
 ) -> Choices:
+    """Resolve the open choices from flags, proposals, menus or lines of standard input."""
     # Collect what flags settle.
     given = open_choices(
         folder,
@@ -87,13 +80,13 @@ def _unshuffled_choices(
     if flags.yes:
         folder = scan.wait()
         given = replace(given, samples={shard.name: shard.samples for shard in scan.prepare.index.shards})
-        return propose_choices(complete_choices(given, folder) if given.ask_dataset_yaml else given)
+        return propose_choices(replace(given, contents=folder.contents))
     # Prompt by menus or lines; the type is proposed after the scan.
     if given.split is not None and flags.asks_by_menus:
         given = replace(given, split=given.fitted(given.split))
 
     def scanned(asked: OpenChoices) -> OpenChoices:
-        completed = complete_choices(asked, scan.wait())
+        completed = replace(asked, contents=scan.wait().contents)
         if history.first_time("the part sets"):
             _show_scan(flags, completed, scan, console)
         return completed
@@ -109,8 +102,8 @@ def _show_scan(flags: PrepareFlags, given: OpenChoices, scan: BackgroundScan, co
     show_part_sets(console, scan.part_sets, given.contents)
     if flags.asks_by_menus:
         show_first_sample(console, given.contents)
-    if given.spec is None:
-        show_note(*([] if given.reason is None else [given.reason]))
+    if given.spec is None and given.proposal.reason is not None:
+        show_note(given.proposal.reason)
 
 
 def _ask_by_menus(
@@ -126,11 +119,10 @@ def _ask_by_menus(
     from ..menus import MenuQuestions
 
     def try_field_map(spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:
-        choice = DatasetYaml(spec=spec, field_map=field_map)
-        return show_trial(scan.wait(), choice, console, trust_code=flags.ref.trust_code)
+        return show_trial(scan.wait(), console, spec, field_map, trust_code=flags.ref.trust_code)
 
     def show_choice(choice: SplitRequest) -> bool:
-        request = _with_flags(flags, choice)
+        request = with_flags(flags, choice)
         planned = plan_split(folder.storage, request, list(folder.sizes))
         show_split(console, planned, folder.sizes, request)
         show_warning(*planned.warnings)
@@ -151,7 +143,14 @@ def _ask_by_menus(
     return history.run(ask_all)
 
 
-def show_trial(folder: ShardFolder, choice: DatasetYaml, console: Console, *, trust_code: bool) -> bool:
+def show_trial(
+    folder: ShardFolder,
+    console: Console,
+    spec: SampleTypeSpec,
+    field_map: Mapping[str, str],
+    *,
+    trust_code: bool = False,
+) -> bool:
     """Build a sample with the chosen field map, and print it or the error."""
     if not folder.contents.parts:
         return True
@@ -159,7 +158,7 @@ def show_trial(folder: ShardFolder, choice: DatasetYaml, console: Console, *, tr
 
     with StatusLine() as status:
         status.show("decoding the first sample…")
-        view = view_first_sample(folder, choice, trust_code=trust_code)
+        view = view_first_sample(folder, DatasetYaml(spec=spec, field_map=field_map), trust_code=trust_code)
     for line in render_sample(view, terminal_space(console, share=0.5)):
         console.print(line)
     return view.fault is None

@@ -10,8 +10,8 @@ import click
 from ....command import energon_command
 from ....dataset_options import check_ref
 from ....engine_options import cluster_options
-from ....options import shared_options
-from ..prepare_media import media_filter_of, media_options
+from ....options import parsed, shared_options
+from ..prepare_media import media_options
 
 _ADVANCED = (
     *(
@@ -50,6 +50,7 @@ _ADVANCED = (
     "--split-parts",
     metavar="NAME:PATTERN",
     multiple=True,
+    callback=parsed("loader.format.prepare", "parse_split_part"),
     help="Assign the shards that match PATTERN to the split part NAME. PATTERN is a regex from the start of the name,"
     " after brace expansion, or glob:GLOB. Repeatable; overrides --split-ratio.",
 )
@@ -143,7 +144,7 @@ def prepare(path: str, **flags: Any) -> None:
     """
     from dataclasses import replace
 
-    from loader.format import DatasetRef, check_finished
+    from loader.format import check_finished
     from loader.format.documents import is_jsonl, is_metadataset, is_record_file
     from loader.storage import is_url, open_storage, use_rust_here
 
@@ -152,22 +153,17 @@ def prepare(path: str, **flags: Any) -> None:
     from .run import prepare_dataset, prepare_share
 
     # A folder of loose files is imported first, if the user agrees.
-    ref = DatasetRef(
-        path,
-        dataset_config=flags.pop("dataset_yaml_name"),
-        meta_folder=flags.pop("meta_folder"),
-        trust_code=flags.pop("trust_code"),
-    )
-    settings = PrepareFlags(ref=ref, media=media_filter_of(flags), **flags)
+    settings = PrepareFlags.of(path, **flags)
+    ref = settings.ref
     imported = offer_import(settings)
-    if imported is not None and not settings.media:
+    if imported is not None and not settings.plan.media:
         return  # it is prepared
     # Find out what the path names.
     ref = check_ref(ref, takes_tar=False) if imported is None else replace(ref, path=imported)
     path = ref.path
     if is_url(path):
         use_rust_here()
-    settings = replace(settings, ref=ref, yes=settings.yes or imported is not None)
+    settings = replace(settings.at(ref), yes=settings.yes or imported is not None)
     # Prepare the joins of a metadataset, or index a single file.
     if is_metadataset(path):
         prepare_joins(settings)

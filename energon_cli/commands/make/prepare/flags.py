@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Set as AbstractSet
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import click
 
+from loader.engine import usable_cores
 from loader.errors import ConfigError
 from loader.format import DatasetRef
-from loader.format.documents import SampleTypeSpec, parse_field_expression, sample_type_of_name
-from loader.format.media import MediaFilter
-from loader.format.prepare import ScanMode, SplitRequest, parse_ratio, parse_split_part
+from loader.format.documents import SampleTypeSpec, parse_field_map
+from loader.format.prepare import PreparePlan, SplitRequest, parse_ratio
 from loader.storage import split_url
 
 from ....console import is_terminal
 from ....engine_options import EngineChoice
+from ..prepare_media import media_filter_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,30 +28,38 @@ class PrepareFlags:
     """The parsed command line; ``energon prepare --help`` describes each flag."""
 
     ref: DatasetRef  # the dataset, and the documents that are written
-    split_ratio: str | None
+    plan: PreparePlan  # without the split and the files, which prompts may choose
+    split_ratio: Mapping[str, float] | None
     split_by: str | None
-    split_parts: tuple[str, ...]
+    split_parts: tuple[tuple[str, str], ...]
     shuffle_tars: bool
-    exclude: str | None
-    sample_type: str | None
+    sample_type: SampleTypeSpec | None
     field_map: str | None
     skip_dataset_yaml: bool
     non_interactive: bool
     yes: bool
     dry_run: bool
-    force_overwrite: bool
     tar_index_only: bool
     decompress: bool
     remove_originals: bool
-    fix_duplicates: bool
-    compat: bool | None
-    tmp_path: str | None
-    strict: bool
     as_json: bool
-    max_json_bytes: int
-    media: MediaFilter | None
-    scan: ScanMode
     engine: EngineChoice  # where shards are scanned
+
+    @classmethod
+    def of(cls, path: str, *, engine: EngineChoice, force_overwrite: bool, **options: Any) -> PrepareFlags:
+        """Gather the options of the command; options of the plan have the names of the library."""
+        names = {"dataset_config": "dataset_yaml_name", "meta_folder": "meta_folder", "trust_code": "trust_code"}
+        ref = DatasetRef(path, **{name: options.pop(option) for name, option in names.items()})
+        options.pop("tmp_path")  # of megatron-energon, which it moves shards in
+        options["media"] = media_filter_of(options)
+        workers = max(1, usable_cores() if engine.workers is None else engine.workers)
+        of_plan = {each.name: options.pop(each.name) for each in fields(PreparePlan) if each.name in options}
+        plan = PreparePlan.of(ref, workers=workers, force=force_overwrite, merge=engine.merge, **of_plan)
+        return cls(ref=ref, plan=plan, engine=engine, **options)
+
+    def at(self, ref: DatasetRef) -> PrepareFlags:
+        """Return the flags for another reference."""
+        return replace(self, ref=ref, plan=replace(self.plan, path=ref.path))
 
     @property
     def path(self) -> str:
@@ -81,34 +90,39 @@ class PrepareFlags:
         return asks and is_terminal(sys.stdin) and is_terminal(sys.stderr if self.as_json else sys.stdout)
 
 
-def given_flags(*, apart_from: AbstractSet[str]) -> list[str]:
-    """Return the flags on the command line, except the flags of the named parameters."""
+_VALID_ANYWHERE = frozenset(
+    ("path", "progress", "as_json", "dry_run", "non_interactive", "yes", "force_overwrite", "num_workers", "tmp_path")
+)
+"""Parameters that no kind of prepare refuses; scripts pass them for all kinds of datasets."""
+
+
+def given_flags(*apart_from: str) -> list[str]:
+    """Return the flags on the command line, except those that are valid anywhere, or of the named parameters."""
     context = click.get_current_context()
     return [
         parameter.opts[0]
         for parameter in context.command.params
-        if parameter.name not in {*apart_from, "help", "debug"}
+        if parameter.name not in _VALID_ANYWHERE.union(apart_from, ("help", "debug"))
         and context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE
     ]
 
 
 def check_flags(flags: PrepareFlags) -> None:
     """Reject flags that are invalid or contradict each other."""
-    if flags.exclude is not None:
+    if flags.plan.exclude is not None:
         try:
-            re.compile(flags.exclude)
+            re.compile(flags.plan.exclude)
         except re.error as error:
             raise click.BadParameter(f"not a regex: {error}", param_hint="--exclude") from error
     if "/" in flags.dataset_yaml_name or not flags.dataset_yaml_name.endswith((".yaml", ".yml")):
         raise click.BadParameter("expected a file name such as 'dataset.yaml'", param_hint="--dataset-yaml-name")
     for contradiction in _contradictions(flags):
         raise click.UsageError(contradiction)
-    split_of_flags(flags)
     type_of_flags(flags.sample_type, flags.field_map)
 
 
 def _contradictions(flags: PrepareFlags) -> Iterator[str]:
-    media = flags.media.flag if flags.media else ""
+    media = flags.plan.media.flag if flags.plan.media else ""
     # Flags of what is written.
     if flags.skip_dataset_yaml and (flags.sample_type or flags.field_map):
         yield "--skip-dataset-yaml conflicts with --sample-type and --field-map."
@@ -121,12 +135,12 @@ def _contradictions(flags: PrepareFlags) -> Iterator[str]:
             "--split-by samples applies to a ratio over all shards, so it conflicts with --split-parts, --shuffle-tars"
             " and --tar-index-only."
         )
-    if media and flags.compat is False:
+    if media and flags.plan.compat is False:
         yield f"{media} writes to index.sqlite, so it conflicts with --no-compat."
     # Flags that write next to the shards.
     writing = {
-        "--fix-duplicates": flags.fix_duplicates,
-        "--compat": flags.compat is True,
+        "--fix-duplicates": flags.plan.fix_duplicates,
+        "--compat": flags.plan.compat is True,
         "--decompress": flags.decompress,
         media: bool(media),
     }
@@ -147,33 +161,19 @@ def _contradictions(flags: PrepareFlags) -> Iterator[str]:
 
 def split_of_flags(flags: PrepareFlags) -> SplitRequest | None:
     """Return the split that the flags define; None without a flag for it."""
-    try:
-        if flags.split_parts:
-            return SplitRequest(patterns=tuple(parse_split_part(text) for text in flags.split_parts))
-        if flags.split_ratio is not None:
-            return SplitRequest(ratio=parse_ratio(flags.split_ratio))
-        if flags.split_by == "samples" and flags.yes:
-            return SplitRequest(ratio=parse_ratio("8,1,1"))
-    except ConfigError as error:
-        hint = "--split-parts" if flags.split_parts else "--split-ratio"
-        raise click.BadParameter(
-            f"{error.message}; {error.hint}" if error.hint else error.message, param_hint=hint
-        ) from error
-    return None
+    if flags.split_parts:
+        return SplitRequest(patterns=flags.split_parts)
+    asks_samples = flags.split_by == "samples" and flags.yes
+    ratio = flags.split_ratio or (parse_ratio("8,1,1") if asks_samples else None)
+    return None if ratio is None else SplitRequest(ratio=ratio)
 
 
-def type_of_flags(sample_type: str | None, field_map: str | None) -> dict[str, Any]:
-    """Return ``spec`` and ``field_map``, each only if ``--sample-type`` or ``--field-map`` defines it."""
-    if sample_type is None:
-        if field_map is not None:
-            raise click.UsageError("--field-map requires --sample-type.")
-        return {}
-    try:
-        spec = sample_type_of_name(sample_type)
-    except ConfigError as error:
-        raise click.BadParameter(error.message, param_hint="--sample-type") from error
+def type_of_flags(spec: SampleTypeSpec | None, field_map: str | None) -> dict[str, Any]:
+    """Return the ``spec`` and ``field_map`` that ``--sample-type`` and ``--field-map`` define, None for others."""
     if field_map is None:
         return {"spec": spec}
+    if spec is None:
+        raise click.UsageError("--field-map requires --sample-type.")
     if spec.crude:
         raise click.UsageError("--field-map: crude samples have no fields.")
     return {"spec": spec, "field_map": _parse_field_map_flag(field_map, spec)}
@@ -192,14 +192,10 @@ def _parse_field_map_flag(text: str, spec: SampleTypeSpec) -> dict[str, str]:
     known = {known.name for known in spec.fields}
     faults = [f"{spec.name} has no field {name!r}; it has {', '.join(known)}" for name in document if name not in known]
     faults += [f"{name!r} is required by {spec.name} and missing" for name in spec.required if name not in document]
-    for name, expression in document.items():
-        if not isinstance(expression, str):
-            faults.append(f"{name!r}: expected text such as 'jpg' or 'json[caption]', found {expression!r}")
-            continue
-        try:
-            parse_field_expression(expression)
-        except ValueError as error:
-            faults.append(f"{name!r}: {error}")
+    try:
+        parse_field_map(document, file="--field-map")
+    except ConfigError as error:
+        faults += [f"{fault.place.partition('.')[2]!r}: {fault.message}" for fault in error.faults]
     if faults:
         raise click.BadParameter("; ".join(faults), param_hint="--field-map")
     # Fields are written in the order of the sample type.
@@ -216,7 +212,7 @@ def check_consent(flags: PrepareFlags, *, has_split: bool, has_dataset_yaml: boo
         )
         if exists and requested
     ]
-    if replaced and not (flags.force_overwrite or flags.yes or flags.dry_run or flags.asks_by_menus):
+    if replaced and not (flags.plan.force or flags.yes or flags.dry_run or flags.asks_by_menus):
         raise click.UsageError(
             f"The dataset is already prepared, and these flags would replace {' and '.join(replaced)}:"
             " add --force-overwrite to allow it, or omit the flags to keep the current content."

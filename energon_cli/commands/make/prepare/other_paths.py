@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -23,11 +23,10 @@ if TYPE_CHECKING:
     from ....command import LazyGroup
 
 
-_SHARED = ("split_ratio", "sample_type", "field_map", "dry_run", "compat", "strict")
+_SHARED = ("split_ratio", "sample_type", "field_map", "dry_run", "compat", "strict", "num_workers")
 """Flags that both commands have; None and False are their defaults."""
 
 _FILE_FACTS = "path samples bytes dry_run"
-_JOIN_FACTS = "path dry_run joins"
 
 
 def offer_import(flags: PrepareFlags) -> str | None:
@@ -59,18 +58,14 @@ def offer_import(flags: PrepareFlags) -> str | None:
     labels = {escape_controls(label): label for label in choices}
     what = "files that no sample of a shard has" if content == "tables" else "files, and no shards"
     label = select_or_leave(f"{escape_controls(path)} holds {what}. Make a dataset of them?", [*labels], leave)
-    if label is None:
-        output_console().print("nothing was written")
-        raise click.exceptions.Exit(1)
     choice = choices[labels[label]]
     if choice is None:
         return None
     # Run the import, with the flags that both commands have.
-    program = click.get_current_context().find_root()
+    typed, program = click.get_current_context().params, click.get_current_context().find_root()
     command = cast("LazyGroup", program.command).get_command(program, "import") or program.command
     with command.make_context("import", [*choice[0]], parent=program) as context:
-        given = {name: getattr(flags, name) for name in _SHARED} | {"num_workers": flags.engine.workers}
-        context.params |= {name: value for name, value in given.items() if value not in (None, False)}
+        context.params |= {name: typed[name] for name in _SHARED if typed[name] not in (None, False)}
         context.params["yes"] = choice[1]
         command.invoke(context)
     if flags.dry_run:
@@ -96,8 +91,8 @@ def prepare_jsonl(flags: PrepareFlags) -> None:
     from loader.format import jsonl
 
     check_flags(flags)
-    if flags.media:
-        raise click.UsageError(f"{flags.media.flag}: a JSONL file contains no media files.")
+    if flags.plan.media:
+        raise click.UsageError(f"{flags.plan.media.flag}: a JSONL file contains no media files.")
     storage, name = open_parent(flags.path)
     size_bytes = storage.stat(name).size_bytes
     with ProgressBar("Reading lines", unit="bytes") as bar:
@@ -128,27 +123,11 @@ def check_record_file(flags: PrepareFlags) -> None:
     )
 
 
-# Flags that are valid for a metadataset. Those from non_interactive to tmp_path have no effect; scripts pass them for
-# all kinds of datasets.
-_VALID_FLAGS = {
-    "path",
-    "progress",
-    "as_json",
-    "dry_run",
-    "non_interactive",
-    "yes",
-    "force_overwrite",
-    "num_workers",
-    "tmp_path",
-    "compat",
-}
-
-
 def prepare_joins(flags: PrepareFlags) -> None:
     """Prepare the joins of a metadataset and print a report."""
-    from loader.metadataset import prepare_metadataset
+    from loader.metadataset import plan_joins, prepare_metadataset
 
-    path, given = flags.path, given_flags(apart_from=_VALID_FLAGS)
+    path, given = flags.path, given_flags("compat")
     if given:
         verb = "is" if len(given) == 1 else "are"
         raise click.UsageError(
@@ -156,36 +135,24 @@ def prepare_joins(flags: PrepareFlags) -> None:
         )
     # Show the plan only, or prepare the joins.
     if flags.dry_run:
-        _print_plan(flags)
-        return
-    with ProgressBar("Joining", unit="samples") as bar:
-        reports = prepare_metadataset(path, progress=bar.update, compat=flags.compat)
+        joins: Sequence[Any] = [
+            facts_of(plan, "file place datasets", datasets=[member.path for member in plan.members])
+            for plan in plan_joins(path)
+        ]
+    else:
+        with ProgressBar("Joining", unit="samples") as bar:
+            joins = prepare_metadataset(path, progress=bar.update, compat=flags.plan.compat)
     # Report.
     if flags.as_json:
-        print_json(facts_of(flags, _JOIN_FACTS, joins=reports))
+        print_json(facts_of(flags, "path dry_run joins", joins=joins))
         return
-    if not reports:
+    if not joins:
         _print(f"{path} has no joins: nothing to prepare; all its datasets exist")
-    for report in reports:
-        _print(_line(path, report))
-
-
-def _print_plan(flags: PrepareFlags) -> None:
-    from loader.metadataset import plan_joins
-
-    path = flags.path
-    plans = plan_joins(path)
-    if flags.as_json:
-        joins = [
-            facts_of(plan, "file place datasets", datasets=[member.path for member in plan.members]) for plan in plans
-        ]
-        print_json(facts_of(flags, _JOIN_FACTS, joins=joins))
-        return
-    for plan in plans:
-        datasets = " with ".join(member.path for member in plan.members)
-        _print(f"would join {_location(path, plan.file, plan.place)}: {datasets}")
-    if not plans:
-        _print(f"{path} has no joins: nothing to prepare; all its datasets exist")
+    for join in joins:
+        if flags.dry_run:
+            _print(f"would join {_location(path, join['file'], join['place'])}: {' with '.join(join['datasets'])}")
+        else:
+            _print(_line(path, join))
 
 
 def _print(line: str) -> None:

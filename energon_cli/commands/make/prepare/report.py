@@ -86,16 +86,20 @@ def show_files(console: Console, files: Mapping[str, str], *, folder: str) -> No
             console.print(f"  {escape_controls(line)}")
 
 
+def show_dataset(console: Console, done: str, report: PrepareReport, *, seconds: float, kept: str = "") -> None:
+    """Print what was done to a dataset, its size and its split."""
+    size = f"{plural(report.samples, 'sample')} in {plural(report.shards, 'shard')} ({format_bytes(report.size_bytes)})"
+    console.print(f"{done}: {size} in {seconds:.1f} s{kept}", style="green")
+    if report.split:
+        split = ", ".join(f"{escape_controls(name)} {samples:,}" for name, (_, samples) in report.split.items())
+        console.print(f"split: {split} {'sample' if report.samples == 1 else 'samples'}")
+
+
 def show_done(console: Console, path: str, report: PrepareReport, files: Mapping[str, str], *, folder: str) -> None:
     """Print the report of a run."""
     verb = "prepared" if report.changed else "up to date:"
-    size = f"{plural(report.samples, 'sample')} in {plural(report.shards, 'shard')} ({format_bytes(report.size_bytes)})"
     reused = f", {plural(report.reused, 'shard')} unchanged" if report.reused else ""
-    console.print(f"{verb} {escape_controls(path)}: {size} in {report.seconds:.1f} s{reused}", style="green")
-    if report.split:
-        split = ", ".join(f"{escape_controls(name)} {samples:,}" for name, (_, samples) in report.split.items())
-        unit = "sample" if report.samples == 1 else "samples"
-        console.print(f"split: {split} {unit}")
+    show_dataset(console, f"{verb} {escape_controls(path)}", report, seconds=report.seconds, kept=reused)
     if report.media:
         console.print(_media_line(report.media))
     if files:

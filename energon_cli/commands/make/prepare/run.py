@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loader.engine import Share, command_with, usable_cores
-from loader.errors import StorageError, escape_controls, plural
+from loader.engine import Share, command_with
+from loader.errors import escape_controls, plural
 from loader.format.documents import content_of_folder, import_hint
 from loader.format.prepare import (
     DecompressReport,
     PartReport,
     PlannedSplit,
     PreparePlan,
-    PrepareReport,
     check_destination,
     check_not_planned,
     decompress_shards,
@@ -41,7 +40,7 @@ from ....console import error_console, facts_of, output_console, print_json, sho
 from ....progress import ProgressBar
 from ..prepare_media import MEDIA_FACTS
 from ..prompts import AnswerHistory, load_prompts, no_echo
-from .choices import needs_contents, resolve_choices
+from .choices import needs_contents, resolve_choices, with_flags
 from .flags import PrepareFlags, check_consent, check_flags, given_flags, split_of_flags
 from .report import (
     show_done,
@@ -57,27 +56,10 @@ if TYPE_CHECKING:
 
     from loader.accounting import Account
 
-_VALID_FLAGS = {
-    "path",
-    "share",
-    "exclude",
-    "force_overwrite",
-    "num_workers",
-    "scan",
-    "meta_folder",
-    "storage_option",
-    "dry_run",
-    "progress",
-    "as_json",
-    "yes",
-    "non_interactive",
-    "tmp_path",
-}
-
 
 def prepare_share(flags: PrepareFlags, share: Share) -> None:
     """Scan one share of the shards and print a report."""
-    given = given_flags(apart_from=_VALID_FLAGS)
+    given = given_flags("share", "exclude", "scan", "meta_folder", "storage_option")
     if given:
         raise click.UsageError(f"--share only scans; pass {', '.join(given)} to the command with --merge.")
     check_flags(flags)
@@ -142,10 +124,11 @@ def prepare_dataset(flags: PrepareFlags) -> None:
             print_json(facts_of(flags, "path dry_run decompressed", decompressed=decompressed.written))
         return
     # Find the shards, and check that the dataset may be written.
-    folder = inspect_folder(flags.ref, exclude=flags.exclude, scans=False)
-    if not (flags.engine.merge or flags.dry_run):
+    folder = inspect_folder(flags.ref, exclude=flags.plan.exclude, scans=False)
+    if not (flags.plan.merge or flags.dry_run):
         check_not_planned(folder.storage)
-    fault = _fault_of_target(flags, folder)
+    check_destination(folder.storage, flags.ref, shards=folder.sizes.keys(), force=flags.plan.force)
+    fault = unwritable_folder(folder.storage)
     if fault is not None:
         if not flags.dry_run:
             raise fault
@@ -178,7 +161,9 @@ def prepare_dataset(flags: PrepareFlags) -> None:
                 show_warning(*draft.warnings)
             if not flags.asks_by_menus or _is_confirmed(draft, console, history):
                 break
-        report = _commit(draft, scan)
+        # What was listed before the prompts may have changed.
+        with scan.showing("Reading media", unit="samples"):
+            report = scan.prepare.commit(draft.choices.split, draft.files, is_listed=not flags.asks_by_menus)
     # Report.
     if flags.as_json:
         report = replace(report, warnings=(*draft.warnings, *report.warnings))
@@ -204,14 +189,11 @@ def prepare_dataset(flags: PrepareFlags) -> None:
     show_note(*draft.further_notes)
 
 
-def _fault_of_target(flags: PrepareFlags, folder: ShardFolder) -> StorageError | None:
-    check_destination(folder.storage, flags.ref, shards=folder.sizes.keys(), force=flags.force_overwrite)
-    return unwritable_folder(folder.storage)
-
-
 def _draft(flags: PrepareFlags, scan: BackgroundScan, choices: Choices) -> _Draft:
     folder = scan.wait()
     choices = with_printed_names(choices, folder.contents)
+    if choices.split is not None:
+        choices = replace(choices, split=with_flags(flags, choices.split))
     # Plan the split, and count the samples of its parts.
     planned: PlannedSplit | None = None
     samples: dict[str, int] = {}
@@ -222,13 +204,17 @@ def _draft(flags: PrepareFlags, scan: BackgroundScan, choices: Choices) -> _Draf
     # A range of few samples may round to nothing.
     divided = () if planned is None else planned.ranges
     empty = [f"part {name!r} is empty: the shards have too few samples" for name in divided if not samples[name]]
+    warnings, chosen = list[str](), choices.dataset_yaml
+    if chosen is not None:
+        warnings = field_map_warnings(chosen, folder, trust_code=flags.ref.trust_code)
+        warnings += coverage_warnings(chosen, folder.contents)
     return _Draft(
         flags=flags,
         folder=folder,
         choices=choices,
         files=choice_files(folder, choices, name=flags.dataset_yaml_name),
         notes=[*([] if flags.tar_index_only else choice_notes(folder, choices)), *_further_notes(flags)],
-        warnings=[*_field_map_warnings(flags, folder, choices), *empty],
+        warnings=[*warnings, *empty],
         part_sets=scan.part_sets,
         split=planned,
         split_samples=samples,
@@ -239,7 +225,7 @@ def _further_notes(flags: PrepareFlags) -> list[str]:
     if not flags.is_at_url and content_of_folder(flags.path) == "tables":
         return [f"only tables are indexed; to import all files here, {import_hint(flags.path)}"]
     if not flags.ref.has_other_folder:
-        if flags.is_at_url and flags.compat is None and not flags.media:
+        if flags.is_at_url and flags.plan.compat is None and not flags.plan.media:
             return ["without --compat, object stores get no .tar.idx and index.sqlite, which other tools need"]
         return []
     return ["--meta-folder writes nothing next to the shards: no .tar.idx and index.sqlite, which other tools need"]
@@ -249,9 +235,9 @@ def _decompress(flags: PrepareFlags, console: Console) -> DecompressReport:
     with ProgressBar("Decompressing", unit="bytes") as bar:
         report = decompress_shards(
             open_storage(flags.path),
-            exclude=flags.exclude,
+            exclude=flags.plan.exclude,
             remove_originals=flags.remove_originals,
-            workers=_workers(flags),
+            workers=flags.plan.workers,
             dry_run=flags.dry_run,
             on_progress=bar.update,
         )
@@ -266,40 +252,8 @@ def _decompress(flags: PrepareFlags, console: Console) -> DecompressReport:
     return report
 
 
-def _field_map_warnings(flags: PrepareFlags, folder: ShardFolder, choices: Choices) -> list[str]:
-    chosen, contents = choices.dataset_yaml, folder.contents
-    if chosen is None:
-        return []
-    return [*field_map_warnings(chosen, folder, trust_code=flags.ref.trust_code), *coverage_warnings(chosen, contents)]
-
-
-def _workers(flags: PrepareFlags) -> int:
-    workers = flags.engine.workers
-    return max(1, usable_cores() if workers is None else workers)
-
-
 def _plan(flags: PrepareFlags) -> PreparePlan:
-    return PreparePlan.of(
-        flags.ref,
-        workers=_workers(flags),
-        exclude=flags.exclude,
-        split=split_of_flags(flags),
-        compat=flags.compat,
-        force=flags.force_overwrite,
-        fix_duplicates=flags.fix_duplicates,
-        media=flags.media,
-        merge=flags.engine.merge,
-        scan=flags.scan,
-        strict=flags.strict,
-        max_json_bytes=flags.max_json_bytes,
-    )
-
-
-def _commit(draft: _Draft, scan: BackgroundScan) -> PrepareReport:
-    # What was listed before the prompts may have changed.
-    is_listed = not draft.flags.asks_by_menus
-    with scan.showing("Reading media", unit="samples"):
-        return scan.prepare.commit(draft.choices.split, draft.files, is_listed=is_listed)
+    return replace(flags.plan, split=split_of_flags(flags))
 
 
 def _is_confirmed(draft: _Draft, console: Console, history: AnswerHistory) -> bool:
@@ -314,7 +268,7 @@ def _show_draft(draft: _Draft, console: Console, account: Account) -> None:
     # Input that would be left out comes first: --strict ends with it.
     path, folder = draft.flags.path, draft.folder
     show_account(account)
-    if draft.flags.strict:
+    if draft.flags.plan.strict:
         account.check_complete(at=path)
     # Print the plan as JSON, or as text.
     planned = draft.split

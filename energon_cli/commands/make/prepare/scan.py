@@ -32,24 +32,14 @@ class BackgroundScan:
         self._now: PrepareProgress | None = None
         self._bar: ProgressBar | None = None
         self._is_done = False
-        self._stop = threading.Event()
+        self.stopped = threading.Event()  # by the user
         self._scan: Future[None] | None = None  # in a thread
-        self._prepare: RunningPrepare | None = None
-
-    @property
-    def prepare(self) -> RunningPrepare:
-        if self._prepare is None:
-            raise LookupError("the scan has not begun")
-        return self._prepare
+        self.prepare: RunningPrepare
 
     @property
     def part_sets(self) -> list[dict[str, Any]]:
         self.wait()
         return self.prepare.index.part_sets().to_document()
-
-    def is_stopped(self) -> bool:
-        """Return True if the user has interrupted the command."""
-        return self._stop.is_set()
 
     def note(self, now: PrepareProgress) -> None:
         """Show progress, or keep it while another thread shows it."""
@@ -70,7 +60,7 @@ class BackgroundScan:
 
     def start(self, prepare: RunningPrepare, *, in_thread: bool) -> None:
         """Begin to take the results of the workers, in a thread or when they are waited for."""
-        self._prepare = prepare
+        self.prepare = prepare
         if in_thread:
             self._scan = ThreadPoolExecutor(1, "scan").submit(prepare.scan)
 
@@ -100,7 +90,7 @@ class BackgroundScan:
 
     def stop(self) -> None:
         """End the scan; what was scanned is kept for the next run."""
-        self._stop.set()
+        self.stopped.set()
         if self._scan is not None:
             wait([self._scan])
 
@@ -127,7 +117,7 @@ def begin_scan(
             storage=folder.storage,
             inspects=inspects,
             is_trial=is_trial,
-            is_stopped=scan.is_stopped if in_thread else None,
+            is_stopped=scan.stopped.is_set if in_thread else None,
         ) as prepare,
     ):
         # Let the command run meanwhile. If the user leaves, what was scanned is dropped; after an error, it is kept.

@@ -95,3 +95,13 @@ def captions_and_splits_in_documents(folder: Path) -> None:
     write(folder, {"splits.json": json.dumps({"train": names[:7], "val": names[7:]})})
     captions = {name: [f"first of {n}", f"second of {n}"] for n, name in enumerate(names)}
     write(folder, {"captions.json": json.dumps(captions)})
+
+
+@card(
+    samples={f"im/{n:03d}": f"{'test' if n % 3 == 2 else 'train'}: jpg txt" for n in range(9)},
+    sample_type="CaptioningSample",
+)
+def a_column_of_split_parts(folder: Path) -> None:
+    write(folder, [f"im/{n:03d}.jpg" for n in range(9)])
+    rows = "".join(f"{n:03d}.jpg,{'testing' if n % 3 == 2 else 'training'},a cat {n}\n" for n in range(9))
+    write(folder, {"all.csv": f"name,set,text\n{rows}"})

@@ -22,6 +22,7 @@ from .named_files import (
     check_part_name,
     is_link,
     part_name_of_column,
+    split_of_folder,
 )
 from .part_values import document_parts
 
@@ -236,9 +237,11 @@ class _Finder:
 
 
 def _is_split(column: TableColumn) -> bool:
-    values = column.distinct
-    is_name = column.plain_name in SPLIT_NAMES and column.type == "text"
-    return is_name and bool(values) and len(values) <= _MAX_SPLIT_PARTS and all(len(v) < 40 for v in values)
+    # The name of the column may say it, or values that are all names of split parts.
+    values = column.distinct if column.plain_name in SPLIT_NAMES else {*(column.texts.values or ())}
+    is_named = column.plain_name in SPLIT_NAMES or (len(values) > 1 and all(map(split_of_folder, values)))
+    is_text = column.type == "text" and 0 < len(values) <= _MAX_SPLIT_PARTS
+    return is_named and is_text and all(len(value) < 40 for value in values)
 
 
 def _is_key(column: TableColumn) -> bool:

@@ -244,3 +244,37 @@ def visual_genome(folder: Path) -> None:
     ]
     for name, value in (("image_data", data), ("objects", objects), ("region_descriptions", regions)):
         write(folder, {f"{name}.json": json.dumps(value)})
+
+
+DEFECTS = {"bottle": ("broken_large", "contamination"), "cable": ("bent_wire", "cut_outer")}
+
+
+@card(
+    samples={
+        **{f"{thing}/train/good/{n:03d}": "train: png" for thing in DEFECTS for n in range(5)},
+        **{f"{thing}/test/good/{n:03d}": "test: png" for thing in DEFECTS for n in range(2)},
+        **{
+            f"{thing}/test/{defect}/{n:03d}": "test: mask.png png"
+            for thing, defects in DEFECTS.items()
+            for defect in defects
+            for n in range(2)
+        },
+    }
+)
+def mvtec(folder: Path) -> None:
+    for thing, defects in DEFECTS.items():
+        write(folder, [f"{thing}/train/good/{n:03d}.png" for n in range(5)])
+        write(folder, [f"{thing}/test/good/{n:03d}.png" for n in range(2)])
+        for path in (f"{defect}/{n:03d}" for defect in defects for n in range(2)):
+            mask = picture("PNG", mode="L")
+            write(folder, {f"{thing}/test/{path}.png": picture("PNG"), f"{thing}/ground_truth/{path}_mask.png": mask})
+
+
+@card(samples={f"{thing}/train/good/{n:03d}": "png" for thing in DEFECTS for n in range(5)})
+def mvtec_without_a_test(folder: Path) -> None:
+    write(folder, [f"{thing}/train/good/{n:03d}.png" for thing in DEFECTS for n in range(5)])
+
+
+@card(error="the same path but for the folder: A, B")
+def pairs_of_numbered_pictures(folder: Path) -> None:
+    write(folder, [f"{side}/{split}/{n}.png" for side in "AB" for split in ("train", "test") for n in range(4)])

@@ -44,8 +44,8 @@ def layout_of_files(
             Match(0, Grouping()) if match.is_unclear else match,
             replace(options, classes=options.classes or False),
         )
-    grouping = match.grouping
-    kept = [folder for folder in listed if grouping.has_samples(folder.names)]
+    grouping = _with_split(match.grouping, listed)
+    kept = [folder for folder in listed if grouping.split or grouping.has_samples(folder.names)]
     paths = [grouping.without_role(folder.names) for folder in kept]
     top = _top(paths)
     # In tars of samples, an outer folder that contains everything begins the keys, whatever its name is.
@@ -77,7 +77,7 @@ def _find_grouping(survey: Survey, names: Sequence[str], folders: Sequence[Liste
         if way == "folder" and (is_named or are_samples(folders)):
             return Match(0, Grouping(by="folder"))
         matches = [match_of(each, way, is_named=is_named, are_alike=are_alike) for each in candidates if each]
-        possible = [match for match in matches if match and not (match.is_unclear and way == "number")]
+        possible = [match for match in matches if match and not (match.is_unclear and _is_chance(folders, match))]
         if possible:
             return max(possible, key=lambda match: match.total)
     if is_named:
@@ -97,6 +97,26 @@ def _ways(folders: Sequence[ListedFolder], *, is_named: bool) -> Iterator[tuple[
     yield "suffix", by_suffix(folders, None)
     yield "parallel", (partners for depth in depths for partners in by_suffix(folders, depth))
     yield "number", [by_number(folders, is_named=is_named)]
+
+
+def _is_chance(folders: Sequence[ListedFolder], match: Match) -> bool:
+    """Return True for numbers in split parts, with folders in these, of several categories: some of them are equal."""
+    depth = match.grouping.depth
+    return depth is None or all(
+        any(map(split_of_folder, folder.names[depth + 1 : -1])) and all(map(str.isdecimal, folder.samples))
+        for folder in folders
+        if match.grouping.has_samples(folder.names)
+    )
+
+
+def _with_split(grouping: Grouping, folders: Sequence[ListedFolder]) -> Grouping:
+    """Return a grouping that keeps its main folder, if this and others are split parts: test, masks and train."""
+    main, depth = next((role.folder for role in grouping.roles), ""), grouping.depth
+    if depth is None or not split_of_folder(main):
+        return grouping
+    beside = {each.names[depth] for each in folders if len(each.names) > depth and not grouping.has_samples(each.names)}
+    splits = {split_of_folder(name) for name in beside} - {"", split_of_folder(main)}
+    return replace(grouping, split=main) if splits else grouping
 
 
 def _top(paths: Sequence[tuple[str, ...]]) -> int:

@@ -61,9 +61,9 @@ def match_of(
         are_others = all(kinds[main].isdisjoint(kinds[role]) for role in roles[1:])
         grouping = Grouping(by=by, depth=depth, roles=dict.fromkeys(pictures, ""))
         alike = are_alike(grouping) if len(pictures) > 1 else None if have_suffixes else are_others
-        are_few = 2 <= len(roles) <= _MAX_UNCLEAR and sizes[main] >= _MIN_UNCLEAR
+        are_few = len(roles) <= _MAX_UNCLEAR and sizes[main] >= _MIN_UNCLEAR
         is_unclear = alike is None and not is_shown and are_few
-        if alike is False or not (alike or is_shown or is_unclear):
+        if len(roles) < 2 or alike is False or not (alike or is_shown or is_unclear):
             return None
     # Where two roles have files of one kind, their part names begin with the name of the role: jpg and masks.png.
     counts = Counter(chain.from_iterable(kinds[role] for role in roles))

@@ -41,11 +41,13 @@ class Grouping:
         by: What the files of a sample share.
         depth: Position of the folder that paths differ in; None where paths are equal.
         roles: Role → begin of its part names; an empty text for names that are the extension alone.
+        split: The folder of the main files, if it and those next to the folders of roles are split parts.
     """
 
     by: GroupBy = "name"
     depth: int | None = None
     roles: Mapping[Role, str] = field(default_factory=dict)
+    split: str = ""
 
     def sample_of(self, folder: tuple[str, ...], stem: str) -> tuple[str, str] | None:
         """Return the path of a file's sample, and the begin of its part names; None for a file outside of the roles.
@@ -77,8 +79,10 @@ class Grouping:
         return self.by != "folder" or bool(folder)
 
     def without_role(self, folder: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the path of a folder without the folder that names its role."""
-        return folder if self.depth is None else (*folder[: self.depth], *folder[self.depth + 1 :])
+        """Return the path of a folder without the folder that names its role, or with the split part instead."""
+        if self.depth is None or not self.has_samples(folder):
+            return folder
+        return (*folder[: self.depth], *filter(None, [self.split]), *folder[self.depth + 1 :])
 
     def describe(self) -> str:
         """Return what is the same in the names of a sample's files, for people."""

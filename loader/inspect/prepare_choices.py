@@ -22,7 +22,7 @@ from ..format.prepare.dataset_yaml import SAMPLE_LOADER, DatasetYaml, dataset_co
 from ..format.prepare.plan import SplitRequest
 from ..format.prepare.split import detect_split, ranges_by_ratio, split_by_ratio
 from .sample_view import SampleView, describe_sample, view_decoder
-from .sampled_contents import SampledContents, ShardFolder, field_map_warnings, missing_sentence, part_names_of_fields
+from .sampled_contents import SampledContents, ShardFolder, coverage, field_map_warnings
 
 _RATIO = {"train": 8.0, "val": 1.0, "test": 1.0}
 _MAX_KEYS = 8  # of json, in a hint
@@ -195,10 +195,7 @@ def _dropped_note(contents: SampledContents, chosen: DatasetYaml) -> Iterator[st
     if contents.holds_values or chosen.spec.crude:
         return
     if contents.samples and not contents.are_first:
-        fields = part_names_of_fields(parse_field_map(dict(field_map), file="the field map"))
-        for name, missing in contents.missing(fields).items():
-            if not chosen.spec.field(name).required and missing.samples < contents.samples:
-                yield missing_sentence(name, field_map[name], missing, contents.samples)
+        yield from coverage(chosen, contents, required=False)
     sets = [each.parts for each in contents.part_sets.sets]
     dropped = dropped_parts(chosen.spec, field_map, contents.seen, sets)
     if dropped and proposal.layout is None:

@@ -228,7 +228,7 @@ def field_map_warnings(choice: DatasetYaml, folder: ShardFolder, *, trust_code: 
         return []
     field_map = parse_field_map(dict(choice.field_map), file="the field map")
     proposals = propose_field_map(choice.spec, contents.seen)
-    missing = contents.missing(part_names_of_fields(field_map))
+    missing = contents.missing(_part_names_of_fields(field_map))
     faulty = {
         name: _missing_parts(field_map, name, contents, proposals)
         for name, each in missing.items()
@@ -260,24 +260,21 @@ def coverage_warnings(choice: DatasetYaml, contents: SampledContents) -> list[st
     if choice.field_map is None or contents.are_first:
         return []
     field_map = parse_field_map(dict(choice.field_map), file="the field map")
-    missing = contents.missing(part_names_of_fields(field_map))
-    partial = [
-        missing_sentence(name, choice.field_map[name], each, contents.samples)
-        for name, each in missing.items()
-        if choice.spec.field(name).required and each.samples < contents.samples
-    ]
-    return [*partial, *_missing_values(choice, field_map, contents)]
+    return [*coverage(choice, contents, required=True), *_missing_values(choice, field_map, contents)]
 
 
-def part_names_of_fields(field_map: FieldMap) -> dict[str, list[str]]:
-    """Return the part names of each field's alternatives."""
+def coverage(choice: DatasetYaml, contents: SampledContents, *, required: bool) -> Iterator[str]:
+    """Yield a sentence for each required field, or each optional one, that some samples have no part for."""
+    field_map = parse_field_map(dict(choice.field_map or {}), file="the field map")
+    for name, missing in contents.missing(_part_names_of_fields(field_map)).items():
+        if choice.spec.field(name).required == required and missing.samples < contents.samples:
+            count = f"{missing.samples:,} of {plural(contents.samples, 'sample')}"
+            expression = field_map.expressions()[name]
+            yield f"field {name!r} ({expression}) is missing in {count}, first {missing.example}"
+
+
+def _part_names_of_fields(field_map: FieldMap) -> dict[str, list[str]]:
     return {name: [access.part for access in accesses] for name, accesses in field_map.fields.items()}
-
-
-def missing_sentence(name: str, expression: str, missing: Missing, samples: int) -> str:
-    """Return a sentence with the number of samples that lack a field, and the first of them."""
-    count = f"{missing.samples:,} of {plural(samples, 'sample')}"
-    return f"field {name!r} ({expression}) is missing in {count}, first {missing.example}"
 
 
 def _missing_parts(field_map: FieldMap, name: str, contents: SampledContents, proposals: Mapping[str, str]) -> str:
@@ -300,15 +297,9 @@ def _missing_values(choice: DatasetYaml, field_map: FieldMap, contents: SampledC
         # An alternative may fill the field, and an optional field need not be filled.
         if len(accesses) > 1 or not accesses[0].path or not choice.spec.field(name).required:
             continue
-        of_part = contents.contents.structures.get(accesses[0].part, {})
         value = accesses[0].expression
-        without = [each for values, each in of_part.items() if not any(inner.startswith(value) for inner in values)]
-        if 0 < len(without) < len(of_part):
-            total, lacking = (sum(each.parts for each in group) for group in (of_part.values(), without))
-            yield (
-                f"field {name!r} ({value}) is missing in {lacking:,} of {total:,} {accesses[0].part} parts inspected,"
-                f" first {without[0].example}"
-            )
+        if share := contents.contents.missing(accesses[0].part, value):
+            yield f"field {name!r} ({value}) {share}"
 
 
 def _faults(

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import accumulate
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 
@@ -18,8 +18,6 @@ from loader.errors import escape_controls
 from ...console import error_console
 from ...settings import in_ascii, is_ascii_only
 from ...terminal.keys import RawMode, discard_input
-
-Confirmation = Literal["write", "change"]
 
 
 class GoBack(Exception):  # noqa: N818 - a wish of the user
@@ -130,28 +128,6 @@ def ask_text(
 
     answer = str(_run(session.app, lambda: session.prompt(default=default, pre_run=select_default))).strip()
     _show_answer(question, answer)
-    return answer
-
-
-def confirm(question: str, *, can_change: bool) -> Confirmation:
-    """Prompt for the confirmation; Enter and y mean yes, and n returns to the prompts."""
-    answers = {"write": ("y", "yes, write this")}
-    if can_change:  # else n leaves
-        answers["change"] = ("n", "no, change the answers")
-    answers["leave"] = ("q" if can_change else "n", "leave, and write nothing")
-    prompt = _menu(
-        question,
-        {value: f"{key}  {label}" for value, (key, label) in answers.items()},
-        instruction=_legend("", "", can_go_back=True, after=question) if can_change else " ",
-    )
-    bindings: Any = prompt.application.key_bindings
-    for value, (key, _) in answers.items():
-        bindings.add(key, eager=True)(lambda event, value=value: event.app.exit(result=value))
-    _add_leaving(bindings, "q", "c-d", can_go_back=can_change)
-    answer: Literal["write", "change", "leave"] = _run(prompt.application, prompt.unsafe_ask)
-    _show_answer(question, answers[answer][1])
-    if answer == "leave":
-        leave()
     return answer
 
 
@@ -321,19 +297,35 @@ class AnswerHistory:
         while self._answers and not self._answers.pop()[1]:
             pass
 
-    def restart(self) -> None:
-        self._answers.clear()
-
     def confirm(self, question: str) -> bool:
-        """Prompt for the confirmation; return False to prompt for the answers again."""
+        """Prompt for the confirmation: Enter and y mean yes; return False to prompt for the answers again."""
+        can_change = self.can_go_back
+        answers = {"write": ("y", "yes, write this")}
+        if can_change:  # else n leaves
+            answers["change"] = ("n", "no, change the answers")
+        answers["leave"] = ("q" if can_change else "n", "leave, and write nothing")
+        # Show the answers with their keys.
+        prompt = _menu(
+            question,
+            {value: f"{key}  {label}" for value, (key, label) in answers.items()},
+            instruction=_legend("", "", can_go_back=True, after=question) if can_change else " ",
+        )
+        bindings: Any = prompt.application.key_bindings
+        for value, (key, _) in answers.items():
+            bindings.add(key, eager=True)(lambda event, value=value: event.app.exit(result=value))
+        _add_leaving(bindings, "q", "c-d", can_go_back=can_change)
         try:
-            answer = confirm(question, can_change=self.can_go_back)
+            answer = _run(prompt.application, prompt.unsafe_ask)
         except GoBack:
             self.back()
             return False
+        # Follow the answer.
+        _show_answer(question, answers[answer][1])
+        if answer == "leave":
+            leave()
         if answer == "change":
-            self.restart()
-        return answer == "write"
+            self._answers.clear()
+        return bool(answer == "write")
 
     def first_time(self, what: str) -> bool:
         """Return True at the first call for ``what``: it need not be shown again."""

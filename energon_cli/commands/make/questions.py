@@ -103,7 +103,10 @@ class PipedQuestions:
         answer = self._ask(f"Ratio of train, val and test, such as 8,1,1 (empty: {proposal})")
         if not answer:
             return proposed
-        return SplitRequest(ratio=self._parse(lambda: parse_ratio(answer)))
+        try:
+            return SplitRequest(ratio=parse_ratio(answer))
+        except ConfigError as error:
+            raise ConfigError(error.message, at=f"answer {self._asked} on standard input", hint=error.hint) from error
 
     def sample_type(self, given: OpenChoices) -> SampleTypeSpec | None:
         """Prompt for the sample type; None means no ``dataset.yaml``."""
@@ -169,12 +172,6 @@ class PipedQuestions:
         answer = line.strip()
         self._show(f"> {answer}")
         return answer
-
-    def _parse(self, parse: Callable[[], dict[str, float]]) -> dict[str, float]:
-        try:
-            return parse()
-        except ConfigError as error:
-            raise ConfigError(error.message, at=f"answer {self._asked} on standard input", hint=error.hint) from error
 
     def _wrong(self, answer: str, why: str) -> EnergonError:
         return ConfigError(f"invalid answer {answer!r}: {why}", at=f"answer {self._asked} on standard input")

@@ -263,39 +263,50 @@ class ImportPlan(RunsOnEngine):
     inputs: Mapping[str, str] = field(default_factory=dict)
 
 
-def failure_limit(rows: int, given: float | None) -> float:
-    """Return how many of some rows may fail: a number, or a share below 1. Where none is given, it is 1 %, or one."""
-    return (_SHARE_OF_FAILURES if _SHARE_OF_FAILURES * rows >= 1 else 1) if given is None else given
-
-
-def exceeds(failed: int, rows: int, given: float | None) -> bool:
-    """Return True if more rows failed than :func:`failure_limit` says."""
-    limit = failure_limit(rows, given)
-    return failed > (round(limit * rows, 3) if limit < 1 else limit)  # 100 % is a little less than 1
-
-
-def check_failures(
-    failed: int, rows: int, given: float | None, *, at: str, example: str, is_end: bool = False, command: str = "import"
-) -> None:
-    """Raise a ``SampleError`` that names the limit to pass, if more rows failed than :func:`failure_limit` says.
+@dataclass(frozen=True, slots=True)
+class FailureLimit:
+    """The rows of an import that may fail.
 
     Args:
-        is_end: All rows were tried; else others may fail, too.
+        rows: Number of all rows.
+        given: Most failures, or a share below 1; None for 1 %, or one.
+        at: The place that errors name.
         command: Only ``import`` may allow failures.
     """
-    if not exceeds(failed, rows, given):
-        return
-    limit = failure_limit(rows, given)
-    allowed = f"{100 * limit:.3g}%" if limit < 1 else f"{limit:g}"
-    least = "" if is_end or failed == rows else "at least "
-    enough = f"100%, or {failed} if no other sample fails" if least else f"{failed}"
-    # If all rows fail, there is no dataset with any limit.
-    more = f", or pass --max-failures {enough}" if failed < rows and command == "import" else ""
-    raise SampleError(
-        f"{least}{failed:,} of {plural(rows, 'sample')} failed, more than {allowed} allow; {example}",
-        at=at,
-        hint=f"fix them{more}; otherwise the same command ends the same way. Shards that are written are kept",
-    )
+
+    rows: int
+    given: float | None
+    at: str = ""
+    command: str = "import"
+
+    @property
+    def allowed(self) -> float:
+        """A number, or a share below 1."""
+        return (_SHARE_OF_FAILURES if _SHARE_OF_FAILURES * self.rows >= 1 else 1) if self.given is None else self.given
+
+    def is_exceeded(self, failed: int) -> bool:
+        limit = self.allowed
+        return failed > (round(limit * self.rows, 3) if limit < 1 else limit)  # 100 % is a little less than 1
+
+    def check(self, failed: int, *, example: str, is_end: bool = False) -> None:
+        """Raise a ``SampleError`` that names the limit to pass, if more rows failed.
+
+        Args:
+            is_end: All rows were tried; else others may fail, too.
+        """
+        if not self.is_exceeded(failed):
+            return
+        limit = self.allowed
+        allowed = f"{100 * limit:.3g}%" if limit < 1 else f"{limit:g}"
+        least = "" if is_end or failed == self.rows else "at least "
+        enough = f"100%, or {failed} if no other sample fails" if least else f"{failed}"
+        # If all rows fail, there is no dataset with any limit.
+        more = f", or pass --max-failures {enough}" if failed < self.rows and self.command == "import" else ""
+        raise SampleError(
+            f"{least}{failed:,} of {plural(self.rows, 'sample')} failed, more than {allowed} allow; {example}",
+            at=self.at,
+            hint=f"fix them{more}; otherwise the same command ends the same way. Shards that are written are kept",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,13 +44,12 @@ from .plan import (
     BeforeCommit,
     DoneShard,
     FailedRow,
+    FailureLimit,
     ImportPlan,
     ImportProgress,
     ImportReport,
     ListedRows,
     ProgressCallback,
-    check_failures,
-    failure_limit,
     list_rows,
 )
 from .shares import agree_on_shares, job_of_import, share_lock
@@ -107,14 +106,14 @@ def run_import(
         if plan.strict:
             listed.account.check_complete(at=storage.path(""))
         job = job_of_import(plan, listed.rows)
-        allowed = failure_limit(len(listed.rows), plan.max_failures)
-        limits = {"limit of failures": f"{allowed:g}", "strict": str(plan.strict), "compat": str(plan.compat)}
+        limit = FailureLimit(len(listed.rows), plan.max_failures, storage.path(""), plan.command)
+        limits = {"limit of failures": f"{limit.allowed:g}", "strict": str(plan.strict), "compat": str(plan.compat)}
         done = msgspec.structs.replace(job, request={**job.request, **limits})
         check_not_written(storage, IMPORT_FOLDER, done)
         plan = replace(plan, files={**plan.files, REQUEST_JSON: msgspec.json.encode(done).decode()})
-        contact_hosts(listed, plan.downloads, plan.max_failures, at=storage.path(""))
+        contact_hosts(listed, plan.downloads, limit)
         # Write the shards, then what the caller adds, and commit.
-        run = _Run(plan, job, storage, listed, on_progress)
+        run = _Run(plan, job, storage, listed, limit, on_progress=on_progress)
         leftovers.begin(run.own_shards())
         run.write(leftovers)
         result: ShareDone | ImportReport | None = run.share_done()
@@ -238,6 +237,8 @@ class _Run:
         job: Job,
         storage: Storage,
         listed: ListedRows,
+        limit: FailureLimit,
+        *,
         on_progress: ProgressCallback | None,
     ) -> None:
         self._plan = plan
@@ -246,6 +247,7 @@ class _Run:
         self._rows = rows = listed.rows
         self._account = listed.account.copy()
         self._on_progress = on_progress
+        self._limit = limit
         self._order, parts = order_rows(rows.splits, rows.split_names, plan.layout, rows.groups)
         self._shards = plan_shards(rows.sizes[self._order], parts, plan.layout)
         self._split_names = [name for name, _, _ in parts]
@@ -345,9 +347,7 @@ class _Run:
         self._failed += len(done.failures)
         first = next((failure for shard in self._done.values() for failure in shard.failures), None)
         if first is not None:
-            limit, command, at = self._plan.max_failures, self._plan.command, self._storage.path("")
-            rows, example, is_end = len(self._rows), first.example, len(self._done) == len(self._shards)
-            check_failures(self._failed, rows, limit, at=at, example=example, is_end=is_end, command=command)
+            self._limit.check(self._failed, example=first.example, is_end=len(self._done) == len(self._shards))
 
     def _report(self) -> None:
         if self._on_progress is not None:

@@ -27,10 +27,9 @@ from .pictures import PictureOptions
 from .plan import (
     DoneShard,
     FailedRow,
+    FailureLimit,
     ImportPlan,
     ListedRows,
-    check_failures,
-    exceeds,
     open_downloads,
     read_done,
     write_done,
@@ -141,6 +140,8 @@ class _ShardWriter:
         self._task = task
         self._shard = shard
         self._rows = rows
+        plan = task.plan
+        self._limit = FailureLimit(len(task.rows), plan.max_failures, task.storage.path(""), plan.command)
         self._next = self._reported = 0
         self._ahead: deque[Row] = deque()  # rows from the next one on whose parts are announced
         self._ahead_windows = deque([0])  # ends of the windows that are announced
@@ -197,7 +198,8 @@ class _ShardWriter:
                     raise
                 self.reader.release()
                 self.failures.append(failed_row(row, key, error))
-                self._check_failures()
+                if len(self.failures) >= _MIN_FAILURES:
+                    self._limit.check(len(self.failures), example=self.failures[0].example)
                 continue
             # Note what conversions changed, with the first row of each change.
             self.read_bytes += sample.read_bytes
@@ -207,13 +209,6 @@ class _ShardWriter:
                     self.first_changed.setdefault(name, row.origin)
             return key, sample.parts
         return None
-
-    def _check_failures(self) -> None:
-        if len(self.failures) < _MIN_FAILURES:
-            return
-        first, task = self.failures[0], self._task
-        at, example, limit, command = task.storage.path(""), first.example, task.plan.max_failures, task.plan.command
-        check_failures(len(self.failures), len(task.rows), limit, at=at, example=example, command=command)
 
     def _next_row(self) -> Row:
         while self._next >= self._ahead_windows[0] and self._ahead_windows[-1] < len(self._rows):
@@ -264,12 +259,16 @@ _SHOWN_HOSTS = 30
 
 
 class NoReadableRowsError(ConfigError):
-    """None of the first rows can be read."""
+    """None of the first rows can be read; the fault of the first one says why."""
 
-    failures: Sequence[FailedRow] = ()
+    def __init__(self, failures: Sequence[FailedRow], fault: EnergonError) -> None:
+        samples = plural(len(failures), "sample")
+        message = f"none of the first {samples} can be read; {failures[0].origin}: {fault.message}"
+        super().__init__(message, at=fault.at, hint=fault.hint)
+        self.failures = failures
 
 
-def contact_hosts(listed: ListedRows, options: DownloadOptions | None, max_failures: float | None, *, at: str) -> None:
+def contact_hosts(listed: ListedRows, options: DownloadOptions | None, limit: FailureLimit) -> None:
     """Fetch the first files of each host at the same time, so that dead hosts are known before the rows are read."""
     downloads = open_downloads(listed.rows, options, keeps=True) if listed.hosts.urls else None
     if downloads is None:
@@ -277,13 +276,12 @@ def contact_hosts(listed: ListedRows, options: DownloadOptions | None, max_failu
     with closing(downloads):
         given_up = downloads.contact(listed.hosts.to_contact())
     # Rows of dead hosts count as failures before they are tried.
-    lost, rows = listed.hosts.rows_of(given_up), len(listed.rows)
     counted = {host: listed.hosts.rows_of([host]) for host in [*given_up][:_SHOWN_HOSTS]}
     shown = [f"{host}: {plural(counted[host], 'row')}, {given_up[host]}" for host in counted]
     more = [f"and {plural(len(given_up) - _SHOWN_HOSTS, 'more host')}"] * (len(given_up) > _SHOWN_HOSTS)
     hosts = plural(len(given_up), "host was", "hosts were")
     example = "\n  ".join([f"{hosts} given up, and their other rows not tried:", *shown, *more])
-    check_failures(lost, rows, max_failures, at=at, example=example)
+    limit.check(listed.hosts.rows_of(given_up), example=example)
 
 
 @contextmanager
@@ -309,7 +307,8 @@ def write_trial(
     failures: list[FailedRow] = []
     fault: EnergonError | None = None
     # Give dead hosts up before rows of them are tried.
-    contact_hosts(listed, downloads, max_failures, at=listed.sources[0].path)
+    limit = FailureLimit(len(listed.rows), max_failures, listed.sources[0].path)
+    contact_hosts(listed, downloads, limit)
     with scratch_folder() as folder:
         storage = LocalStorage(folder)
         reader = ContentReader(listed.sources, open_downloads(listed.rows, downloads, keeps=True))
@@ -336,25 +335,14 @@ def write_trial(
                     fault = fault or error
                     reader.release()
                     failures.append(failed_row(row, key, error))
-                    if exceeds(len(failures), len(listed.rows), max_failures):
+                    if limit.is_exceeded(len(failures)):
                         break
                     continue
                 shard.write(key, parts)
                 reader.release()
             # Without a sample, there is nothing to try out.
             if not shard.samples and fault is not None:
-                at, example = listed.sources[0].path, failures[0].example
-                check_failures(len(failures), len(listed.rows), max_failures, at=at, example=example)
-                raise _no_readable_rows(failures, fault)
+                limit.check(len(failures), example=failures[0].example)
+                raise NoReadableRowsError(failures, fault) from fault
             shard.finish()
         yield folder
-
-
-def _no_readable_rows(failures: Sequence[FailedRow], fault: EnergonError) -> NoReadableRowsError:
-    error = NoReadableRowsError(
-        f"none of the first {plural(len(failures), 'sample')} can be read; {failures[0].origin}: {fault.message}",
-        at=fault.at,
-        hint=fault.hint,
-    )
-    error.failures, error.__cause__ = failures, fault
-    return error

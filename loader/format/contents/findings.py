@@ -297,6 +297,15 @@ class Contents:
             counts.append((sum(having), sum(each.parts for each in of_part.values())))
         return min(counts, key=lambda count: count[0] / count[1])
 
+    def missing(self, name: str, value: str) -> str:
+        """Return in how many json parts of a name a value is missing; an empty text for none, or for all."""
+        of_part = self.structures.get(name, {})
+        without = [each for values, each in of_part.items() if not any(inner.startswith(value) for inner in values)]
+        if not 0 < len(without) < len(of_part):
+            return ""
+        total, lacking = (sum(each.parts for each in group) for group in (of_part.values(), without))
+        return f"is missing in {lacking:,} of {total:,} {name} parts inspected, first {without[0].example}"
+
     def conflicts(self) -> Iterator[str]:
         """Yield a sentence for each part that is not always the same kind of file, or another one than its name says.
 
@@ -314,7 +323,8 @@ class Contents:
             total = sum(count for count, _ in kinds.values())
             yield f"part {name!r}, inspected in {plural(total, 'sample')}, is {', '.join(pieces)}"
         for name, structures in self.structures.items():
-            partial = list(_partial_values(name, structures))
+            tops = (key for values in structures for key in sorted({_top(name, value) for value in values}))
+            partial = [f"{key} {share}" for key in dict.fromkeys(tops) if (share := self.missing(name, key))]
             more = f"; and {plural(len(partial) - _MAX_KEYS, 'more key')}" if len(partial) > _MAX_KEYS else ""
             if partial:
                 yield "; ".join(partial[:_MAX_KEYS]) + more
@@ -332,17 +342,6 @@ def _group(kind: Kind) -> str:
     if kind.kind in ("text", "tree", "bytes", "label"):
         return "text"
     return "sound or video" if kind.kind in ("audio", "video") else kind.kind
-
-
-def _partial_values(name: str, structures: Mapping[tuple[str, ...], Structure]) -> Iterator[str]:
-    """Yield a sentence for each top-level key that some json parts lack."""
-    total = sum(each.parts for each in structures.values())
-    keys = {values: {_top(name, value) for value in values} for values in structures}
-    for key in dict.fromkeys(key for of_structure in keys.values() for key in sorted(of_structure)):
-        without = [structures[values] for values, of_structure in keys.items() if key not in of_structure]
-        if without:
-            lacking = sum(each.parts for each in without)
-            yield f"{key} is missing in {lacking:,} of {total:,} {name} parts inspected, first {without[0].example}"
 
 
 def _top(name: str, value: str) -> str:

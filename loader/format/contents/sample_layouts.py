@@ -51,7 +51,7 @@ def sample_loader(parts: dict) -> dict:
     """Return the turns and their media; `<image>`, `<video>` and `<audio>` in the text refer to them in order."""
     names = in_order(parts)
     media = {{kind: [parts[name] for name in names if name.lower().endswith(MEDIA[kind])] for kind in MEDIA}}
-    return {{"turns": parts[{part}]{path}, **media}}
+    return {{"turns": parts[{part}], **media}}
 '''
 
 _NUMBERED_PARTS = '''
@@ -152,8 +152,7 @@ def find_layout(part_names: Sequence[str], json_example: Mapping[str, object] | 
         numbers = [name.partition(".")[0] for name in part_names]
         if len(set(numbers)) < len(numbers):
             return None  # 0.jpg and 0.txt: the order is unknown
-        code = _code("InterleavedSample", part_names, None, _NUMBERED_PARTS)
-        return SampleLayout(type_name="InterleavedSample", what="its images and texts are numbered", code=code)
+        return _layout("InterleavedSample", "its images and texts are numbered", part_names, None, _NUMBERED_PARTS)
     # Otherwise one json part has the text, and the places of the images.
     if texts or len(trees) != 1 or json_example is None or part_extension(trees[0]) not in ("json", "jsn"):
         return None
@@ -161,19 +160,15 @@ def find_layout(part_names: Sequence[str], json_example: Mapping[str, object] | 
     keys = _two_lists(json_example, images)
     if keys is not None:
         text_key, image_key = keys
-        code = _code(
-            "InterleavedSample", images, tree, _TWO_LISTS.format(part=tree, text_key=text_key, image_key=image_key)
-        )
+        body = _TWO_LISTS.format(part=tree, text_key=text_key, image_key=image_key)
         what = f"{tree}[{text_key}] and {tree}[{image_key}] line up, and at the same place the image comes first"
-        return SampleLayout(type_name="InterleavedSample", what=what, code=code)
+        return _layout("InterleavedSample", what, images, tree, body)
     key_and_items = _items(json_example, images)
     if key_and_items is None:
         return None
     key, items = key_and_items
-    code = _code("InterleavedSample", images, tree, _SEQUENCE.format(items=items, part=string_literal(tree)))
-    return SampleLayout(
-        type_name="InterleavedSample", what=f"its images have places in the text of {tree}[{key}]", code=code
-    )
+    body = _SEQUENCE.format(items=items, part=string_literal(tree))
+    return _layout("InterleavedSample", f"its images have places in the text of {tree}[{key}]", images, tree, body)
 
 
 def _conversation(tree: str, media: Mapping[str, Sequence[str]]) -> SampleLayout | None:
@@ -185,12 +180,12 @@ def _conversation(tree: str, media: Mapping[str, Sequence[str]]) -> SampleLayout
         f'    "{kind}s": ({", ".join(map(string_literal, _endings(media[kind], of_kinds[kind])))}),'
         for kind in of_kinds
     )
-    body = _TURNS.format(part=string_literal(tree), path="", media="{\n" + "\n".join(lines) + "\n}")
+    body = _TURNS.format(part=string_literal(tree), media="{\n" + "\n".join(lines) + "\n}")
     numbered = [name for names in media.values() for name in names]
     every = _IMAGE_ENDINGS | _VIDEO_ENDINGS | _AUDIO_ENDINGS
-    code = _code("ConversationSample", numbered, tree, body, known=every)
     kinds = " and ".join(f"{kind}s" for kind, names in media.items() if names).replace("audios", "sounds")
-    return SampleLayout(type_name="ConversationSample", what=f"it is a conversation about several {kinds}", code=code)
+    what = f"it is a conversation about several {kinds}"
+    return _layout("ConversationSample", what, numbered, tree, body, known=every)
 
 
 def _two_lists(document: Mapping[str, object], images: Sequence[str]) -> tuple[str, str] | None:
@@ -243,13 +238,16 @@ def _endings(part_names: Sequence[str], known: frozenset[str] = _IMAGE_ENDINGS) 
     return tuple(sorted(endings | known))
 
 
-def _code(
+def _layout(
     type_name: str,
+    what: str,
     numbered: Sequence[str],
     tree: str | None,
     body: str,
+    *,
     known: frozenset[str] = _IMAGE_ENDINGS,
-) -> str:
+) -> SampleLayout:
     endings = f"({', '.join(map(string_literal, _endings(numbered, known)))})"
     json_filter = "" if tree is None else f" == {string_literal(tree)} or part_name"
-    return _CODE.format(type_name=type_name, endings=endings, json_filter=json_filter, body=body)
+    code = _CODE.format(type_name=type_name, endings=endings, json_filter=json_filter, body=body)
+    return SampleLayout(type_name=type_name, what=what, code=code)

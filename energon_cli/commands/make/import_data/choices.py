@@ -60,6 +60,8 @@ class ImportFlags:
         columns = SourceOptions(key=key, split=split, tell=show_note, **taken(SourceOptions))
         if downloads and columns.keep_urls:
             raise click.UsageError("--download fetches the files at URLs, and --keep-urls none: omit one of them")
+        if (engine.share is not None or engine.merge) and not options["yes"]:
+            raise click.UsageError("--share and --merge do not prompt, so that all shares agree: pass --yes.")
         limits = DownloadOptions(allow_private=options.pop("allow_private"), max_bytes=options.pop("max_size"))
         plan = ImportPlan(
             sources=(),
@@ -79,11 +81,6 @@ class ImportFlags:
         """True if prompts are wanted, and there is a terminal for menus."""
         asks = not (self.yes or self.dry_run)
         return asks and is_terminal(sys.stdin) and is_terminal(sys.stderr if self.as_json else sys.stdout)
-
-    def check(self) -> None:
-        """Refuse flags that contradict each other."""
-        if (self.engine.share is not None or self.engine.merge) and not self.yes:
-            raise click.UsageError("--share and --merge do not prompt, so that all shares agree: pass --yes.")
 
 
 _MIN_TO_SPLIT = 10  # samples, so that no part is empty

@@ -153,7 +153,6 @@ class _Draft:
 def import_sources(flags: ImportFlags) -> None:
     """Import sources, with prompts where the flags leave choices open, and print a report."""
     console = error_console() if flags.as_json else output_console()
-    flags.check()
     with ExitStack() as stack:
         stack.enter_context(no_echo(enabled=flags.asks_by_menus))
         # List the samples of all sources; again if files outside are allowed, or URLs are to be text.

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
+from loader.errors import escape_controls, plural
 from loader.format.documents import SampleTypeSpec
 from loader.format.prepare import DatasetYaml, SplitRequest, plan_split
 from loader.inspect import (
     Choices,
     OpenChoices,
     ShardFolder,
+    format_bytes,
     misses_ratio,
     open_choices,
     propose_choices,
@@ -24,11 +26,13 @@ from ....console import StatusLine, show_note, show_warning
 from ..prompts import AnswerHistory
 from ..questions import PipedQuestions, ask
 from .flags import PrepareFlags, split_of_flags, type_of_flags
-from .report import show_first_sample, show_found, show_part_sets, show_split
+from .report import show_first_sample, show_part_sets, show_sample, show_split
 from .scan import BackgroundScan
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from ..menus import MenuQuestions
 
 _SHUFFLE_SEED = 42  # arbitrary, but constant: --shuffle-tars must be reproducible
 
@@ -88,34 +92,34 @@ def resolve_choices(
     def scanned(asked: OpenChoices) -> OpenChoices:
         completed = replace(asked, contents=scan.wait().contents)
         if history.first_time("the part sets"):
-            _show_scan(flags, completed, scan, console)
+            show_part_sets(console, scan.part_sets, completed.contents)
+            if flags.asks_by_menus:
+                show_first_sample(console, completed.contents)
+            if completed.spec is None and completed.proposal.reason is not None:
+                show_note(completed.proposal.reason)
         return completed
 
     if history.first_time("the folder"):
-        show_found(console, flags.path, folder.sizes)
-    if flags.asks_by_menus:
-        return _ask_by_menus(flags, folder, given, scanned, scan, console=console, history=history)
-    return ask(PipedQuestions(show=console.print), given, scanned)
+        size = format_bytes(sum(folder.sizes.values()))
+        console.print(f"{escape_controls(flags.path)}: {plural(len(folder.sizes), 'shard')}, {size}")
+    if not flags.asks_by_menus:
+        return ask(PipedQuestions(show=console.print), given, scanned)
+    # Ask what was not given; Escape returns to the earlier question.
+    questions = _menus(flags, folder, scan, console, history)
+
+    def ask_all() -> Choices:
+        asked = given
+        if folder.prepared and given.split is None and given.spec is None and not flags.replaces_split:
+            split, dataset_yaml = questions.what_to_change(has_dataset_yaml=folder.has_dataset_yaml)
+            asked = replace(given, ask_split=split or given.ask_split, ask_dataset_yaml=dataset_yaml)
+        return ask(questions, asked, scanned)
+
+    return history.run(ask_all)
 
 
-def _show_scan(flags: PrepareFlags, given: OpenChoices, scan: BackgroundScan, console: Console) -> None:
-    show_part_sets(console, scan.part_sets, given.contents)
-    if flags.asks_by_menus:
-        show_first_sample(console, given.contents)
-    if given.spec is None and given.proposal.reason is not None:
-        show_note(given.proposal.reason)
-
-
-def _ask_by_menus(
-    flags: PrepareFlags,
-    folder: ShardFolder,
-    given: OpenChoices,
-    scanned: Callable[[OpenChoices], OpenChoices],
-    scan: BackgroundScan,
-    *,
-    console: Console,
-    history: AnswerHistory,
-) -> Choices:
+def _menus(
+    flags: PrepareFlags, folder: ShardFolder, scan: BackgroundScan, console: Console, history: AnswerHistory
+) -> MenuQuestions:
     from ..menus import MenuQuestions
 
     def try_field_map(spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:
@@ -128,19 +132,7 @@ def _ask_by_menus(
         show_warning(*planned.warnings)
         return flags.by_samples is None and misses_ratio(folder.sizes, request)
 
-    # Ask what was not given; Escape returns to the earlier question.
-    questions = MenuQuestions(
-        history, folder.sizes, path=flags.path, try_field_map=try_field_map, show_split=show_choice
-    )
-
-    def ask_all() -> Choices:
-        asked = given
-        if folder.prepared and given.split is None and given.spec is None and not flags.replaces_split:
-            split, dataset_yaml = questions.what_to_change(has_dataset_yaml=folder.has_dataset_yaml)
-            asked = replace(given, ask_split=split or given.ask_split, ask_dataset_yaml=dataset_yaml)
-        return ask(questions, asked, scanned)
-
-    return history.run(ask_all)
+    return MenuQuestions(history, folder.sizes, path=flags.path, try_field_map=try_field_map, show_split=show_choice)
 
 
 def show_trial(
@@ -154,11 +146,8 @@ def show_trial(
     """Build a sample with the chosen field map, and print it or the error."""
     if not folder.contents.parts:
         return True
-    from ....terminal.render import render_sample, terminal_space
-
     with StatusLine() as status:
         status.show("decoding the first sample…")
         view = view_first_sample(folder, DatasetYaml(spec=spec, field_map=field_map), trust_code=trust_code)
-    for line in render_sample(view, terminal_space(console, share=0.5)):
-        console.print(line)
+    show_sample(console, view)
     return view.fault is None

@@ -16,12 +16,7 @@ if TYPE_CHECKING:
 
     from loader.format.media import MediaReport
     from loader.format.prepare import PlannedSplit, PrepareReport, SplitRequest
-    from loader.inspect import SampledContents
-
-
-def show_found(console: Console, path: str, sizes: Mapping[str, int]) -> None:
-    """Print the number of shards and bytes."""
-    console.print(f"{escape_controls(path)}: {plural(len(sizes), 'shard')}, {format_bytes(sum(sizes.values()))}")
+    from loader.inspect import SampledContents, SampleView
 
 
 def show_part_sets(console: Console, table: Sequence[Mapping[str, Any]], sampled: SampledContents) -> None:
@@ -40,12 +35,15 @@ def show_first_sample(console: Console, sampled: SampledContents) -> None:
     """Print the parts of a sample."""
     from loader.inspect import SampleView, describe_parts
 
+    if sampled.parts:
+        title = f"{'first ' if sampled.is_first else ''}sample: {sampled.key}"
+        show_sample(console, SampleView(title=title, fields=describe_parts(sampled.parts)))
+
+
+def show_sample(console: Console, view: SampleView) -> None:
+    """Print a sample on half of the terminal."""
     from ....terminal.render import render_sample, terminal_space
 
-    if not sampled.parts:
-        return
-    title = f"{'first ' if sampled.is_first else ''}sample: {sampled.key}"
-    view = SampleView(title=title, fields=describe_parts(sampled.parts))
     for line in render_sample(view, terminal_space(console, share=0.5)):
         console.print(line)
 

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from loader.convert.importing.pictures import PictureOptions
-from loader.convert.importing.plan import ImportPlan, ImportProgress, ImportReport, exceeds
+from loader.convert.importing.plan import FailureLimit, ImportPlan, ImportProgress, ImportReport
 from loader.convert.importing.run import run_import
 from loader.convert.rows.row_file import ShardLayout
 from loader.convert.sources.files import FilesSource
@@ -151,8 +151,8 @@ def test_samples_that_fail_are_listed(tmp_path: Path) -> None:
 def test_below_a_hundred_rows_one_may_fail_unless_a_limit_is_given(
     *, limit: float | None, rows: int, allowed: int
 ) -> None:
-    assert not exceeds(allowed, rows, limit)
-    assert exceeds(allowed + 1, rows, limit)
+    assert not FailureLimit(rows, limit).is_exceeded(allowed)
+    assert FailureLimit(rows, limit).is_exceeded(allowed + 1)
 
 
 def test_an_import_without_a_limit_allows_one_of_a_few_and_a_share_of_one_hundredth_none(tmp_path: Path) -> None:

@@ -74,6 +74,14 @@ def parsed(module: str, function: str) -> Callable[[click.Context, click.Paramet
     return callback
 
 
+def parse_pairs(_context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, str]:
+    """Split each text of a repeated option, such as ``jpg=image``, into a name and its value."""
+    pairs = [text.partition("=") for text in given]
+    if not all(name and value for name, _, value in pairs):
+        raise click.BadParameter(f"expected {parameter.metavar}")
+    return {name: value for name, _, value in pairs}
+
+
 def checked(module: str, function: str) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
     """Return a callback that only checks a text, as :func:`parsed` does."""
     parse = parsed(module, function)
@@ -229,6 +237,17 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
 """The flags and settings of each shared option, by the name of its parameter."""
 
 
+def combined(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Return a decorator that adds options to a command, in this order."""
+
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
 def shared_options(*names: str, flags: Sequence[str] = (), **changed: Any) -> Callable[[F], F]:
     """Return a decorator that adds shared options to a command, in this order.
 
@@ -237,14 +256,8 @@ def shared_options(*names: str, flags: Sequence[str] = (), **changed: Any) -> Ca
         flags: More spellings of them, of megatron-energon.
         changed: Settings of these options that differ here, such as ``help``.
     """
-
-    def decorate(function: F) -> F:
-        for name in reversed(names):
-            spellings, settings = _SHARED[name]
-            function = click.option(*spellings, *flags, **{**settings, **changed})(function)
-        return function
-
-    return decorate
+    every = map(_SHARED.__getitem__, names)
+    return combined(*(click.option(*spellings, *flags, **{**settings, **changed}) for spellings, settings in every))
 
 
 def layout_of(options: dict[str, Any]) -> ShardLayout:
@@ -343,35 +356,28 @@ def suggest_choices(parameters: Iterable[click.Parameter]) -> None:
             parameter.type = _Choice(parameter.type.choices, case_sensitive=parameter.type.case_sensitive)
 
 
-def run_options(function: F) -> F:
-    """Add the options that :func:`plan_run` takes."""
-    # The last decorator is the first option of the help.
-    for add in (
-        shared_options("trust_code"),
-        shared_options("filter", help="Filter of every dataset: filter_name=."),
-        shared_options("seed", help="Seed of the run: seed_offset=."),
-        click.option("--lanes", metavar="L", type=click.IntRange(min=1), help="Number of lanes, of a restored run."),
-        click.option("--max-samples-per-sequence", metavar="N", type=click.IntRange(min=1), help="Length of a slice."),
-        click.option("--shuffle-buffer-size", metavar="N", type=click.IntRange(min=0), help="Samples shuffled freely."),
-        shared_options("split_part", default="train", show_default=True, help="Part of the split."),
-        shared_options(
-            "num_workers", metavar="W", type=click.IntRange(min=0), default=0, show_default=True, help="Of a rank."
-        ),
-        click.option(
-            "--world-size", metavar="R", type=click.IntRange(min=1), default=1, show_default=True, help="Ranks."
-        ),
-        click.option(
-            "--batch-size",
-            metavar="B",
-            type=click.IntRange(min=1),
-            default=1,
-            show_default=True,
-            help="Samples of a micro-batch.",
-        ),
-    ):
-        function = add(function)
-    return function
-
+run_options = combined(
+    click.option(
+        "--batch-size",
+        metavar="B",
+        type=click.IntRange(min=1),
+        default=1,
+        show_default=True,
+        help="Samples of a micro-batch.",
+    ),
+    click.option("--world-size", metavar="R", type=click.IntRange(min=1), default=1, show_default=True, help="Ranks."),
+    shared_options(
+        "num_workers", metavar="W", type=click.IntRange(min=0), default=0, show_default=True, help="Of a rank."
+    ),
+    shared_options("split_part", default="train", show_default=True, help="Part of the split."),
+    click.option("--shuffle-buffer-size", metavar="N", type=click.IntRange(min=0), help="Samples shuffled freely."),
+    click.option("--max-samples-per-sequence", metavar="N", type=click.IntRange(min=1), help="Length of a slice."),
+    click.option("--lanes", metavar="L", type=click.IntRange(min=1), help="Number of lanes, of a restored run."),
+    shared_options("seed", help="Seed of the run: seed_offset=."),
+    shared_options("filter", help="Filter of every dataset: filter_name=."),
+    shared_options("trust_code"),
+)
+"""Add the options that :func:`plan_run` takes."""
 
 RUN_OPTIONS = (
     "batch_size",

@@ -93,8 +93,10 @@ class OpenChoices:
         divided = replace(request, by_samples=True)
         if self.by_samples is not None:
             return divided if self.by_samples and request.ratio is not None else request
+        if not misses_ratio(self.sizes, request):
+            return request
         is_better = not self.samples or _deviation(self.samples, divided) < _deviation(self.samples, request)
-        return divided if misses_ratio(self.sizes, request) and is_better else request
+        return divided if is_better else request
 
 
 def open_choices(folder: ShardFolder, **settled: Any) -> OpenChoices:

@@ -12,7 +12,7 @@ from ...command import energon_command
 from ...console import output_console, print_json, show_account, show_note
 from ...dataset_options import check_path
 from ...engine_options import EngineChoice, engine_options
-from ...options import shared_options
+from ...options import parse_pairs, shared_options
 from ...progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="What happens to samples without new parts: none keeps them.",
 )
-@click.option("--rename", multiple=True, metavar="OLD=NEW", help="Rename a part.  [repeatable]")
+@click.option("--rename", multiple=True, metavar="OLD=NEW", callback=parse_pairs, help="Rename a part.  [repeatable]")
 @click.option("--replace", is_flag=True, help="Let new parts replace parts of the same name in samples.")
 @click.option("--joiner", metavar="MODULE:NAME", default="loader:join_parts", help="Function or class that joins.")
 @engine_options
@@ -41,7 +41,6 @@ def add_parts(
     dataset: str,
     output: str,
     *,
-    rename: tuple[str, ...],
     engine: EngineChoice,
     as_json: bool,
     **options: Any,
@@ -67,16 +66,11 @@ def add_parts(
     """
     from loader.convert import AddPartsPlan, run_add_parts
 
-    # Parse the new names of parts.
-    renamed = {old: new for old, _, new in (pair.partition("=") for pair in rename)}
-    if not all(renamed.values()):
-        raise click.BadParameter("expected OLD=NEW", param_hint="--rename")
     # Write the dataset of the new parts and the metadataset that joins them.
     with engine.open() as opened:
         plan = AddPartsPlan(
             dataset=check_path(dataset),
             output=output,
-            rename=renamed,
             engine=opened,
             **options,
         )

@@ -18,7 +18,7 @@ from ...command import energon_command
 from ...console import print_json, show_account, show_note
 from ...dataset_options import check_ref, copy_options, dataset_options
 from ...engine_options import EngineChoice, engine_options
-from ...options import parse_size_or_megabytes, shared_options
+from ...options import combined, parse_size_or_megabytes, shared_options
 from ...progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _OTHER_FILES = frozenset(
 
 def _export_options(forms: Sequence[str], default: str, *added: Decorator, **shard_size: Any) -> Decorator:
     """Add the options of both commands; those in ``added`` follow the options that choose samples."""
-    options: tuple[Decorator, ...] = (
+    return combined(
         click.option(
             "--format",
             "file_format",
@@ -48,14 +48,6 @@ def _export_options(forms: Sequence[str], default: str, *added: Decorator, **sha
         shared_options("strict", "progress", "json"),
         dataset_options(),
     )
-
-    def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        # Decorators apply from the last one to the first.
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
 
 
 @energon_command("export")

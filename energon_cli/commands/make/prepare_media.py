@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +11,7 @@ from loader.errors import escape_controls, plural
 
 from ...command import energon_command
 from ...console import StatusLine, facts_of, output_console, print_json, show_warning
-from ...options import shared_options
+from ...options import combined, shared_options
 from ...progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -24,42 +23,39 @@ MEDIA_FACTS = "media_filter.strategy media_filter.patterns media_filter.exact en
 _FLAGS = "--media-metadata-by-glob, --media-metadata-by-header and --media-metadata-by-extension"
 
 
-def media_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the media flags to a command, as parameters of the same names."""
-    for option in (
-        click.option(
-            "--media-metadata-exact",
-            is_flag=True,
-            help="Decode audio and video to their ends to count frames and samples. Minutes per GB.",
-        ),
-        click.option(
-            "--media-metadata-by-extension",
-            is_flag=True,
-            help="Collect metadata of files with an image, audio or video extension.",
-        ),
-        click.option(
-            "--media-metadata-by-header",
-            is_flag=True,
-            help="Collect metadata of files whose first bytes are image, audio or video.",
-        ),
-        click.option(
-            "--media-metadata-by-glob",
-            metavar="PATTERNS",
-            help="Collect metadata (width, height, duration, …) of files that match: '*.jpg,*.png'.",
-        ),
-    ):
-        command = option(command)
-    return command
+MEDIA_PARAMETERS = tuple(f"media_metadata_{name}" for name in ("by_glob", "by_header", "by_extension", "exact"))
+"""Names of the parameters of the media flags."""
+
+media_options = combined(
+    click.option(
+        "--media-metadata-by-glob",
+        metavar="PATTERNS",
+        help="Collect metadata (width, height, duration, …) of files that match: '*.jpg,*.png'.",
+    ),
+    click.option(
+        "--media-metadata-by-header",
+        is_flag=True,
+        help="Collect metadata of files whose first bytes are image, audio or video.",
+    ),
+    click.option(
+        "--media-metadata-by-extension",
+        is_flag=True,
+        help="Collect metadata of files with an image, audio or video extension.",
+    ),
+    click.option(
+        "--media-metadata-exact",
+        is_flag=True,
+        help="Decode audio and video to their ends to count frames and samples. Minutes per GB.",
+    ),
+)
+"""Add the media flags to a command, as parameters of the same names."""
 
 
 def media_filter_of(flags: dict[str, Any]) -> MediaFilter | None:
     """Pop the media flags from a command's parameters, and return their filter; None without a flag."""
     from loader.format.media import MediaFilter, parse_patterns
 
-    glob: str | None = flags.pop("media_metadata_by_glob")
-    header: bool = flags.pop("media_metadata_by_header")
-    extension: bool = flags.pop("media_metadata_by_extension")
-    exact: bool = flags.pop("media_metadata_exact")
+    glob, header, extension, exact = map(flags.pop, MEDIA_PARAMETERS)
     if (glob is not None) + header + extension > 1:
         raise click.UsageError(f"{_FLAGS} are mutually exclusive: pass one of them.")
     if glob is not None:

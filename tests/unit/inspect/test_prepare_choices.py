@@ -131,6 +131,9 @@ def test_samples_are_split_where_whole_shards_miss_the_ratio_by_more_than_ten_po
     assert not proposed(5, 5, 5, samples=3).by_samples, "a part would be empty"
     assert not proposed(5, 5, 5, by_samples=False).by_samples
     assert proposed(*10 * [5], by_samples=True).by_samples
+    by_names = SplitRequest(patterns=(("train", ".*"),))
+    counted = replace(open_choices(folder), split=by_names, samples=dict.fromkeys(folder.sizes, 3))
+    assert propose_choices(counted).split == by_names
     by_ratio = replace(open_choices(folder), split=SplitRequest(ratio={"train": 9.0, "val": 1.0}))
     [why, who] = choice_notes(
         folder, Choices(split=propose_choices(by_ratio).split, dataset_yaml=DatasetYaml(spec=CRUDE))

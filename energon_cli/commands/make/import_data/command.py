@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -11,20 +10,12 @@ import click
 
 from ....command import energon_command
 from ....engine_options import engine_options
-from ....options import parse_size, shared_options, shuffle_options
+from ....options import parse_pairs, parse_size, shared_options, shuffle_options
 
 _KINDS = (
     *("folder", "csv", "tsv", "jsonl", "parquet", "arrow", "hf", "coco", "conversations", "vqa", "interleaved"),
     *("webdataset", "tar", "zip", "tokens", "mds", "litdata"),
 )  # those of loader.convert.sources, whose import would delay --help
-
-
-def _columns_of_parts(_ctx: click.Context, _parameter: click.Parameter, given: Sequence[str]) -> dict[str, str]:
-    pairs = [part.partition("=") for part in given]
-    for part, separator, column in pairs:
-        if not (part and separator and column):
-            raise click.BadParameter("expected PART=COLUMN, such as jpg=image")
-    return {part: column for part, _, column in pairs}
 
 
 def _failures(_ctx: click.Context, _parameter: click.Parameter, given: str | None) -> float | None:
@@ -78,7 +69,7 @@ def _range_of_floats(_ctx: click.Context, _parameter: click.Parameter, text: str
     "parts",
     metavar="PART=COLUMN",
     multiple=True,
-    callback=_columns_of_parts,
+    callback=parse_pairs,
     help="Write this column of a table as the part PART, such as jpg or txt; others are not written.  [repeatable]",
 )
 @shared_options("key_column")

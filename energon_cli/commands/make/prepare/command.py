@@ -11,28 +11,12 @@ from ....command import energon_command
 from ....dataset_options import check_ref
 from ....engine_options import cluster_options
 from ....options import parsed, shared_options
-from ..prepare_media import media_options
+from ..prepare_media import MEDIA_PARAMETERS, media_options
 
 _ADVANCED = (
-    *(
-        "shuffle_tars",
-        "skip_dataset_yaml",
-        "dataset_yaml_name",
-        "tar_index_only",
-        "remove_originals",
-        "compat",
-        "strict",
-    ),
+    *("shuffle_tars", "skip_dataset_yaml", "dataset_yaml_name", "tar_index_only", "remove_originals", "compat"),
     *("engine", "address", "share", "merge", "scan", "num_workers", "tmp_path", "progress", "meta_folder", "as_json"),
-    *(
-        "media_metadata_by_header",
-        "media_metadata_by_glob",
-        "media_metadata_by_extension",
-        "media_metadata_exact",
-        "storage_option",
-        "trust_code",
-        "max_json_bytes",
-    ),
+    *(*MEDIA_PARAMETERS, "storage_option", "trust_code", "max_json_bytes", "strict"),
 )
 """Parameters that only ``--help-all`` shows: for machines, clusters and rare layouts."""
 

@@ -47,7 +47,7 @@ def offer_import(flags: PrepareFlags) -> str | None:
     choices: dict[str, tuple[Sequence[str], bool] | None] = {}
     for way in ways_to_import(path):
         if way.is_import:
-            begin = f"import {way.taken or 'them'} to {target}"
+            begin = escape_controls(f"import {way.taken or 'them'} to {target}")
             choices[f"{begin}, with all proposals"] = way.words[1:-1], True
             choices[f"{begin}, and ask about the split and the type"] = way.words[1:-1], False
     if not choices:
@@ -55,10 +55,9 @@ def offer_import(flags: PrepareFlags) -> str | None:
     tables, leave = "prepare the tables alone, as they are", "leave, and write nothing"
     choices |= {tables: None} if content == "tables" else {}
     # Ask, and leave if nothing is to be imported.
-    labels = {escape_controls(label): label for label in choices}
     what = "files that no sample of a shard has" if content == "tables" else "files, and no shards"
-    label = select_or_leave(f"{escape_controls(path)} holds {what}. Make a dataset of them?", [*labels], leave)
-    choice = choices[labels[label]]
+    label = select_or_leave(f"{escape_controls(path)} holds {what}. Make a dataset of them?", [*choices], leave)
+    choice = choices[label]
     if choice is None:
         return None
     # Run the import, with the flags that both commands have.

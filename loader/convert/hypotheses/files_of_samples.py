@@ -114,8 +114,8 @@ def _with_split(grouping: Grouping, folders: Sequence[ListedFolder]) -> Grouping
     main, depth = next((role.folder for role in grouping.roles), ""), grouping.depth
     if depth is None or not split_of_folder(main):
         return grouping
-    beside = {each.names[depth] for each in folders if len(each.names) > depth and not grouping.has_samples(each.names)}
-    splits = {split_of_folder(name) for name in beside} - {"", split_of_folder(main)}
+    others = {each.names[depth] for each in folders if len(each.names) > depth and not grouping.has_samples(each.names)}
+    splits = {split_of_folder(name) for name in others} - {"", split_of_folder(main)}
     return replace(grouping, split=main) if splits else grouping
 
 

@@ -41,7 +41,7 @@ class Grouping:
         by: What the files of a sample share.
         depth: Position of the folder that paths differ in; None where paths are equal.
         roles: Role → begin of its part names; an empty text for names that are the extension alone.
-        split: The folder of the main files, if it and those next to the folders of roles are split parts.
+        split: The folder of the main files, if it is a split part next to folders of other split parts.
     """
 
     by: GroupBy = "name"

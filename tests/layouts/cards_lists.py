@@ -105,3 +105,8 @@ def a_column_of_split_parts(folder: Path) -> None:
     write(folder, [f"im/{n:03d}.jpg" for n in range(9)])
     rows = "".join(f"{n:03d}.jpg,{'testing' if n % 3 == 2 else 'training'},a cat {n}\n" for n in range(9))
     write(folder, {"all.csv": f"name,set,text\n{rows}"})
+
+
+@card(error="unclear")
+def texts_in_two_languages(folder: Path) -> None:
+    write(folder, {f"{language}/{n:03d}.txt": f"sentence {n}, {language}" for n in range(8) for language in ("en", "de")})

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from ...errors import ConfigError
 from ..layouts.folder_layout import find_folder_layout
-from ..layouts.grouping import Grouping
+from ..layouts.grouping import Grouping, folder_names
 from ..layouts.hypothesis import TreeLayout
+from ..layouts.references import Reference
 from ..layouts.survey import Survey
 from ..tables.columns import GroupBy
-from ..tables.named_files import split_of_folder
+from ..tables.named_files import split_name, split_of_folder
 from .folder_samples import are_samples
 from .headers import are_of_samples, groups_of
 from .matched import Match, match_of
@@ -38,6 +39,9 @@ def layout_of_files(
     listed = [ListedFolder(folder, () if is_by_name else last) for folder, last in folders.items()]
     # Find what the files of a sample share, then what the remaining folders mean.
     match = _find_grouping(survey, names, listed, options.group_by)
+    # A list that names files of several of the folders shows that each is a sample.
+    if match.is_unclear and any(each.is_list and _names_roles(survey, each, match) for each in survey.references):
+        match = Match(0, Grouping())
     # A table that says more about folders shows that each folder is a thing.
     if any(table.joins == "folder" for table in survey.rows.rows):
         match, options = (
@@ -59,6 +63,13 @@ def layout_of_files(
     )
     samples = len(kept) if grouping.by == "folder" else sum(len(each.samples) for each in listed) - match.total
     return TreeLayout(grouping=grouping, folders=layout, top=top, is_unclear=match.is_unclear, samples=samples)
+
+
+def _names_roles(survey: Survey, reference: Reference, match: Match) -> bool:
+    """Return True if files that a reference names have several roles."""
+    names = (split_name(survey.files.names[file_number]) for file_number in reference.named.tolist())
+    roles = {match.grouping.role_of(folder_names(folder), stem)[0] for folder, stem, _ in names}
+    return len(roles - {None}) > 1
 
 
 def _find_grouping(survey: Survey, names: Sequence[str], folders: Sequence[ListedFolder], by: GroupBy | None) -> Match:

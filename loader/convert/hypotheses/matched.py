@@ -60,7 +60,10 @@ def match_of(
         pictures = [role for role in roles if "image" in kinds[role] and (have_suffixes or len(kinds[role]) == 1)]
         are_others = all(kinds[main].isdisjoint(kinds[role]) for role in roles[1:])
         grouping = Grouping(by=by, depth=depth, roles=dict.fromkeys(pictures, ""))
-        alike = are_alike(grouping) if len(pictures) > 1 else None if have_suffixes else are_others
+        # Of texts or sounds with equal names nothing else is known: a language, a noisy recording, or a class.
+        are_equal = all(are_nearly_all(partners.shared[role], max(sizes[main], sizes[role])) for role in roles[1:])
+        alone = are_others or (None if are_equal else False)
+        alike = are_alike(grouping) if len(pictures) > 1 else None if have_suffixes else alone
         are_few = len(roles) <= _MAX_UNCLEAR and sizes[main] >= _MIN_UNCLEAR
         is_unclear = alike is None and not is_shown and are_few
         if len(roles) < 2 or alike is False or not (alike or is_shown or is_unclear):

@@ -239,7 +239,10 @@ class _Finder:
 def _is_split(column: TableColumn) -> bool:
     # The name of the column may say it, or values that are all names of split parts.
     values = column.distinct if column.plain_name in SPLIT_NAMES else {*(column.texts.values or ())}
-    is_named = column.plain_name in SPLIT_NAMES or (len(values) > 1 and all(map(split_of_folder, values)))
+    is_other = column.plain_name in CAPTION_NAMES or column.plain_name in LABEL_NAMES
+    is_named = column.plain_name in SPLIT_NAMES or (
+        len(values) > 1 and not is_other and all(map(split_of_folder, values))
+    )
     is_text = column.type == "text" and 0 < len(values) <= _MAX_SPLIT_PARTS
     return is_named and is_text and all(len(value) < 40 for value in values)
 

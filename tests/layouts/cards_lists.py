@@ -109,4 +109,87 @@ def a_column_of_split_parts(folder: Path) -> None:
 
 @card(error="unclear")
 def texts_in_two_languages(folder: Path) -> None:
-    write(folder, {f"{language}/{n:03d}.txt": f"sentence {n}, {language}" for n in range(8) for language in ("en", "de")})
+    write(
+        folder, {f"{language}/{n:03d}.txt": f"sentence {n}, {language}" for n in range(8) for language in ("en", "de")}
+    )
+
+
+def pictures_of_parts(train: int, others: dict[str, int]) -> dict[str, str]:
+    """Return the split part of each picture."""
+    parts = [*["train"] * train, *(part for part, count in others.items() for _ in range(count))]
+    return {f"{n:04d}": part for n, part in enumerate(parts)}
+
+
+PICTURES = pictures_of_parts(8, {"val": 4})
+
+
+@card(samples={f"images/{name} | {name}": f"{part}: jpg txt" for name, part in PICTURES.items()})
+def tables_with_split_parts_in_the_middle_of_their_names(folder: Path) -> None:
+    write(folder, [f"images/{name}.jpg" for name in PICTURES])
+    for part in ("train", "val"):
+        rows = "".join(f"{name}.jpg,a cat {name}\n" for name, of in PICTURES.items() if of == part)
+        write(folder, {f"ava_{part}_v2.2.csv": f"image,caption\n{rows}"})
+
+
+@card(samples={f"images/{name} | {name}": f"{part}: jpg txt" for name, part in PICTURES.items()})
+def lists_with_words_behind_split_parts(folder: Path) -> None:
+    write(folder, [f"images/{name}.jpg" for name in PICTURES])
+    write(folder, {"captions.csv": "image,caption\n" + "".join(f"{name}.jpg,a cat {name}\n" for name in PICTURES)})
+    for part in ("train", "val"):
+        write(folder, {f"{part}list01.txt": "".join(f"{name}.jpg\n" for name, of in PICTURES.items() if of == part)})
+
+
+HOURS = {"train-clean-100": "train", "train-clean-360": "train", "dev-clean": "val", "test-clean": "test"}
+
+
+@card(samples={f"{folder}/{n}": f"{part}: wav txt" for folder, part in HOURS.items() for n in range(3)})
+def folders_that_begin_with_split_parts(folder: Path) -> None:
+    for name in HOURS:
+        write(folder, [f"{name}/{n}.wav" for n in range(3)])
+        write(folder, {f"{name}/{n}.txt": f"hello {n} of {name}" for n in range(3)})
+
+
+COCO = pictures_of_parts(8, {"val": 2, "test": 2})
+
+
+@card(
+    samples={f"{'train' if n < 8 else 'val'}2014/{n:04d}": f"{part}: jpg json" for n, part in enumerate(COCO.values())}
+)
+def karpathy_splits(folder: Path) -> None:
+    images = [
+        {"filepath": f"{'train' if n < 8 else 'val'}2014", "filename": f"{n:04d}.jpg", "split": part, "imgid": n}
+        for n, part in enumerate(COCO.values())
+    ]
+    write(folder, [f"{image['filepath']}/{image['filename']}" for image in images])
+    write(folder, {"dataset_coco.json": json.dumps({"images": images, "dataset": "coco"})})
+
+
+@card(error="answers.json")
+def answers_deep_inside_of_a_document(folder: Path) -> None:
+    write(folder, [f"images/{n:06d}.jpg" for n in range(20)])
+    answers = [{"image": f"{n:06d}.jpg", "question": f"what is {n}?", "answer": f"a cat {n}"} for n in range(20)]
+    write(folder, {"answers.json": json.dumps({"data": {"dialogs": answers}})})
+
+
+@card(error="unclear")
+def names_that_repeat_in_each_split_part(folder: Path) -> None:
+    parts = ("train", "val", "test")
+    write(folder, [f"images/{part}/{n:03d}.jpg" for part in parts for n in range(4)])
+    rows = "".join(f"{n:03d}.jpg,{part},{part}{n}\n" for part in parts for n in range(4))
+    write(folder, {"labels.csv": f"image,split,y\n{rows}"})
+
+
+@card(error="unclear")
+def numbers_of_other_things(folder: Path) -> None:
+    write(folder, [f"audio/{n:06d}.mp3" for n in range(1, 13)])
+    write(folder, {"tracks.csv": "track_id,title\n" + "".join(f"{n},Song {n}\n" for n in range(1, 13))})
+    write(folder, {"genres.csv": "genre_id,name\n" + "".join(f"{n},Genre {n}\n" for n in range(1, 6))})
+
+
+UNICODE = ("caf\u00e9", "cafe\u0301", "x")
+
+
+@card(samples={f"i/{name}": "jpg txt" for name in UNICODE}, holds={f"i/{name}": f"of {name!a}" for name in UNICODE})
+def names_that_differ_in_their_unicode_form(folder: Path) -> None:
+    write(folder, [f"i/{name}.jpg" for name in UNICODE])
+    write(folder, {"m.csv": "file,caption\n" + "".join(f"{name}.jpg,of {name!a}\n" for name in UNICODE)})

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...arrays import union
 from ...errors import plural
+from ..layouts.folder_layout import splits_of_files
 from ..layouts.grouping import are_parallel
 from ..layouts.hypothesis import Hypothesis, TreeLayout, accounted, names_of, sentence_on_joins
 from ..layouts.survey import Survey
@@ -74,12 +75,13 @@ def _evidence(survey: Survey, tables: Iterable[str]) -> str:
     pairs = [(table, reference.places) for reference in survey.references for table in reference.tables]
     named = {name: union(table.named(places) for table, places in pairs if table.file == name) for name in tables}
     # Without split parts, all tables count together.
-    has_splits = len({*map(split_of_name, named)} - {""}) > 1
-    main = [name for name in named if split_of_name(name) or not has_splits]
+    splits = splits_of_files(named)
+    has_splits = len({*splits.values()} - {""}) > 1
+    main = [name for name in named if splits[name] or not has_splits]
     files = union(named[name] for name in main)
     rows, of = plural(sum(map(survey.rows_in, main)), "row"), plural(len(survey.roles["data"]), "file")
-    splits = ", in these split parts" if has_splits else ""
-    pieces = [f"the samples are the {rows} of {names_of(main)}, with the names of {len(files):,} of {of}{splits}"]
+    where = ", in these split parts" if has_splits else ""
+    pieces = [f"the samples are the {rows} of {names_of(main)}, with the names of {len(files):,} of {of}{where}"]
     # Others name the same files again, or files of no split part.
     again = [name for name in named if name not in main and np.isin(named[name], files).all()]
     apart = [name for name in named if name not in main and name not in again]

@@ -52,7 +52,7 @@ def decide(survey: Survey, *, takes_all: bool, is_webdataset: bool) -> tuple[Tre
     if not compared and not any(survey.roles.values()):
         return TreeLayout(), []
     layout = compared[0].layout if compared and compared[0].fits else None
-    fault, ways = _several_kinds(survey) if layout is None else next(_doubts(survey, layout), ("", ()))
+    fault, ways = _several_kinds(survey, compared) if layout is None else next(_doubts(survey, layout), ("", ()))
     if layout is None or fault:
         error = UnclearDataError(fault, at=survey.files.tree.path, hint="; ".join(map(str, ways)))
         error.ways, error.hypotheses = ways, compared
@@ -103,7 +103,7 @@ def _doubts(survey: Survey, layout: TreeLayout) -> Iterator[Doubt]:
         )
 
 
-def _several_kinds(survey: Survey) -> Doubt:
+def _several_kinds(survey: Survey, compared: Sequence[Hypothesis]) -> Doubt:
     """Return that there are several kinds of data, with their sizes, and the command for each."""
     tree, roles = survey.files.tree, survey.roles
     binary = [name for name in roles["table"] if name.lower().endswith(BINARY_TABLES)]
@@ -129,6 +129,9 @@ def _several_kinds(survey: Survey) -> Doubt:
         f"{what}: {len(names):,} ({sum(map(tree.size, names)):,} bytes), such as {names[0]}"
         for what, names in kinds.items()
     )
+    # Name a file that the nearest way has no role for.
+    nearest = min((each.unclear for each in compared if each.unclear), key=len, default=())
+    shown += f"; there is no role for {nearest[0]}" if nearest and nearest[0] not in shown else ""
     fault = "there are several kinds of data" if len(kinds) > 1 else "these are imported one by one"
     ways = [_way_of_kind(survey, what, kinds) for what in kinds if what != _BARE]
     return f"{fault}, and it is unclear which is meant. {shown}", ways

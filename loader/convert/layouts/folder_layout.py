@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -9,7 +10,7 @@ import msgspec
 
 from ...errors import ConfigError
 from ..rows.row import NO_SPLIT, PartRef, ValueRef
-from ..tables.named_files import ROLE_NAMES, split_of_folder, subset_of_file
+from ..tables.named_files import ROLE_NAMES, pieces_of_splits, split_of_folder, split_of_name
 
 _NUMBER_DIGITS = 3  # folders that are all named after numbers as long are years, or pieces of a large folder
 
@@ -62,7 +63,8 @@ def find_folder_layout(
         splits: True if folders are split parts, False if not, None to decide as :func:`_split_depth`.
     """
     # Find the folders that are split parts.
-    of_names = splits_of_names({name for path in paths for name in path[:2]})
+    of_names = splits_of_names({path[1] for path in paths if len(path) > 1})
+    of_names |= splits_of_names({path[0] for path in paths if path})
     depth = _split_depth(of_names, paths) if splits is None else None
     if splits:
         depth = 1 if _are_splits_below(of_names, paths) else 0
@@ -95,21 +97,33 @@ def find_folder_layout(
 
 
 def splits_of_names(names: Collection[str]) -> dict[str, str]:
-    """Return the names of split parts, and these parts; several names may differ in the name of a part alone.
+    """Return the names of split parts, and these parts.
+
+    All may begin with the name of a part, or several may differ in it alone: ``train-1``, ``dev-1``; ``my_train_x``.
 
     >>> splits_of_names({"train", "x_train_hr", "x_test_hr", "test_tube"})
     {'train': 'train', 'x_test_hr': 'test', 'x_train_hr': 'train'}
+    >>> splits_of_names({"train-clean-100", "dev-clean"}), splits_of_names({"trainlist.txt", "vallist.txt"})
+    ({'dev-clean': 'val', 'train-clean-100': 'train'}, {'trainlist.txt': 'train', 'vallist.txt': 'val'})
     """
     splits = {name: split for name in sorted(names) if (split := split_of_folder(name))}
-    alike: dict[str, dict[str, str]] = {}
-    for name in sorted({*names} - splits.keys()):
-        subset = subset_of_file(name)
-        if subset:
-            alike.setdefault(name.replace(subset, ""), {})[name] = split_of_folder(subset)
+    others = sorted({*names} - splits.keys())
+    alike: dict[str, dict[str, str]] = {"": {**splits, **{name: split_of_name(name) for name in others}}}
+    if not all(alike[""].values()):
+        del alike[""]
+    for name in others:
+        for rest, split in pieces_of_splits(name):
+            alike.setdefault(rest, {})[name] = split
     for group in alike.values():
         is_whole = "train" in group.values() and len({*group.values()}) > 1  # x_dev and x_test may be other data
         splits |= group if is_whole else {}
     return splits
+
+
+def splits_of_files(names: Collection[str]) -> dict[str, str]:
+    """Return the split part that the name of each table or list gives; an empty text for none."""
+    last = splits_of_names({posixpath.basename(name) for name in names})
+    return {name: split_of_name(name) or last.get(posixpath.basename(name), "") for name in names}
 
 
 def _split_depth(splits: Mapping[str, str], paths: Sequence[tuple[str, ...]]) -> int | None:

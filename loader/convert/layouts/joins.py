@@ -9,6 +9,8 @@ import numpy as np
 
 from ...arrays import IntArray
 from ..tables.columns import TableColumn
+from ..tables.name_index import STEM
+from ..tables.named_files import is_split_name
 from .references import Reference, Table
 from .rows import NamedRows, RowsOfTable
 from .tree_files import TreeFiles
@@ -29,7 +31,13 @@ def with_joins(
     waiting = []
     for table in others:
         # It may name a few of the files that the rows have, or their keys, or folders.
-        places = [column.name for column in table.columns if column.names_files]
+        # Numbers and ids that are names of a few files may be those of other things.
+        places = [
+            column.name
+            for column in table.columns
+            if column.names_files
+            and (min(column.forms) < STEM or any(column.name in each.places for each in references))
+        ]
         if places and np.isin(table.named(places[:1]), rows.named).all() and not table.says_nothing:
             joins.append(RowsOfTable(file=table.file, inside=table.inside, places=(places[0],), joins="file"))
         elif table.says_nothing or table.inside.endswith("{}"):
@@ -69,7 +77,8 @@ def join_of(
                         key=(column.name, key.name),
                         through=through,
                     )
-        if len(hashes) > 1 and np.isin(hashes, of_folders).mean() >= _MIN_SHARE:
+        is_split = all(map(is_split_name, column.texts.values or ["-"]))  # whose rows are about files of a part
+        if len(hashes) > 1 and not is_split and np.isin(hashes, of_folders).mean() >= _MIN_SHARE:
             return RowsOfTable(file=table.file, inside=table.inside, joins="folder", key=(column.name, ""))
     return None
 

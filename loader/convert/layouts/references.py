@@ -13,7 +13,7 @@ import numpy as np
 from ...arrays import IntArray, union
 from ..tables.columns import TableColumn
 from ..tables.name_index import NUMBER, STEM
-from ..tables.named_files import split_of_name
+from .folder_layout import splits_of_files
 from .tree_files import TreeFiles
 
 _BEGINS = frozenset({"offset", "start", "begin", "onset", "starttime", "begintime", "startsec", "startseconds"})
@@ -139,11 +139,11 @@ class Reference:
 def find_references(tables: Iterable[Table], files: TreeFiles) -> list[Reference]:
     """Return the references of tables; tables with the same columns count together."""
     groups: dict[tuple[str, ...], list[Table]] = {}
-    for table in tables:
-        if not any(column.resolved for column in table.columns):
-            continue
+    resolved = [table for table in tables if any(column.resolved for column in table.columns)]
+    splits = splits_of_files({table.file for table in resolved})
+    for table in resolved:
         groups.setdefault((table.kind, *(column.name for column in table.columns)), []).append(table)
-    references = [each for group in groups.values() if (each := _reference(group, files)) is not None]
+    references = [each for group in groups.values() if (each := _reference(group, files, splits)) is not None]
     # A table whose other columns never vary says nothing, if another one of the same candidate does.
     void = {
         id(table) for each in references for table in each.tables if any(_is_void(table, each, o) for o in references)
@@ -169,9 +169,11 @@ class _Place:
     named: IntArray = field(default_factory=lambda: union(()))
 
 
-def _reference(tables: Sequence[Table], files: TreeFiles) -> Reference | None:
+def _reference(tables: Sequence[Table], files: TreeFiles, splits: Mapping[str, str]) -> Reference | None:
     places = [
-        candidate for column in tables[0].columns if (candidate := _place(column.name, tables, files)) is not None
+        candidate
+        for column in tables[0].columns
+        if (candidate := _place(column.name, tables, files, splits)) is not None
     ]
     # The strongest form decides, then the share of values that are names, and of files that are named.
     places.sort(key=lambda candidate: (candidate.form, -candidate.score))
@@ -214,7 +216,7 @@ def _order(candidate: _Place, tables: Sequence[Table]) -> list[array[int]]:
     return [table.column(candidate.name).order for table in tables]
 
 
-def _place(name: str, tables: Sequence[Table], files: TreeFiles) -> _Place | None:
+def _place(name: str, tables: Sequence[Table], files: TreeFiles, splits: Mapping[str, str]) -> _Place | None:
     """Return a column as a candidate; None if less than half of its values, or of the files of a kind, are named."""
     columns = [table.column(name) for table in tables]
     known, resolved = sum(column.followed for column in columns), sum(column.resolved for column in columns)
@@ -225,7 +227,7 @@ def _place(name: str, tables: Sequence[Table], files: TreeFiles) -> _Place | Non
     cover = files.cover(named, needs_several=form in (STEM, NUMBER)) if len(named) else 1.0
     # Lists of the files of split parts name few of them.
     if cover is None and form < NUMBER and len(tables[0].columns) == 1:
-        cover = 0.0 if all(split_of_name(table.file) for table in tables) else None
+        cover = 0.0 if all(splits[table.file] for table in tables) else None
     if cover is None:
         return None
     return _Place(name, form, cover * resolved / known, resolved / known, named)

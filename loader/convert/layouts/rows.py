@@ -9,7 +9,8 @@ from typing import Literal
 import numpy as np
 
 from ...arrays import IntArray, union
-from ..tables.named_files import is_of_several_splits, split_of_name
+from ..tables.named_files import is_of_several_splits
+from .folder_layout import splits_of_files
 from .references import Reference
 
 _MIN_SHARE = 0.9  # of the files that the largest tables name, so that the number of columns decides
@@ -61,9 +62,10 @@ class NamedRows:
         """Names of the tables, those that only list names last."""
         return tuple(dict.fromkeys(table.file for table in (*self.rows, *self.lists)))
 
-
-def _order(table: RowsOfTable) -> tuple[bool, bool, bool]:
-    return bool(table.joins), not split_of_name(table.file), is_of_several_splits(table.file)
+    @property
+    def splits(self) -> dict[str, str]:
+        """The split part that the name of each table gives; an empty text for none."""
+        return splits_of_files(self.files)
 
 
 def rows_of(references: Sequence[Reference]) -> NamedRows:
@@ -123,8 +125,14 @@ def rows_of(references: Sequence[Reference]) -> NamedRows:
                 kind=table.kind,
                 joins="file" if joins or is_again else "",
             )
+    splits = splits_of_files({table.file for table in rows.values()})
     return NamedRows(
-        rows=tuple(sorted(rows.values(), key=_order)),
+        rows=tuple(
+            sorted(
+                rows.values(),
+                key=lambda table: (bool(table.joins), not splits[table.file], is_of_several_splits(table.file)),
+            )
+        ),
         named=union(read),
         lists=tuple(RowsOfTable(file=table.file, inside=table.inside) for each in lists for table in each.tables),
     )

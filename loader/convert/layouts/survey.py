@@ -265,7 +265,7 @@ def _series_of(names: Iterable[str]) -> frozenset[str]:
 
 def _without_number(name: str) -> str:
     folder, stem, extension = split_name(name)
-    return f"{folder}/{re.sub(r'[0-9]+', '0', stem)}.{extension}" if re.search("[0-9]", stem) else name
+    return re.sub("[0-9]+", "0", f"{folder}/{stem}.{extension}") if re.search("[0-9]", stem) else name
 
 
 def _is_searched(name: str) -> bool:

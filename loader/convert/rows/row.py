@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Collection
 from hashlib import blake2b
@@ -140,6 +141,11 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
 
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
 _MAX_BYTES = 1000  # of a key; file systems allow 255 for each folder, tars any length
+
+
+def printable(name: str) -> str:
+    """Return the name of a file with marks in place of bytes that are not UTF-8."""
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def key_of_path(path: str) -> str:

@@ -18,7 +18,7 @@ from ..file_trees.file_names import TAR_ENDINGS, join_names
 from ..file_trees.tree import FileTree, FolderTree, read_tar_members
 from ..file_trees.url_tree import UrlTree
 from ..rows.file_access import file_version
-from ..rows.row import PartRef, RangeRef, Row, key_of_path, unique_part
+from ..rows.row import PartRef, RangeRef, Row, key_of_path, printable, unique_part
 from .source import Listing, Source
 
 
@@ -76,7 +76,7 @@ def webdataset_rows(shown: str, path: str, account: Account) -> Iterator[Row]:
             account.lose("members", reason, f"{shown}, {name}", size_bytes=member[1])
     account.take("members", sum(map(len, samples.values())))
     for key, parts in samples.items():
-        yield Row(key=key_of_path(key), parts=parts, origin=f"{shown}, {key}")
+        yield Row(key=key_of_path(key), parts=parts, origin=printable(f"{shown}, {key}"))
 
 
 def plain_tar(path: str, scratch: str) -> str:

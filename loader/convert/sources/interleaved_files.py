@@ -26,7 +26,7 @@ from ..file_trees.file_names import is_about
 from ..file_trees.tree import FileTree, FolderTree
 from ..layouts.tree_files import TreeFiles
 from ..rows.documents import Item, take_items, with_items
-from ..rows.row import CellReader, PartRef, Row, ValueRef, key_of_path
+from ..rows.row import CellReader, PartRef, Row, ValueRef, key_of_path, printable
 from ..tables.columns import SourceOptions
 from ..tables.named_files import NamedFiles, is_inline, is_link, split_of_folder
 from .archives import tar_files
@@ -149,7 +149,7 @@ def _rows_of_file(
 
 def _elements(tree: FileTree, name: str, scratch: str) -> tuple[bool, Iterator[Element]]:
     """Return the documents of a file, and True if it is one document."""
-    origin = os.fsencode(tree.example(name)).decode("utf-8", "replace")
+    origin = printable(tree.example(name))
     if not name.lower().endswith(LINE_ENDINGS):
         # Read the file as one document.
         with tree.open(name) as file:

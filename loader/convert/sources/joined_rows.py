@@ -16,7 +16,6 @@ from ..tables.named_files import (
     part_name_of_column,
     split_name,
     split_of_folder,
-    split_of_name,
     subset_of_file,
 )
 from ..tables.part_values import encode_json
@@ -43,8 +42,8 @@ class JoinedRows:
         for table in tables:
             self._join(table)
         # Lists that are named after two split parts or more tell these; the first one that names a file counts.
-        lists = [(split_of_folder(each.inside) or split_of_name(each.file), each) for each in self._rows.lists]
-        named = {split_of_name(table.file) for table in self._rows.rows if not table.joins}
+        lists = [(split_of_folder(each.inside) or self._rows.splits[each.file], each) for each in self._rows.lists]
+        named = {self._rows.splits[table.file] for table in self._rows.rows if not table.joins}
         if len(named.union(split for split, _ in lists) - {""}) > 1:
             for split, each in sorted(lists, key=lambda pair: is_of_several_splits(pair[1].file)):
                 files, rows = open_table(self._files, each.file, self._options, self._listing.scratch, each.inside)

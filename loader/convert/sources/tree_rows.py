@@ -15,18 +15,18 @@ from ...errors import plural
 from ...storage import is_url
 from ..file_trees.file_names import HIDDEN, group_files, join_names, reason_of_name
 from ..file_trees.tree import FileTree
+from ..layouts.folder_layout import splits_of_files
 from ..layouts.grouping import are_parallel
 from ..layouts.hypothesis import TreeLayout
 from ..layouts.rows import RowsOfTable
 from ..layouts.tree_files import TreeFiles
-from ..rows.row import NO_SPLIT, PartRef, Row, key_of_path, unique_part
+from ..rows.row import NO_SPLIT, PartRef, Row, key_of_path, printable, unique_part
 from ..tables.columns import SourceOptions
 from ..tables.named_files import (
     extension_of_path,
     part_name_of_column,
     split_name,
     split_of_folder,
-    split_of_name,
 )
 from .archives import TarSource
 from .hugging_face import HuggingFaceSource
@@ -132,7 +132,7 @@ class TreeRows:
         )
 
     def _shown(self, name: str) -> str:
-        return os.fsencode(self._tree.example(name)).decode("utf-8", "replace")
+        return printable(self._tree.example(name))
 
     def _grouped_rows(self) -> Iterator[Row]:
         grouping = self._survey.grouping
@@ -165,7 +165,8 @@ class TreeRows:
         is_only = self._options.is_only_table and len(joined) + 1 == len(survey.tables)
         options = replace(self._options, is_only_table=is_only)
         files, source, _ = open_rows(self._files, rows, options, self._listing.scratch)
-        splits = {name: split_of_name(name) for name in survey.tables if name == table or name not in joined}
+        of_files = splits_of_files(survey.tables)
+        splits = {name: split for name, split in of_files.items() if name == table or name not in joined}
         of_list = split_of_folder(rows.inside)
         has_splits = len({*splits.values()} - {""}) > 1
         account = Account()

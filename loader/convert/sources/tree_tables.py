@@ -32,6 +32,7 @@ from .source import AnnotationSource, Source
 from .table_files import TableFiles
 from .table_source import ArrowTableSource, TextKind, TextTableSource
 
+_MANY_NAMES = 100  # of files, in the head of a text that is no mere description
 _HEAD_BYTES = 1 << 16  # of a text that may be a table
 
 
@@ -107,16 +108,17 @@ class TreeReader:
         return ""
 
     def mentions_files(self, name: str) -> bool:
-        if split_extension(name.lower())[1] not in ("txt", "lst", "scp", "log", ""):
+        if name.lower().endswith((*BINARY_TABLES, ".gz")):
             return False
         files = TableFiles.of(self.files, name)
         files.weakest_form = STEM  # any text has numbers
         with self.files.tree.open(name) as file:
             lines = file.read(_HEAD_BYTES).decode("utf-8", "replace").splitlines()
-        words = ([word for word in re.split(r"[\s,;|]+", line) if files.is_name(word)] for line in lines)
+        words = ([word for word in re.split(r"[\s,;|\"'<>]+", line) if files.is_name(word)] for line in lines)
         named = [of_line for of_line in words if of_line]
         distinct = {word for of_line in named for word in of_line if not word.isdecimal()}
-        return len(named) > 1 and (2 * len(named) >= len(lines) or 2 * len(distinct) >= len(self.files.names))
+        many = min(_MANY_NAMES, len(self.files.names) / 2)
+        return (len(named) > 1 and 2 * len(named) >= len(lines)) or len(distinct) >= max(2, many)
 
     def members(self, tars: Sequence[str]) -> TreeFiles:
         return list_members(self.files.tree, tars, self.scratch)

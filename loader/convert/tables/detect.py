@@ -21,8 +21,8 @@ from .named_files import (
     NamedFiles,
     check_part_name,
     is_link,
+    is_split_name,
     part_name_of_column,
-    split_of_folder,
 )
 from .part_values import document_parts
 
@@ -77,8 +77,8 @@ class _Finder:
                     f"{option}: this table has no column {column!r}{did_you_mean(column, self._table)}", at=at
                 )
         # Find the split and the keys among the others.
-        used = {*columns.parts.values()}
-        self.split = columns.split or self._first(_is_split, {*used, columns.key})
+        used: set[str | None] = {*columns.parts.values(), columns.key}
+        self.split = columns.split or self._first(_is_split, used) or self._first(_has_splits, used)
         self.key = columns.key or self._first(_is_key, {*used, self.split})
         key = self._table[self.key] if self.key and not columns.key else None
         if key is not None and self._is_path(key) and not (key.forms and min(key.forms) >= STEM):
@@ -237,14 +237,16 @@ class _Finder:
 
 
 def _is_split(column: TableColumn) -> bool:
-    # The name of the column may say it, or values that are all names of split parts.
-    values = column.distinct if column.plain_name in SPLIT_NAMES else {*(column.texts.values or ())}
+    values = column.distinct
+    is_name = column.plain_name in SPLIT_NAMES and column.type == "text"
+    return is_name and bool(values) and len(values) <= _MAX_SPLIT_PARTS and all(len(v) < 40 for v in values)
+
+
+def _has_splits(column: TableColumn) -> bool:
+    """Return True for a column whose values are all names of split parts, and that is no text or label."""
+    values = column.texts.values or ()
     is_other = column.plain_name in CAPTION_NAMES or column.plain_name in LABEL_NAMES
-    is_named = column.plain_name in SPLIT_NAMES or (
-        len(values) > 1 and not is_other and all(map(split_of_folder, values))
-    )
-    is_text = column.type == "text" and 0 < len(values) <= _MAX_SPLIT_PARTS
-    return is_named and is_text and all(len(value) < 40 for value in values)
+    return column.type == "text" and not is_other and len(values) > 1 and all(map(is_split_name, values))
 
 
 def _is_key(column: TableColumn) -> bool:

@@ -79,21 +79,28 @@ class NameIndex:
             files: Numbers of the files with its last component, with it as their stem, and with it as their number.
         """
         names, stems, numbers = files
+        written = text.rpartition("/")[2]
         if not names and not stems:
             if numbers:
-                return self._nearest(numbers, text, NUMBER, folder, owners)
+                return self._nearest(numbers, text, NUMBER, folder, owners, written)
             if len(text) > _MAX_TEXT or not _ODD.search(text):
                 return None
             text = _plain(text)
             last = text.rpartition("/")[2]
             names, stems = self._last.of(last), self._stems.of(last)
         for form, same in ((BASE_NAME, names), (STEM, stems)):
-            if same and (hit := self._nearest(same, text, form, folder, owners)) is not None:
+            if same and (hit := self._nearest(same, text, form, folder, owners, written)) is not None:
                 return hit
         return None
 
-    def _nearest(self, numbers: Sequence[int], text: str, form: int, folder: str, owners: frozenset[str]) -> Hit | None:
-        """Return the nearest of some files of one name, and how the text names it."""
+    def _nearest(  # noqa: PLR0917 - called at two places
+        self, numbers: Sequence[int], text: str, form: int, folder: str, owners: frozenset[str], written: str
+    ) -> Hit | None:
+        """Return the nearest of some files of one name, and how the text names it.
+
+        Args:
+            written: The last component as the table has it: names may differ in their Unicode form alone.
+        """
         if ".." in text and _normal(posixpath.join(folder, text)).startswith("../"):
             return None  # it leads out of the tree
         if len(numbers) == 1:
@@ -110,7 +117,8 @@ class NameIndex:
             is_above = same == (above.count("/") + 1 if above else 0)  # in the folder of the table, or one above it
             ends = _same_end(above, posixpath.dirname(text))
             is_whole = not above or ends == above.count("/") + 1  # the value has all folders of the file
-            rank = (-actual, ends, is_whole, named, above == folder, is_main, same, is_above, is_medium)
+            is_exact = written in (posixpath.basename(name), split_extension(posixpath.basename(name))[0])
+            rank = (-actual, is_exact, ends, is_whole, named, above == folder, is_main, same, is_above, is_medium)
             ranked.append((rank, same, file_number, above))
         best = max(ranked, key=itemgetter(0))
         # Other files of that name are nearer to the table: its own folder may have another name than the value says.

@@ -7,7 +7,7 @@ import binascii
 import os
 import posixpath
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 from urllib.parse import unquote
@@ -32,10 +32,11 @@ MEDIA_NAMES = re.compile(r"image|img|photo|picture|audio|sound|clip|video|mask|m
 
 _SPLITS = {
     **dict.fromkeys(("train", "training", "trainval"), "train"),
-    **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
+    **dict.fromkeys(("val", "valid", "validate", "validation", "dev"), "val"),
     **dict.fromkeys(("test", "testing"), "test"),
 }
 _SPLIT_NAMES = "|".join(sorted(_SPLITS, key=len, reverse=True))
+_ANYWHERE = re.compile(rf"({_SPLIT_NAMES})\d*", re.IGNORECASE)
 _PIECE = re.compile(rf"(?<![a-z])({_SPLIT_NAMES})(\d*)(?![a-z])", re.IGNORECASE)
 _NOT_IN_A_PART_NAME = re.compile(r"[^a-z0-9_-]+")
 _BAD_PART_NAME = re.compile(r"[/\[\],\s\x00-\x1f]|^\.|\.$|\.\.|^$")
@@ -64,6 +65,15 @@ def plain_name(column: str) -> str:
     'imageid'
     """
     return re.sub(r"[\W_]+", "", column.lower())
+
+
+def is_split_name(value: str) -> bool:
+    """Return True for the name of a split part.
+
+    >>> is_split_name("Testing"), is_split_name("train2014")
+    (True, False)
+    """
+    return value.strip().lower() in _SPLITS
 
 
 def split_part(value: str) -> str:
@@ -182,6 +192,16 @@ def split_of_folder(name: str) -> str:
     """
     match = _PIECE.fullmatch(name)
     return _SPLITS[match[1].lower()] if match else ""
+
+
+def pieces_of_splits(name: str) -> Iterator[tuple[str, str]]:
+    """Yield what is left of a name without each name of a split part in it, and the part.
+
+    >>> [*pieces_of_splits("latest_train2017.txt")]
+    [('la_train2017.txt', 'test'), ('latest_.txt', 'train')]
+    """
+    for match in _ANYWHERE.finditer(name):
+        yield name[: match.start()] + name[match.end() :], _SPLITS[match[1].lower()]
 
 
 def is_of_several_splits(path: str) -> bool:

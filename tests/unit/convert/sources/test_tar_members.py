@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tarfile
 from pathlib import Path
 from typing import Literal
@@ -94,4 +95,12 @@ def test_members_whose_parts_would_have_one_name_are_both_written(tmp_path: Path
     path = write(tmp_path / "a.tar", ("a.", b"1", tarfile.REGTYPE), ("a.bin", b"2", tarfile.REGTYPE))
     samples, left = read(path, "webdataset", tmp_path / "out")
     assert samples == {"a": {"bin": b"1", "2.bin": b"2"}}
+    assert not left
+
+
+@pytest.mark.parametrize("kind", ["webdataset", "tar"])
+def test_members_whose_names_are_not_utf_8_are_written(tmp_path: Path, kind: Literal["webdataset", "tar"]) -> None:
+    path = write(tmp_path / "a.tar", (os.fsdecode(b"caf\xe9.txt"), b"1", tarfile.REGTYPE), form=tarfile.GNU_FORMAT)
+    samples, left = read(path, kind, tmp_path / "out")
+    assert [*samples.values()] == [{"txt": b"1"}]
     assert not left

@@ -57,6 +57,7 @@ def main() -> None:
 def bench_tree(folder: Path, options: argparse.Namespace) -> None:
     write_tree(folder, options.pictures, options.tables)
     rows = [["listing", "CPU", "deciding, with a listing", "CPU", "of the first listing", "memory", "of a child"]]
+    name = ""
     for _ in range(options.rounds):
         done = subprocess.run([sys.executable, "-c", DECIDE, folder], check=True, stdout=subprocess.PIPE, text=True)
         *figures, name = done.stdout.rstrip("\n").split("\t")

@@ -209,11 +209,13 @@ def test_messages_name_the_program_as_it_was_started(
     assert "Usage: python -m energon_cli lint" in energon("lint", "--help").out
     assert "Did you mean: python -m energon_cli lint x\n" in energon("check", "x").err
     assert "Example: python -m energon_cli info /data/coco" in energon("info").err
-    assert "run: python -m energon_cli prepare" in energon("explain", "/").err
-    (tmp_path / "a.jpg").write_bytes(b"x")
-    assert "run: python -m energon_cli import" in energon("lint", tmp_path).out
+    shards = write_captions(tmp_path / "shards")
+    assert "run: python -m energon_cli prepare" in energon("explain", shards).err
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw/a.jpg").write_bytes(b"x")
+    assert "run: python -m energon_cli import" in energon("lint", tmp_path / "raw").out
     monkeypatch.setattr(sys, "argv", ["/bin/energon"])
-    assert "run: energon prepare" in energon("explain", "/").err
+    assert "run: energon prepare" in energon("explain", shards).err
 
 
 def test_quiet_hides_the_notes_of_prepare_but_not_its_result(tmp_path: Path, energon: RunEnergon) -> None:

@@ -207,7 +207,12 @@ def test_a_table_of_plain_paths_lists_no_folder(tmp_path: Path, monkeypatch: pyt
     photos(tmp_path, "big/a.jpg", "big/b.jpg")
     listed: list[object] = []
     scandir = os.scandir
-    monkeypatch.setattr(os, "scandir", lambda path: listed.append(path) or scandir(path))
+
+    def listing(path: str) -> object:
+        listed.append(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", listing)
     source = text_table(tmp_path / "t.csv", "file,caption\nbig/a.jpg,x\nbig/b.jpg,y\n")
     assert (len(list(source.rows(Listing()))), listed) == (2, [])
     source = text_table(tmp_path / "t.csv", "file,caption\nbig/a.jpg,x\nb.jpg,y\n")

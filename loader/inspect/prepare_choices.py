@@ -371,7 +371,8 @@ def field_hint(question: FieldQuestion) -> str:
 def complete_field(question: FieldQuestion, text: str) -> list[str]:
     """Return the expressions that a text may be completed to; of several alternatives, the last one is completed.
 
-    >>> spec = SAMPLE_TYPES["TextSample"]
+    >>> from loader.format.documents import sample_type_of_name
+    >>> spec = sample_type_of_name("TextSample")
     >>> question = FieldQuestion(
     ...     spec=spec, field=spec.fields[0], proposal="", part_names=["txt", "json"], json_values=["json[a]"]
     ... )

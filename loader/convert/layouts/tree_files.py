@@ -6,6 +6,7 @@ import posixpath
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
+from itertools import accumulate
 
 import numpy as np
 
@@ -43,21 +44,25 @@ class _Sizes(dict[str, int]):
 
 
 class TreeFiles:
-    """The files of a tree that may be used, sorted by folder and name.
-
-    Attributes:
-        tree: The tree.
-        folders: Folders with the numbers of their first file and of the one after their last.
-        names: Names from the outer folder on; numbers of files are positions in this list.
-    """
+    """The files of a tree that may be used, sorted by folder and name; they are listed when they are needed."""
 
     def __init__(self, tree: FileTree) -> None:
         self.tree = tree
-        self.folders: list[tuple[str, int, int]] = []
-        self.names: list[str] = []
-        for folder, names in tree.folders(Account()):
-            self.folders.append((folder, len(self.names), len(self.names) + len(names)))
-            self.names += [join_names(folder, name) for name in names]
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Names from the outer folder on; numbers of files are positions in this list."""
+        return [join_names(folder, name) for folder, names in self._listed for name in names]
+
+    @cached_property
+    def folders(self) -> list[tuple[str, int, int]]:
+        """Folders with the numbers of their first file and of the one after their last."""
+        ends = accumulate(len(names) for _, names in self._listed)
+        return [(folder, end - len(names), end) for (folder, names), end in zip(self._listed, ends, strict=True)]
+
+    @cached_property
+    def _listed(self) -> list[tuple[str, list[str]]]:
+        return [*self.tree.folders(Account())]
 
     @cached_property
     def index(self) -> NameIndex:

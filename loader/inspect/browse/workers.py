@@ -72,8 +72,9 @@ class ReaderPool:
     def close(self) -> None:
         """End the processes, also those that run a function."""
         with self._lock:
-            self._pool.shutdown(wait=False, cancel_futures=True)
             self._end.close()
+            # Wait, since Python's own end of the pool at exit fails if a thread of the pool ends at the same moment.
+            self._pool.shutdown(wait=True, cancel_futures=True)
 
 
 # ------------------------------------------------------------------------------------------ in a worker process

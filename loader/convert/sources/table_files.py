@@ -9,7 +9,10 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from ...accounting import Account
+from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...storage import is_url
 from ..file_trees.member_tree import MemberTree
@@ -62,9 +65,20 @@ class TableFiles(NamedFiles):
         hit = self._files.index.find(text, self._folder, self._owners)
         return hit if hit is not None and self._is_meant(hit) else None
 
-    def find_all(self, texts: Sequence[str]) -> list[Hit | None]:
-        hits = self._files.index.find_all(texts, self._folder, self._owners)
-        return [hit if hit is not None and self._is_meant(hit) else None for hit in hits]
+    def find_all(self, texts: Sequence[str]) -> tuple[IntArray, IntArray]:
+        files, forms = self._files.index.find_all(texts, self._folder, self._owners)
+        # Ask only for the hits that may not be meant.
+        asked = (files >= 0) & ((forms > self.weakest_form) | (files == self._number) | self.is_of_media)
+        for position in np.flatnonzero(asked).tolist():
+            if not self._is_meant(Hit(files[position], forms[position])):
+                files[position], forms[position] = -1, 0
+        return files, forms
+
+    @cached_property
+    def _number(self) -> int:
+        """Number of the table among the files; -1 if it is none of them."""
+        same = self._files.index.of_name(posixpath.basename(self._name))
+        return next((number for number in same if self._files.names[number] == self._name), -1)
 
     def _is_meant(self, hit: Hit) -> bool:
         name = self._files.names[hit.file]

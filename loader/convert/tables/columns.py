@@ -321,22 +321,26 @@ class TableColumn:
                 texts.extend(_texts_in(value))
                 if isinstance(value, dict | list):
                     nested.append((before, len(texts)))
-        distinct = [*dict.fromkeys(texts)]
-        hits = dict(zip(distinct, self._files.find_all(distinct), strict=True))
+        position_of = {text: position for position, text in enumerate(dict.fromkeys(texts))}
+        distinct = [*position_of]
+        files, forms = self._files.find_all(distinct)
         # A file outside of the tree is named, too: its row fails, unless the user allows it.
-        others = distinct if not self._numbers else ()
-        outside = {text for text in others if hits[text] is None and looks_like_file(text) and self._files.exists(text)}
-        known = [*filter(None, map(hits.__getitem__, texts))]
-        self.order.extend(hit.file for hit in known)
-        self.order_forms.extend(hit.form for hit in known)
-        self.forms.update(hit.form for hit in known)
-        are_outside = sum(map(outside.__contains__, texts)) if outside else 0
-        self.forms.update([0] * are_outside)
+        others = () if self._numbers else np.flatnonzero(files < 0).tolist()
+        outside = [n for n in others if looks_like_file(distinct[n]) and self._files.exists(distinct[n])]
+        are_named = files >= 0
+        are_named[outside] = True
+        # Count each text as often as it comes.
+        if len(distinct) < len(texts):
+            positions = np.fromiter(map(position_of.__getitem__, texts), np.int64, len(texts))
+            files, forms, are_named = files[positions], forms[positions], are_named[positions]
+        known = files >= 0
+        self.order.frombytes(files[known].astype(np.int32).tobytes())
+        self.order_forms.frombytes(forms[known].astype(np.int8).tobytes())
+        counts = np.bincount(forms[are_named])  # outside of the tree, the form is a path
+        self.forms.update({form: count for form, count in enumerate(counts.tolist()) if count})
         self.followed += len(texts)
-        self.resolved += len(known) + are_outside
-        for start, stop in nested:
-            count = sum(hits[text] is not None or text in outside for text in texts[start:stop])
-            self.most_files = max(self.most_files, count)
+        self.resolved += int(are_named.sum())
+        self.most_files = max(self.most_files, *(int(are_named[start:stop].sum()) for start, stop in nested), 0)
 
     def _follow_text(self, text: str) -> None:
         """Count a text that is a path, URL or picture. Captions are the most, so the first tests are fast ones."""

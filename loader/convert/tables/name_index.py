@@ -6,7 +6,7 @@ import posixpath
 import re
 import unicodedata
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Final
@@ -15,6 +15,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
+from ...arrays import IntArray
 from .named_files import MAIN_NAMES, ROLE_NAMES, Hit, is_link, path_of_url, split_extension
 
 PATH, END, BASE_NAME, STEM, NUMBER = range(5)
@@ -23,6 +24,7 @@ without the extension, and without leading zeros, too."""
 
 FORMS: Final = ("path", "end of a path", "base name", "name without extension", "number")
 _MAX_TEXT = 1024
+_BITS_OF_KEY = 8  # of a table that shows which hashes are known: one of eight or more others is taken for known
 _PADDED = re.compile(r"_(0[0-9]{5,})$")  # the id of a picture behind a prefix, as in COCO_val2014_000000000042
 _ODD = re.compile(r"[\\?%]|://|[^\x00-\x7f]|\s$|^\s|/$")  # in values that name files in another form
 
@@ -60,17 +62,38 @@ class NameIndex:
         numbers = self._numbers.of(text.lstrip("0")) if text.isdecimal() else ()
         return self._find(text, (self._last.of(last), self._stems.of(last), numbers), folder, owners)
 
-    def find_all(self, texts: Sequence[str], folder: str, owners: frozenset[str] = frozenset()) -> list[Hit | None]:
-        """Return the file that each of some values names; see :meth:`find`."""
-        last = [text.rpartition("/")[2] for text in texts]
+    def find_all(
+        self, texts: Sequence[str], folder: str, owners: frozenset[str] = frozenset()
+    ) -> tuple[IntArray, IntArray]:
+        """Return the number of the file that each of some values names, -1 for none, and its form; see :meth:`find`."""
+        joined = "\n".join((*texts, ""))
+        last = [text.rpartition("/")[2] for text in texts] if "/" in joined else texts
         digits = [text.lstrip("0") if text.isdecimal() else None for text in texts]
-        named = zip(self._last.of_each(last), self._stems.of_each(last), self._numbers.of_each(digits), strict=True)
-        # Most values are no names: they end after these tests.
-        are_plain = _are_plain(texts)
-        return [
-            None if are_plain and not any(files) else self._find(text, files, folder, owners)
-            for text, files in zip(texts, named, strict=True)
-        ]
+        names, stems, numbers = self._last.spans(last), self._stems.spans(last), self._numbers.spans(digits)
+        # Most values are no names; most others are the path of a file, or the number of a single one.
+        files, forms = [-1] * len(texts), [PATH] * len(texts)
+        for position in {*names, *stems, *numbers} if _are_plain(texts, joined) else range(len(texts)):
+            text, digit = texts[position], digits[position]
+            if (single := self._last.single(names.get(position))) >= 0 and self.names[single] == text:
+                files[position] = single
+                continue
+            is_number = digit and position not in names and position not in stems
+            if is_number and (single := self._numbers.single(numbers.get(position))) >= 0 and digit in self.names[single]:
+                files[position], forms[position] = single, NUMBER
+                continue
+            hit = self._find(
+                text,
+                (
+                    self._last.between(names.get(position), last[position]),
+                    self._stems.between(stems.get(position), last[position]),
+                    () if digit is None else self._numbers.between(numbers.get(position), digit),
+                ),
+                folder,
+                owners,
+            )
+            if hit is not None:
+                files[position], forms[position] = hit
+        return np.array(files, np.int64), np.array(forms, np.int64)
 
     def _find(self, text: str, files: Sequence[Sequence[int]], folder: str, owners: frozenset[str]) -> Hit | None:
         """Return the file that a value names.
@@ -147,31 +170,38 @@ class _Keys:
         self._hashes = np.array(hashes, np.int64)[order]
         self._files = np.array(numbers, np.int32)[order].data
         self._view = self._hashes.data  # whose elements are read faster one by one
+        self._mask = (1 << (_BITS_OF_KEY * len(hashes)).bit_length()) - 1
+        self._are_known = np.zeros(self._mask + 1, bool)
+        self._are_known[self._hashes & self._mask] = True
 
     def of(self, key: str) -> Sequence[int]:
         """Return the numbers of the files of a key, ascending."""
-        return self._at(bisect_left(self._view, hash(key)), key)
+        wanted = hash(key)
+        start = bisect_left(self._view, wanted)
+        return self.between((start, bisect_right(self._view, wanted, start)), key)
 
-    def of_each(self, keys: Sequence[str | None]) -> list[Sequence[int]]:
-        """Return the numbers of the files of each of some keys; none for None."""
+    def spans(self, keys: Sequence[str | None]) -> dict[int, tuple[int, int]]:
+        """Return where the files with the hashes of some keys are, by the positions of the keys that have any."""
         hashes = np.fromiter(map(hash, keys), np.int64, len(keys))
-        starts = self._hashes.searchsorted(hashes)
-        files: list[Sequence[int]] = [()] * len(keys)
-        if not len(self._hashes):
-            return files
-        for position in np.flatnonzero(self._hashes.take(starts, mode="clip") == hashes).tolist():
-            files[position] = self._at(starts[position], keys[position])
-        return files
+        # Most keys are unknown: a table of the last bits of the hashes is quicker than a search.
+        positions = np.flatnonzero(self._are_known[hashes & self._mask])
+        starts = self._hashes.searchsorted(hashes[positions])
+        ends = self._hashes.searchsorted(hashes[positions], side="right")
+        are_known = ends > starts
+        spans = zip(starts[are_known].tolist(), ends[are_known].tolist(), strict=True)
+        return dict(zip(positions[are_known].tolist(), spans, strict=True))
 
-    def _at(self, start: int, key: str | None) -> Sequence[int]:
-        wanted, files = hash(key), list[int]()
-        for position in range(start, len(self._view)):
-            if self._view[position] != wanted:
-                break
-            file_number = self._files[position]
-            if self._key(self._names[file_number]) == key:
-                files.append(file_number)
-        return files
+    def single(self, span: tuple[int, int] | None) -> int:
+        """Return the only file of a span, which may have another key with the same hash; else -1."""
+        return self._files[span[0]] if span is not None and span[1] - span[0] == 1 else -1
+
+    def between(self, span: tuple[int, int] | None, key: str) -> Sequence[int]:
+        """Return the files of a span that have a key; very few others have the same hash."""
+        if span is None:
+            return ()
+        names = self._names
+        files = self._files[span[0] : span[1]]
+        return [number for number in files if key in names[number] or self._key(names[number]) == key]
 
 
 def _last(name: str) -> str:
@@ -193,9 +223,8 @@ def _number_of_stem(stem: str) -> str | None:
     return digits and digits[1].lstrip("0")
 
 
-def _are_plain(texts: Sequence[str]) -> bool:
-    """Return True if no text names files in another form, and none is long."""
-    joined = "\n".join((*texts, ""))
+def _are_plain(texts: Sequence[str], joined: str) -> bool:
+    """Return True if no text names files in another form."""
     are_odd = "\\" in joined or "?" in joined or "%" in joined or "://" in joined or "/\n" in joined
     return not are_odd and joined.isascii() and [*map(str.strip, texts)] == [*texts]
 

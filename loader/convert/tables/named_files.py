@@ -13,6 +13,7 @@ from typing import ClassVar, NamedTuple
 from urllib.parse import unquote
 
 from ...accounting.kinds import HEADER_BYTES, MEDIA_KINDS, kind_of_bytes, kind_of_name
+from ...arrays import IntArray
 from ...errors import ConfigError, SampleError
 from ...storage import FileInfo, is_url, open_parent, open_storage
 from ...storage.remote import hide_query
@@ -266,9 +267,9 @@ class NamedFiles:
         """Return the number of the file of the tree that a value names, and how it names it; None without one."""
         return None
 
-    def find_all(self, texts: Sequence[str]) -> list[Hit | None]:
-        """Return the files that values name; see :meth:`find`."""
-        return [*map(self.find, texts)]
+    def find_all(self, texts: Sequence[str]) -> tuple[IntArray, IntArray]:
+        """Return the numbers of the files that values name, -1 for none, and the forms of the values."""
+        raise NotImplementedError
 
     def is_name(self, text: str) -> bool:
         """Return True for a value that names a file of the tree, and is hardly the name of a column."""

@@ -34,6 +34,7 @@ _ABOUT = re.compile(
     r"|makefile|dockerfile|dataset_infos?\.json|croissant\.json|sample_?submission.*\.csv",
     re.IGNORECASE,
 )
+_ABOUT_LINE = re.compile(rf"^(?:{_ABOUT.pattern})", re.IGNORECASE | re.MULTILINE)
 _ABOUT_FOLDERS = frozenset({"assets", "asset", "docs", "doc", "figures", "figure", "figs", "fig", "static", "misc"})
 _ABOUT_ENDINGS = (".md", ".rst", ".py", ".sh", ".ipynb", ".yml", ".yaml", ".toml", ".cfg", ".ini", ".bib", ".cff")
 _TEXT_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".csv.gz", ".tsv.gz", ".jsonl.gz")
@@ -61,6 +62,16 @@ def role_of_name(name: str) -> Role:
     if is_table(lower):
         return "table"
     return "document" if is_about(lower) or lower.rpartition(".")[2] in DOCUMENTS else "data"
+
+
+def are_media(names: Sequence[str]) -> bool:
+    """Return True for the names of pictures, sounds and videos that do not describe the data, in one folder.
+
+    >>> are_media(["a.jpg", "b.PNG"]), are_media(["a.jpg", "readme.jpg"]), are_media(["a.jpg", "b.csv"])
+    (True, False, False)
+    """
+    kinds = {*map(kind_of_name, {name.rpartition(".")[2] for name in names})}
+    return kinds <= {*MEDIA_KINDS} and not _ABOUT_LINE.search("\n".join(names))
 
 
 def join_names(folder: str, name: str) -> str:
@@ -135,11 +146,11 @@ def group_files(names: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
         stem, part = whole, extension.lower()
         if stem in present:  # b.jpg.txt next to b.jpg
             stem = stem.rpartition(".")[0]
-        else:
+        elif "." in stem:
             first, _, inner = stem.partition(".")
             is_number = first.isdecimal() and inner.isdecimal()  # 0.5.jpg next to 0.jpg
             if inner and first in stems and not is_number:  # b.seg.png next to b.jpg
                 stem, part = first, f"{inner}.{extension}".lower()
         parts = samples.setdefault(stem, {})
-        parts[unique_part(part, parts)] = file  # a.jpg and a.JPG
+        parts[unique_part(part, parts) if parts else part] = file  # a.jpg and a.JPG
     return sorted(samples.items())

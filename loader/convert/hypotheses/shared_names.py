@@ -102,6 +102,11 @@ def by_number(folders: Iterable[ListedFolder], *, is_named: bool) -> Partners | 
     rests: Rests = defaultdict(Rest)
     for folder in folders:
         of_folder = hash(folder.names)
+        # Numbers alone have no prefix.
+        if "".join(folder.samples).isdecimal():
+            rests[Role()].kinds.update(folder.kinds)
+            rests[Role()].hashes.frombytes((folder.hashes ^ of_folder).tobytes())
+            continue
         for stem, parts in folder.samples.items():
             match = NUMBERED.fullmatch(stem) if stem[-1:].isdecimal() else None
             if match is None and not is_named:
@@ -172,6 +177,11 @@ def _suffixed(trees: Mapping[str, Mapping[tuple[str, ...], ListedFolder]], main:
     for name, tree in trees.items():
         for above, folder in tree.items():
             of_folder = bases.get(above, ())
+            # Most names have no suffix at all.
+            if name == main and not ending and not _CUT.search("\n".join(folder.samples)):
+                rests[Role(name)].kinds.update(folder.kinds)
+                rests[Role(name)].hashes.extend(map(hash, folder.samples))
+                continue
             for stem, parts in folder.samples.items():
                 # Look for the longest name that a file of the main folder has, too; or another file of a single one.
                 cuts = _CUT.finditer(stem, 1) if of_folder and (name != main or len(trees) == 1) else ()

@@ -15,6 +15,7 @@ from ..file_trees.file_names import (
     BINARY_TABLES,
     DOCUMENTS,
     Role,
+    are_media,
     join_names,
     reason_of_name,
     role_of_name,
@@ -72,10 +73,11 @@ class Survey:
         self.roles: dict[Role, list[str]] = {role: [] for role in get_args(Role)}
         for folder, start, stop in files.folders:
             paths = files.names[start:stop]
-            of_folder = {name: role_of_name(name) for name in (path.rpartition("/")[2] for path in paths)}
-            if {*of_folder.values()} == {"data"}:
+            last = [path.rpartition("/")[2] for path in paths]
+            if are_media(last):  # as in most folders
                 self.roles["data"] += paths
                 continue
+            of_folder = {name: role_of_name(name) for name in last}
             stems = {split_name(name)[1] for name, role in of_folder.items() if role == "data"}
             stems.update(name for name, role in of_folder.items() if role == "data")
             begins = {name.partition(".")[0] for name, role in of_folder.items() if role == "data"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
@@ -90,9 +91,17 @@ class TreeFiles:
     @cached_property
     def _kinds(self) -> tuple[list[str], IntArray]:
         """All kinds, and the position of the kind of each file in them."""
-        known: dict[str, int] = {}
-        extensions = (split_name(name)[2] for name in self.names)
-        positions = [known.setdefault(kind_of_extension(extension), len(known)) for extension in extensions]
+        known, of_ending = dict[str, int](), dict[str, int]()
+        positions = array("i")
+        for name in self.names:
+            ending = name[name.rfind(".") :]
+            position = of_ending.get(ending)
+            if position is None:
+                extension = split_name(name)[2]
+                position = known.setdefault(kind_of_extension(extension), len(known))
+                if ending[1:] == extension:  # not gz, which may be of nii.gz
+                    of_ending[ending] = position
+            positions.append(position)
         return [*known], np.array(positions, np.int64)
 
     def media_in(self, named: IntArray) -> int:

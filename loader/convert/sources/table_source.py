@@ -139,8 +139,11 @@ class TextTableSource(TableSource):
                     if column not in columns and len(columns) < _MAX_COLUMNS:
                         columns[column] = TableColumn(column, files, is_text=self.kind not in ("jsonl", "xml"))
                         columns[column].rows = rows - len(step)
-                for column, table_column in columns.items():
-                    table_column.add([values.get(column) for values in valid])
+                # Records of delimited text all have the same columns, in order.
+                cells = zip(*(values.values() for values in valid), strict=True) if names else ()
+                cells = cells or ([values.get(column) for values in valid] for column in columns)
+                for table_column, of_column in zip(columns.values(), cells, strict=False):
+                    table_column.add(of_column)
         if not rows:
             raise ConfigError("this table has no rows", at=self.path, hint="name a file with rows")
         if fault is not None and not any(column.rows for column in columns.values()):

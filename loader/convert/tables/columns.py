@@ -23,6 +23,7 @@ from .named_files import (
     SPLIT_NAMES,
     NamedFiles,
     extension_of_path,
+    file_extension,
     inline_contents,
     is_inline,
     is_link,
@@ -346,16 +347,16 @@ class TableColumn:
         """Count a text that is a path, URL or picture. Captions are the most, so the first tests are fast ones."""
         if "://" in text[:16] and is_link(text):
             self.links += 1
-            if looks_like_file(text):
+            if extension := file_extension(text):
                 self.media_links += 1
-                self.extensions[extension_of_path(text)] += 1
+                self.extensions[extension] += 1
         elif len(text) >= 22 and " " not in text[:64] and is_inline(text):
             self.inline += 1
             self.first_file = self.first_file or f"{text[:16]}…"
-        elif (is_path := "." in text[-11:] and looks_like_file(text)) or self.is_named_media:
-            self.paths += is_path
-            if is_path:
-                self.extensions[extension_of_path(text)] += 1
+        elif (extension := file_extension(text) if "." in text[-11:] else "") or self.is_named_media:
+            if extension:
+                self.paths += 1
+                self.extensions[extension] += 1
             if not self.has_files and len(text) <= _MAX_PATH and self._files.exists(text):
                 self.has_files = True
                 self.first_file = text

@@ -9,6 +9,7 @@ import posixpath
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, NamedTuple
 from urllib.parse import unquote
 
@@ -120,9 +121,13 @@ def extension_of_path(path: str) -> str:
     """
     last = (path_of_url(path) if is_link(path) else path).rpartition("/")[2]
     stem, extension = split_extension(last)
-    if not stem or not _EXTENSION.fullmatch(extension):
-        return ""
-    lower = extension.lower()
+    return _usual_spelling(extension) if stem else ""
+
+
+@lru_cache(1024)
+def _usual_spelling(extension: str) -> str:
+    """Return an extension as part names have it; ``""`` for other texts after a dot."""
+    lower = extension.lower() if _EXTENSION.fullmatch(extension) else ""
     return "jpg" if lower == "jpeg" else lower
 
 
@@ -179,10 +184,19 @@ def looks_like_file(text: str) -> bool:
     >>> looks_like_file("a/b.jpg"), looks_like_file("image.path"), looks_like_file("A cat. It sleeps.")
     (True, False, False)
     """
+    return bool(file_extension(text))
+
+
+def file_extension(text: str) -> str:
+    """Return the extension of a text that :func:`looks_like_file`; ``""`` for other texts.
+
+    >>> file_extension("a/b.JPEG"), file_extension("image.path")
+    ('jpg', '')
+    """
     if ("." not in text[-11:] and "?" not in text) or len(text) > _MAX_PATH or "\n" in text:
-        return False
+        return ""
     extension = extension_of_path(text)
-    return bool(extension) and kind_of_name(extension) not in ("bytes", "label")
+    return extension if extension and kind_of_name(extension) not in ("bytes", "label") else ""
 
 
 def split_of_folder(name: str) -> str:

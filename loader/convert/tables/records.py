@@ -313,8 +313,8 @@ class DelimitedReader:
             return Record(line, {}, fault, "quote fields that contain the delimiter or a line break")
         # Texts that cannot be written are faults.
         text = "".join(fields)
-        damage = _DAMAGE.search(text)
-        if damage is not None:
+        is_ascii = text.isascii() and "\0" not in text  # as most texts are
+        if not is_ascii and (damage := _DAMAGE.search(text)) is not None:
             fault = "it has zero bytes, as damaged files and UTF-16 without a mark have"
             return Record(line, {}, fault if damage[0] == "\0" else "it is not UTF-8 text", _TO_UTF8)
         values: dict[str, Any] = dict(zip(self.names, fields, strict=True))

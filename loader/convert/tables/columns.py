@@ -277,25 +277,31 @@ class TableColumn:
         self.values += values[: EXAMPLE_ROWS - len(self.values)]
         self.known += len(known)
         kinds = Counter[Any](map(type, known))
+        are_texts = kinds.keys() <= {str}
         self._kinds += kinds
         self.examples += known[: EXAMPLE_ROWS - len(self.examples)]
         self.is_constant = self.is_constant and known.count(known and self.examples[0]) == len(known)
         if self._numbers:
-            self._integers = self._integers and all(map(INTEGER.fullmatch, known))
-            self._numbers = self._integers or all(map(NUMBER.fullmatch, known))
+            distinct = {*known}
+            self._integers = self._integers and all(map(INTEGER.fullmatch, distinct))
+            self._numbers = self._integers or all(map(NUMBER.fullmatch, distinct))
         # Keys and splits need every value: splits their different values, keys a hash each.
         if self.follows_all and len(self.distinct) < _MAX_DISTINCT:
             self.distinct.update(map(str, known))
         if self._files.is_tree:
-            plain = known if kinds.keys() <= {str} else [str(value) for value in known if type(value) in (str, int)]
-            self._hashes.extend(map(hash, plain))
+            plain = known if are_texts else [str(value) for value in known if type(value) in (str, int)]
+            self._hashes.frombytes(np.fromiter(map(hash, plain), np.int64, len(plain)).tobytes())
             self._find(known, plain)
         elif self.follows_all:
             self._hashes.extend(map(hash, map(str, known)))
         if self.texts.values is not None:
-            self.texts.add([value for value in known if isinstance(value, str)])
-        # Follow texts, also in lists; numbers are neither paths nor links.
-        for value in known if not self._numbers or self.is_named_media else ():
+            self.texts.add(known if are_texts else [value for value in known if isinstance(value, str)])
+        # Follow texts, also in lists; numbers are neither paths nor links, and most texts have no sign of one.
+        if self._numbers and not self.is_named_media:
+            known = []
+        elif are_texts and not self.is_named_media:
+            known = [text for text in known if "." in text[-11:] or " " not in text[:64] or "://" in text[:16]]
+        for value in known:
             if isinstance(value, str):
                 self._follow_text(value)
             elif isinstance(value, list):

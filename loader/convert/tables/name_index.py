@@ -69,31 +69,37 @@ class NameIndex:
         joined = "\n".join((*texts, ""))
         last = [text.rpartition("/")[2] for text in texts] if "/" in joined else texts
         digits = [text.lstrip("0") if text.isdecimal() else None for text in texts]
-        names, stems, numbers = self._last.spans(last), self._stems.spans(last), self._numbers.spans(digits)
-        # Most values are no names; most others are the path of a file, or the number of a single one.
-        files, forms = [-1] * len(texts), [PATH] * len(texts)
-        for position in {*names, *stems, *numbers} if _are_plain(texts, joined) else range(len(texts)):
-            text, digit = texts[position], digits[position]
-            if (single := self._last.single(names.get(position))) >= 0 and self.names[single] == text:
-                files[position] = single
-                continue
-            is_number = digit and position not in names and position not in stems
-            if is_number and (single := self._numbers.single(numbers.get(position))) >= 0 and digit in self.names[single]:
-                files[position], forms[position] = single, NUMBER
-                continue
-            hit = self._find(
-                text,
-                (
-                    self._last.between(names.get(position), last[position]),
-                    self._stems.between(stems.get(position), last[position]),
-                    () if digit is None else self._numbers.between(numbers.get(position), digit),
-                ),
-                folder,
-                owners,
+        hashes, of_digits = (np.fromiter(map(hash, keys), np.int64, len(keys)) for keys in (last, digits))
+        spans = [self._last.spans(hashes), self._stems.spans(hashes), self._numbers.spans(of_digits)]
+        are_names, are_stems, are_numbers = (ends > starts for starts, ends in spans)
+        files, forms = np.full(len(texts), -1, np.int64), np.full(len(texts), PATH, np.int64)
+        # Most names are the path of a file, or the number of a single one.
+        singles = self._last.singles(*spans[0])
+        positions = np.flatnonzero(singles >= 0)
+        named = zip(positions.tolist(), singles[positions].tolist(), strict=True)
+        paths = [position for position, number in named if self.names[number] == texts[position]]
+        files[paths] = singles[paths]
+        singles = self._numbers.singles(*spans[2])
+        positions = np.flatnonzero((singles >= 0) & ~are_names & ~are_stems)
+        named = zip(positions.tolist(), singles[positions].tolist(), strict=True)
+        alone = [position for position, number in named if (digits[position] or "-") in self.names[number]]
+        files[alone], forms[alone] = singles[alone], NUMBER
+        # Most values are no names; what remains is looked at one by one.
+        if _are_plain(texts, joined):
+            rest = np.flatnonzero((files < 0) & (are_names | are_stems | are_numbers))
+        else:
+            rest = np.flatnonzero(files < 0)
+        of_rest = ([*zip(starts[rest].tolist(), ends[rest].tolist(), strict=True)] for starts, ends in spans)
+        for position, names, stems, numbers in zip(rest.tolist(), *of_rest, strict=True):
+            same = (
+                self._last.between(names, last[position]),
+                self._stems.between(stems, last[position]),
+                self._numbers.between(numbers, digits[position]),
             )
+            hit = self._find(texts[position], same, folder, owners)
             if hit is not None:
                 files[position], forms[position] = hit
-        return np.array(files, np.int64), np.array(forms, np.int64)
+        return files, forms
 
     def _find(self, text: str, files: Sequence[Sequence[int]], folder: str, owners: frozenset[str]) -> Hit | None:
         """Return the file that a value names.
@@ -168,8 +174,8 @@ class _Keys:
                 numbers.append(file_number)
         order = np.argsort(hashes, kind="stable")
         self._hashes = np.array(hashes, np.int64)[order]
-        self._files = np.array(numbers, np.int32)[order].data
-        self._view = self._hashes.data  # whose elements are read faster one by one
+        self._numbers = np.array(numbers, np.int32)[order]
+        self._files, self._view = self._numbers.data, self._hashes.data  # whose elements are read faster one by one
         self._mask = (1 << (_BITS_OF_KEY * len(hashes)).bit_length()) - 1
         self._are_known = np.zeros(self._mask + 1, bool)
         self._are_known[self._hashes & self._mask] = True
@@ -180,27 +186,30 @@ class _Keys:
         start = bisect_left(self._view, wanted)
         return self.between((start, bisect_right(self._view, wanted, start)), key)
 
-    def spans(self, keys: Sequence[str | None]) -> dict[int, tuple[int, int]]:
-        """Return where the files with the hashes of some keys are, by the positions of the keys that have any."""
-        hashes = np.fromiter(map(hash, keys), np.int64, len(keys))
+    def spans(self, hashes: IntArray) -> tuple[IntArray, IntArray]:
+        """Return where the files with the hashes of some keys begin and end; empty spans for unknown ones."""
+        starts, ends = np.zeros(len(hashes), np.int64), np.zeros(len(hashes), np.int64)
         # Most keys are unknown: a table of the last bits of the hashes is quicker than a search.
         positions = np.flatnonzero(self._are_known[hashes & self._mask])
-        starts = self._hashes.searchsorted(hashes[positions])
-        ends = self._hashes.searchsorted(hashes[positions], side="right")
-        are_known = ends > starts
-        spans = zip(starts[are_known].tolist(), ends[are_known].tolist(), strict=True)
-        return dict(zip(positions[are_known].tolist(), spans, strict=True))
+        wanted = hashes[positions]
+        starts[positions] = first = self._hashes.searchsorted(wanted)
+        are_several = self._hashes.take(first + 1, mode="clip") == wanted
+        ends[positions] = first + (self._hashes.take(first, mode="clip") == wanted)
+        ends[positions[are_several]] = self._hashes.searchsorted(wanted[are_several], side="right")
+        return starts, ends
 
-    def single(self, span: tuple[int, int] | None) -> int:
-        """Return the only file of a span, which may have another key with the same hash; else -1."""
-        return self._files[span[0]] if span is not None and span[1] - span[0] == 1 else -1
+    def singles(self, starts: IntArray, ends: IntArray) -> IntArray:
+        """Return the only files of spans, which may have other keys with the same hashes; -1 for other spans."""
+        are_single = ends - starts == 1
+        files = np.full(len(starts), -1, np.int64)
+        files[are_single] = self._numbers[starts[are_single]]
+        return files
 
-    def between(self, span: tuple[int, int] | None, key: str) -> Sequence[int]:
+    def between(self, span: tuple[int, int], key: str | None) -> Sequence[int]:
         """Return the files of a span that have a key; very few others have the same hash."""
-        if span is None:
+        if span[0] == span[1] or key is None:
             return ()
-        names = self._names
-        files = self._files[span[0] : span[1]]
+        names, files = self._names, self._files[span[0] : span[1]]
         return [number for number in files if key in names[number] or self._key(names[number]) == key]
 
 

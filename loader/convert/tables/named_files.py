@@ -131,6 +131,13 @@ def _usual_spelling(extension: str) -> str:
     return "jpg" if lower == "jpeg" else lower
 
 
+@lru_cache(1024)
+def _known_spelling(extension: str) -> str:
+    """Return an extension as part names have it; ``""`` for those of other files than samples have."""
+    extension = _usual_spelling(extension)
+    return extension if extension and kind_of_name(extension) not in ("bytes", "label") else ""
+
+
 def part_name_of_column(column: str) -> str:
     """Return the beginning of a part name from the name of a column.
 
@@ -195,8 +202,9 @@ def file_extension(text: str) -> str:
     """
     if ("." not in text[-11:] and "?" not in text) or len(text) > _MAX_PATH or "\n" in text:
         return ""
-    extension = extension_of_path(text)
-    return extension if extension and kind_of_name(extension) not in ("bytes", "label") else ""
+    stem, _, ending = text.rpartition(".")
+    is_plain = stem and stem[-1] != "/" and "://" not in text and ending.isalnum() and ending not in _DOUBLE
+    return _known_spelling(ending) if is_plain else _known_spelling(extension_of_path(text))
 
 
 def split_of_folder(name: str) -> str:

@@ -20,6 +20,7 @@ PACKAGES = {"energon_cli": "energon_cli", "loader": "loader", ALIAS: "loader/com
 LAYERS = (
     "loader.version",
     "loader.arrays",
+    "loader.collector",
     "loader.errors",
     "loader.escaped_log",
     "loader.cached_property",

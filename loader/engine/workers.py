@@ -27,6 +27,7 @@ from multiprocessing.process import BaseProcess
 from types import MappingProxyType, ModuleType
 from typing import Any, Required, TypedDict, TypeVar, Unpack
 
+from ..collector import paused_collection
 from ..errors import ConfigError, WorkerError
 from ..storage import may_fork
 
@@ -140,6 +141,11 @@ def _run_in_pool(
         yield from pool.results(remaining, options.get("is_stopped"))
 
 
+def can_fork() -> bool:
+    """Return True if workers are forked, and share the memory of this process."""
+    return _MAY_FORK and _has_one_thread()
+
+
 def _has_one_thread() -> bool:
     """Return True if no other thread of this process can hold a lock, which a forked process would wait for.
 
@@ -159,7 +165,7 @@ class _Pool:
 
     def start_workers(self, function: Callable[[Any], Any], workers: int) -> None:
         is_local = self._forks or "<locals>" in getattr(function, "__qualname__", "")  # it does not pickle
-        forks = (_MAY_FORK and _has_one_thread()) or is_local
+        forks = can_fork() or is_local
         context = multiprocessing.get_context("fork") if forks else multiprocessing.get_context("spawn")
         if not forks:
             resource_tracker.ensure_running()  # else the first spawn does, and unblocks interrupts
@@ -298,16 +304,10 @@ def _interrupts_deferred() -> Iterator[None]:
 
 @contextmanager
 def forking() -> Iterator[None]:
-    """Disable the garbage collector and the warning about threads; the new process calls :func:`settle_fork`."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        # A trainer always has threads, at least those of torch.
-        with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
-            yield
-    finally:
-        if was_on:
-            gc.enable()
+    """Pause the garbage collector and the warning about threads; the new process calls :func:`settle_fork`."""
+    # A trainer always has threads, at least those of torch.
+    with paused_collection(), warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+        yield
 
 
 def settle_fork() -> None:

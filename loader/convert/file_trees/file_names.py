@@ -137,12 +137,13 @@ def group_files(names: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
     [('a', {'jpg': 'a.jpg', 'txt': 'a.txt'}), ('b', {'jpg': 'b.jpg', 'json': 'b.jpg.json', 'seg.png': 'b.seg.png'})]
     """
     # Compare names in one Unicode form, since file systems differ in it.
-    composed = [(name if name.isascii() else unicodedata.normalize("NFC", name), name) for name in sorted(names)]
-    present = {name for name, _ in composed}
-    split = [split_extension(name) for name, _ in composed]
+    files = sorted(names)
+    composed = [name if name.isascii() else unicodedata.normalize("NFC", name) for name in files]
+    present = {*composed}
+    split = [*map(split_extension, composed)]
     stems = {stem for stem, _ in split}
     samples: dict[str, dict[str, str]] = {}
-    for (whole, extension), (_, file) in zip(split, composed, strict=True):
+    for (whole, extension), file in zip(split, files, strict=True):
         stem, part = whole, extension.lower()
         if stem in present:  # b.jpg.txt next to b.jpg
             stem = stem.rpartition(".")[0]

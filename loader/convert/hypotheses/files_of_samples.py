@@ -33,8 +33,7 @@ def layout_of_files(
         options = replace(options, classes=False, group_by="name")
     # Group the files of each folder by name.
     folders: dict[str, list[str]] = {}
-    for name in names:
-        folder, _, last = name.rpartition("/")
+    for folder, _, last in (name.rpartition("/") for name in names):
         folders.setdefault(folder, []).append(last)
     listed = [ListedFolder(folder, () if is_by_name else last) for folder, last in folders.items()]
     # Find what the files of a sample share, then what the remaining folders mean.

@@ -196,6 +196,8 @@ def _suffixed(trees: Mapping[str, Mapping[tuple[str, ...], ListedFolder]], main:
 
 def _ending(stems: Sequence[str]) -> str:
     """Return the suffix that all of several names have; ``""`` for none."""
+    if not stems or not _CUT.search(stems[0]):
+        return ""
     # The first and the last of sorted texts have the beginning that all of them have.
     first, last = (pick(stem[::-1] for stem in stems) for pick in (min, max))
     length = next((n for n, pair in enumerate(zip(first, last, strict=False)) if len({*pair}) > 1), len(first))

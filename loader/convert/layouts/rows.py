@@ -90,7 +90,7 @@ def rows_of(references: Sequence[Reference]) -> NamedRows:
         ),
     )
     rows: dict[tuple[str, str], RowsOfTable] = {}
-    named = union(())
+    before = list[IntArray]()
     read = [each.named for each in lists]
     for position, reference in enumerate(ranked):
         # Tables that name the same files join the samples; those that add no column are a part of the first one.
@@ -108,8 +108,8 @@ def rows_of(references: Sequence[Reference]) -> NamedRows:
         for table in reference.tables:
             # Of several documents that name the same files, the first one has the samples.
             of_table = table.named(reference.places, reference.weakest_form)
-            is_again = table.kind == "coco" and 2 * np.isin(of_table, named).sum() >= len(of_table)
-            named = union((named, of_table))
+            is_again = table.kind == "coco" and 2 * np.isin(of_table, union(before)).sum() >= len(of_table)
+            before.append(of_table)
             # A document of annotations is read once: what its other lists name is not read.
             known = (table.file, "" if table.kind else table.inside)
             if known in rows:

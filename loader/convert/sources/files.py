@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from ...accounting import meanings
+from ...collector import paused_collection
 from ...errors import ConfigError, SampleError
 from ...storage import is_url
 from ...storage.durable_copy import scratch_folder
@@ -93,9 +94,11 @@ class FilesSource(Source):
         if self._survey is not None and self.kind == "folder":
             return self._survey
         files = TreeFiles(tree)
-        survey = Survey(files, self.options, TreeReader(files, self.options, scratch))
+        with paused_collection():
+            survey = Survey(files, self.options, TreeReader(files, self.options, scratch))
         is_webdataset = self.kind == "webdataset"
-        self._survey, self.hypotheses = decide(survey, takes_all=self.takes_all, is_webdataset=is_webdataset)
+        with paused_collection():
+            self._survey, self.hypotheses = decide(survey, takes_all=self.takes_all, is_webdataset=is_webdataset)
         # A tar with another layout is read as a tree of files.
         if self.kind == "webdataset" and not (self._survey.is_plain and self.options.group_by is None):
             self.kind = "tar"

@@ -78,7 +78,7 @@ class TableFiles(NamedFiles):
     def _number(self) -> int:
         """Number of the table among the files; -1 if it is none of them."""
         same = self._files.index.of_name(posixpath.basename(self._name))
-        return next((number for number in same if self._files.names[number] == self._name), -1)
+        return next((n for n in same if self._files.names[n] == self._name), -1)
 
     def _is_meant(self, hit: Hit) -> bool:
         name = self._files.names[hit.file]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Literal
+from typing import Any, Literal
 
 from ...accounting import Account
 from ...errors import ConfigError, FormatError, plural
@@ -140,8 +140,9 @@ class TextTableSource(TableSource):
                         columns[column] = TableColumn(column, files, is_text=self.kind not in ("jsonl", "xml"))
                         columns[column].rows = rows - len(step)
                 # Records of delimited text all have the same columns, in order.
-                cells = zip(*(values.values() for values in valid), strict=True) if names else ()
-                cells = cells or ([values.get(column) for values in valid] for column in columns)
+                cells: Iterable[Sequence[Any]] = zip(*(values.values() for values in valid), strict=True)
+                if not names:
+                    cells = ([values.get(column) for values in valid] for column in columns)
                 for table_column, of_column in zip(columns.values(), cells, strict=False):
                     table_column.add(of_column)
         if not rows:

@@ -8,19 +8,22 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from operator import itemgetter
 from typing import Literal
 
+from ...collector import paused_collection
+from ...engine.workers import can_fork, run_in_workers, usable_cores
 from ...errors import EnergonError
 from ..annotations.json_elements import LINE_ENDINGS, lists_in, read_elements
 from ..annotations.kinds import annotation_kind
 from ..annotations.xml_elements import tags_in
 from ..file_trees.file_names import BARE, BINARY_TABLES, reason_of_name
 from ..file_trees.member_tree import MemberTree
-from ..file_trees.tree import FileTree
+from ..file_trees.tree import FileTree, FolderTree
 from ..layouts.references import Table
 from ..layouts.rows import RowsOfTable
 from ..layouts.tree_files import TreeFiles
-from ..tables.columns import SourceOptions
+from ..tables.columns import SourceOptions, TableColumn
 from ..tables.name_index import NUMBER, STEM
 from ..tables.named_files import EXTENSIONS, split_extension
 from ..tables.part_values import texts_in
@@ -33,6 +36,7 @@ from .table_files import TableFiles
 from .table_source import ArrowTableSource, TextKind, TextTableSource
 
 _MANY_NAMES = 100  # of files, in the head of a text that is no mere description
+_MANY_BYTES = 16 << 20  # of tables, which take longer to read than processes to start
 _HEAD_BYTES = 1 << 16  # of a text that may be a table
 
 
@@ -85,16 +89,18 @@ class TreeReader:
     def tables(self, files: TreeFiles, names: Iterable[str]) -> Iterator[Table]:
         options, names = replace(self.options, parts={}), [*names]
         files.tree.fetch(names, self.scratch)
-        for name in names:
-            with suppress(EnergonError):  # of a damaged file, which fails where it is a part
-                if reason_of_name(name) == BARE and not _is_text(files.tree, name):
-                    continue
-                path = files.tree.local_path(name, self.scratch)
-                insides = {"json": lists_in, "xml": tags_in}.get(split_extension(name.lower())[1], lambda _: ["data"])
-                for inside in insides(path):
-                    named, table = open_table(files, name, options, self.scratch, inside)
-                    columns, kind = table.survey(named), annotation_kind(path) or ""
-                    yield Table(name, columns, inside, kind, partial(_files_of_rows, named, table))
+        # Workers share the listing by a fork, and what they find in large tables comes back.
+        workers = 1
+        if isinstance(files.tree, FolderTree) and sum(map(files.sizes.__getitem__, names)) > _MANY_BYTES and can_fork():
+            workers = usable_cores()
+            files.index.of_name("")
+        read = run_in_workers(partial(_columns_in, files, options, self.scratch), names, workers=workers)
+        for position, lists in sorted(read, key=itemgetter(0)):
+            for inside, columns, kind in lists:
+                named, table = open_table(files, names[position], options, self.scratch, inside)
+                for column in columns:
+                    column.files = named
+                yield Table(names[position], columns, inside, kind, partial(_files_of_rows, named, table))
 
     def fetch(self, names: Sequence[str]) -> None:
         self.files.tree.fetch(names, self.scratch)
@@ -127,6 +133,22 @@ class TreeReader:
         with suppress(EnergonError):
             return frozenset(open_table(self.files, name, self.options, self.scratch)[1].column_names())
         return frozenset()
+
+
+def _columns_in(
+    files: TreeFiles, options: SourceOptions, scratch: str, name: str
+) -> list[tuple[str, list[TableColumn], str]]:
+    """Return the lists in a file, with their columns and the kind of its annotations."""
+    lists = list[tuple[str, list[TableColumn], str]]()
+    with suppress(EnergonError), paused_collection():  # the error of a damaged file, which fails where it is a part
+        if reason_of_name(name) == BARE and not _is_text(files.tree, name):
+            return []
+        path = files.tree.local_path(name, scratch)
+        insides = {"json": lists_in, "xml": tags_in}.get(split_extension(name.lower())[1], lambda _: ["data"])
+        for inside in insides(path):
+            named, table = open_table(files, name, options, scratch, inside)
+            lists.append((inside, [*table.survey(named)], annotation_kind(path) or ""))
+    return lists
 
 
 def _is_text(tree: FileTree, name: str) -> bool:

@@ -211,7 +211,7 @@ class TableColumn:
         self.has_files = False
         self.first_file = ""
         self.extensions: Counter[str] = Counter()
-        self._files = files
+        self.files = files
         self._type = type
         self._kinds: Counter[Any] = Counter()
         self._numbers = is_text
@@ -220,6 +220,10 @@ class TableColumn:
         self.texts = Texts()
         self._hashes = array("q")
         self.follows_all = self.plain_name in KEY_NAMES | SPLIT_NAMES
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The process that gets it has the files.
+        return {**vars(self), "files": None}
 
     @property
     def type(self) -> ColumnType:
@@ -288,7 +292,7 @@ class TableColumn:
         # Keys and splits need every value: splits their different values, keys a hash each.
         if self.follows_all and len(self.distinct) < _MAX_DISTINCT:
             self.distinct.update(map(str, known))
-        if self._files.is_tree:
+        if self.files.is_tree:
             plain = known if are_texts else [str(value) for value in known if type(value) in (str, int)]
             self._hashes.frombytes(np.fromiter(map(hash, plain), np.int64, len(plain)).tobytes())
             self._find(known, plain)
@@ -330,10 +334,10 @@ class TableColumn:
                     nested.append((before, len(texts)))
         position_of = {text: position for position, text in enumerate(dict.fromkeys(texts))}
         distinct = [*position_of]
-        files, forms = self._files.find_all(distinct)
+        files, forms = self.files.find_all(distinct)
         # A file outside of the tree is named, too: its row fails, unless the user allows it.
         others = () if self._numbers else np.flatnonzero(files < 0).tolist()
-        outside = [n for n in others if looks_like_file(distinct[n]) and self._files.exists(distinct[n])]
+        outside = [n for n in others if looks_like_file(distinct[n]) and self.files.exists(distinct[n])]
         are_named = files >= 0
         are_named[outside] = True
         # Count each text as often as it comes.
@@ -363,7 +367,7 @@ class TableColumn:
             if extension:
                 self.paths += 1
                 self.extensions[extension] += 1
-            if not self.has_files and len(text) <= _MAX_PATH and self._files.exists(text):
+            if not self.has_files and len(text) <= _MAX_PATH and self.files.exists(text):
                 self.has_files = True
                 self.first_file = text
 
@@ -371,7 +375,7 @@ class TableColumn:
     def usual_extension(self) -> str | None:
         """The extension that most values have: paths in all rows, contents in the examples."""
         if self.order:
-            return Counter(map(self._files.extension, self.named.tolist())).most_common(1)[0][0]
+            return Counter(map(self.files.extension, self.named.tolist())).most_common(1)[0][0]
         counts = self.extensions or Counter(filter(None, map(_extension, flat(self.examples))))
         return counts.most_common(1)[0][0] if counts else None
 

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Final
 from urllib.parse import unquote
@@ -38,10 +38,17 @@ class NameIndex:
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
-        stems = [*map(_stem, names)]
-        self._last = _Keys(names, _last, map(_last, names))
-        self._stems = _Keys(names, _stem, stems)
-        self._numbers = _Keys(names, _number, map(_number_of_stem, stems))
+        lasts, stems, numbers, numbered = array("q"), array("q"), array("q"), array("i")
+        for file_number, name in enumerate(names):
+            last = _last(name)
+            stem = split_extension(last)[0]
+            lasts.append(hash(last))
+            stems.append(hash(stem))
+            if (digits := _number_of_stem(stem)) is not None:
+                numbers.append(hash(digits))
+                numbered.append(file_number)
+        self._last, self._stems = _Keys(names, _last, lasts), _Keys(names, _stem, stems)
+        self._numbers = _Keys(names, _number, numbers, numbered)
 
     def of_stem(self, stem: str) -> Sequence[int]:
         """Return the numbers of the files of a name without the extension."""
@@ -77,14 +84,14 @@ class NameIndex:
         singles = self._last.singles(*spans[0])
         positions = np.flatnonzero(singles >= 0)
         named = zip(positions.tolist(), singles[positions].tolist(), strict=True)
-        paths = [position for position, number in named if self.names[number] == texts[position]]
+        paths = [n for n, file_number in named if self.names[file_number] == texts[n]]
         files[paths] = singles[paths]
         singles = self._numbers.singles(*spans[2])
         positions = np.flatnonzero((singles >= 0) & ~are_names & ~are_stems)
         named = zip(positions.tolist(), singles[positions].tolist(), strict=True)
-        alone = [position for position, number in named if (digits[position] or "-") in self.names[number]]
+        alone = [n for n, file_number in named if (digits[n] or "-") in self.names[file_number]]
         files[alone], forms[alone] = singles[alone], NUMBER
-        # Most values are no names; what remains is looked at one by one.
+        # Most values are no names; the rest is compared one by one.
         if _are_plain(texts, joined):
             rest = np.flatnonzero((files < 0) & (are_names | are_stems | are_numbers))
         else:
@@ -162,19 +169,21 @@ class _Keys:
 
     Args:
         key: Returns the key of a name.
-        keys: The key of each name; None for none.
+        hashes: Hashes of the keys of files.
+        numbers: Numbers of these files; None for all.
     """
 
-    def __init__(self, names: Sequence[str], key: Callable[[str], str | None], keys: Iterable[str | None]) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        key: Callable[[str], str | None],
+        hashes: array[int],
+        numbers: array[int] | None = None,
+    ) -> None:
         self._names, self._key = names, key
-        hashes, numbers = array("q"), array("i")
-        for file_number, text in enumerate(keys):
-            if text is not None:
-                hashes.append(hash(text))
-                numbers.append(file_number)
         order = np.argsort(hashes, kind="stable")
         self._hashes = np.array(hashes, np.int64)[order]
-        self._numbers = np.array(numbers, np.int32)[order]
+        self._numbers = order.astype(np.int32) if numbers is None else np.array(numbers, np.int32)[order]
         self._files, self._view = self._numbers.data, self._hashes.data  # whose elements are read faster one by one
         self._mask = (1 << (_BITS_OF_KEY * len(hashes)).bit_length()) - 1
         self._are_known = np.zeros(self._mask + 1, bool)
@@ -210,7 +219,7 @@ class _Keys:
         if span[0] == span[1] or key is None:
             return ()
         names, files = self._names, self._files[span[0] : span[1]]
-        return [number for number in files if key in names[number] or self._key(names[number]) == key]
+        return [n for n in files if key in names[n] or self._key(names[n]) == key]
 
 
 def _last(name: str) -> str:

@@ -133,7 +133,7 @@ def _usual_spelling(extension: str) -> str:
 
 @lru_cache(1024)
 def _known_spelling(extension: str) -> str:
-    """Return an extension as part names have it; ``""`` for those of other files than samples have."""
+    """Return an extension as part names have it; ``""`` for one that samples do not have."""
     extension = _usual_spelling(extension)
     return extension if extension and kind_of_name(extension) not in ("bytes", "label") else ""
 

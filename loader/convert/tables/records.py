@@ -323,7 +323,7 @@ class DelimitedReader:
         for name, kind in numbers.items():
             if values[name] is not None:
                 values[name] = number_of(values[name], kind)
-        return Record(line, values, size_bytes=len(text))
+        return Record(line, values, "", "", len(text))
 
 
 def delimiter_of(head: bytes, line: str, is_name: Callable[[str], bool] | None = None) -> str:

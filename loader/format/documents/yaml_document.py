@@ -6,14 +6,13 @@ libyaml), very many values (a million takes some seconds), and references that e
 
 from __future__ import annotations
 
-import gc
 import warnings
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from typing import Any
 
 import yaml
 
+from ...collector import paused_collection
 from ...errors import ConfigError, Fault, escape_controls
 from ...storage import max_document_bytes
 from ...storage.protocol import DOCUMENT_LIMIT_VARIABLE
@@ -100,7 +99,7 @@ def parse_yaml(text: str, *, file: str, last_wins: Collection[str] = ()) -> Any:
         loader = _PlainLoader(text)
         loader.last_wins = last_wins
         try:
-            with _paused_collection():
+            with paused_collection():
                 # Without references, nodes convert directly, in less time than by PyYAML's constructors.
                 node = None if has_references else loader.get_single_node()
                 value = loader.get_single_data() if has_references else node and loader.plain_value(node)
@@ -132,18 +131,6 @@ def error_of_yaml(error: yaml.YAMLError | ValueError, *, file: str) -> ConfigErr
         faults=[Fault(place=position, message=f"this is not plain YAML: {reason}")],
         at=", ".join(filter(None, [file, position])),
     )
-
-
-@contextmanager
-def _paused_collection() -> Iterator[None]:
-    """Pause the garbage collector, which visits all nodes of a long document repeatedly: half of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _is_small(text: str) -> bool:

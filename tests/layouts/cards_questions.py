@@ -17,7 +17,7 @@ QUESTIONS = {"train2014": (9, 25, 30), "val2014": (42, 73)}
         for image in images
         for n in range(2)
     },
-    holds={"25001": ("Is 25 round?", "no 25")},
+    holds={"25001": ("Is 25 round?", "no 25", '"answer_confidence":["yes"]')},
     sample_type="VQASample",
 )
 def vqa_v2(folder: Path) -> None:
@@ -81,7 +81,8 @@ ASKED = {"train": range(6), "val": range(6, 9)}
         for split, numbers in ASKED.items()
         for n in numbers
     },
-    holds={"00017003 | images/2354781-2": "the sky 3"},
+    holds={"00017003 | images/2354781-2": ("the sky 3", '"imageId":"2354781"', '"answers":["yes"]')},
+    sample_type="VQASample",
 )
 def gqa(folder: Path) -> None:
     write(folder, [f"images/{2354780 + n}.jpg" for n in range(5)])

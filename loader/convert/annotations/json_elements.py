@@ -79,8 +79,8 @@ def valid_elements(elements: Iterable[Element], convert: Callable[[Element], T])
         yield converted
 
 
-_FIELDS = "{}"
-"""Ends the name of an object whose fields are elements, each with its name as ``key``."""
+FIELDS = "{}"
+"""Ends the name of an object whose fields are elements, each with its name as ``key``; of the document, it is alone."""
 
 
 def lists_in(path: str) -> list[str]:
@@ -110,8 +110,8 @@ def lists_in(path: str) -> list[str]:
                 others += 1
     # An object of objects has these as elements, or else each of its lists and objects has elements of its own.
     if lists or (objects and others):
-        return [*lists, *(name + _FIELDS for name in objects)]
-    return [_FIELDS] if len(objects) + others > 1 else [name + _FIELDS for name in objects]
+        return [*lists, *(name + FIELDS for name in objects)]
+    return [FIELDS] if len(objects) + others > 1 else [name + FIELDS for name in objects]
 
 
 def _first_inside(data: bytes) -> bytes:
@@ -146,7 +146,8 @@ def read_elements(path: str, *, inside: Sequence[str] = ("data",)) -> Iterator[E
     A line that is not valid JSON is an element, too; :func:`decode` refuses it.
 
     Args:
-        inside: Keys that the list may have in an object.
+        inside: Keys that the list may have in an object; with :data:`FIELDS`, an object without any list has elements
+            as its fields.
     """
     name = os.path.basename(path)
     if _has_lines(path):
@@ -154,8 +155,8 @@ def read_elements(path: str, *, inside: Sequence[str] = ("data",)) -> Iterator[E
             for position, line in bounded_lines(file):
                 yield Element(f"{name}, line {position:,}", line or b"", TOO_LONG if line is None else "")
         return
-    if len(inside) == 1 and inside[0].endswith(_FIELDS):
-        yield from _fields(path, inside[0].removesuffix(_FIELDS))
+    if len(inside) == 1 and inside[0].endswith(FIELDS):
+        yield from _fields(path, inside[0].removesuffix(FIELDS))
         return
     # The elements of a list are read one by one.
     with JsonDocument(path) as document:
@@ -168,6 +169,9 @@ def read_elements(path: str, *, inside: Sequence[str] = ("data",)) -> Iterator[E
     # An object has the elements in one of its lists.
     with open_lists(path, "expected a list or an object") as lists:
         key = next((key for key in inside if key in lists), None)
+        if key is None and FIELDS in inside and not any(lists.values()):
+            yield from _fields(path, "")
+            return
         if key is None:
             raise ConfigError(
                 f"expected a list or an object with {' or '.join(inside)}, found {', '.join([*lists][:6])}",
@@ -252,7 +256,7 @@ def _has_lines(path: str) -> bool:
         return next(lines, None) is not None
 
 
-_KEYS = ("id", "question_id", "questionId", "doc_id", "uid")
+_KEYS = ("id", "question_id", "questionId", "doc_id", "uid", "key")
 
 
 def document_key(document: Mapping[str, object], index: int) -> str:

@@ -20,7 +20,7 @@ _HEAD_BYTES = 1 << 20
 _ENDINGS = (".json", *LINE_ENDINGS)
 _MAX_ELEMENTS = 20  # that are inspected: one damaged element must not hide the kind of the others
 _SPACE = re.compile(r"[\s,]*")
-PICTURE_KEYS = ("image", "image_path", "img_path", "img", "file_name", "image_id")
+PICTURE_KEYS = ("image", "image_path", "img_path", "img", "file_name", "image_id", "imageId")
 """Fields of a question, the first of which names its picture."""
 _decoder = json.JSONDecoder()
 
@@ -56,6 +56,9 @@ def _kind(lists: Mapping[str, Any], document: Mapping[str, Any]) -> AnnotationKi
     if _has(annotation, "image_id") and (_has(annotation, "caption") or _has(annotation, "bbox")):
         return "coco"
     if _has(lists.get("questions"), "question"):
+        return "vqa"
+    # So has an object that has them by their ids.
+    if not lists and _kind_of_element(next(iter(document.values()), None)) == "vqa":
         return "vqa"
     # Other kinds are lists of documents, or lines.
     for element in (lists.get(""), lists.get("data"), document):

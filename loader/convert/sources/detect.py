@@ -26,13 +26,14 @@ from ..tables.columns import FoundColumn, SourceOptions as SourceOptions  # noqa
 from ..tables.named_files import EXTENSIONS
 from .archives import TarSource
 from .coco import CocoSource
-from .conversations import ConversationsSource, VqaSource
+from .conversations import ConversationsSource
 from .files import FilesSource
 from .foreign_chunks import ChunkSource, chunk_kind
 from .hugging_face import HuggingFaceSource, is_saved_dataset
 from .interleaved_files import InterleavedFilesSource, InterleavedSource
 from .source import NumberedReader, NumberedSource, Source
 from .table_source import ArrowTableSource, TableSource, TextTableSource
+from .vqa import VqaSource
 
 
 def _documents(path: str, options: SourceOptions) -> Source:

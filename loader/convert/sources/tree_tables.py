@@ -30,10 +30,11 @@ from ..tables.part_values import texts_in
 from ..tables.records import delimiter_of
 from .archives import plain_tar
 from .coco import CocoSource
-from .conversations import ConversationsSource, VqaSource
+from .conversations import ConversationsSource
 from .source import AnnotationSource, Source
 from .table_files import TableFiles
 from .table_source import ArrowTableSource, TextKind, TextTableSource
+from .vqa import VqaSource
 
 _MANY_NAMES = 100  # of files, in the head of a text that is no mere description
 _MANY_BYTES = 16 << 20  # of tables, which take longer to read than processes to start

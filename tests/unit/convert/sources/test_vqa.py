@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from loader.convert.rows.row import ValueRef
-from loader.convert.sources.conversations import VqaSource
+from loader.convert.sources.vqa import VqaSource
 from tests.unit.convert.sources.imported import (
     faults_of,
     field_map_of,
@@ -91,7 +91,7 @@ def test_lists_are_loaded(tmp_path: Path) -> None:
     path = tmp_path / "questions.jsonl"
     documents = [
         {"image": "a.jpg", "question": "Who?", "answer": "she"},
-        {"image": "b.png", "question": "How many?", "answers": [2, "two", {"answer": "a pair"}], "id": "x"},
+        {"image": "b.png", "question": "How many?", "answers": [2, "two", {"text": "a pair", "score": 1}], "id": "x"},
         {"image": "b.png", "question": "Open?", "answer": None},
         {"image": "b.png", "answer": "lost"},
         {"question": "Where?"},
@@ -101,7 +101,8 @@ def test_lists_are_loaded(tmp_path: Path) -> None:
     source = VqaSource(path=str(path), root=str(tmp_path / "pictures"))
     assert faults_of(rows_of(source)) == {
         "questions.jsonl, line 4": "has no text as 'question'",
-        "questions.jsonl, line 5": "has no picture: none of image, image_path, img_path, img, file_name, image_id",
+        "questions.jsonl, line 5": "has no picture: none of image, image_path, img_path, img, file_name, image_id,"
+        " imageId",
         "questions.jsonl, line 6": "expected text as an answer, found list",
     }
     import_source(source, tmp_path / "out", max_failures=3)

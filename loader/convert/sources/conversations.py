@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import SampleError
-from ...format.documents.conversation import CONVERSATION_KEYS, ITEM_KEYS, conversation_turns, item_media
+from ...format.documents.conversation import CONVERSATION_KEYS, ITEM_KEYS, PATHS_IN_TEXT, conversation_turns, item_media
 from ..annotations.json_elements import (
     Element,
     decode,
@@ -32,9 +32,9 @@ class ConversationsSource(AnnotationSource):
     """The conversations of a JSON list or JSONL file, each with its pictures, videos and sounds.
 
     A document has the conversation as ``conversations`` or ``messages``, and the paths of its media as ``image`` or
-    ``images``, ``video`` or ``videos``, ``audio`` or ``audios``, or in the items of its messages; null and an empty
-    text stand for none. Media may be URLs, ``data:`` URLs and base64. The document is the part ``json``, unchanged. A
-    picture is ``jpg``, or media are ``0.jpg``, ``1.mp4`` … if any document has several of a kind.
+    ``images``, ``video`` or ``videos``, ``audio`` or ``audios``, or in the items or texts of its messages; null and an
+    empty text stand for none. Media may be URLs, ``data:`` URLs and base64. The document is the part ``json``,
+    unchanged. A picture is ``jpg``, or media are ``0.jpg``, ``1.mp4`` … if any document has several of a kind.
     """
 
     kind: str = "conversations"
@@ -81,8 +81,10 @@ def _media_of(document: Mapping[str, Any]) -> list[_Medium]:
 def _item_media(document: Mapping[str, Any]) -> Iterator[_Medium]:
     messages = next((document[key] for key in CONVERSATION_KEYS if key in document), None)
     for message in messages if isinstance(messages, list) else ():
-        # Contents are texts, or lists of items with media among them.
+        # Contents are texts, which may have paths inside, or lists of items with media among them.
         content = message.get("content", message.get("value")) if isinstance(message, dict) else None
+        for tag, path in PATHS_IN_TEXT.findall(content) if isinstance(content, str) else ():
+            yield tag.replace("img", "image"), path
         for item in content if isinstance(content, list) else ():
             kind = item_media(item)
             keys = (*ITEM_KEYS.get(kind or "", ()), "url", "path")

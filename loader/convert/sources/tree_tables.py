@@ -23,10 +23,9 @@ from ..file_trees.tree import FileTree, FolderTree
 from ..layouts.references import Table
 from ..layouts.rows import RowsOfTable
 from ..layouts.tree_files import TreeFiles
-from ..tables.columns import SourceOptions, TableColumn
+from ..tables.columns import SourceOptions, TableColumn, texts_in
 from ..tables.name_index import NUMBER, STEM
 from ..tables.named_files import EXTENSIONS, split_extension
-from ..tables.part_values import texts_in
 from ..tables.records import delimiter_of
 from .archives import plain_tar
 from .coco import CocoSource

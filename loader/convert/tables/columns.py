@@ -15,6 +15,7 @@ from ...accounting.kinds import usual_extension
 from ...arrays import IntArray, union
 from ...errors import SampleError
 from ...format.contents.texts import Texts
+from ...format.documents.conversation import PATHS_IN_TEXT
 from ..rows.file_access import FileAccess
 from .name_index import FORMS, STEM
 from .named_files import (
@@ -329,7 +330,7 @@ class TableColumn:
             texts = []
             for value in values:
                 before = len(texts)
-                texts.extend(_texts_in(value))
+                texts.extend(texts_in(value))
                 if isinstance(value, dict | list):
                     nested.append((before, len(texts)))
         position_of = {text: position for position, text in enumerate(dict.fromkeys(texts))}
@@ -380,13 +381,19 @@ class TableColumn:
         return counts.most_common(1)[0][0] if counts else None
 
 
-def _texts_in(value: object) -> Iterator[str]:
-    """Yield the texts and integers of a value, as texts."""
-    if isinstance(value, dict | list):
-        for element in value.values() if isinstance(value, dict) else value:
-            yield from _texts_in(element)
-    elif type(value) in (str, int):
-        yield value if isinstance(value, str) else str(value)
+def texts_in(value: object) -> Iterator[str]:
+    """Yield the texts and integers in a value as texts, also those inside of its lists and objects.
+
+    Of a text with the paths of media, as chats have them, the paths are yielded.
+    """
+    if isinstance(value, str):
+        paths = PATHS_IN_TEXT.findall(value) if "</" in value else ()
+        yield from (path for _, path in paths) if paths else (value,)
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from texts_in(inner)
+    elif type(value) is int:
+        yield str(value)
 
 
 def flat(values: Iterable[object]) -> list[object]:

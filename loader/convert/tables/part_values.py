@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,7 +16,7 @@ from ...format.documents.conversation import CONVERSATION_KEYS
 from ...storage import is_url, open_parent
 from ..rows.documents import NO_ITEMS, lined_up_items, with_items
 from ..rows.row import NO_SPLIT, FaultRef, FileRef, PartRef, Row, UrlRef, ValueRef, key_of_path, unique_part
-from .columns import PartColumns, Role, TableColumn, TableLayout
+from .columns import PartColumns, Role, TableColumn, TableLayout, texts_in
 from .named_files import NamedFiles, extension_of_path, inline_contents, is_link, plain_url, split_extension, split_part
 
 
@@ -327,15 +327,6 @@ class RowMaker:
         value = values.get(self._layout.split)
         part = "" if value is None else split_part(str(value))
         return part or split or NO_SPLIT
-
-
-def texts_in(value: Any) -> Iterator[str]:
-    """Yield the texts and integers in a value as texts, also those inside of its lists and objects."""
-    if isinstance(value, str) or type(value) is int:
-        yield str(value)
-    elif isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from texts_in(inner)
 
 
 def _join(parts: dict[str, PartRef], others: Mapping[str, PartRef]) -> None:

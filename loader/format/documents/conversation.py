@@ -33,6 +33,9 @@ ITEM_KEYS = {
 }
 """Kind of media → types of the items that hold it, and the keys of its path in an item without a type."""
 
+PATHS_IN_TEXT = re.compile(r"<(img|video|audio)>([^<>\n]+\.\w{2,5})</\1>")
+"""A path inside of a text, as Qwen-VL and Qwen-Audio write it: its tag, and the path, which has an extension."""
+
 _MARKS = {"video": "<video>", "audio": "<audio>"}  # of media that have no numbers in a turn
 _TEXT_TYPES = ("text", "input_text", "output_text")
 
@@ -95,7 +98,8 @@ def conversation_turns(value: object, *, images: int | None = None, videos: int 
     Args:
         value: A list of messages, each with ``role`` and ``content``, or ``from`` and ``value``; or a document that has
             such a list as ``conversations``, ``messages`` or ``conversation``, and may have a ``system`` prompt. The
-            content is text with placeholders ``<image>``, ``<video>`` and ``<audio>``, or a list of ``{"type": "text",
+            content is text with placeholders ``<image>``, ``<video>`` and ``<audio>``, or with the paths of media in
+            tags, as Qwen-VL writes them: ``<img>a.jpg</img>``; or a list of ``{"type": "text",
             "text": …}``, ``{"type": "image"}`` and so on; the type may be missing. A list of turns is returned as it
             is.
         images: Number of images; None does not compare it with the number of places.
@@ -206,6 +210,7 @@ class _Reader:
     def _text(self, text: str) -> list[str | int]:
         if self._typed:
             return [text] if text else []
+        text = PATHS_IN_TEXT.sub(lambda match: IMAGE_PLACEHOLDER if match[1] == "img" else f"<{match[1]}>", text)
         return [
             self._place(None) if piece == IMAGE_PLACEHOLDER else piece
             for piece in re.split(f"({IMAGE_PLACEHOLDER})", text)

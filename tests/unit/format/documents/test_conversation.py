@@ -39,6 +39,11 @@ def contents(value: object, images: int | None = None) -> list[tuple[str, list[s
         ),
         ([{"role": "system", "content": "x"}, {"role": "user", "content": "Who?"}], 2, None),
         ([{"from": "human", "value": "<image><image>"}], 2, [("user", [0, 1])]),
+        (
+            [{"from": "user", "value": "1: <img>a.jpg</img>, <audio>b.wav</audio>, <video>a cat</video>"}],
+            1,
+            [("user", ["1: ", 0, ", <audio>, <video>a cat</video>"])],
+        ),
         ([], 0, []),
     ],
 )

@@ -109,18 +109,29 @@ VOC = [f"2007_{number:06d}" for number in (27, 32, 33, 39, 42, 61, 63, 68)]
 @card(
     samples={
         f"VOCdevkit/VOC2007/{name} | VOCdevkit/VOC2007/JPEGImages/{name}": (
-            f"{'train' if at < 5 else 'val'}: jpg xml {'segmentationclass.png' * (at % 2)}"
+            f"{'train' if at < 5 else 'val'}: jpg json {'segmentationclass.png' * (at % 2)}"
         )
         for at, name in enumerate(VOC)
+    },
+    sample_type="CrudeSample",
+    holds={
+        f"VOCdevkit/VOC2007/{VOC[0]} | VOCdevkit/VOC2007/JPEGImages/{VOC[0]}": (
+            '{"category":"cat","bbox":[0,1,3,4]',
+            '"difficult":1',
+            '"width":8',
+            '"database":"The VOC2007 Database"',
+        )
     },
 )
 def pascal_voc_2007(folder: Path) -> None:
     root = "VOCdevkit/VOC2007"
-    boxes = "<object><name>cat</name><bndbox><xmin>1</xmin></bndbox></object>"
+    corners = "<xmin>1</xmin><ymin>2</ymin><xmax>3</xmax><ymax>5</ymax>"
+    boxes = f"<object><name>cat</name><difficult>1</difficult><bndbox>{corners}</bndbox></object>"
+    size = "<source><database>The VOC2007 Database</database></source><size><width>8</width><height>6</height></size>"
     write(folder, [f"{root}/JPEGImages/{name}.jpg" for name in VOC])
     write(folder, [f"{root}/SegmentationClass/{name}.png" for name in VOC[1::2]])
     for name in VOC:
-        xml = f"<annotation><folder>VOC2007</folder><filename>{name}.jpg</filename>{boxes}</annotation>"
+        xml = f"<annotation><folder>VOC2007</folder><filename>{name}.jpg</filename>{size}{boxes}</annotation>"
         write(folder, {f"{root}/Annotations/{name}.xml": xml})
     for split, names in (("train", VOC[:5]), ("val", VOC[5:]), ("trainval", VOC)):
         write(folder, {f"{root}/ImageSets/Main/{split}.txt": "".join(f"{name}\n" for name in names)})

@@ -29,7 +29,7 @@ TRANSPOSES = {
 }  # fmt: skip
 """Orientation of EXIF → what makes the picture upright."""
 
-_SWAPS = frozenset({5, 6, 7, 8})  # orientations whose width and height change places
+SWAPS = frozenset({5, 6, 7, 8})  # orientations whose width and height change places
 _MIRRORS_X = frozenset({2, 3, 6, 7})  # after that, columns are counted from the right
 _MIRRORS_Y = frozenset({3, 4, 7, 8})  # and rows from the bottom
 
@@ -50,14 +50,14 @@ class Motion(NamedTuple):
     @property
     def scales(self) -> tuple[float, float]:
         """Factors of both axes, after the turn."""
-        width, height = self.size[::-1] if self.orientation in _SWAPS else self.size
+        width, height = self.size[::-1] if self.orientation in SWAPS else self.size
         return self.target[0] / width, self.target[1] / height
 
     def point(self, x: float, y: float) -> tuple[float, float]:
         """Return where a point lies; pixel ``i`` is the range from ``i`` to ``i + 1``."""
         width, height = self.size
         # A turn by a quarter swaps the axes, before they are mirrored.
-        if self.orientation in _SWAPS:
+        if self.orientation in SWAPS:
             x, y, width, height = y, x, height, width
         x = width - x if self.orientation in _MIRRORS_X else x
         y = height - y if self.orientation in _MIRRORS_Y else y
@@ -97,7 +97,7 @@ class PictureChange:
         if size is None or size == self.stored:
             return Motion(self.stored, self.orientation if self.is_turned else 1, self.written)
         # Other coordinates fit only the upright picture, whose sides are swapped.
-        if self.orientation not in _SWAPS or size != self.stored[::-1]:
+        if self.orientation not in SWAPS or size != self.stored[::-1]:
             width, height = self.stored
             raise SampleError(
                 f"the annotations are for a picture of {size[0]} × {size[1]} pixels, found one of {width} × {height}"
@@ -333,8 +333,8 @@ def area_of(fields: Mapping[str, Any]) -> float | None:
     if isinstance(segmentation, dict) and segmentation.get("counts"):
         return sum(run_lengths(segmentation["counts"])[1::2])
     if segmentation:
-        return _number(sum(_polygon_area(polygon) for polygon in _polygons(segmentation)))
-    return _number(box[2] * box[3]) if isinstance(box, list) and _is_numbers(box) and len(box) == 4 else None
+        return rounded(sum(_polygon_area(polygon) for polygon in _polygons(segmentation)))
+    return rounded(box[2] * box[3]) if isinstance(box, list) and _is_numbers(box) and len(box) == 4 else None
 
 
 def _moved(fields: Mapping[str, Any], motion: Motion) -> dict[str, Any]:
@@ -345,7 +345,7 @@ def _moved(fields: Mapping[str, Any], motion: Motion) -> dict[str, Any]:
         elif name == _AREA and isinstance(value, int | float):
             # A turn keeps the area.
             x_scale, y_scale = motion.scales
-            moved[name] = _number(value * x_scale * y_scale)
+            moved[name] = rounded(value * x_scale * y_scale)
         elif name == "bbox" or name.endswith("_box"):
             moved[name] = _box(value, motion, name)
         elif name == "segmentation":
@@ -365,7 +365,7 @@ def _box(value: Any, motion: Motion, name: str) -> list[float]:
         raise SampleError(f"expected x, y, width and height as {name!r}, found {str(value)[:80]}")
     x, y, width, height = value
     (left, top), (right, bottom) = motion.point(x, y), motion.point(x + width, y + height)
-    return [*map(_number, (min(left, right), min(top, bottom), abs(right - left), abs(bottom - top)))]
+    return [*map(rounded, (min(left, right), min(top, bottom), abs(right - left), abs(bottom - top)))]
 
 
 def _segmentation(value: Any, motion: Motion) -> Any:
@@ -383,7 +383,7 @@ def _segmentation(value: Any, motion: Motion) -> Any:
 
 def _points(polygon: Sequence[float], motion: Motion) -> Iterator[float]:
     for x, y in zip(polygon[::2], polygon[1::2], strict=True):
-        yield from map(_number, motion.point(x, y))
+        yield from map(rounded, motion.point(x, y))
 
 
 def _keypoints(value: Any, motion: Motion, name: str) -> list[float]:
@@ -396,7 +396,7 @@ def _keypoints(value: Any, motion: Motion, name: str) -> list[float]:
             moved += (x, y, visibility)
             continue
         point = [coordinate - 0.5 for coordinate in motion.point(x + 0.5, y + 0.5)]
-        moved += (*(_number(max(coordinate, min(0, x, y))) for coordinate in point), visibility)
+        moved += (*(rounded(max(coordinate, min(0, x, y))) for coordinate in point), visibility)
     return moved
 
 
@@ -420,7 +420,7 @@ def _is_numbers(value: Any) -> bool:
     )
 
 
-def _number(value: float) -> float:
+def rounded(value: float) -> float:
     """Return a rounded coordinate; without a fraction, as an integer."""
-    rounded = round(value, _DIGITS)
-    return int(rounded) if rounded == int(rounded) else rounded
+    coordinate = round(value, _DIGITS)
+    return int(coordinate) if coordinate == int(coordinate) else coordinate

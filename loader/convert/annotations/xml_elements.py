@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from collections.abc import Iterator
 from typing import IO, Any
@@ -28,17 +29,34 @@ class _PlainXml:
         return data
 
 
-def _events(path: str) -> Iterator[tuple[str, ET.Element, int]]:
-    depth = 0
+def _events(path: str) -> Iterator[tuple[str, ET.Element]]:
     with open(path, "rb") as file:
-        try:
-            for event, element in ET.iterparse(_PlainXml(file, path), events=("start", "end")):  # noqa: S314 - no entities
-                depth += 1 if event == "start" else -1
-                if depth > _MAX_DEPTH:
-                    raise FormatError(f"elements are nested more than {_MAX_DEPTH} deep", shard=path)
-                yield event, element, depth
-        except ET.ParseError as error:
-            raise FormatError(f"this is not valid XML: {error}", shard=path) from error
+        yield from _events_in(file, path)
+
+
+def _events_in(file: IO[bytes], path: str) -> Iterator[tuple[str, ET.Element]]:
+    depth = 0
+    try:
+        for event, element in ET.iterparse(_PlainXml(file, path), events=("start", "end")):  # noqa: S314 - no entities
+            depth += 1 if event == "start" else -1
+            if depth > _MAX_DEPTH:
+                raise FormatError(f"elements are nested more than {_MAX_DEPTH} deep", shard=path)
+            yield event, element
+    except ET.ParseError as error:
+        raise FormatError(f"this is not valid XML: {error}", shard=path) from error
+
+
+def parse_xml(data: bytes) -> tuple[str, dict[str, Any]]:
+    """Return the outer tag of a small document, and its values as :func:`read_xml` yields them.
+
+    Raises:
+        FormatError: The document is damaged, nested too deeply, or declares entities.
+
+    >>> parse_xml(b'<a b="1"><c>2</c><c d="3"/></a>')
+    ('a', {'b': '1', 'c': ['2', {'d': '3'}]})
+    """
+    *_, (_, outer) = _events_in(io.BytesIO(data), "")
+    return outer.tag, _values(outer)
 
 
 def tags_in(path: str) -> list[str]:
@@ -48,7 +66,7 @@ def tags_in(path: str) -> list[str]:
         FormatError: The document is damaged, nested too deeply, or declares entities.
     """
     counts: Counter[str] = Counter()
-    for event, element, _ in _events(path):
+    for event, element in _events(path):
         if event == "start":
             counts[element.tag] += 1
         else:
@@ -59,7 +77,7 @@ def tags_in(path: str) -> list[str]:
 def read_xml(path: str, tag: str) -> Iterator[Record]:
     """Yield the elements of a tag as records."""
     position = inside = 0
-    for event, element, _ in _events(path):
+    for event, element in _events(path):
         inside += (element.tag == tag) * (1 if event == "start" else -1)
         if event == "end" and not inside:
             if element.tag == tag:

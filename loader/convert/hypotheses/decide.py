@@ -15,6 +15,7 @@ from ..file_trees.tree import FileTree
 from ..layouts.hypothesis import Hypothesis, TreeLayout
 from ..layouts.survey import Survey
 from ..tables.named_files import split_name, subset_of_file
+from .annotated import with_readers
 from .by_files import by_files
 from .by_manifest import by_manifest
 from .by_rows import by_rows
@@ -57,7 +58,7 @@ def decide(survey: Survey, *, takes_all: bool, is_webdataset: bool) -> tuple[Tre
         error = UnclearDataError(fault, at=survey.files.tree.path, hint="; ".join(map(str, ways)))
         error.ways, error.hypotheses = ways, compared
         raise error
-    return with_things(survey, layout), compared
+    return with_readers(survey, with_things(survey, layout)), compared
 
 
 class UnclearDataError(ConfigError):

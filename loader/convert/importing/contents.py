@@ -13,7 +13,9 @@ from ...dataset.open_files import OpenFiles
 from ...errors import SampleError, StorageError
 from ...storage import FileInfo, FileStream, PendingRead, ReadableFile, is_url, open_parent, raise_storage_error
 from ...storage.remote import hide_query
-from ..rows.row import CellReader, CellRef, FaultRef, FileRef, PartRef, RangeRef, UrlRef, ValueRef
+from ..readers.reader import About
+from ..readers.registry import readers
+from ..rows.row import AnnotationRef, CellReader, CellRef, FaultRef, FileRef, PartRef, RangeRef, UrlRef, ValueRef
 from ..sources.source import Source
 from ..writing.shard_file import FileContents, Readable
 
@@ -41,13 +43,14 @@ class ContentReader:
         self._downloaded: list[str] = []  # of the last row
         self._cells: dict[int, CellReader] = {}
         self._files = OpenFiles(_MAX_OPEN_FILES)
+        self._about: dict[tuple[int, str, PartRef | None], About] = {}
         self._streams: list[Readable] = []
         # Path → start, end and read of each range that was announced; an object store fetches them at the same time.
         self._windows: deque[dict[bytes, list[tuple[int, int, PendingRead]]]] = deque(maxlen=_WINDOWS)
 
     def announce(self, parts: Iterable[PartRef]) -> None:
         """Announce parts that will be read soon; those announced before the last call are forgotten."""
-        parts = [*parts]
+        parts = [part.part if isinstance(part, AnnotationRef) else part for part in parts]
         if self._downloads is not None:
             self._downloads.announce(os.fsdecode(part.url) for part in parts if isinstance(part, UrlRef))
         # Ranges that are near each other are fetched by one read.
@@ -78,8 +81,20 @@ class ContentReader:
             case CellRef():
                 value = self._open_cells(source).read(part)
                 return self._download(os.fsdecode(value.url)) if isinstance(value, UrlRef) else value
+            case AnnotationRef():
+                return self.read(source, part.part)
             case FaultRef():
                 raise SampleError(part.reason, hint=part.hint or None, code=part.code)
+
+    def about(self, source: int, part: AnnotationRef) -> About:
+        """Return what the tree says about annotations, such as the names of classes; each file is read once."""
+        known = source, part.reader, part.about
+        if known not in self._about:
+            data = b"" if part.about is None else self.read(source, part.about)
+            if isinstance(data, FileContents):
+                raise SampleError(f"the file of names of classes has {len(data):,} bytes")
+            self._about[known] = readers()[part.reader].about(data) if data else About()
+        return self._about[known]
 
     def release(self) -> None:
         """Close the large files of the last row, and remove its downloads."""

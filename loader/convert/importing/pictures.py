@@ -15,7 +15,7 @@ from PIL import Image, UnidentifiedImageError
 from ...errors import SampleError, plural
 from ...format.media.open_picture import open_picture
 from ...format.media.picture_traits import PictureBits, as_16_bits, picture_bits, to_8_bits
-from ..annotations.coordinates import TRANSPOSES, PictureChange
+from ..annotations.coordinates import SWAPS, TRANSPOSES, PictureChange, Size
 from ..writing.shard_file import FileContents, PartContents
 
 PictureFormat = Literal["jpg", "png", "webp"]
@@ -129,6 +129,16 @@ UNREADABLE = (
     LookupError, TypeError, OverflowError, ImportError
 )  # fmt: skip
 """What Pillow raises for damaged files and damaged metadata; the last one if a package of its format is missing."""
+
+
+def upright_size(data: PartContents) -> Size:
+    """Return width and height of a picture in pixels, as programs show it; only its header is read."""
+    try:
+        with opened_picture(data) as picture:
+            width, height = picture.size
+            return (height, width) if picture.getexif().get(_ORIENTATION) in SWAPS else (width, height)
+    except UNREADABLE as error:
+        raise SampleError(f"not a picture whose size can be read: {error}") from error
 
 
 def _load(picture: Image.Image, *, all_frames: bool) -> int:

@@ -12,9 +12,11 @@ import msgspec
 
 from ...accounting.kinds import HEADER_BYTES, kind_of_bytes, kind_of_name, part_extension, with_extension
 from ...errors import EnergonError, SampleError, StorageError
-from ..annotations.coordinates import Coordinates, PictureChange, find_coordinates, is_moved, move_document
+from ..annotations.coordinates import Coordinates, PictureChange, Size, find_coordinates, is_moved, move_document
+from ..readers.reader import About, Annotation
+from ..readers.registry import read_annotation
 from ..rows.documents import Item, lined_up_items, with_items
-from ..rows.row import CellRef, FileRef, Row, UrlRef, ValueRef, unique_part
+from ..rows.row import AnnotationRef, CellRef, FileRef, Row, UrlRef, ValueRef, unique_part
 from ..tables.part_values import LossyJson
 from ..writing.shard_file import FileContents, PartContents
 from .contents import ContentReader, check_contents
@@ -27,6 +29,7 @@ from .pictures import (
     count_frames,
     is_small_copy,
     opened_picture,
+    upright_size,
 )
 
 _PIXELS_WITH_CLASSES = """
@@ -77,14 +80,18 @@ def read_sample(reader: ContentReader, row: Row, options: PictureOptions) -> Sam
         data = reader.read(row.source, part)
         if isinstance(part, FileRef | UrlRef | CellRef) and part.named_by_contents:
             name = name_by_contents(name, data)  # noqa: PLW2901 - the name in the row is a guess
-        check_contents(name, data)
+        # An empty text may say that a picture has no objects.
+        check_contents("txt" if isinstance(part, AnnotationRef) else name, data)
         name = unique_part(name, contents)  # noqa: PLW2901
         contents[name] = data
-        if isinstance(part, ValueRef) and part.layout == "coco":
+        if isinstance(part, AnnotationRef) or (isinstance(part, ValueRef) and part.layout == "coco"):
             coco.add(name)
         lossy += isinstance(data, LossyJson) or (isinstance(part, ValueRef) and part.is_lossy)
     # Count the bytes before pictures change them.
     read_bytes = sum(data.size_bytes if isinstance(data, FileContents) else len(data) for data in contents.values())
+    for name, part in row.parts.items():
+        if isinstance(part, AnnotationRef):
+            contents[name] = _objects(name, contents, part.reader, reader.about(row.source, part))
     sample = SampleContents({**contents}, Counter())
     # Divide documents into pages, convert pictures, and bring pages and texts in order.
     if options.pages == "split":
@@ -96,6 +103,29 @@ def read_sample(reader: ContentReader, row: Row, options: PictureOptions) -> Sam
     sample.changed["numbers_lost"] += lossy
     sample.changed["frames_unread"] += sum(has_frames(name, data) for name, data in sample.parts.items())
     return sample._replace(read_bytes=read_bytes)
+
+
+def _objects(name: str, contents: Mapping[str, bytes | FileContents], kind: str, about: About) -> bytes:
+    """Return the annotations in a part as objects in JSON."""
+    data = contents[name]
+    if isinstance(data, FileContents):
+        raise SampleError(f"the annotations have {len(data):,} bytes, which is too many for one picture", at=name)
+
+    def size() -> Size:
+        pictures = {name: contents[name] for name in contents if kind_of_name(name) == "image"}
+        masks = _masks(pictures) if len(pictures) > 1 else set()
+        shown = sorted(pictures.keys() - masks, key=lambda name: ("." in name, name))
+        # The picture with a plain name is meant, or else any of several pictures of one size.
+        sizes = (
+            {upright_size(pictures[name]) for name in (shown[:1] if "." not in shown[0] else shown)} if shown else set()
+        )
+        if len(sizes) != 1:
+            raise SampleError(
+                f"expected one picture that the boxes are for, found {len(shown)} of other sizes", at=name
+            )
+        return sizes.pop()
+
+    return msgspec.json.encode(read_annotation(kind, Annotation(data, about, size)))
 
 
 def _converted(contents: Mapping[str, bytes | FileContents], coco: set[str], options: PictureOptions) -> SampleContents:

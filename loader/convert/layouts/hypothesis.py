@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -43,6 +44,8 @@ class TreeLayout:
         left: Files that are left out, with the reasons.
         parallel: Folders whose files belong to the rows that name files of the same name.
         things: Folders whose samples are views of one thing each, and so stay in one split part.
+        readers: Name of a folder, or a slash for all, and extension → reader of the annotations in such files.
+        about: Files that name the classes of annotations.
         is_unclear: Files of one name may be a sample, or samples of several classes.
         samples: Number of the samples that files make.
     """
@@ -57,19 +60,34 @@ class TreeLayout:
     left: Mapping[str, str] = field(default_factory=dict)
     parallel: frozenset[str] = frozenset()
     things: frozenset[str] = frozenset()
+    readers: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    about: tuple[str, ...] = ()
     is_unclear: bool = False
     samples: int = 0
 
     @property
     def is_plain(self) -> bool:
-        """True if files that share a name are the samples."""
-        is_by_name = self.kind == "files" and self.grouping.by == "name"
+        """True if files that share a name are the samples, each as it is."""
+        is_by_name = self.kind == "files" and self.grouping.by == "name" and not self.readers
         is_whole = {*self.left.values()} <= {BARE} and not self.tables and not self.rows.rows
         return is_by_name and is_whole and not self.folders.classes and self.folders.split_depth is None
 
     def names(self, folder: str) -> tuple[str, ...]:
         """Return the names of a folder and of the folders above it that tell splits and classes."""
         return self.grouping.without_role(folder_names(folder))[self.top :]
+
+    def reader_of(self, name: str) -> str:
+        """Return the reader of the annotations in a file; an empty text for another file."""
+        folder, _, extension = split_name(name) if self.readers else ("", "", "")
+        return self.readers.get((posixpath.basename(folder), extension), self.readers.get(("/", extension), ""))
+
+    def about_of(self, name: str) -> str:
+        """Return the file that names the classes of annotations: the nearest one above, or the only one."""
+        folders = {posixpath.dirname(each): each for each in reversed(self.about)}
+        folder = posixpath.dirname(name)
+        while folder and folder not in folders:
+            folder = posixpath.dirname(folder)
+        return folders.get(folder, self.about[0] if len(folders) == 1 else "")
 
     def thing_of(self, path: str) -> str:
         """Return the folder of a sample that is a view of one thing with others; an empty text for another sample."""

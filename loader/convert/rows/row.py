@@ -101,6 +101,28 @@ class FaultRef(msgspec.Struct, frozen=True, array_like=True, tag="fault"):
     code: str = "F101"
 
 
+StoredRef = FileRef | RangeRef | ValueRef | CellRef
+"""A reference to bytes that are there."""
+
+
+class AnnotationRef(msgspec.Struct, frozen=True, array_like=True, tag="annotation"):
+    """The annotations of the sample's picture, which become objects in JSON where they are read.
+
+    Attributes:
+        part: Where they are.
+        reader: Name of their reader, a module of :mod:`..readers`.
+        about: Where the names of classes are; None if the annotations have them.
+    """
+
+    part: StoredRef
+    reader: str
+    about: StoredRef | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return self.part.size_bytes
+
+
 class CellReader:
     """An open source in a worker; this one is of a source without cells."""
 
@@ -112,7 +134,7 @@ class CellReader:
         """Close what is open."""
 
 
-PartRef = FileRef | UrlRef | RangeRef | ValueRef | CellRef | FaultRef
+PartRef = StoredRef | UrlRef | FaultRef | AnnotationRef
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True):

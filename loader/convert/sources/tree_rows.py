@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 import msgspec
@@ -20,7 +20,8 @@ from ..layouts.grouping import are_parallel
 from ..layouts.hypothesis import TreeLayout
 from ..layouts.rows import RowsOfTable
 from ..layouts.tree_files import TreeFiles
-from ..rows.row import NO_SPLIT, PartRef, Row, key_of_path, printable, unique_part
+from ..readers.registry import readers
+from ..rows.row import NO_SPLIT, AnnotationRef, PartRef, Row, StoredRef, key_of_path, printable, unique_part
 from ..tables.columns import SourceOptions
 from ..tables.named_files import (
     extension_of_path,
@@ -59,6 +60,11 @@ class TreeRows:
         if survey.kind == "members":
             yield from self._member_rows()
             return
+        self._read |= {*survey.about}
+        for (folder, extension), reader in survey.readers.items():
+            where = f"files of {folder}" if folder.strip("/") else "files"
+            title = readers()[reader].title
+            self._listing.notes.append(f"{extension} {where} are annotations of {title}: their objects are in json")
         yield from self._rows_of_tables()
         yield from self._grouped_rows() if survey.grouping.by != "name" else self._named_rows()
         # Rows may name files that are left out by their names alone.
@@ -122,7 +128,7 @@ class TreeRows:
 
     def _row(self, path: str, folder: str, parts: Mapping[str, str]) -> Row:
         layout, names = self._survey.folders, self._survey.names(folder)
-        refs = {part: self._tree.ref(name, part) for part, name in parts.items()}
+        refs = self._refs(parts, parts)
         refs |= self._joined.parts_of(next(iter(parts.values())))
         return Row(
             key=key_of_path(path),
@@ -130,6 +136,28 @@ class TreeRows:
             origin=self._shown(next(iter(parts.values()))),
             split=self._joined.split_of(parts.values()) or layout.split_of(names),
         )
+
+    def _refs(self, parts: Mapping[str, str], taken: Collection[str]) -> dict[str, PartRef]:
+        """Return the references to files; annotations of a picture become ``json``.
+
+        Args:
+            taken: Names of all parts of the sample.
+        """
+        has_picture = any(kind_of_name(part) == "image" for part in taken)
+        refs: dict[str, PartRef] = {}
+        for part, name in parts.items():
+            ref, reader = self._tree.ref(name, part), self._survey.reader_of(name) if has_picture else ""
+            if not (reader and isinstance(ref, StoredRef)):
+                refs[part] = ref
+                continue
+            is_free = "json" not in refs and (part == "json" or "json" not in taken)
+            refs["json" if is_free else f"{reader}.json"] = AnnotationRef(ref, reader, self._about(name, reader))
+        return refs
+
+    def _about(self, name: str, reader: str) -> StoredRef | None:
+        about = self._survey.about_of(name) if readers()[reader].about_files else ""
+        ref = self._tree.ref(about, "") if about else None
+        return ref if isinstance(ref, StoredRef) else None
 
     def _shown(self, name: str) -> str:
         return printable(self._tree.example(name))
@@ -201,7 +229,7 @@ class TreeRows:
         if not files.last:
             return {}
         folder, stem, _ = split_name(files.last)
-        taken: dict[str, PartRef] = {}
+        taken: dict[str, str] = {}
         for file_number in self._files.index.of_stem(stem):
             name = self._files.names[file_number]
             above = posixpath.dirname(name)
@@ -212,9 +240,9 @@ class TreeRows:
                 if part in all_parts and above != folder:
                     part = f"{part_name_of_column(posixpath.basename(above))}.{part}"
                 part = unique_part(part, all_parts)
-                taken[part] = self._tree.ref(name, part)
+                taken[part] = name
                 files.used.add(name)
-        return taken
+        return self._refs(taken, {**parts, **taken})
 
     def _leave_rows(self, account: Account, folder: str) -> None:
         for entry in account.left_out:

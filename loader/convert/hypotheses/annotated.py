@@ -1,0 +1,68 @@
+"""Find the files next to pictures that are annotations of a known format, and the files that name their classes."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from ...errors import ConfigError, EnergonError
+from ..layouts.hypothesis import TreeLayout
+from ..layouts.survey import Survey
+from ..readers.reader import About
+from ..readers.registry import reader_of, readers
+
+_MAX_FOLDERS = 30  # names of folders with files of an extension; more of them count together
+_MAX_DRAWN = 20  # files of a folder that are read
+_MAX_BYTES = 1 << 20  # of a file, which is enough to recognise it
+
+
+def with_readers(survey: Survey, layout: TreeLayout) -> TreeLayout:
+    """Return a layout that knows the readers of its annotations, if pictures are its samples."""
+    if layout.kind != "files" or not any(kind == "image" for _, kind in survey.files.counts):
+        return layout
+    # Collect the files that may be annotations, by the name of their folder, and those that may name classes.
+    extensions = {reader.extension for reader in readers().values()} - {""}
+    groups: dict[tuple[str, str], list[str]] = {}
+    about: list[str] = []
+    for folder, start, stop in survey.files.folders:
+        for name in survey.files.names[start:stop]:
+            extension = name.rpartition(".")[2]
+            if any(
+                each.about_files and each.about_files.fullmatch(posixpath.basename(name)) for each in readers().values()
+            ):
+                about.append(name)
+            elif extension in extensions and name not in layout.left and name not in layout.tables:
+                groups.setdefault((posixpath.basename(folder), extension), []).append(name)
+    for extension in extensions:
+        several = [key for key in groups if key[1] == extension]
+        if len(several) > _MAX_FOLDERS:
+            groups["/", extension] = [name for key in several for name in groups.pop(key)]
+    # Some files of each group show its format.
+    named = {key: reader_of(_drawn(survey, names), key[1]) for key, names in groups.items()}
+    named = {key: reader for key, reader in named.items() if reader}
+    naming = {name for name in {*named.values()} if readers()[name].about_files}
+    return replace(layout, readers=named, about=_about(survey, naming.pop(), about) if naming else ())
+
+
+def _drawn(survey: Survey, names: Sequence[str]) -> Iterator[bytes]:
+    for name in names[:: -(-len(names) // _MAX_DRAWN)]:
+        with suppress(EnergonError), survey.files.tree.open(name) as file:
+            yield file.read(_MAX_BYTES)
+
+
+def _about(survey: Survey, reader: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the files that name classes; in one folder, all name the same ones."""
+    classes: dict[str, tuple[str, Mapping[int, str]]] = {}
+    for name in names:
+        about = About()
+        with suppress(EnergonError), survey.files.tree.open(name) as file:
+            about = readers()[reader].about(file.read(_MAX_BYTES))
+        if not about.classes:
+            continue
+        first, known = classes.setdefault(posixpath.dirname(name), (name, about.classes))
+        if known != about.classes:
+            fault = f"{first} and {name} name other classes for the annotations next to them"
+            raise ConfigError(fault, at=survey.files.tree.path, hint="remove one of them")
+    return tuple(first for first, _ in classes.values())

@@ -1,0 +1,63 @@
+"""The readers of this folder by name, and what all of them do with damaged annotations."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ...errors import EnergonError, SampleError
+from .reader import Annotation, AnnotationReader
+
+_DAMAGED = (msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+_MIN_SHARE = 0.9  # of the drawn annotations that a reader recognises; the others are damaged
+
+
+@cache
+def readers() -> Mapping[str, AnnotationReader]:
+    """Return the reader of each module in this folder, by the name of the module."""
+    names = sorted(module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)]))
+    modules = {name: importlib.import_module(f".{name}", __package__) for name in names}
+    return {name: module.READER for name, module in modules.items() if hasattr(module, "READER")}
+
+
+def reader_of(drawn: Iterable[bytes], extension: str = "") -> str:
+    """Return the name of the reader that recognises annotations; an empty text for none.
+
+    Args:
+        drawn: Some files, or elements; empty ones say nothing.
+        extension: Of the files; an empty text for elements.
+    """
+    seen = [data for data in drawn if data.strip()]
+    possible = ((name, reader) for name, reader in readers().items() if reader.extension == extension)
+    counts = {name: sum(_recognises(reader, data) for data in seen) for name, reader in possible}
+    best = max(counts, key=counts.__getitem__, default="")
+    return best if seen and counts.get(best, 0) >= _MIN_SHARE * len(seen) else ""
+
+
+def _recognises(reader: AnnotationReader, data: bytes) -> bool:
+    try:
+        return reader.recognises(data)
+    except (EnergonError, *_DAMAGED):
+        return False
+
+
+def read_annotation(name: str, annotation: Annotation) -> dict[str, Any]:
+    """Return the annotations of a picture in the one form.
+
+    Raises:
+        SampleError: They are damaged.
+    """
+    reader = readers()[name]
+    try:
+        return reader.read(annotation)
+    except EnergonError as error:
+        raise SampleError(f"the annotations of {reader.title} are damaged: {error.message}") from error
+    except _DAMAGED as error:
+        fault = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise SampleError(f"the annotations of {reader.title} are damaged: {fault}") from error

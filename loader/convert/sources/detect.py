@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from ..layouts.hypothesis import Hypothesis as Hypothesis  # noqa: PLC0414 - the
 from ..rows.row import CellRef
 from ..tables.columns import FoundColumn, SourceOptions as SourceOptions  # noqa: PLC0414 - the stub of the package lists it
 from ..tables.named_files import EXTENSIONS
+from ..tables.part_values import npy_bytes
 from .archives import TarSource
 from .coco import CocoSource
 from .conversations import ConversationsSource
@@ -279,9 +279,7 @@ class _TokenReader(NumberedReader):
             parts = self._file.read_parts(cell.row)
         except FormatError as error:
             raise SampleError(error.message, source=f"{self._path}, sequence {cell.row}") from error
-        data = io.BytesIO()
-        np.save(data, np.asarray(next(iter(parts.values()))), allow_pickle=False)
-        return data.getvalue()
+        return npy_bytes(np.asarray(next(iter(parts.values()))))
 
     def close(self) -> None:
         self._file.close()

@@ -18,6 +18,7 @@ from ...accounting.kinds import usual_extension
 from ...errors import ConfigError, EnergonError, FormatError, SampleError, required_package
 from ..rows.file_access import FileAccess
 from ..rows.row import CellRef, FaultRef
+from ..tables.part_values import npy_bytes
 from .source import NumberedReader, NumberedSource
 
 ChunkKind = Literal["mds", "litdata"]
@@ -195,9 +196,7 @@ def _encoded(name: str, value: Any) -> tuple[str, bytes]:
     if hasattr(value, "detach"):  # a tensor of torch
         value = value.detach().cpu().numpy()
     if isinstance(value, np.ndarray) and value.dtype != object:
-        encoded = io.BytesIO()
-        np.save(encoded, value, allow_pickle=False)
-        return "npy", encoded.getvalue()
+        return "npy", npy_bytes(value)
     try:
         return "json", msgspec.json.encode(value, enc_hook=_plain)
     except (TypeError, ValueError) as error:

@@ -169,7 +169,7 @@ def _listed_values(table: ArrowTable, layout: TableLayout) -> Iterator[tuple[int
     """
     # Choose what must be read: of cells only whether they exist, and of lists their lengths.
     columns = _listed_columns(layout)
-    cells = [part for part in layout.parts if part.role == "bytes"]
+    cells = [part for part in layout.parts if part.role in ("bytes", "array")]
     lists = [part.columns[0] for part in cells if part.is_list]
     present = {part.columns[0]: _present_rows(table, part.columns[0]) for part in cells if not part.is_list}
     read = [*columns, *map(table.lengths_column, lists)]
@@ -217,6 +217,7 @@ def _present_elements(column: Any) -> list[list[bool | None]]:
 
 def _values(table: ArrowTable, layout: TableLayout) -> Iterator[tuple[int, Mapping[str, Any] | EnergonError]]:
     columns = list(dict.fromkeys([*_listed_columns(layout), *cell_columns(layout)]))
+    arrays = {part.columns[0] for part in layout.parts if part.role == "array"}
     for first, batch in readable_batches(table, columns):
         if isinstance(batch, FormatError):
             yield from ((row, batch) for row in range(first, table.unit_stop(first)))
@@ -224,7 +225,7 @@ def _values(table: ArrowTable, layout: TableLayout) -> Iterator[tuple[int, Mappi
         values = BatchValues(batch)
         for row in range(batch.num_rows):
             try:
-                yield first + row, {name: values.value(name, row) for name in columns}
+                yield first + row, {name: values.value(name, row, as_array=name in arrays) for name in columns}
             except SampleError as error:
                 yield first + row, error
 
@@ -259,7 +260,8 @@ class ArrowCells(CellReader):
         column = part.columns[0]
         # Texts and JSON are made of the values of their columns.
         if part.role != "bytes":
-            values = {column: self._batch.value(column, row) for column in part.columns}
+            is_array = part.role == "array"
+            values = {column: self._batch.value(column, row, as_array=is_array) for column in part.columns}
             return part_bytes(part, values, self._layout.class_names)
         # Bytes are taken as they are; structs and elements of lists one by one.
         data = self._batch.contents(column, row) if not part.is_list else None
@@ -318,10 +320,12 @@ class BatchValues:
         self._columns: dict[str, Any] = {}
         self._contents: dict[str, Any] = {}
 
-    def value(self, column: str, row: int) -> Any:
+    def value(self, column: str, row: int, *, as_array: bool = False) -> Any:
         values = self._columns.get(column)
         if values is None:
             values = self._columns[column] = self._batch.column(column)
+        if as_array:
+            return _array_of(values[row].values, column)
         try:
             return values[row].as_py()
         except (ValueError, OverflowError) as error:
@@ -338,6 +342,14 @@ class BatchValues:
         return contents
 
 
+def _array_of(numbers: Any, column: str) -> Any:
+    """Return the numbers of a list as a NumPy array of their type; None for no list."""
+    if numbers is None or not numbers.null_count:
+        return None if numbers is None else numbers.to_numpy(zero_copy_only=False)
+    hint = f"write the lists as JSON: --part {column}.json={column}"
+    raise SampleError(f"a list of numbers in column {column!r} has null among them", hint=hint)
+
+
 # Columns of Arrow tables, with what Hugging Face datasets note about them in the schema.
 
 
@@ -349,11 +361,14 @@ def arrow_columns(schema: Any, files: NamedFiles) -> list[TableColumn]:
             f"the name {name!r} is that of {plural(count, 'column')}, so that their values cannot be told apart",
             hint="rename the columns",
         )
-    class_names = dict(_class_names(schema.metadata or {}))
-    return [
-        TableColumn(field.name, files, type=_type_of(field.type), class_names=class_names.get(field.name, ()))
-        for field in schema
-    ]
+    features = _features(schema.metadata or {})
+    columns = []
+    for field in schema:
+        feature, type_ = features.get(field.name), _type_of(field.type)
+        if type_ == "number list" and _class_names(feature.get("feature") if isinstance(feature, dict) else None):
+            type_ = "nested"  # the numbers of classes
+        columns.append(TableColumn(field.name, files, type=type_, class_names=_class_names(feature)))
+    return columns
 
 
 def python_values(values: Any) -> list[Any]:
@@ -397,7 +412,8 @@ def _type_of(type_: Any) -> ColumnType:
     if types.is_dictionary(type_):
         return _type_of(type_.value_type)
     if hasattr(type_, "storage_type"):  # an extension
-        return _type_of(type_.storage_type)
+        inner = _type_of(type_.storage_type)
+        return "nested" if inner == "number list" else inner  # it has a shape of its own
     # Media come first: their structs would be nested values.
     if _is_bytes(type_):
         return "bytes"
@@ -406,6 +422,8 @@ def _type_of(type_: Any) -> ColumnType:
     is_view = str(type_).startswith(("list_view<", "large_list_view<"))
     if is_view or types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
         inner = _type_of(type_.value_type)
+        if types.is_integer(type_.value_type) or types.is_floating(type_.value_type):
+            return "number list"
         return "media list" if inner in ("bytes", "media") else "text list" if inner == "text" else "nested"
     if types.is_string(type_) or types.is_large_string(type_) or str(type_) == "string_view":
         return "text"
@@ -434,11 +452,18 @@ def _is_media(type_: Any) -> bool:
     return "bytes" in fields and _is_bytes(fields["bytes"]) and fields.keys() <= {"bytes", "path", "sampling_rate"}
 
 
-def _class_names(metadata: Mapping[bytes, bytes]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _features(metadata: Mapping[bytes, bytes]) -> Mapping[str, Any]:
+    """Return what Hugging Face datasets note about columns, by name."""
     try:
         features = json.loads(metadata.get(_FEATURES, b"{}"))["info"]["features"]
-        for name, feature in features.items():
-            if feature.get("_type") == "ClassLabel":
-                yield name, tuple(map(str, feature.get("names") or ()))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return features if isinstance(features, dict) else {}
+
+
+def _class_names(feature: Any) -> tuple[str, ...]:
+    """Return the names of classes of a feature; none of other features."""
+    if not isinstance(feature, dict) or feature.get("_type") != "ClassLabel":
+        return ()
+    names = feature.get("names")
+    return tuple(map(str, names)) if isinstance(names, list) else ()

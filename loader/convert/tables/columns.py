@@ -33,10 +33,13 @@ from .named_files import (
 )
 from .records import INTEGER, NUMBER
 
-ColumnType = Literal["text", "integer", "number", "bytes", "media", "media list", "text list", "nested", "empty"]
-"""Type of the values: ``media`` is a struct of bytes and a path, as in Hugging Face datasets."""
+ColumnType = Literal[
+    "text", "integer", "number", "bytes", "media", "media list", "text list", "number list", "nested", "empty"
+]
+"""Type of the values: ``media`` is a struct of bytes and a path, as in Hugging Face datasets; ``number list`` is a list
+of numbers in an Arrow table, which says their type."""
 
-Role = Literal["key", "split", "path", "url", "bytes", "text", "label", "json", "document", "not written"]
+Role = Literal["key", "split", "path", "url", "bytes", "text", "label", "json", "array", "document", "not written"]
 """What becomes of a column: the key, the split part, or a part of the sample; ``document`` is that of lists of texts
 and pictures that line up, and of what belongs to them."""
 

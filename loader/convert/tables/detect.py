@@ -110,7 +110,7 @@ class _Finder:
                 name=full, role=role, columns=(column.name,), named_by_contents=by_contents, is_list=is_list
             )
         # Texts, labels and JSON have extensions of their own.
-        extensions = {"text": "txt", "label": "cls"}
+        extensions = {"text": "txt", "label": "cls", "array": "npy"}
         full = name if is_known else f"{name}.{extensions.get(role, 'json')}"
         return PartColumns(name=full, role=role, columns=(column.name,))
 
@@ -119,6 +119,8 @@ class _Finder:
         kind = kind_of_name(name)
         if column.type in _BYTES_TYPES:
             return "bytes"
+        if column.type == "number list" and kind in ("bytes", "array"):
+            return "array"
         if _is_text(column) and kind not in ("label", "tree"):
             if column.share(column.links) >= _MIN_SHARE:
                 return ("text" if column.type == "text" else "json") if self._columns.keep_urls else "url"
@@ -158,6 +160,11 @@ class _Finder:
         if text is not None and all(part.name != "txt" for part in parts):
             parts.append(PartColumns(name="txt", role="text", columns=(text.name,)))
             rest.remove(text)
+        # Lists of numbers, such as tokens, are arrays, which keep their type.
+        for column in [column for column in rest if column.type == "number list"]:
+            array = unique_part(f"{part_name_of_column(column.name)}.npy", {part.name for part in parts})
+            parts.append(PartColumns(name=array, role="array", columns=(column.name,)))
+            rest.remove(column)
         if rest:
             name = "json" if all(part.name != "json" for part in parts) else "columns.json"
             parts.append(PartColumns(name=name, role="json", columns=tuple(c.name for c in rest), is_object=True))

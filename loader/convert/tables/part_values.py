@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import re
@@ -9,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from ...accounting.kinds import kind_of_name, with_extension
 from ...errors import SampleError, StorageError
@@ -40,6 +42,8 @@ def part_bytes(part: PartColumns, values: Mapping[str, Any], class_names: Mappin
                 raise SampleError(f"column {column!r} is empty; expected a label")
             is_name = column in class_names and isinstance(value, str)
             return _encoded(str(class_names[column].index(value) if is_name else value), column)
+        case "array":
+            return npy_bytes(value)
         case _:
             return _json_text(value) or encode_json(value)
 
@@ -51,6 +55,13 @@ def encode_json(value: Any) -> bytes:
         return LossyJson(data) if b"null" in data and _is_lossy(value) else data
     except (TypeError, ValueError, RecursionError) as error:
         raise SampleError(f"a value cannot be written as JSON: {error}") from error
+
+
+def npy_bytes(array: Any) -> bytes:
+    """Return an array as the bytes of a part ``npy``, with its type and shape."""
+    encoded = io.BytesIO()
+    np.save(encoded, array, allow_pickle=False)
+    return encoded.getvalue()
 
 
 class LossyJson(bytes):
@@ -226,6 +237,8 @@ class RowMaker:
                     media = self._media_parts(part, values, cell)
                     has_media |= bool(media) or part.is_list  # a list has any number
                     _join(parts, media)
+                elif part.role == "array" and values.get(part.columns[0]) is None:
+                    continue
                 elif cell is not None:
                     _join(parts, {part.name: cell(part, None)})
                 else:

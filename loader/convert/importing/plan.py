@@ -161,9 +161,8 @@ def list_rows(
         packed = os.path.getsize(source.path) if os.path.isfile(source.path) else None
         unpacked, missing = 0, list[str]()
         for row in source.rows(listing):
-            missing += [
-                each.reason for each in row.parts.values() if isinstance(each, FaultRef) and each.code == "F102"
-            ]
+            faults = [each for each in row.parts.values() if isinstance(each, FaultRef)]
+            missing += [each.reason for each in faults if each.code == "F102"] if faults else ()
             counts.update(row.parts.keys())
             # Samples come out of one file, which may be an archive of archives, or have many links to one member.
             if packed is not None:

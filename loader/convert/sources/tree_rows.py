@@ -197,27 +197,29 @@ class TreeRows:
         splits = {name: split for name, split in of_files.items() if name == table or name not in joined}
         of_list = split_of_folder(rows.inside)
         has_splits = len({*splits.values()} - {""}) > 1
+        of_table = splits[table] or NO_SPLIT if has_splits else ""
+        is_of_several, stem = len(survey.tables) > 1, table.rpartition(".")[0]
         account = Account()
         for row in source.rows(replace(self._listing, shuffled=True, account=account)):
             if has_splits and files.last in self._read:
                 self._account.lose("rows", "L123", join_names(unit, row.origin))
                 files.last = ""
                 continue
+            if not files.last:
+                key = key_of_path(f"{stem}/{row.key}") if is_of_several else row.key
+                split = row.split or of_list or of_table
+                yield msgspec.structs.replace(row, key=key, origin=join_names(unit, row.origin), split=split)
+                continue
             # Rows without a split get the split part of the files that they name.
-            named = files.last and survey.folders.split_of(survey.names(posixpath.dirname(files.last)))
-            is_apart = len(survey.tables) > 1 and not files.last
+            named = survey.folders.split_of(survey.names(posixpath.dirname(files.last)))
             last = files.last.partition(".tar/")[2] if survey.kind == "members" else files.last
-            key = key_of_path(join_names(*split_name(last)[:2])) if rows.kind == "coco" and last else row.key
+            is_coco = rows.kind == "coco" and last
             yield msgspec.structs.replace(
                 row,
-                key=key_of_path(f"{table.rpartition('.')[0]}/{row.key}") if is_apart else key,
+                key=key_of_path(join_names(*split_name(last)[:2])) if is_coco else row.key,
                 parts={**row.parts, **self._beside(files, row.parts), **self._joined.parts_of(files.last)},
                 origin=join_names(unit, row.origin),
-                split=row.split
-                or of_list
-                or self._joined.split_of([files.last])
-                or (splits[table] or NO_SPLIT if has_splits else "")
-                or named,
+                split=row.split or of_list or self._joined.split_of([files.last]) or of_table or named,
                 thing=survey.thing_of(files.last),
             )
             files.last = ""
@@ -226,8 +228,6 @@ class TreeRows:
 
     def _beside(self, files: TableFiles, parts: Mapping[str, PartRef]) -> dict[str, PartRef]:
         """Return further parts of a row: the files that share their names with its file, and that no row names."""
-        if not files.last:
-            return {}
         folder, stem, _ = split_name(files.last)
         taken: dict[str, str] = {}
         for file_number in self._files.index.of_stem(stem):

@@ -232,13 +232,13 @@ def test_leaving_the_prompts_writes_nothing(photos: Path, tmp_path: Path) -> Non
 
 
 def test_what_the_files_of_samples_share_is_printed_and_may_be_named(tmp_path: Path, energon: RunEnergon) -> None:
-    for name in ("images/a.jpg", "images/b.jpg", "labels/a.txt", "labels/b.txt", "classes.txt"):
+    for name in ("images/a.jpg", "images/b.jpg", "labels/a.txt", "labels/b.txt", "about.txt"):
         path = tmp_path / "in" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(jpeg(1) if name.endswith("jpg") else b"0 1 1 1 1")
     done = energon("import", tmp_path / "in", tmp_path / "out", "--dry-run")
     assert "files (taken): the files of a sample have the same path but for the folder: images, labels" in done.out
-    assert "left out: 1 file (9 B), a file about the data, not of it: classes.txt [L102]" in done.err
+    assert "left out: 1 file (9 B), a file about the data, not of it: about.txt [L102]" in done.err
     found = energon("import", tmp_path / "in", tmp_path / "out", "--dry-run", "--json").json
     assert (found["samples"], "images, labels" in found["hypotheses"][0]["evidence"]) == (2, True)
     plain = energon("import", tmp_path / "in", tmp_path / "out", "--dry-run", "--json", "--group-by", "name").json

@@ -137,6 +137,9 @@ def pascal_voc_2007(folder: Path) -> None:
         write(folder, {f"{root}/ImageSets/Main/{split}.txt": "".join(f"{name}\n" for name in names)})
 
 
+PEDESTRIAN = "Pedestrian 0.00 0 -0.20 1.00 2.00 4.00 3.50 1.89 0.48 1.20 1.84 1.47 8.41 0.01\n"
+
+
 def kitti_parts(split: str, labels: str) -> str:
     views = ("png image_3.png", "image_2.png image_3.png")
     return " | ".join(f"{split}: bin calib.txt{'' if labels else '?'} {view} {labels}" for view in views)
@@ -144,7 +147,7 @@ def kitti_parts(split: str, labels: str) -> str:
 
 @card(
     samples={
-        **{f"training/{n:06d}": kitti_parts("train", "label_2.txt") for n in range(5)},
+        **{f"training/{n:06d}": kitti_parts("train", "json") for n in range(5)},
         **{
             f"testing/{n:06d}": " | ".join(
                 f"test: bin {v} {t}"
@@ -154,7 +157,7 @@ def kitti_parts(split: str, labels: str) -> str:
             for n in range(3)
         },
     },
-    holds={"training/000003": ("Pedestrian 3", "P0: 3")},
+    holds={"training/000003": ('{"category":"Pedestrian","bbox":[1,2,3,1.5]', "P0: 3")},
 )
 def kitti_object(folder: Path) -> None:
     for split, count in (("training", 5), ("testing", 3)):
@@ -165,7 +168,7 @@ def kitti_object(folder: Path) -> None:
                 folder, {f"{split}/calib/{n:06d}.txt": f"P0: {n}\nP1: 1\n", f"{split}/velodyne/{n:06d}.bin": bytes(16)}
             )
             if split == "training":
-                write(folder, {f"{split}/label_2/{n:06d}.txt": f"Pedestrian {n} 0.00 0 -0.20 712.40 143.00\n"})
+                write(folder, {f"{split}/label_2/{n:06d}.txt": PEDESTRIAN})
 
 
 CUB = ["001.Black_footed_Albatross/Black_Footed_Albatross_0046_18", "002.Laysan_Albatross/Laysan_Albatross_0002_1027"]

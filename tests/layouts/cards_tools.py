@@ -32,16 +32,18 @@ def coco_of_roboflow(folder: Path) -> None:
 
 
 BOXES = "0 0.5 0.5 0.2 0.2\n1 0.1 0.1 0.2 0.2\n"
-NO_CAPTION = "CrudeSample|ImageSample"
 
 
 @card(
     samples={
-        **{f"coco8/train/{n:012d}": "train: jpg txt" for n in (9, 25, 30, 34)},
-        **{f"coco8/val/{n:012d}": "val: jpg txt" for n in (36, 42, 49, 61)},
+        **{f"coco8/train/{n:012d}": "train: jpg json" for n in (9, 25, 30, 34)},
+        **{f"coco8/val/{n:012d}": "val: jpg json" for n in (36, 42, 49, 61)},
     },
-    sample_type=NO_CAPTION,
-    texts={"coco8/val/000000000036.txt": BOXES},
+    sample_type="CrudeSample",
+    texts={
+        "coco8/val/000000000036.json": '{"width":8,"height":6,"objects":[{"category_id":0,"category":"person",'
+        '"bbox":[3.2,2.4,1.6,1.2]},{"category_id":1,"category":"bicycle","bbox":[0,0,1.6,1.2]}]}'
+    },
 )
 def yolo_of_ultralytics(folder: Path) -> None:
     for split, numbers in (("train", (9, 25, 30, 34)), ("val", (36, 42, 49, 61))):
@@ -53,11 +55,12 @@ def yolo_of_ultralytics(folder: Path) -> None:
 
 @card(
     samples={
-        **{f"train/{name}_jpg_rf_1": "train: jpg txt" for name in "abcd"},
-        "valid/e_jpg_rf_1": "val: jpg txt",
-        "test/f_jpg_rf_1": "test: jpg txt",
+        **{f"train/{name}_jpg_rf_1": "train: jpg json" for name in "abcd"},
+        "valid/e_jpg_rf_1": "val: jpg json",
+        "test/f_jpg_rf_1": "test: jpg json",
     },
-    sample_type=NO_CAPTION,
+    holds={"valid/e_jpg_rf_1": ('"cat"', '"dog"')},
+    sample_type="CrudeSample",
 )
 def yolo_of_roboflow(folder: Path) -> None:
     for split, names in (("train", "abcd"), ("valid", "e"), ("test", "f")):
@@ -69,7 +72,10 @@ def yolo_of_roboflow(folder: Path) -> None:
     )
 
 
-@card(samples={f"obj_train_data/frame_{n:06d}": "jpg txt" for n in range(5)}, sample_type=NO_CAPTION)
+@card(
+    samples={f"obj_train_data/frame_{n:06d}": "jpg json" for n in range(5)},
+    holds={"obj_train_data/frame_000004": '"dog"'},
+)
 def yolo_of_darknet(folder: Path) -> None:
     names = [f"obj_train_data/frame_{n:06d}" for n in range(5)]
     write(folder, [f"{name}.jpg" for name in names])
@@ -79,7 +85,10 @@ def yolo_of_darknet(folder: Path) -> None:
     write(folder, {"train.txt": "".join(f"data/{name}.jpg\n" for name in names)})
 
 
-@card(samples={f"street_{n}": "jpg json" for n in range(5)}, holds={"street_3": "polygon"})
+@card(
+    samples={f"street_{n}": "jpg json" for n in range(5)},
+    holds={"street_3": '{"category":"car","bbox":[1,1,1,1],"segmentation":[['},
+)
 def labelme(folder: Path) -> None:
     for n in range(5):
         shapes: list[dict[str, Any]] = [

@@ -151,9 +151,9 @@ def the_output_of_img2dataset(folder: Path) -> None:
 
 
 @layout(
-    samples={"train/a": "train: jpg txt", "train/b": "train: jpg txt", "val/a": "val: jpg"},
-    left_out={"files L102": 3},
-    note="1 of 3 samples have no partner\nthe files of a sample have the same path but for the folder: images, labels",
+    samples={"train/a": "train: jpg json", "train/b": "train: jpg json", "val/a": "val: jpg"},
+    left_out={"files L102": 2},
+    note="of YOLO in train.*\n1 of 3 samples have no partner\nthe files .* but for the folder: images, labels",
 )
 def yolo(folder: Path) -> None:
     write(folder, ["images/train/a.jpg", "images/train/b.jpg", "images/val/a.jpg"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from ...errors import ConfigError, EnergonError
 from ..layouts.hypothesis import TreeLayout
 from ..layouts.survey import Survey
 from ..readers.reader import About
-from ..readers.registry import reader_of, readers
+from ..readers.registry import read_about, reader_of, readers
 
 _MAX_FOLDERS = 30  # names of folders with files of an extension; more of them count together
 _MAX_DRAWN = 20  # files of a folder that are read
@@ -54,15 +54,18 @@ def _drawn(survey: Survey, names: Sequence[str]) -> Iterator[bytes]:
 
 def _about(survey: Survey, reader: str, names: Iterable[str]) -> tuple[str, ...]:
     """Return the files that name classes; in one folder, all name the same ones."""
-    classes: dict[str, tuple[str, Mapping[int, str]]] = {}
+    of_folders: dict[str, tuple[str, About]] = {}
     for name in names:
         about = About()
         with suppress(EnergonError), survey.files.tree.open(name) as file:
-            about = readers()[reader].about(file.read(_MAX_BYTES))
+            about = read_about(reader, file.read(_MAX_BYTES))
         if not about.classes:
             continue
-        first, known = classes.setdefault(posixpath.dirname(name), (name, about.classes))
-        if known != about.classes:
+        folder = posixpath.dirname(name)
+        first, known = of_folders.setdefault(folder, (name, about))
+        if known.classes != about.classes:
             fault = f"{first} and {name} name other classes for the annotations next to them"
             raise ConfigError(fault, at=survey.files.tree.path, hint="remove one of them")
-    return tuple(first for first, _ in classes.values())
+        if about.keypoints:  # it says more than a list of names
+            of_folders[folder] = name, about
+    return tuple(name for name, _ in of_folders.values())

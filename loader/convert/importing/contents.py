@@ -14,7 +14,7 @@ from ...errors import SampleError, StorageError
 from ...storage import FileInfo, FileStream, PendingRead, ReadableFile, is_url, open_parent, raise_storage_error
 from ...storage.remote import hide_query
 from ..readers.reader import About
-from ..readers.registry import readers
+from ..readers.registry import read_about
 from ..rows.row import AnnotationRef, CellReader, CellRef, FaultRef, FileRef, PartRef, RangeRef, UrlRef, ValueRef
 from ..sources.source import Source
 from ..writing.shard_file import FileContents, Readable
@@ -93,7 +93,7 @@ class ContentReader:
             data = b"" if part.about is None else self.read(source, part.about)
             if isinstance(data, FileContents):
                 raise SampleError(f"the file of names of classes has {len(data):,} bytes")
-            self._about[known] = readers()[part.reader].about(data) if data else About()
+            self._about[known] = read_about(part.reader, data)
         return self._about[known]
 
     def release(self) -> None:

@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
-from ..annotations.coordinates import Size, rounded
+import numpy as np
+
+from ..annotations.coordinates import Mask, Size, encode_mask, rounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +87,16 @@ def box_of_points(points: Sequence[float]) -> list[float]:
     """
     xs, ys = points[::2], points[1::2]
     return box_of_corners(min(xs), min(ys), max(xs), max(ys))
+
+
+def placed_mask(pixels: Mask, x: int, y: int, size: Size) -> dict[str, Any]:
+    """Return the segmentation of a mask whose left upper pixel is at a place of a picture.
+
+    Args:
+        pixels: Shape (height, width); what leaves the picture is cut.
+    """
+    width, height = size
+    mask = np.zeros((height, width), bool)
+    inside = pixels[max(0, -y) : height - y, max(0, -x) : width - x]
+    mask[max(0, y) :, max(0, x) :][: inside.shape[0], : inside.shape[1]] = inside
+    return {"counts": encode_mask(mask, as_text=True), "size": [height, width]}

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ...errors import EnergonError, SampleError
-from .reader import Annotation, AnnotationReader
+from .reader import About, Annotation, AnnotationReader
 
 _DAMAGED = (msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 _MIN_SHARE = 0.9  # of the drawn annotations that a reader recognises; the others are damaged
@@ -61,3 +61,11 @@ def read_annotation(name: str, annotation: Annotation) -> dict[str, Any]:
     except _DAMAGED as error:
         fault = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise SampleError(f"the annotations of {reader.title} are damaged: {fault}") from error
+
+
+def read_about(name: str, data: bytes) -> About:
+    """Return what a file says about all annotations that a reader reads; nothing for another or damaged file."""
+    try:
+        return readers()[name].about(data)
+    except (EnergonError, *_DAMAGED):
+        return About()

@@ -62,9 +62,11 @@ class TreeRows:
             return
         self._read |= {*survey.about}
         for (folder, extension), reader in survey.readers.items():
-            where = f"files of {folder}" if folder.strip("/") else "files"
-            title = readers()[reader].title
-            self._listing.notes.append(f"{extension} {where} are annotations of {title}: their objects are in json")
+            reads, where = readers()[reader], folder.strip("/") or self._tree.path
+            unnamed = "; no file names their classes" if reads.about_files and not survey.about else ""
+            self._listing.notes.append(
+                f"annotations of {reads.title} in {where} are read: objects of .{extension} are in json{unnamed}"
+            )
         yield from self._rows_of_tables()
         yield from self._grouped_rows() if survey.grouping.by != "name" else self._named_rows()
         # Rows may name files that are left out by their names alone.

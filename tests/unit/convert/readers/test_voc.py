@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from loader.convert.readers.reader import About, Annotation
-from loader.convert.readers.registry import read_annotation, reader_of
+from loader.convert.readers.registry import reader_of
 from loader.errors import SampleError
+from tests.unit.convert.readers.reading import read
 
 
 def box(left: float, top: float, right: float, bottom: float) -> str:
@@ -21,27 +19,23 @@ def document(*objects: str, database: str = "Unknown") -> bytes:
     return f"<annotation><filename>1.jpg</filename>{source}{size}{''.join(objects)}</annotation>".encode()
 
 
-def read(data: bytes) -> dict[str, Any]:
-    return read_annotation("voc", Annotation(data, About(), lambda: (500, 375)))
-
-
 CAT = f"<object><name>cat</name><pose>Left</pose><difficult>0</difficult>{box(48, 240.5, 195, 371)}</object>"
 
 
 def test_corners_become_boxes_and_other_fields_stay() -> None:
     assert reader_of([document(CAT), document(), b""], "xml") == "voc"
     cat = {"category": "cat", "bbox": [48, 240.5, 147, 130.5], "pose": "Left", "difficult": 0}
-    assert read(document(CAT)) == {
+    assert read("voc", document(CAT)) == {
         "filename": "1.jpg", "source": {"database": "Unknown"}, "width": 500, "height": 375, "depth": 3,
         "objects": [cat],
     }  # fmt: skip
-    assert read(document())["objects"] == []
+    assert read("voc", document())["objects"] == []
 
 
 def test_pixels_of_the_original_data_count_from_one() -> None:
     part = f"<part><name>head</name>{box(1, 1, 10, 20)}</part>"
     dog = f"<object><name>dog</name>{box(1, 1, 500, 375)}{part}</object>"
-    assert read(document(dog, database="The VOC2012 Database"))["objects"] == [
+    assert read("voc", document(dog, database="The VOC2012 Database"))["objects"] == [
         {"category": "dog", "bbox": [0, 0, 500, 375], "parts": [{"category": "head", "bbox": [0, 0, 10, 20]}]}
     ]
 
@@ -49,7 +43,7 @@ def test_pixels_of_the_original_data_count_from_one() -> None:
 def test_polygons_of_roboflow_are_segmentations() -> None:
     points = "".join(f"<{axis}{n}>{n * 2 + (axis == 'y')}</{axis}{n}>" for n in (1, 2, 3) for axis in "xy")
     polygon = f"<object><name>car</name>{box(2, 3, 6, 7)}<polygon>{points}</polygon></object>"
-    assert read(document(polygon))["objects"][0]["segmentation"] == [[2, 3, 4, 5, 6, 7]]
+    assert read("voc", document(polygon))["objects"][0]["segmentation"] == [[2, 3, 4, 5, 6, 7]]
 
 
 @pytest.mark.parametrize(
@@ -64,4 +58,4 @@ def test_polygons_of_roboflow_are_segmentations() -> None:
 )
 def test_damaged_annotations_fail_with_a_reason(data: bytes, fault: str) -> None:
     with pytest.raises(SampleError, match=f"Pascal VOC are damaged: .*{fault}"):
-        read(data)
+        read("voc", data)

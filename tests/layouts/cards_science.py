@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from tests.layouts.cards_speech import tsv
 from tests.layouts.layout import card, picture, write
@@ -114,7 +115,7 @@ def views(folder: str, count: int, suffix: str = "") -> str:
 
 @card(
     samples={f"{thing}/images/{n:04d}": "json png" for thing in "abc" for n in range(5)},
-    holds={"b/images/0003": '"transform_matrix"'},
+    holds={"b/images/0003": ('"transform_matrix"', '"camera_angle_x":0.69')},
 )
 def nerf_views_of_several_things(folder: Path) -> None:
     for thing in "abc":
@@ -128,12 +129,32 @@ def nerf_views_of_several_things(folder: Path) -> None:
         for split, count in (("train", 6), ("val", 3), ("test", 3))
         for n in range(count)
     },
-    holds={"lego/val/0002": '"transform_matrix"'},
+    holds={"lego/val/0002": ('"transform_matrix"', '"camera_angle_x":0.69')},
 )
 def nerf_synthetic(folder: Path) -> None:
     for split, count in (("train", 6), ("val", 3), ("test", 3)):
         write(folder, [f"lego/{split}/{n:04d}.png" for n in range(count)])
         write(folder, {f"lego/transforms_{split}.json": views(f"./{split}", count)})
+
+
+@card(
+    samples={f"images/frame_{n:05d}": "depth_file_path.png file_path.jpg json mask_path.png" for n in range(1, 9)},
+    holds={
+        "images/frame_00004": ('"fl_x":10.5', '"camera_model":"OPENCV"', '"applied_transform":[[1,0,0,0],', '"k1":0.4')
+    },
+)
+def nerfstudio(folder: Path) -> None:
+    paths = {"file_path": "images/{}.jpg", "depth_file_path": "depths/{}.png", "mask_path": "masks/{}.png"}
+    frames: list[dict[str, Any]] = []
+    for n in range(1, 9):
+        named = {field: path.format(f"frame_{n:05d}") for field, path in paths.items()}
+        write(folder, {named["file_path"]: picture("JPEG", (8 + n, 6))})
+        write(folder, {named[field]: picture("PNG", (8 + n, 6), "L") for field in ("depth_file_path", "mask_path")})
+        frames.append({**named, "k1": n / 10, "transform_matrix": [[1, 0, 0, n], [0, 0, 0, 1]]})
+    camera = {"w": 8, "h": 6, "fl_x": 10.5, "k1": 0.0, "camera_model": "OPENCV"}
+    moved = {"applied_transform": [[1, 0, 0, 0], [0, 0, 1, 0]], "ply_file_path": "sparse_pc.ply"}
+    write(folder, {"transforms.json": json.dumps({**camera, "frames": frames, **moved}, indent=4)})
+    write(folder, {"sparse_pc.ply": "ply\nformat ascii 1.0\nend_header\n"})
 
 
 def segmented(folder: Path, image: str, mask: str, kind: str) -> None:

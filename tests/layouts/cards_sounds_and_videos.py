@@ -105,7 +105,7 @@ def gtzan(folder: Path) -> None:
 
 
 @card(samples={f"clips/{n:05d}": "mp4 txt" for n in range(6)}, sample_type="CrudeSample|VideoSample")
-def videos_with_captions(folder: Path) -> None:
+def videos_with_texts(folder: Path) -> None:
     write(folder, [f"clips/{n:05d}.mp4" for n in range(6)])
     write(folder, {f"clips/{n:05d}.txt": f"A man walks {n}." for n in range(6)})
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from tests.layouts.cards_speech import lines
 from tests.layouts.layout import card, picture, table, write
 
@@ -173,7 +175,7 @@ def alpaca(folder: Path) -> None:
     holds={"test/000000002": ("the chosen 2", "the rejected 2", "the prompt 2")},
     sample_type="CrudeSample",
 )
-def preferences(folder: Path) -> None:
+def preferences_of_splits(folder: Path) -> None:
     for name, count in (("train", 6), ("test", 3)):
         write(folder, {f"{name}.jsonl": lines(rows_of(("prompt", "chosen", "rejected"), count))})
     write(folder, {"README.md": "# Preferences"})
@@ -193,6 +195,22 @@ def pictures_labels_and_texts_in_parquet(folder: Path) -> None:
         columns["text"] = [f"a {name} cat {n}" for n in range(4)]
         write(folder, {f"data/{name}-00000-of-00001.parquet": table(columns)})
     write(folder, {"README.md": "# Memes"})
+
+
+@card(
+    samples={
+        f"data/{name}-00000-of-00001/{n:09d}": f"{name}: attention_mask.npy input_ids.npy json"
+        for name in ("train", "test")
+        for n in range(4)
+    },
+    holds={"data/test-00000-of-00001/000000002": ("'<i4'", "'|i1'", '"source":"wiki"')},
+)
+def tokens_in_parquet(folder: Path) -> None:
+    for name in ("train", "test"):
+        tokens = pa.array([[*range(n + 1)] for n in range(4)], pa.list_(pa.int32()))
+        mask = pa.array([[1] * (n + 1) for n in range(4)], pa.list_(pa.int8()))
+        columns: dict[str, Any] = {"input_ids": tokens, "attention_mask": mask, "source": ["wiki"] * 4}
+        write(folder, {f"data/{name}-00000-of-00001.parquet": table({**columns, "number": [*range(4)]})})
 
 
 REVIEWS = [

@@ -63,6 +63,8 @@ def layout(**answer: Any) -> Callable[[Build], Build]:
     """Register a function that makes files as a layout with its answer, the attributes of :class:`Layout`."""
 
     def register(build: Build) -> Build:
+        known = LAYOUTS.get(build.__name__)
+        assert known is None or known.build.__module__ == build.__module__, f"{build.__name__} is there twice"
         LAYOUTS[build.__name__] = Layout(build=build, **answer)
         return build
 

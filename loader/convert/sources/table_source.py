@@ -14,6 +14,7 @@ from ...accounting import Account
 from ...errors import ConfigError, FormatError, plural
 from ...storage import is_url
 from ..annotations.json_elements import Element, read_elements
+from ..annotations.views import shared_members
 from ..annotations.xml_elements import read_xml
 from ..file_trees.file_names import join_names
 from ..file_trees.tree import FolderTree
@@ -159,8 +160,14 @@ class TextTableSource(TableSource):
     def _is_list(self) -> bool:
         return self.path.lower().endswith(".json")
 
-    def _object(self, element: Element) -> bytes:
-        """Return an element of a list; a text in one of several lists is an object with this ``value``."""
+    def _object(self, element: Element, shared: bytes) -> bytes:
+        """Return an element of a list; a text in one of several lists is an object with this ``value``.
+
+        Args:
+            shared: Members that each object gets, if it has none of their names.
+        """
+        if shared and element.data[:1] == b"{":
+            return b"{" + shared + element.data[1:]
         is_text = self.inside != "data" and element.data[:1] == b'"'
         return b'{"value":' + element.data + b"}" if is_text else element.data
 
@@ -175,7 +182,8 @@ class TextTableSource(TableSource):
         if self._is_list:
             # A list in a JSON file has elements instead of lines.
             elements = enumerate(read_elements(self.path, inside=(self.inside,)))
-            texts = ((row_index, None if element.fault else self._object(element)) for row_index, element in elements)
+            shared = shared_members(self.path, self.inside)
+            texts = ((number, None if element.fault else self._object(element, shared)) for number, element in elements)
             yield [], (parse_record(row_index, text) for row_index, text in texts)
             return
         with open_text_table(self.path, notes) as file:

@@ -16,7 +16,7 @@ _MAX_BYTES = 1 << 16  # of a value that each view gets
 def shared_members(path: str, inside: str) -> bytes:
     """Return the members of a document that each of its views gets, such as the angle of the camera.
 
-    Names of files are none of them: a cloud of points is one file of all views.
+    Names of files are left out: a cloud of points is one file for all views.
 
     Args:
         inside: The list that is read.

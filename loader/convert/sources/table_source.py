@@ -183,7 +183,7 @@ class TextTableSource(TableSource):
             # A list in a JSON file has elements instead of lines.
             elements = enumerate(read_elements(self.path, inside=(self.inside,)))
             shared = shared_members(self.path, self.inside)
-            texts = ((number, None if element.fault else self._object(element, shared)) for number, element in elements)
+            texts = ((at, None if element.fault else self._object(element, shared)) for at, element in elements)
             yield [], (parse_record(row_index, text) for row_index, text in texts)
             return
         with open_text_table(self.path, notes) as file:

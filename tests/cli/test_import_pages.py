@@ -11,10 +11,25 @@ import pytest
 
 from tests.forked_commands import program
 from tests.forked_scripts import ForkedScripts
+from tests.layouts import cards_speech  # noqa: F401 - registers its layouts
+from tests.layouts.layout import LAYOUTS
 from tests.source_tree import ROOT
 from tests.test_documented_code import without_numbers
 
-PAGES = ("docs/how-to/from-pictures-to-training.md", "docs/how-to/import-archives.md")
+PAGES: dict[str, dict[str, str]] = {
+    "docs/how-to/from-pictures-to-training.md": {},
+    "docs/how-to/import-archives.md": {},
+    "docs/how-to/speech-corpora.md": {
+        "common_voice_as_it_is_released": "cv-corpus",
+        "librispeech": "",
+        "ljspeech": "",
+        "nemo_manifests": "nemo",
+        "vctk": "VCTK-Corpus",
+        "aishell": "",
+        "timit": "TIMIT",
+    },
+}
+"""Page → layout that its commands import → folder of the layout; empty if the layout has the folder that is named."""
 SHOWN_ONLY = ("preview", "browse")  # they need a terminal or a browser
 
 
@@ -38,6 +53,8 @@ def notes_of(text: str) -> list[str]:
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_runs_from_its_first_line_to_its_last(page: str, tmp_path: Path, scripts: ForkedScripts) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
+    for layout, folder in PAGES[page].items():
+        LAYOUTS[layout].build(tmp_path / folder)
     printed = ""
     for number, (language, block) in enumerate(re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)):
         if language == "python":

@@ -167,6 +167,17 @@ def a_manifest_of_parts_of_recordings(folder: Path) -> None:
 
 
 @card(
+    samples={f"calls/{n}{f'-{at + 1}' if at else ''}": "json txt wav" for n in range(3) for at in range(4)},
+    texts={"calls/2-3.txt": "turn 2 of 2"},
+    options={"segments": "cut"},
+)
+def a_manifest_of_segments_that_are_cut(folder: Path) -> None:
+    a_manifest_of_parts_of_recordings(folder)
+    head = contents_of("x.wav")[:40]
+    write(folder, {f"calls/{n}.wav": head + (20_000 * 16).to_bytes(4, "little") + bytes(20_000 * 16) for n in range(3)})
+
+
+@card(
     samples={f"{shard}_{n:03d}": "json txt wav" for shard in "ab" for n in range(4)},
     forms=("folder", "zip"),
     texts={"b_002.txt": "words of b_002"},

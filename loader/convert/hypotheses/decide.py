@@ -86,12 +86,15 @@ def _doubts(survey: Survey, layout: TreeLayout) -> Iterator[Doubt]:
         fault = f"columns {' and '.join(names)} of {file} name other files for its rows: which are meant is unclear"
         yield fault, [_way(survey, f"the files of {n}", rows, "--part", f"{n}={n}", sources=[file]) for n in names]
     # Rows may name parts of recordings.
-    for table in (each for each in survey.cut_tables if each.file in layout.tables):
+    cut = () if survey.options.segments else survey.cut_tables
+    for table in (each for each in cut if each.file in layout.tables):
         columns, files = ", ".join(table.part_columns), plural(len(survey.roles["data"]), "file")
-        rows, whole = plural(table.rows, "row"), "the rows, each with its whole recording"
+        rows = plural(table.rows, "row")
+        segments = _way(survey, "the rows, each with its segment of a WAV or FLAC", rows, "--segments", "cut")
+        whole = _way(survey, "the rows, each with its whole recording", rows, "--segments", "whole")
         once = _way(survey, "each recording once, without the rows", files, "--group-by", "name")
-        fault = f"{table.file} names parts of recordings by {columns}, and recordings are not cut"
-        yield fault, [once, _way(survey, whole, rows, sources=[table.file])]
+        fault = f"{table.file} names segments of recordings by {columns}, and whether to cut these is not said"
+        yield fault, [segments, whole, once]
     # Files of one name may be a sample, or samples of several classes.
     if layout.is_unclear:
         shared, joined = layout.grouping.describe(), plural(layout.samples, "sample")

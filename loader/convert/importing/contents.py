@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from ...accounting.kinds import HEADER_BYTES, MEDIA_KINDS, POINTER_STARTS, kind_of_bytes, kind_of_name
 from ...dataset.open_files import OpenFiles
@@ -15,9 +16,22 @@ from ...storage import FileInfo, FileStream, PendingRead, ReadableFile, is_url, 
 from ...storage.remote import hide_query
 from ..readers.reader import About
 from ..readers.registry import read_about
-from ..rows.row import AnnotationRef, CellReader, CellRef, FaultRef, FileRef, PartRef, RangeRef, UrlRef, ValueRef
+from ..rows.row import (
+    AnnotationRef,
+    CellReader,
+    CellRef,
+    CutRef,
+    FaultRef,
+    FileRef,
+    PartRef,
+    RangeRef,
+    StoredRef,
+    UrlRef,
+    ValueRef,
+)
 from ..sources.source import Source
 from ..writing.shard_file import FileContents, Readable
+from .cut_sounds import cut_sound
 
 if TYPE_CHECKING:
     from ...storage.remote.fetched_files import Downloads
@@ -42,6 +56,7 @@ class ContentReader:
         self._downloads = downloads
         self._downloaded: list[str] = []  # of the last row
         self._cells: dict[int, CellReader] = {}
+        self._last_cell: tuple[CellRef | None, bytes] = None, b""  # a recording, of which the next row has a segment
         self._files = OpenFiles(_MAX_OPEN_FILES)
         self._about: dict[tuple[int, str, PartRef | None], About] = {}
         self._streams: list[Readable] = []
@@ -83,6 +98,8 @@ class ContentReader:
                 return self._download(os.fsdecode(value.url)) if isinstance(value, UrlRef) else value
             case AnnotationRef():
                 return self.read(source, part.part)
+            case CutRef():
+                return cut_sound(self._recording(source, part.recording), part.begin_s, part.end_s)
             case FaultRef():
                 raise SampleError(part.reason, hint=part.hint or None, code=part.code)
 
@@ -116,6 +133,17 @@ class ContentReader:
         if source not in self._cells:
             self._cells[source] = self._sources[source].open_cells()
         return self._cells[source]
+
+    def _recording(self, source: int, part: StoredRef) -> BinaryIO:
+        """Return a recording, to read only the bytes that are needed, unless it is compressed."""
+        if isinstance(part, CellRef):
+            if self._last_cell[0] != part:
+                self._last_cell = part, cast("bytes", self._open_cells(source).read(part))
+            return io.BytesIO(self._last_cell[1])
+        if isinstance(part, ValueRef):
+            return io.BytesIO(part.data)
+        span = (part.offset, part.size_bytes) if isinstance(part, RangeRef) else ()
+        return cast("BinaryIO", FileStream(self._open(part.path), *span))
 
     def _file(self, part: FileRef) -> bytes | FileContents:
         path = os.fsdecode(part.path)

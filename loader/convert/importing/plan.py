@@ -342,7 +342,7 @@ class ImportReport:
         resumed: Number of shards that an interrupted run had written.
         changed: What was changed or lost → number of pictures (``bits_scaled``, ``alpha_composed``, ``frames_dropped``,
             ``cmyk_converted``, ``frames_unread``) or documents (``geometry_moved``, ``geometry_ignored``,
-            ``sizes_kept``, ``numbers_lost``).
+            ``sizes_kept``, ``numbers_lost``), or segments of recordings (``segments_shortened``).
         first_changed: The same → place of the first row.
     """
 

@@ -20,6 +20,7 @@ from ..rows.row import AnnotationRef, CellRef, FileRef, Row, UrlRef, ValueRef, u
 from ..tables.part_values import LossyJson
 from ..writing.shard_file import FileContents, PartContents
 from .contents import ContentReader, check_contents
+from .cut_sounds import ShortenedSound
 from .pictures import (
     PLAIN_MODES,
     UNREADABLE,
@@ -74,7 +75,7 @@ def read_sample(reader: ContentReader, row: Row, options: PictureOptions) -> Sam
     """
     contents: dict[str, bytes | FileContents] = {}
     coco: set[str] = set()
-    lossy = 0
+    lossy = shortened = 0
     # Read the parts, under names that their contents may decide.
     for name, part in row.parts.items():
         data = reader.read(row.source, part)
@@ -86,6 +87,7 @@ def read_sample(reader: ContentReader, row: Row, options: PictureOptions) -> Sam
         contents[name] = data
         if isinstance(part, AnnotationRef) or (isinstance(part, ValueRef) and part.layout == "coco"):
             coco.add(name)
+        shortened += isinstance(data, ShortenedSound)
         lossy += isinstance(data, LossyJson) or (isinstance(part, ValueRef) and part.is_lossy)
     # Count the bytes before pictures change them.
     read_bytes = sum(data.size_bytes if isinstance(data, FileContents) else len(data) for data in contents.values())
@@ -101,6 +103,7 @@ def read_sample(reader: ContentReader, row: Row, options: PictureOptions) -> Sam
     if options.pages == "split":
         sample = sample._replace(parts=with_document(sample.parts))
     sample.changed["numbers_lost"] += lossy
+    sample.changed["segments_shortened"] += shortened
     sample.changed["frames_unread"] += sum(has_frames(name, data) for name, data in sample.parts.items())
     return sample._replace(read_bytes=read_bytes)
 

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ...arrays import IntArray, union
-from ..tables.columns import TableColumn
+from ..tables.columns import BEGIN_NAMES, TableColumn
 from ..tables.name_index import NUMBER, STEM
 from .folder_layout import splits_of_files
 from .tree_files import TreeFiles
 
-_BEGINS = frozenset({"offset", "start", "begin", "onset", "starttime", "begintime", "startsec", "startseconds"})
 _NEAR = 0.9  # of the score of the best column, so that another one is as good
 _MIN_FILES, _MIN_SHARE = 2, 0.1  # that are named in a weaker form, which is no accident
 _MIN_CONSTANT = 3  # rows with the same values that describe nothing, as those of an empty submission
@@ -42,7 +41,7 @@ class Table:
     @property
     def part_columns(self) -> list[str]:
         """Names of the columns that say where in a file a part of it begins."""
-        return [column.name for column in self.columns if column.plain_name in _BEGINS and column.type != "text"]
+        return [column.name for column in self.columns if column.plain_name in BEGIN_NAMES and column.type != "text"]
 
     def names_parts(self, places: Sequence[str]) -> bool:
         """Return True if several rows name parts of one file: their columns tell different begins."""

@@ -105,6 +105,23 @@ StoredRef = FileRef | RangeRef | ValueRef | CellRef
 """A reference to bytes that are there."""
 
 
+class CutRef(msgspec.Struct, frozen=True, array_like=True, tag="cut"):
+    """A segment of a recording.
+
+    Attributes:
+        begin_s: Where it begins, in seconds.
+        end_s: Where it ends; None for the end of the recording.
+    """
+
+    recording: StoredRef
+    begin_s: float
+    end_s: float | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return -1
+
+
 class AnnotationRef(msgspec.Struct, frozen=True, array_like=True, tag="annotation"):
     """The annotations of the sample's picture, which become objects in JSON where they are read.
 
@@ -134,7 +151,7 @@ class CellReader:
         """Close what is open."""
 
 
-PartRef = StoredRef | UrlRef | FaultRef | AnnotationRef
+PartRef = StoredRef | UrlRef | FaultRef | AnnotationRef | CutRef
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True):
@@ -230,9 +247,10 @@ def hash_thing(row: Row, row_index: int) -> int:
     Args:
         row_index: Its position among all rows, by which rows without a file differ.
     """
-    first: object = next((part for part in row.parts.values() if isinstance(part, (FileRef, UrlRef, RangeRef))), None)
+    parts = [part.recording if isinstance(part, CutRef) else part for part in row.parts.values()]
+    first: object = next((part for part in parts if isinstance(part, (FileRef, UrlRef, RangeRef))), None)
     if row.thing or first is None:
-        cells = (part for part in row.parts.values() if isinstance(part, CellRef))  # values of it, or members of a zip
+        cells = (part for part in parts if isinstance(part, CellRef))  # values of it, or members of a zip
         first = (row.source, row.thing or next(cells, row_index))
     return hash(first)
 

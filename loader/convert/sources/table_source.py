@@ -21,7 +21,7 @@ from ..file_trees.tree import FolderTree
 from ..rows.row import Row
 from ..tables.arrow_files import open_table, readable_batches
 from ..tables.arrow_rows import ArrowCells, list_table, survey_columns
-from ..tables.columns import FoundColumn, SourceOptions, TableColumn, TableLayout
+from ..tables.columns import FoundColumn, SourceOptions, TableColumn, TableLayout, segment_columns
 from ..tables.detect import find_layout
 from ..tables.name_index import BASE_NAME, NUMBER
 from ..tables.named_files import NamedFiles, TableFile, list_table_files
@@ -76,10 +76,26 @@ class TableSource(Source):
             near = files_near(self.path, self.columns.access, self.columns.root, weakest_form=form, notes=notes)
             files = self.columns.files or near
             table = self.survey(files)
-            self.known["layout"] = find_layout(table, self.columns, files=files, at=self.path)
+            layout = self.known["layout"] = find_layout(table, self.columns, files=files, at=self.path)
+            if self.columns.files is None:  # else the tree was asked
+                self._check_segments(table, [part.columns[0] for part in layout.parts if part.role == "path"])
         if listing is not None:
             listing.notes.extend(self.known["layout"].notes)
         return self.known["layout"]
+
+    def _check_segments(self, table: Sequence[TableColumn], places: Sequence[str]) -> None:
+        """Raise a ``ConfigError`` if rows name segments of recordings, and no option says what becomes of them."""
+        segment = segment_columns(table)
+        if segment is None or not places or self.columns.segments:
+            return
+        begins: dict[int, object] = {}
+        pairs = ((hash(str([values.get(p) for p in places])), values.get(segment.begin)) for values in self.records())
+        if any(begins.setdefault(name, begin) != begin for name, begin in pairs):
+            raise ConfigError(
+                f"rows name segments of recordings by {segment.begin}",
+                at=self.path,
+                hint="--segments cut cuts these out of WAV and FLAC; --segments whole takes the whole recordings",
+            )
 
 
 TextKind = Literal["csv", "tsv", "jsonl", "words", "xml"]

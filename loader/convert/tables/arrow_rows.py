@@ -159,7 +159,9 @@ def _cell_maker(
 
 def _listed_columns(layout: TableLayout) -> list[str]:
     columns = [layout.key, layout.split, *(part.columns[0] for part in layout.parts if part.role in ("path", "url"))]
-    return list(dict.fromkeys(column for column in columns if column is not None))
+    if layout.segment is not None:
+        columns += [layout.segment.begin, layout.segment.end]
+    return list(dict.fromkeys(column for column in columns if column))
 
 
 def _listed_values(table: ArrowTable, layout: TableLayout) -> Iterator[tuple[int, Mapping[str, Any] | EnergonError]]:

@@ -67,6 +67,7 @@ class SourceOptions:
         classes: Subfolders of a folder are labels; None decides by its files.
         splits: Subfolders such as ``train`` are split parts; None decides by their names.
         group_by: None decides by the names of files.
+        segments: Rows that name segments of recordings get these, or the ``"whole"`` recordings; None refuses them.
         tell: Gets lines for people before what may take long.
     """
 
@@ -83,6 +84,7 @@ class SourceOptions:
     classes: bool | None = None
     splits: bool | None = None
     group_by: GroupBy | None = None
+    segments: Literal["cut", "whole"] | None = None
     tell: Callable[[str], None] | None = None
 
 
@@ -124,6 +126,38 @@ class PartColumns:
         return f"{first}.{index}.{extension}".removeprefix(".")
 
 
+BEGIN_NAMES = frozenset({"offset", "start", "begin", "onset", "starttime", "begintime", "startsec", "startseconds"})
+"""Names of columns that say where in a recording a segment begins, in seconds."""
+_END_NAMES = frozenset({"end", "stop", "endtime", "stoptime", "endsec", "endseconds"})
+_DURATION_NAMES = frozenset({"duration", "dur", "durationsec", "durationseconds"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentColumns:
+    """The columns that name a segment of a recording, in seconds.
+
+    Attributes:
+        end: Where it ends, or its duration; empty for segments up to the ends of recordings.
+    """
+
+    begin: str
+    end: str = ""
+    is_duration: bool = False
+
+
+def segment_columns(columns: Sequence[TableColumn]) -> SegmentColumns | None:
+    """Return the columns that name segments of recordings; None if no column has begins."""
+    numbers = {column.plain_name: column.name for column in reversed(columns) if column.type in ("integer", "number")}
+    begin = next((name for name in reversed(numbers) if name in BEGIN_NAMES), None)
+    if begin is None:
+        return None
+    # Sound events have an onset and an offset, which is an offset from the begin of a recording elsewhere.
+    ends = {"offset"} if begin == "onset" else _END_NAMES
+    end = next((numbers[name] for name in numbers if name in ends), "")
+    duration = next((numbers[name] for name in numbers if name in _DURATION_NAMES), "")
+    return SegmentColumns(begin=numbers[begin], end=end or duration, is_duration=not end and bool(duration))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLayout:
     """The conversion of the rows of a table to samples.
@@ -136,6 +170,7 @@ class TableLayout:
             are its ``label_name``.
         keeps_others: Values of columns that the first rows do not have are members of the object of JSON, too.
         keeps_text_only: Rows without a picture or another file are samples, too.
+        segment: Columns with the segments that are cut out of recordings.
     """
 
     key: str | None
@@ -148,6 +183,7 @@ class TableLayout:
     is_chat: bool
     keeps_text_only: bool
     notes: tuple[str, ...]
+    segment: SegmentColumns | None = None
 
     @property
     def object_part(self) -> PartColumns | None:

@@ -11,7 +11,7 @@ from ...format.documents.messages import did_you_mean, short_repr
 from ...storage import is_url
 from ...storage.remote import hide_query
 from ..rows.row import unique_part
-from .columns import FoundColumn, PartColumns, Role, SourceOptions, TableColumn, TableLayout
+from .columns import FoundColumn, PartColumns, Role, SourceOptions, TableColumn, TableLayout, segment_columns
 from .name_index import STEM
 from .named_files import (
     CAPTION_NAMES,
@@ -44,6 +44,14 @@ def find_layout(table: Sequence[TableColumn], columns: SourceOptions, *, files: 
             at=at,
             hint="name columns by --part jpg=COLUMN or --part txt=COLUMN",
         )
+    # Segments are cut on request.
+    segment = segment_columns(table) if columns.segments == "cut" else None
+    if columns.segments == "cut" and segment is None:
+        raise ConfigError(
+            "--segments cut: this table has no column of numbers that says where segments begin",
+            at=at,
+            hint="name it start or offset; it has seconds",
+        )
     return TableLayout(
         key=finder.key,
         split=finder.split,
@@ -55,6 +63,7 @@ def find_layout(table: Sequence[TableColumn], columns: SourceOptions, *, files: 
         is_chat=finder.is_chat,
         keeps_text_only=finder.is_chat if columns.keep_text_only is None else columns.keep_text_only,
         notes=(*finder.missed_files(parts),),
+        segment=segment,
     )
 
 

@@ -17,7 +17,19 @@ from ...errors import SampleError, StorageError
 from ...format.documents.conversation import CONVERSATION_KEYS
 from ...storage import is_url, open_parent
 from ..rows.documents import NO_ITEMS, lined_up_items, with_items
-from ..rows.row import NO_SPLIT, FaultRef, FileRef, PartRef, Row, UrlRef, ValueRef, key_of_path, unique_part
+from ..rows.row import (
+    NO_SPLIT,
+    CutRef,
+    FaultRef,
+    FileRef,
+    PartRef,
+    Row,
+    StoredRef,
+    UrlRef,
+    ValueRef,
+    key_of_path,
+    unique_part,
+)
 from .columns import PartColumns, Role, TableColumn, TableLayout, texts_in
 from .named_files import NamedFiles, extension_of_path, inline_contents, is_link, plain_url, split_extension, split_part
 
@@ -193,6 +205,7 @@ def _part_name(index: int, picture: str | bytes) -> str:
 
 
 _DIGITS = 9
+_MAX_SECONDS = 1e9  # 30 years, so that numbers of frames are finite
 _END = re.compile(r"[^.]+(\.gz)?$")
 """The extension at the end of a part name."""
 
@@ -265,7 +278,8 @@ class RowMaker:
         if part.role == "path" and isinstance(value, dict | list) and not part.is_list:
             value = next(filter(self._files.exists, texts_in(value)), None)
         if not part.is_list:
-            return {} if is_empty(value) else self._medium(part, part.name, value, cell, None)
+            media = {} if is_empty(value) else self._medium(part, part.name, value, cell, None)
+            return {name: self._cut(name, ref, values) for name, ref in media.items()}
         parts: dict[str, PartRef] = {}
         elements = value if isinstance(value, list) else ()
         is_nested = isinstance(value, dict) or any(isinstance(element, dict | list) for element in elements)
@@ -301,6 +315,17 @@ class RowMaker:
         if part.named_by_contents and extension:
             name = _END.sub(extension, name)
         return {name: self._files.ref(value, name, named_by_contents=part.named_by_contents and not extension)}
+
+    def _cut(self, name: str, ref: PartRef, values: Mapping[str, Any]) -> PartRef:
+        """Return the segment of a recording that a row names; other files as they are."""
+        segment = self._layout.segment
+        if segment is None or isinstance(ref, FaultRef) or kind_of_name(name) not in ("audio", "video", "bytes"):
+            return ref
+        if not isinstance(ref, StoredRef):
+            raise SampleError("recordings at URLs are not cut: fetch them, and import the folder")
+        begin_s = _seconds(values, segment.begin) or 0.0
+        end_s = _seconds(values, segment.end)
+        return CutRef(ref, begin_s, end_s + begin_s if end_s is not None and segment.is_duration else end_s)
 
     def _contents(self, part: PartColumns, name: str, data: bytes) -> dict[str, PartRef]:
         return {with_extension(name, data) if part.named_by_contents else name: ValueRef(data)}
@@ -340,6 +365,19 @@ class RowMaker:
         value = values.get(self._layout.split)
         part = "" if value is None else split_part(str(value))
         return part or split or NO_SPLIT
+
+
+def _seconds(values: Mapping[str, Any], column: str) -> float | None:
+    value = values.get(column)
+    if value is None or value == "":
+        return None
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        seconds = -1.0
+    if not 0 <= seconds < _MAX_SECONDS:
+        raise SampleError(f"expected seconds in column {column!r}, found {value!r}")
+    return seconds
 
 
 def _join(parts: dict[str, PartRef], others: Mapping[str, PartRef]) -> None:

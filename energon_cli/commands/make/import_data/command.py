@@ -124,6 +124,13 @@ def _range_of_floats(_ctx: click.Context, _parameter: click.Parameter, text: str
     help="What the files of a sample share: their name; their folder; parallel: the path but for one folder, as in"
     " images/a.jpg and labels/a.txt; number: the number that ends their names.  [default: detected from the paths]",
 )
+@click.option(
+    "--segments",
+    metavar="WHAT",
+    type=click.Choice(["cut", "whole"]),
+    help="What samples get whose rows name segments of recordings, in seconds: cut: the segment of a WAV or FLAC;"
+    " whole: the recording.  [default: such rows are refused]",
+)
 @shared_options("split_ratio", help="Divide the samples into train, val and test in this ratio.")
 @shuffle_options
 @shared_options("shard_size", "samples_per_shard")

@@ -68,6 +68,7 @@ _CHANGES = {
     "geometry_ignored": "{} of coordinates: written as they are, while their picture was resized or turned",
     "sizes_kept": "{} with the width and height that a picture had before: written as they are",
     "numbers_lost": "{} with NaN or infinite numbers, which JSON does not have: null was written",
+    "segments_shortened": "{} with an end up to half a second after the end of the recording: cut there",
 }
 """What :attr:`ImportReport.changed` counts, for people."""
 
@@ -131,6 +132,7 @@ def describe_changes(changed: Mapping[str, int], first_changed: Mapping[str, str
     for name, text in _CHANGES.items():
         if changed.get(name):
             unit = "document" if name.startswith(("geometry", "sizes", "numbers")) else "picture"
+            unit = "segment" if name.startswith("segments") else unit
             at = f", first {first_changed[name]}" if name in first_changed else ""
             yield f"{text.format(plural(changed[name], unit))}{at}"
 

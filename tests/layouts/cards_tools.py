@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,8 @@ def labelme(folder: Path) -> None:
 
 @card(
     samples={f"images/{n:08x}-cat_{n} | {n}": "jpg json" for n in range(1, 7)},
-    holds={"images/00000003-cat_3 | 3": "rectanglelabels"},
+    holds={"images/00000003-cat_3 | 3": ('{"category":"cat","bbox":[0.84,1.2,2.4,2.4]', "Dx_a", '"completed_by":1')},
+    sample_type="CrudeSample",
 )
 def label_studio(folder: Path) -> None:
     names = [f"{n:08x}-cat_{n}.jpg" for n in range(1, 7)]
@@ -133,7 +135,11 @@ def label_studio(folder: Path) -> None:
     write(folder, {"project-1-at-2024-03-09-21-53-8a1c.json": json.dumps(tasks)})
 
 
-@card(samples={f"images/frame_{n:02d} | {n}": "jpg json" for n in range(6)}, holds={"images/frame_04 | 4": "xtl"})
+@card(
+    samples={f"images/frame_{n:02d} | {n}": "jpg json" for n in range(6)},
+    holds={"images/frame_04 | 4": '{"category":"car","bbox":[1.5,1,1.5,3],"shape":"box"'},
+    sample_type="CrudeSample",
+)
 def cvat_for_images(folder: Path) -> None:
     write(folder, [f"images/frame_{n:02d}.jpg" for n in range(6)])
     box = '<box label="car" source="manual" occluded="0" xtl="1.5" ytl="1.0" xbr="3.0" ybr="4.0" z_order="0"></box>'
@@ -145,6 +151,23 @@ def cvat_for_images(folder: Path) -> None:
 
 @card(samples={f"data/{n:06d}": "jpg json" for n in range(1, 6)}, holds={"data/000004": '"label":"cat 4"'})
 def fiftyone(folder: Path) -> None:
+    samples_of_fiftyone(folder, lambda n: {"_cls": "Classification", "tags": [], "label": f"cat {n}"})
+
+
+@card(
+    samples={f"data/{n:06d}": "jpg json" for n in range(1, 6)},
+    holds={"data/000004": ('{"category":"cat","bbox":[0.8,1.2,4,3]', '"confidence":0.4', '"field":"ground_truth"')},
+    sample_type="CrudeSample",
+)
+def fiftyone_detections(folder: Path) -> None:
+    def detections(n: int) -> dict[str, Any]:
+        box = {"_cls": "Detection", "tags": [], "label": "cat", "bounding_box": [0.1, 0.2, 0.5, 0.5]}
+        return {"_cls": "Detections", "detections": [{**box, "confidence": n / 10}] if n > 1 else []}
+
+    samples_of_fiftyone(folder, detections)
+
+
+def samples_of_fiftyone(folder: Path, ground_truth: Callable[[int], dict[str, Any]]) -> None:
     write(folder, [f"data/{n:06d}.jpg" for n in range(1, 6)])
     samples = [
         {
@@ -153,7 +176,7 @@ def fiftyone(folder: Path) -> None:
             "tags": ["validation"],
             "_media_type": "image",
             "_rand": 0.1 * n,
-            "ground_truth": {"_cls": "Classification", "tags": [], "label": f"cat {n}"},
+            "ground_truth": ground_truth(n),
         }
         for n in range(1, 6)
     ]

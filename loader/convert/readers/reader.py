@@ -54,8 +54,8 @@ class AnnotationReader(ABC):
     about_files: ClassVar[re.Pattern[str] | None] = None
 
     @abstractmethod
-    def recognises(self, data: bytes) -> bool:
-        """Return True if annotations have this format; errors of :meth:`read` mean that they do not."""
+    def recognises(self, data: bytes) -> bool | None:
+        """Return True if annotations have this format, None if they are too few to say it; an error counts as False."""
 
     @abstractmethod
     def read(self, annotation: Annotation) -> dict[str, Any]:

@@ -34,13 +34,16 @@ def reader_of(drawn: Iterable[bytes], extension: str = "") -> str:
         extension: Of the files; an empty text for elements.
     """
     seen = [data for data in drawn if data.strip()]
-    possible = ((name, reader) for name, reader in readers().items() if reader.extension == extension)
-    counts = {name: sum(_recognises(reader, data) for data in seen) for name, reader in possible}
-    best = max(counts, key=counts.__getitem__, default="")
-    return best if seen and counts.get(best, 0) >= _MIN_SHARE * len(seen) else ""
+    shares = {"": 0.0}
+    for name, reader in readers().items():
+        if reader.extension == extension:
+            known = [each for data in seen if (each := _recognises(reader, data)) is not None]
+            shares[name] = sum(known) / len(known) if known else 0
+    best = max(shares, key=shares.__getitem__)
+    return best if shares[best] >= _MIN_SHARE else ""
 
 
-def _recognises(reader: AnnotationReader, data: bytes) -> bool:
+def _recognises(reader: AnnotationReader, data: bytes) -> bool | None:
     try:
         return reader.recognises(data)
     except (EnergonError, *_DAMAGED):

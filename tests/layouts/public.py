@@ -201,7 +201,7 @@ def voxceleb_without_its_table(folder: Path) -> None:
     voxceleb_files(folder)
 
 
-@layout(error="files that this command does not read: 2 ", forms=("folder",))
+@layout(error="a dataset of TensorFlow Datasets, such as RLDS", forms=("folder",))
 def open_x_in_tfrecords(folder: Path) -> None:
     inner = "fractal20220817_data/0.1.0"
     write(

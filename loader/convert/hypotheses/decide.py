@@ -21,6 +21,7 @@ from .by_manifest import by_manifest
 from .by_rows import by_rows
 from .by_tables import by_tables
 from .by_tars import by_tars
+from .foreign import foreign_format
 from .things import with_things
 
 _MAX_ABOUT = 20  # archives that are named in a command
@@ -53,7 +54,8 @@ def decide(survey: Survey, *, takes_all: bool, is_webdataset: bool) -> tuple[Tre
     if not compared and not any(survey.roles.values()):
         return TreeLayout(), []
     layout = compared[0].layout if compared and compared[0].fits else None
-    fault, ways = _several_kinds(survey, compared) if layout is None else next(_doubts(survey, layout), ("", ()))
+    doubt = _several_kinds(survey, compared) if layout is None else next(_doubts(survey, layout), ("", ()))
+    fault, ways = foreign_format(survey) or doubt
     if layout is None or fault:
         error = UnclearDataError(fault, at=survey.files.tree.path, hint="; ".join(map(str, ways)))
         error.ways, error.hypotheses = ways, compared

@@ -24,6 +24,7 @@ PAGES: dict[str, dict[str, str]] = {
         "librispeech": "",
         "ljspeech": "",
         "nemo_manifests": "nemo",
+        "kaldi_of_split_parts": "kaldi",
         "vctk": "VCTK-Corpus",
         "aishell": "",
         "timit": "TIMIT",

@@ -125,11 +125,9 @@ def librispeech(folder: Path) -> None:
 
 
 @card(
-    samples={f"LJSpeech-1.1/wavs/LJ001-{n:04d}": "json wav | json txt wav" for n in range(1, 9)},
-    holds={
-        "LJSpeech-1.1/wavs/LJ001-0001": ("Well, said 1", "Well, said one"),
-        "LJSpeech-1.1/wavs/LJ001-0008": "Well, said 8",
-    },
+    samples={f"LJSpeech-1.1/wavs/LJ001-{n:04d}": "json txt wav" for n in range(1, 9)},
+    texts={"LJSpeech-1.1/wavs/LJ001-0001.txt": "Well, said 1"},
+    holds={"LJSpeech-1.1/wavs/LJ001-0008": "Well, said eight"},
 )
 def ljspeech(folder: Path) -> None:
     words = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight"]
@@ -217,8 +215,9 @@ def vctk(folder: Path) -> None:
 
 
 @card(
-    samples={f"utts/{n:03d} | utt{n:03d}": "wav text.json? txt? json? utt2spk.json? spk2utt.json?" for n in range(6)},
-    holds={f"utts/{n:03d} | utt{n:03d}": f"HELLO {n}" for n in range(6)},
+    samples={f"utt{n:03d}": "json txt wav" for n in range(6)},
+    texts={f"utt{n:03d}.txt": f"HELLO {n}" for n in range(6)},
+    holds={f"utt{n:03d}": f'"speaker":"spk{n % 2}"' for n in range(6)},
 )
 def kaldi(folder: Path) -> None:
     write(folder, [f"utts/{n:03d}.wav" for n in range(6)])
@@ -236,6 +235,24 @@ def kaldi_with_segments(folder: Path) -> None:
     write(folder, {"data/wav.scp": "".join(f"call{n} wav/call{n}.wav\n" for n in range(3))})
     write(folder, {"data/segments": "".join(f"{key} {call} {start} {start + 2.5}\n" for call, key, start in names)})
     write(folder, {"data/text": "".join(f"{key} HELLO FROM {call}\n" for call, key, _ in names)})
+
+
+@card(
+    samples={
+        f"call{n}-{at}": f"{split}: json txt wav" for n, split in enumerate(("train", "val", "test")) for at in range(4)
+    },
+    texts={"call1-2.txt": "HELLO FROM call1"},
+    options={"segments": "cut"},
+)
+def kaldi_of_split_parts(folder: Path) -> None:
+    head, size_bytes = contents_of("x.wav")[:40], 20_000 * 16
+    write(folder, {f"wav/call{n}.wav": head + size_bytes.to_bytes(4, "little") + bytes(size_bytes) for n in range(3)})
+    for n, part in enumerate(("train", "dev", "test")):
+        names = [(f"call{n}-{at}", 2.5 * at) for at in range(4)]
+        segments = "".join(f"{key} call{n} {start:.2f} {start + 2.5:.2f}\n" for key, start in names)
+        texts = "".join(f"{key} HELLO FROM call{n}\n" for key, _ in names)
+        lists = {"wav.scp": f"call{n} /export/corpus/wav/call{n}.wav\n", "segments": segments, "text": texts}
+        write(folder, {f"data/{part}/{name}": text for name, text in lists.items()})
 
 
 UTTERANCES = [

@@ -30,6 +30,7 @@ class Table:
         inside: List in a document; see :func:`.lists_in`.
         kind: Kind of the annotations in a file of JSON that a source of its own reads; empty for others.
         files_of_rows: Yields the first file that each row names, and the values of the row.
+        others: Files that are read with it.
     """
 
     file: str
@@ -37,6 +38,7 @@ class Table:
     inside: str = "data"
     kind: str = ""
     files_of_rows: Callable[[Sequence[str]], Iterator[tuple[str, Mapping[str, object]]]] | None = None
+    others: tuple[str, ...] = ()
 
     @property
     def part_columns(self) -> list[str]:

@@ -29,6 +29,7 @@ class RowsOfTable:
         joins: The rows add parts to samples: of the ``"file"`` that they name, of a ``"folder"``, or of the row of
             another table with the same ``"key"``.
         key: Column with the key or the folder, and the column of the other table.
+        others: Files that are read with the table.
         through: The other table, if that joins rows itself; else the tables that name files have the key.
     """
 
@@ -41,6 +42,7 @@ class RowsOfTable:
     joins: Literal["", "file", "folder", "key"] = ""
     key: tuple[str, str] = ("", "")
     through: str = ""
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +62,8 @@ class NamedRows:
     @property
     def files(self) -> tuple[str, ...]:
         """Names of the tables, those that only list names last."""
-        return tuple(dict.fromkeys(table.file for table in (*self.rows, *self.lists)))
+        tables = (*self.rows, *self.lists)
+        return tuple(dict.fromkeys(file for table in tables for file in (table.file, *table.others)))
 
     @property
     def splits(self) -> dict[str, str]:
@@ -124,6 +127,7 @@ def rows_of(references: Sequence[Reference]) -> NamedRows:
                 is_of_media=reference.is_of_media,
                 kind=table.kind,
                 joins="file" if joins or is_again else "",
+                others=table.others,
             )
     splits = splits_of_files({table.file for table in rows.values()})
     return NamedRows(

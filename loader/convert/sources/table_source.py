@@ -23,6 +23,7 @@ from ..tables.arrow_files import open_table, readable_batches
 from ..tables.arrow_rows import ArrowCells, list_table, survey_columns
 from ..tables.columns import FoundColumn, SourceOptions, TableColumn, TableLayout, segment_columns
 from ..tables.detect import find_layout
+from ..tables.kaldi import read_kaldi
 from ..tables.name_index import BASE_NAME, NUMBER
 from ..tables.named_files import NamedFiles, TableFile, list_table_files
 from ..tables.part_values import RowMaker
@@ -98,7 +99,7 @@ class TableSource(Source):
             )
 
 
-TextKind = Literal["csv", "tsv", "jsonl", "words", "xml"]
+TextKind = Literal["csv", "tsv", "jsonl", "words", "xml", "kaldi"]
 _ROWS_OF_STEP = 1024
 _BYTES_OF_STEP = 4 << 20
 _MAX_COLUMNS = 1000  # lines of JSON may each have their own; the others are in the object of JSON, too
@@ -112,7 +113,7 @@ class TextTableSource(TableSource):
     Rows that are no valid record fail alone: with another number of fields, or invalid JSON.
 
     Attributes:
-        kind: ``"words"`` are lines of a name and a text behind it.
+        kind: ``"words"`` are lines of a name and a text behind it; ``"kaldi"`` is ``wav.scp`` and the lists next to it.
         inside: The list in an object of JSON.
     """
 
@@ -154,7 +155,7 @@ class TextTableSource(TableSource):
                 # Lines of JSON may have new columns, which the rows before lack.
                 for column in names or dict.fromkeys(name for values in valid for name in values):
                     if column not in columns and len(columns) < _MAX_COLUMNS:
-                        columns[column] = TableColumn(column, files, is_text=self.kind not in ("jsonl", "xml"))
+                        columns[column] = TableColumn(column, files, is_text=self.kind not in ("jsonl", "xml", "kaldi"))
                         columns[column].rows = rows - len(step)
                 # Records of delimited text all have the same columns, in order.
                 cells: Iterable[Sequence[Any]] = zip(*(values.values() for values in valid), strict=True)
@@ -194,6 +195,9 @@ class TextTableSource(TableSource):
         notes = listing.notes if listing is not None else []
         if self.kind == "xml":
             yield [], read_xml(self.path, self.inside)
+            return
+        if self.kind == "kaldi":
+            yield [], read_kaldi(self.path)
             return
         if self._is_list:
             # A list in a JSON file has elements instead of lines.

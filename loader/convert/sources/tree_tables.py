@@ -24,6 +24,7 @@ from ..layouts.references import Table
 from ..layouts.rows import RowsOfTable
 from ..layouts.tree_files import TreeFiles
 from ..tables.columns import SourceOptions, TableColumn, texts_in
+from ..tables.kaldi import KALDI_LISTS, KALDI_RECORDINGS
 from ..tables.name_index import NUMBER, STEM
 from ..tables.named_files import EXTENSIONS, split_extension
 from ..tables.records import delimiter_of
@@ -56,11 +57,22 @@ def open_table(
         text = "tsv" if lower.endswith(".tsv") else "csv"
     elif lower.endswith(".xml"):
         text = "xml"
+    elif f"/{table}".endswith(f"/{KALDI_RECORDINGS}"):
+        for each in _lists_of_kaldi(tree, table):
+            tree.tree.local_path(each, scratch)
+        text = "kaldi"
     elif not lower.endswith((".json", *LINE_ENDINGS)):
         with open(path, "rb") as file:
             delimiter = delimiter_of(file.read(_HEAD_BYTES), "", files.is_name)
         text = "words" if not delimiter else "tsv" if delimiter == "\t" else "csv"
     return files, TextTableSource(path=path, kind=text, columns=named, inside=inside)
+
+
+def _lists_of_kaldi(tree: TreeFiles, table: str) -> tuple[str, ...]:
+    """Return the lists next to the recordings of Kaldi, that are read with them; none for another table."""
+    folder, _, name = f"/{table}".rpartition("/")
+    lists = ((f"/{each}".rpartition("/"), each) for each in tree.tree.bare if name == KALDI_RECORDINGS)
+    return tuple(each for (above, _, last), each in lists if above == folder and KALDI_LISTS.fullmatch(last))
 
 
 def open_rows(
@@ -87,7 +99,9 @@ class TreeReader:
     scratch: str
 
     def tables(self, files: TreeFiles, names: Iterable[str]) -> Iterator[Table]:
-        options, names = replace(self.options, parts={}), [*names]
+        names = [*names]
+        of_kaldi = {each for name in names for each in _lists_of_kaldi(files, name)}
+        options, names = replace(self.options, parts={}), [name for name in names if name not in of_kaldi]
         files.tree.fetch(names, self.scratch)
         # Workers share the listing by a fork, and what they find in large tables comes back.
         workers = 1
@@ -100,7 +114,9 @@ class TreeReader:
                 named, table = open_table(files, names[position], options, self.scratch, inside)
                 for column in columns:
                     column.files = named
-                yield Table(names[position], columns, inside, kind, partial(_files_of_rows, named, table))
+                lists_of_kaldi = _lists_of_kaldi(files, names[position])
+                files_of_rows = partial(_files_of_rows, named, table)
+                yield Table(names[position], columns, inside, kind, files_of_rows, lists_of_kaldi)
 
     def fetch(self, names: Sequence[str]) -> None:
         self.files.tree.fetch(names, self.scratch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from ...accounting.kinds import kind_of_name, part_extension
@@ -165,7 +166,7 @@ class _Finder:
             parts.append(PartColumns(name="cls", role="label", columns=(label.name,)))
         if label is not None and not label.class_names:
             rest.remove(label)  # else the object of JSON has the name
-        text = _caption(rest)
+        text = _caption(rest) or _transcript(rest, parts)
         if text is not None and all(part.name != "txt" for part in parts):
             parts.append(PartColumns(name="txt", role="text", columns=(text.name,)))
             rest.remove(text)
@@ -292,6 +293,17 @@ def _caption(rest: Sequence[TableColumn]) -> TableColumn | None:
             return texts[name]
     is_caption = len(rest) == 1 and rest[0].type == "text" and rest[0].name not in CONVERSATION_KEYS
     return rest[0] if is_caption and not rest[0].class_names else None
+
+
+def _transcript(rest: Sequence[TableColumn], parts: Sequence[PartColumns]) -> TableColumn | None:
+    """Return the first column of texts of several words next to sound, if no column has a name.
+
+    LJSpeech has the transcript as it is written, and then normalised.
+    """
+    are_sounds = any(kind_of_name(part.name) == "audio" for part in parts)
+    are_unnamed = all(re.fullmatch(r"column_\d+", column.name) for column in rest)
+    texts = (column for column in rest if are_sounds and are_unnamed and column.type == "text")
+    return next((c for c in texts if 2 * sum(" " in str(value) for value in c.examples) > len(c.examples)), None)
 
 
 def _has_urls(column: TableColumn) -> bool:

@@ -18,6 +18,14 @@ def a_table_that_names_each_picture_twice(folder: Path) -> None:
     write(folder, {"captions.csv": tsv("image_path file_name caption", rows, ",")})
 
 
+@card(samples={f"images/{n:03d}": "jpg json" for n in range(6)}, holds={"4": '"id":"ck4"'})
+def an_object_that_names_a_picture_by_its_name_and_a_url(folder: Path) -> None:
+    write(folder, [f"images/{n:03d}.jpg" for n in range(6)])
+    names = [(n, f"{n:03d}.jpg") for n in range(6)]
+    rows = [{"row": {"id": f"ck{n}", "name": name, "data": f"https://x.org/a/{name}"}, "by": "me"} for n, name in names]
+    write(folder, {"export.ndjson": lines(rows)})
+
+
 @card(samples={f"images/{n:03d}": "jpg json txt" for n in range(6)}, sample_type="CaptioningSample")
 def a_running_number_next_to_names(folder: Path) -> None:
     write(folder, [f"images/{n:03d}.jpg" for n in range(6)])

@@ -391,7 +391,10 @@ class TableColumn:
         self.forms.update({form: count for form, count in enumerate(counts.tolist()) if count})
         self.followed += len(texts)
         self.resolved += int(are_named.sum())
-        self.most_files = max(self.most_files, *(int(are_named[start:stop].sum()) for start, stop in nested), 0)
+        # An object may name one file twice: by its path and a URL.
+        several = (len({*files[start:stop][known[start:stop]].tolist()}) for start, stop in nested)
+        elsewhere = (int((are_named & ~known)[start:stop].sum()) for start, stop in nested)
+        self.most_files = max(self.most_files, *map(sum, zip(several, elsewhere, strict=True)), 0)
 
     def _follow_text(self, text: str) -> None:
         """Count a text that is a path, URL or picture. Captions are the most, so the first tests are fast ones."""

@@ -284,7 +284,9 @@ class RowMaker:
         elements = value if isinstance(value, list) else ()
         is_nested = isinstance(value, dict) or any(isinstance(element, dict | list) for element in elements)
         if is_nested and part.role == "path":
-            elements = [text for text in texts_in(value) if self._files.exists(text)]
+            # One file may be named twice, by its path and a URL.
+            texts = (text for text in texts_in(value) if self._files.exists(text))
+            elements = [*{self._files.name(text): text for text in texts}.values()]
         for index, element in enumerate(elements):
             if not is_empty(element):
                 parts |= self._medium(part, part.element_name(len(parts)), element, cell, index)

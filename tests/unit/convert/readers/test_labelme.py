@@ -62,7 +62,7 @@ def test_a_mask_is_placed_in_the_picture() -> None:
     ("wrong", "fault"),
     [
         (shape("polygon"), "empty"),
-        (shape("polygon", [1, "x"]), "str"),
+        ({**shape("polygon"), "points": [[1, "x"]]}, "str"),
         ({"shape_type": "polygon"}, "'points' is missing"),
         (shape("mask", [1, 1], [2, 2], mask="AAAA"), "a mask is not a picture"),
     ],

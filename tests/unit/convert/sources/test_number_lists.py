@@ -62,6 +62,7 @@ def test_lists_of_numbers_are_arrays_of_their_type(name: str, shuffled: bool, tm
         for part in names:
             ref, column = row.parts[part], part.removesuffix(".npy")
             data = cells.read(ref) if isinstance(ref, CellRef) else ref.data if isinstance(ref, ValueRef) else b""
+            assert isinstance(data, bytes)
             array = np.load(io.BytesIO(data), allow_pickle=False)
             expected = np.array(VALUES[column][at], TYPES[column].to_pandas_dtype())
             assert (array.dtype, array.tolist()) == (expected.dtype, expected.tolist())

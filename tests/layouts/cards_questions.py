@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from tests.layouts.layout import card, write
 
@@ -45,6 +46,32 @@ def vqa_v2(folder: Path) -> None:
         of_questions = {**about, "task_type": "Open-Ended", "questions": questions}
         write(folder, {f"v2_OpenEnded_mscoco_{split}_questions.json": json.dumps(of_questions)})
         write(folder, {f"v2_mscoco_{split}_annotations.json": json.dumps({**about, "annotations": answers})})
+
+
+WIZ = {"train": 6, "val": 3, "test": 3}
+
+
+@card(
+    samples={
+        f"{n:09d}{'' if split == 'train' else '-2' if split == 'val' else '-3'} | {split}/{n:09d}": f"{split}: jpg json"
+        for split, count in WIZ.items()
+        for n in range(count)
+    },
+    holds={"000000002 | train/000000002": ('"answers":["nokia 2","phone"]', '"answer_confidence":["yes","maybe"]')},
+    sample_type="VQASample",
+)
+def vizwiz(folder: Path) -> None:
+    for split, count in WIZ.items():
+        names = [f"VizWiz_{split}_{n:08d}.jpg" for n in range(count)]
+        write(folder, [f"{split}/{name}" for name in names])
+        rows: list[dict[str, Any]] = [
+            {"image": name, "question": f"What is {split} {n}?"} for n, name in enumerate(names)
+        ]
+        for n, row in enumerate(rows if split != "test" else ()):
+            answers = [("yes", f"nokia {n}"), ("maybe", "phone")]
+            row["answers"] = [{"answer_confidence": sure, "answer": text} for sure, text in answers]
+            row |= {"answer_type": "other", "answerable": 1}
+        write(folder, {f"Annotations/{split}.json": json.dumps(rows)})
 
 
 BOOKS = [f"{n:09d}{'X' if n % 2 else n % 9}" for n in (76118327, 61233706, 44703019, 89042218, 37549817)]

@@ -43,6 +43,29 @@ def bids(folder: Path) -> None:
     write(folder, {"README": "A study of the brain.", "CHANGES": "1.0.0 2021-01-01\n  - First release\n"})
 
 
+VISITS = [f"{name}/ses-{visit}/{{}}/{name}_ses-{visit}" for name in SUBJECTS[:4] for visit in ("pre", "post")]
+
+
+@card(
+    samples={
+        f"{name.format(kind)}_{end}": f"{parts} json nii.gz participants.json sessions.json"
+        for name in VISITS
+        for kind, end, parts in (("anat", "T1w", ""), ("dwi", "dwi", "bval bvec"), ("func", "task-rest_bold", ""))
+    },
+    holds={f"{VISITS[3].format('dwi')}_dwi": ('"age":22', '"session_id":"ses-post"', '"acq_time":1903')},
+)
+def bids_of_sessions(folder: Path) -> None:
+    for name in VISITS:
+        for kind, end in (("anat", "T1w"), ("dwi", "dwi"), ("func", "task-rest_bold")):
+            write(folder, [f"{name.format(kind)}_{end}.{extension}" for extension in ("nii.gz", "json")])
+        write(folder, {f"{name.format('dwi')}_dwi.{extension}": "0 1000 1000" for extension in ("bval", "bvec")})
+    rows = [[name, 20 + n, "F"] for n, name in enumerate(SUBJECTS[:4], start=1)]
+    write(folder, {"participants.tsv": tsv("participant_id age sex", rows)})
+    for n, name in enumerate(SUBJECTS[:4]):
+        visits = [["ses-pre", 1801 + n], ["ses-post", 1902 + n]]
+        write(folder, {f"{name}/{name}_sessions.tsv": tsv("session_id acq_time", visits)})
+
+
 @card(samples={f"scan_{n}": "nii.gz" for n in range(4)})
 def volumes_alone(folder: Path) -> None:
     write(folder, [f"scan_{n}.nii.gz" for n in range(4)])

@@ -82,11 +82,22 @@ class TreeFiles:
             np.array([hash(name) for path in paths for name in (path, posixpath.basename(path))], np.int64)
         )
 
-    def folders_of(self, name: str) -> list[str]:
-        """Return the folders of a path or name, each with a slash at its end."""
-        return [f"{folder}/" for folder, _ in self.counts if folder and name in (folder, posixpath.basename(folder))][
-            :1
-        ]
+    def folders_of(self, name: str, table: str) -> list[str]:
+        """Return the folders of a path or name, each with a slash at its end: those below a table, if there are any."""
+        same, near = self._folders.get(posixpath.basename(name), []), posixpath.dirname(table)
+        whole = [folder for folder in same if folder in (name, f"{near}/{name}")]
+        if not whole and "/" not in name:
+            below = [folder for folder in same if folder.startswith(f"{near}/")]
+            whole = below or same
+        return [f"{folder}/" for folder in whole]
+
+    @cached_property
+    def _folders(self) -> dict[str, list[str]]:
+        """All folders, by their last name."""
+        folders: dict[str, list[str]] = {}
+        for folder in dict.fromkeys(folder for folder, _ in self.counts if folder):
+            folders.setdefault(posixpath.basename(folder), []).append(folder)
+        return folders
 
     @cached_property
     def _kinds(self) -> tuple[list[str], IntArray]:

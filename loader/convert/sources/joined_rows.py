@@ -65,10 +65,12 @@ class JoinedRows:
         return next((self._splits[name] for name in names if name in self._splits), "")
 
     def _join(self, rows: RowsOfTable) -> None:
-        # The name of the table begins the names of its parts, without the split part that it names.
+        # The name of the table begins the names of its parts, without the folder and the split part that it names.
         files, source, table = open_rows(self._files, rows, self._options, self._listing.scratch)
         is_whole = bool(rows.kind) or rows.inside in ("", "data", "{}")
-        stem = split_name(rows.file)[1] if is_whole else rows.inside
+        folder, name, _ = split_name(rows.file)
+        name = name.removeprefix(posixpath.basename(folder)).lstrip("_-.") or name  # sub-01/sub-01_sessions.tsv
+        stem = name if is_whole else rows.inside
         plain = stem.replace(subset_of_file(rows.file), "")
         begin = part_name_of_column(stem if not plain or subset_of_file(plain) else plain)
         if rows.kind:
@@ -96,7 +98,7 @@ class JoinedRows:
     def _targets(self, rows: RowsOfTable, files: TableFiles) -> Callable[[Mapping[str, object]], Iterable[str]]:
         """Return the function that returns the files, or folders, which a row of a table joins."""
         if rows.joins == "folder":
-            return lambda values: self._files.folders_of(str(values.get(rows.key[0])))
+            return lambda values: self._files.folders_of(str(values.get(rows.key[0])), rows.file)
         if rows.joins in ("", "file"):
             count = None if rows.joins and rows.places == ("value",) else 1  # all files of a group
             return lambda values: first_files(files, values, rows.places, count)

@@ -5,20 +5,24 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Literal
 
+import msgspec
+
 from ...accounting import Account
-from ...errors import ConfigError, FormatError, plural
+from ...accounting.kinds import kind_of_name
+from ...errors import ConfigError, FormatError, SampleError, plural
 from ...storage import is_url
 from ..annotations.json_elements import Element, read_elements
 from ..annotations.views import shared_members
 from ..annotations.xml_elements import read_xml
 from ..file_trees.file_names import join_names
 from ..file_trees.tree import FolderTree
-from ..rows.row import Row
+from ..readers.registry import reader_of, readers
+from ..rows.row import AnnotationRef, Row, ValueRef
 from ..tables.arrow_files import open_table, readable_batches
 from ..tables.arrow_rows import ArrowCells, list_table, survey_columns
 from ..tables.columns import FoundColumn, SourceOptions, TableColumn, TableLayout, segment_columns
@@ -26,7 +30,7 @@ from ..tables.detect import find_layout
 from ..tables.kaldi import read_kaldi
 from ..tables.name_index import BASE_NAME, NUMBER
 from ..tables.named_files import NamedFiles, TableFile, list_table_files
-from ..tables.part_values import RowMaker
+from ..tables.part_values import RowMaker, encode_json
 from ..tables.records import (
     DelimitedReader,
     Record,
@@ -100,6 +104,7 @@ class TableSource(Source):
 
 
 TextKind = Literal["csv", "tsv", "jsonl", "words", "xml", "kaldi"]
+_MAX_DRAWN = 1000  # elements of a document that show its format
 _ROWS_OF_STEP = 1024
 _BYTES_OF_STEP = 4 << 20
 _MAX_COLUMNS = 1000  # lines of JSON may each have their own; the others are in the object of JSON, too
@@ -126,6 +131,7 @@ class TextTableSource(TableSource):
         name = os.path.basename(self.path)
         with self._read(layout, listing) as (_, records):
             listing.account.take("files")
+            reader = self._reader(listing)
             unit = "element" if self._is_list else "line"
             for row_index, record in enumerate(records):
                 origin = f"{name}, {unit} {record.line}"
@@ -137,7 +143,18 @@ class TextTableSource(TableSource):
                 if row is None:
                     listing.account.lose("rows", "L120", origin)
                 else:
-                    yield row
+                    yield _with_reader(row, reader)
+
+    def _reader(self, listing: Listing) -> str:
+        """Return the reader of elements that are annotations of pictures; an empty text for other rows."""
+        reader = ""
+        if self.kind in ("jsonl", "xml"):
+            with suppress(SampleError):
+                reader = reader_of(encode_json(values) for values in islice(self.records(), _MAX_DRAWN))
+        if reader:
+            title, name = readers()[reader].title, os.path.basename(self.path)
+            listing.notes.append(f"annotations of {title} in {name} are read: objects are in json")
+        return reader
 
     def records(self) -> Iterator[Mapping[str, object]]:
         with self._read() as (_, records):
@@ -231,6 +248,14 @@ class TextTableSource(TableSource):
                     f"lines of {self.path} with a quote that is not closed were read as they are:"
                     f" {len(reader.open_quotes):,}, the first is line {reader.open_quotes[0]:,}"
                 )
+
+
+def _with_reader(row: Row, reader: str) -> Row:
+    """Return a row whose ``json`` has annotations of its picture, if a reader is named."""
+    document = row.parts.get("json")
+    if not (reader and isinstance(document, ValueRef) and any(kind_of_name(part) == "image" for part in row.parts)):
+        return row
+    return msgspec.structs.replace(row, parts={**row.parts, "json": AnnotationRef(document, reader)})
 
 
 def _step(records: Iterator[Record]) -> Iterator[Record]:

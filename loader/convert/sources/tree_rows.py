@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
 
 import msgspec
 
 from ...accounting import Account
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
-from ...errors import EnergonError, plural
+from ...errors import plural
 from ...storage import is_url
 from ..file_trees.file_names import HIDDEN, group_files, join_names, reason_of_name
 from ..file_trees.tree import FileTree
@@ -22,8 +20,8 @@ from ..layouts.grouping import are_parallel
 from ..layouts.hypothesis import TreeLayout
 from ..layouts.rows import RowsOfTable
 from ..layouts.tree_files import TreeFiles
-from ..readers.registry import reader_of, readers
-from ..rows.row import NO_SPLIT, AnnotationRef, PartRef, Row, StoredRef, ValueRef, key_of_path, printable, unique_part
+from ..readers.registry import readers
+from ..rows.row import NO_SPLIT, AnnotationRef, PartRef, Row, StoredRef, key_of_path, printable, unique_part
 from ..tables.columns import SourceOptions
 from ..tables.named_files import (
     extension_of_path,
@@ -31,16 +29,12 @@ from ..tables.named_files import (
     split_name,
     split_of_folder,
 )
-from ..tables.part_values import encode_json
 from .archives import TarSource
 from .hugging_face import HuggingFaceSource
 from .joined_rows import JoinedRows
 from .source import Listing
 from .table_files import TableFiles
-from .table_source import ArrowTableSource, TextTableSource
 from .tree_tables import list_members, open_rows
-
-_MAX_DRAWN = 1000  # elements of a document that show its format
 
 
 class TreeRows:
@@ -200,8 +194,7 @@ class TreeRows:
         # Of several tables, the numbers of classes would differ.
         is_only = self._options.is_only_table and len(joined) + 1 == len(survey.tables)
         options = replace(self._options, is_only_table=is_only)
-        files, source, text = open_rows(self._files, rows, options, self._listing.scratch)
-        reader = self._reader_of_rows(rows, text)
+        files, source, _ = open_rows(self._files, rows, options, self._listing.scratch)
         of_files = splits_of_files(survey.tables)
         splits = {name: split for name, split in of_files.items() if name == table or name not in joined}
         of_list = split_of_folder(rows.inside)
@@ -223,11 +216,10 @@ class TreeRows:
             named = survey.folders.split_of(survey.names(posixpath.dirname(files.last)))
             last = files.last.partition(".tar/")[2] if survey.kind == "members" else files.last
             is_coco = rows.kind == "coco" and last
-            further = self._beside(files, row.parts)
             yield msgspec.structs.replace(
                 row,
                 key=key_of_path(join_names(*split_name(last)[:2])) if is_coco else row.key,
-                parts={**_with_reader(row.parts, reader), **further, **self._joined.parts_of(files.last)},
+                parts={**row.parts, **self._beside(files, row.parts), **self._joined.parts_of(files.last)},
                 origin=join_names(unit, row.origin),
                 split=row.split or of_list or self._joined.split_of([files.last]) or of_table or named,
                 thing=survey.thing_of(files.last),
@@ -235,16 +227,6 @@ class TreeRows:
             files.last = ""
         self._leave_rows(account, unit)
         self._read |= files.used
-
-    def _reader_of_rows(self, rows: RowsOfTable, table: TextTableSource | ArrowTableSource) -> str:
-        """Return the reader of elements that are annotations of pictures; an empty text for other rows."""
-        reader = ""
-        if not rows.kind and isinstance(table, TextTableSource):
-            with suppress(EnergonError):
-                reader = reader_of(encode_json(values) for values in islice(table.records(), _MAX_DRAWN))
-        if reader:
-            self._listing.notes.append(f"annotations of {readers()[reader].title} in {rows.file} are read")
-        return reader
 
     def _beside(self, files: TableFiles, parts: Mapping[str, PartRef]) -> dict[str, PartRef]:
         """Return further parts of a row: the files that share their names with its file, and that no row names."""
@@ -289,11 +271,3 @@ class TreeRows:
             self._leave_rows(account, "")
         self._read |= {*names}
         self._leave_the_rest()
-
-
-def _with_reader(parts: Mapping[str, PartRef], reader: str) -> Mapping[str, PartRef]:
-    """Return the parts of a row, whose ``json`` has annotations of its picture if a reader is named."""
-    document = parts.get("json")
-    if not (reader and isinstance(document, ValueRef) and any(kind_of_name(part) == "image" for part in parts)):
-        return parts
-    return {**parts, "json": AnnotationRef(document, reader)}

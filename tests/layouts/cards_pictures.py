@@ -71,7 +71,13 @@ PANOPTIC = [f"{number:012d}" for number in (139, 285, 632, 724, 776)]
         )
         for name in PANOPTIC
     },
-    holds={f"val2017/{PANOPTIC[1]} | {PANOPTIC[1]}": '"segments_info"'},
+    holds={
+        f"val2017/{PANOPTIC[1]} | {PANOPTIC[1]}": (
+            '"objects":[{"file_name":"000000000285.png","id":3226956',
+            '"category":"cat"',
+        )
+    },
+    sample_type="CrudeSample",
 )
 def coco_panoptic(folder: Path) -> None:
     for at, name in enumerate(PANOPTIC):

@@ -34,6 +34,7 @@ _FIRST = 100
 
 
 _Id = int | float | str
+_Segments = list[dict[str, msgspec.Raw]]
 
 
 class _Image(msgspec.Struct):
@@ -183,16 +184,25 @@ class _CocoFile:
                 document["captions"] = captions
                 parts["txt"] = ValueRef(captions[0].strip().encode())
             else:
-                document["objects"] = [self._object(annotation) for annotation in annotations]
+                document["objects"] = [each for annotation in annotations for each in self._objects(annotation)]
             is_lossy = any(each.is_lossy for each in (element, *([] if self._has_captions else annotations)))
             parts["json"] = ValueRef(msgspec.json.encode(document), layout="coco", is_lossy=is_lossy)
         except SampleError as error:
             return fault_row(element, error)
         return Row(key=key_of_path(os.path.splitext(name)[0]), parts=parts, origin=element.place)
 
-    def _object(self, annotation: Element) -> dict[str, object]:
+    def _objects(self, annotation: Element) -> Iterator[dict[str, object]]:
         fields: dict[str, object] = {**object_of(annotation)}
         del fields["image_id"]
+        # The segments of a panoptic annotation are the objects; its file has their pixels.
+        segments = fields.pop("segments_info", None)
+        try:
+            for segment in msgspec.json.decode(segments, type=_Segments) if isinstance(segments, msgspec.Raw) else [{}]:
+                yield self._object({**fields, **segment})
+        except msgspec.MsgspecError as error:
+            raise SampleError(f"segments_info is damaged: {error}") from error
+
+    def _object(self, fields: dict[str, object]) -> dict[str, object]:
         # Add the name of the category, and the area where it is missing.
         category = fields.get("category_id")
         if isinstance(category, msgspec.Raw):
@@ -202,7 +212,7 @@ class _CocoFile:
                 fields["category"] = name
         if "area" not in fields:
             with suppress(SampleError):  # of a polygon that is damaged; it is written as it is
-                area = area_of(msgspec.json.decode(annotation.plain))
+                area = area_of(msgspec.json.decode(msgspec.json.encode(fields)))
                 fields |= {} if area is None else {"area": area}
         return fields
 

@@ -40,8 +40,9 @@ from .sources.dataset import DatasetSource
 from .sources.detect import open_source
 from .sources.source import Listing, Source
 from .tables.columns import SourceOptions
+from .tables.delimited import DelimitedReader
 from .tables.part_values import encode_json, value_ref
-from .tables.records import DelimitedReader, open_text_table, read_json_lines
+from .tables.records import open_text_table, read_json_lines
 from .writing.new_output import remove_partials
 
 _TABLES = (".jsonl", ".csv", ".tsv")

@@ -15,7 +15,7 @@ import numpy as np
 from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...errors import FormatError
 from ...storage import ClosesOnExit, ReadableFile, is_url, open_parent
-from ..tables.records import TOO_LONG
+from ..tables.records import ENCODING_BYTES, TOO_LONG, refuse_utf16
 
 _CHUNK_BYTES = 1 << 20
 _CUT_BYTES = 16  # before the end of a piece, where a number or constant may be cut, so that it seems to be damaged
@@ -55,7 +55,9 @@ class JsonDocument(ClosesOnExit):
             storage, name = open_parent(str(storage.local_path(name)))
         self._path = path
         self._file: ReadableFile = storage.open(name)
-        self._begin = self._start = 3 if self._file.read_at(0, 3) == codecs.BOM_UTF8 else 0
+        head = self._file.read_at(0, min(ENCODING_BYTES, self._file.size_bytes))
+        refuse_utf16(head, path)
+        self._begin = self._start = 3 if head.startswith(codecs.BOM_UTF8) else 0
         self._buffer = self._text = b""  # from the offset _start on; in the text, constants are numbers
         self._at = 0  # in the buffer
         self._has_constants = False

@@ -20,6 +20,7 @@ from .json_document import JsonDocument, without_constants
 T = TypeVar("T")
 
 _OBJECT = re.compile(rb"(?:\xef\xbb\xbf)?\s*\{")
+_LIST = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
 LINE_ENDINGS = (".jsonl", ".ndjson")
 """Endings of files with a value on each line."""
 
@@ -239,21 +240,37 @@ def list_in(lists: Mapping[str, ElementList | None], name: str, *, path: str) ->
     return elements
 
 
+def has_list(path: str) -> bool:
+    """Return True for a file that is one list, whatever its name; not for lines that are a list each."""
+    if path.lower().endswith(".gz"):
+        return False
+    with open_text_table(path) as file:
+        if not _LIST.match(file.peek(64)):
+            return False
+        lines = bounded_lines(file)
+        _, first = next(lines)
+        return not _is_value(first) or next(lines, None) is None
+
+
+def _is_value(line: bytes | None) -> bool:
+    try:
+        msgspec.json.decode(line or b"", type=msgspec.Raw)
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+    return True
+
+
 def _has_lines(path: str) -> bool:
-    """Return True for a file of lines by its name, or if its first line is an object and others follow."""
+    """Return True for lines: by the name, unless it is one list, or if the first is an object and others follow."""
     if path.lower().endswith(LINE_ENDINGS):
-        return True
+        return not has_list(path)
     with open_text_table(path) as file:
         if not _OBJECT.match(file.peek(64)):
             return False
         # A document over several lines has no whole value on the first one.
         lines = bounded_lines(file)
         _, first = next(lines, (0, None))
-        try:
-            msgspec.json.decode(first or b"", type=msgspec.Raw)
-        except (msgspec.MsgspecError, RecursionError):
-            return False
-        return next(lines, None) is not None
+        return _is_value(first) and next(lines, None) is not None
 
 
 _KEYS = ("id", "question_id", "questionId", "doc_id", "uid", "key")

@@ -16,7 +16,7 @@ from ...accounting import Account
 from ...accounting.kinds import kind_of_name
 from ...errors import ConfigError, FormatError, SampleError, plural
 from ...storage import is_url
-from ..annotations.json_elements import Element, read_elements
+from ..annotations.json_elements import Element, has_list, read_elements
 from ..annotations.views import shared_members
 from ..annotations.xml_elements import read_xml
 from ..file_trees.file_names import join_names
@@ -26,13 +26,13 @@ from ..rows.row import AnnotationRef, Row, ValueRef
 from ..tables.arrow_files import open_table, readable_batches
 from ..tables.arrow_rows import ArrowCells, list_table, survey_columns
 from ..tables.columns import FoundColumn, SourceOptions, TableColumn, TableLayout, segment_columns
+from ..tables.delimited import DelimitedReader
 from ..tables.detect import find_layout
 from ..tables.kaldi import read_kaldi
 from ..tables.name_index import BASE_NAME, NUMBER
 from ..tables.named_files import NamedFiles, TableFile, list_table_files
 from ..tables.part_values import RowMaker, encode_json
 from ..tables.records import (
-    DelimitedReader,
     Record,
     open_text_table,
     parse_record,
@@ -192,7 +192,7 @@ class TextTableSource(TableSource):
 
     @property
     def _is_list(self) -> bool:
-        return self.path.lower().endswith(".json")
+        return self.kind == "jsonl" and (self.path.lower().endswith(".json") or has_list(self.path))
 
     def _object(self, element: Element, shared: bytes) -> bytes:
         """Return an element of a list; a text in one of several lists is an object with this ``value``.
@@ -238,6 +238,11 @@ class TextTableSource(TableSource):
             if not reader.has_header:
                 notes.append(
                     f"the first line of {self.path} is data and names no columns: they are {', '.join(reader.names)}"
+                )
+            if reader.dialect.comments:
+                notes.append(
+                    f"comments of {self.path} were left out: {plural(reader.dialect.comments, 'line')} before the first"
+                    " record that begin with #"
                 )
             # Numbers in the object of JSON are numbers, and other cells texts.
             names = layout.object_part.columns if layout is not None and layout.object_part is not None else ()

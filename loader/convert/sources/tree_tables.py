@@ -24,10 +24,10 @@ from ..layouts.references import Table
 from ..layouts.rows import RowsOfTable
 from ..layouts.tree_files import TreeFiles
 from ..tables.columns import SourceOptions, TableColumn, texts_in
+from ..tables.dialect import delimiter_of
 from ..tables.kaldi import KALDI_LISTS, KALDI_RECORDINGS
 from ..tables.name_index import NUMBER, STEM
 from ..tables.named_files import EXTENSIONS, split_extension
-from ..tables.records import delimiter_of
 from .archives import plain_tar
 from .coco import CocoSource
 from .conversations import ConversationsSource
@@ -63,7 +63,7 @@ def open_table(
         text = "kaldi"
     elif not lower.endswith((".json", *LINE_ENDINGS)):
         with open(path, "rb") as file:
-            delimiter = delimiter_of(file.read(_HEAD_BYTES), "", files.is_name)
+            delimiter = delimiter_of(file.read(_HEAD_BYTES), files.is_name)
         text = "words" if not delimiter else "tsv" if delimiter == "\t" else "csv"
     return files, TextTableSource(path=path, kind=text, columns=named, inside=inside)
 

@@ -15,12 +15,13 @@ from ...accounting import Account
 from ...errors import ConfigError, EnergonError, FormatError, SampleError, plural
 from ..rows.row import CellReader, CellRef, Row, UrlRef
 from .arrow_files import ArrowTable, Batch, readable_batches
-from .columns import EXAMPLE_ROWS, ColumnType, PartColumns, TableColumn, TableLayout
+from .columns import EXAMPLE_ROWS, ClassNames, ColumnType, PartColumns, TableColumn, TableLayout
 from .named_files import NamedFiles
 from .part_values import CellOf, RowMaker, media_bytes, part_bytes
 
 _EXAMPLE_BYTES = 32 << 20
 _FEATURES = b"huggingface"
+_MAX_DEPTH = 32  # of features in each other
 
 
 def survey_columns(tables: Iterable[ArrowTable], files: NamedFiles) -> list[TableColumn]:
@@ -366,10 +367,14 @@ def arrow_columns(schema: Any, files: NamedFiles) -> list[TableColumn]:
     features = _features(schema.metadata or {})
     columns = []
     for field in schema:
-        feature, type_ = features.get(field.name), _type_of(field.type)
-        if type_ == "number list" and _class_names(feature.get("feature") if isinstance(feature, dict) else None):
+        feature: Any = features.get(field.name) or {}
+        names, type_ = _class_names(feature), _type_of(field.type)
+        if type_ == "number list" and names:
             type_ = "nested"  # the numbers of classes
-        columns.append(TableColumn(field.name, files, type=type_, class_names=_class_names(feature)))
+        is_label = isinstance(names, tuple) and feature.get("_type") == "ClassLabel"
+        column = TableColumn(field.name, files, type=type_, inner_names=() if is_label else names)
+        column.class_names = (*names,) if is_label else ()
+        columns.append(column)
     return columns
 
 
@@ -458,14 +463,24 @@ def _features(metadata: Mapping[bytes, bytes]) -> Mapping[str, Any]:
     """Return what Hugging Face datasets note about columns, by name."""
     try:
         features = json.loads(metadata.get(_FEATURES, b"{}"))["info"]["features"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return {}
     return features if isinstance(features, dict) else {}
 
 
-def _class_names(feature: Any) -> tuple[str, ...]:
-    """Return the names of classes of a feature; none of other features."""
-    if not isinstance(feature, dict) or feature.get("_type") != "ClassLabel":
+def _class_names(feature: Any, depth: int = 0) -> ClassNames:
+    """Return the names of classes in a feature of Hugging Face datasets."""
+    if depth > _MAX_DEPTH:
         return ()
-    names = feature.get("names")
-    return tuple(map(str, names)) if isinstance(names, list) else ()
+    # A list has its feature in a list of its own, or under a name that depends on the version.
+    if isinstance(feature, list):
+        return _class_names(feature[0], depth + 1) if len(feature) == 1 else ()
+    if not isinstance(feature, dict):
+        return ()
+    if feature.get("_type") == "ClassLabel":
+        names = feature.get("names")
+        return tuple(map(str, names)) if isinstance(names, list) else ()
+    if isinstance(feature.get("_type"), str):
+        return _class_names(feature.get("feature"), depth + 1)
+    fields = {name: _class_names(inner, depth + 1) for name, inner in feature.items()}
+    return {name: names for name, names in fields.items() if names}

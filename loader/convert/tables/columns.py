@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -43,6 +43,9 @@ Role = Literal["key", "split", "path", "url", "bytes", "text", "label", "json", 
 """What becomes of a column: the key, the split part, or a part of the sample; ``document`` is that of lists of texts
 and pictures that line up, and of what belongs to them."""
 
+
+ClassNames: TypeAlias = "tuple[str, ...] | Mapping[str, ClassNames]"
+"""Names of classes, by their numbers; of an object, by its fields. The elements of a list have these names, too."""
 
 GroupBy = Literal["name", "folder", "parallel", "number", "suffix"]
 """What the files of a sample share: the name, the folder, the path but for one folder of it, or a number."""
@@ -177,7 +180,7 @@ class TableLayout:
     split: str | None
     parts: tuple[PartColumns, ...]
     found: tuple[FoundColumn, ...]
-    class_names: Mapping[str, tuple[str, ...]]
+    class_names: Mapping[str, ClassNames]
     keeps_others: bool
     files: NamedFiles
     is_chat: bool
@@ -206,6 +209,7 @@ class TableColumn:
         files: The files that its values may name.
         type: Type of its values, if the table says it.
         class_names: Names of classes, if its values are their numbers, or these names.
+        inner_names: Names of classes whose numbers are in its lists and objects.
 
     Attributes:
         examples: The first values that are not empty.
@@ -232,12 +236,14 @@ class TableColumn:
         *,
         type: ColumnType | None = None,  # noqa: A002 - the name of the attribute
         class_names: Sequence[str] = (),
+        inner_names: ClassNames = (),
         is_text: bool = False,
     ) -> None:
         # What the table says.
         self.name = name
         self.plain_name = plain_name(name)
         self.class_names = tuple(class_names)
+        self.inner_names = inner_names
         self.is_named_media = bool(MEDIA_NAMES.search(self.plain_name))
         # What the values say, as far as they are added.
         self.examples: list[Any] = []

@@ -58,7 +58,7 @@ def find_layout(table: Sequence[TableColumn], columns: SourceOptions, *, files: 
         split=finder.split,
         parts=tuple(parts),
         found=finder.found(parts),
-        class_names={column.name: column.class_names for column in table if column.class_names},
+        class_names={c.name: names for c in table if (names := c.class_names or c.inner_names)},
         keeps_others=not columns.parts,
         files=finder.files,
         is_chat=finder.is_chat,

@@ -30,17 +30,19 @@ from ..rows.row import (
     key_of_path,
     unique_part,
 )
-from .columns import PartColumns, Role, TableColumn, TableLayout, texts_in
+from .columns import ClassNames, PartColumns, Role, TableColumn, TableLayout, texts_in
 from .named_files import NamedFiles, extension_of_path, inline_contents, is_link, plain_url, split_extension, split_part
 
 
-def part_bytes(part: PartColumns, values: Mapping[str, Any], class_names: Mapping[str, tuple[str, ...]]) -> bytes:
+def part_bytes(part: PartColumns, values: Mapping[str, Any], class_names: Mapping[str, ClassNames]) -> bytes:
     """Return the bytes of a part that is text, a label or JSON, with names of classes instead of their numbers."""
     # Several columns are an object of JSON, or a document of texts and pictures.
     if part.is_object:
         present = [column for column in part.columns if column in values]
         names = {c: "label_name" for c in class_names if isinstance(values.get(c), str) and "label_name" not in values}
-        return encode_json({names.get(c, c): _conversation(c, _named(values[c], class_names.get(c))) for c in present})
+        return encode_json(
+            {names.get(c, c): _conversation(c, _named(values[c], class_names.get(c, ()))) for c in present}
+        )
     if part.role == "document":
         return encode_json(document_of(part, values))
     # One column is written in the form of its part.
@@ -52,12 +54,15 @@ def part_bytes(part: PartColumns, values: Mapping[str, Any], class_names: Mappin
         case "label":
             if value is None or value == "":
                 raise SampleError(f"column {column!r} is empty; expected a label")
-            is_name = column in class_names and isinstance(value, str)
-            return _encoded(str(class_names[column].index(value) if is_name else value), column)
+            classes = class_names.get(column)
+            if isinstance(classes, tuple) and classes and isinstance(value, str):
+                value = classes.index(value)
+            return _encoded(str(value), column)
         case "array":
             return npy_bytes(value)
         case _:
-            return _json_text(value) or encode_json(value)
+            inner = class_names.get(column, ()) if isinstance(value, dict | list) else ()
+            return _json_text(value) or encode_json(_named(value, inner))
 
 
 def encode_json(value: Any) -> bytes:
@@ -145,8 +150,16 @@ def _json_text(value: Any) -> bytes | None:
     return data
 
 
-def _named(value: Any, class_names: tuple[str, ...] | None) -> Any:
-    if not class_names or not isinstance(value, int):
+def _named(value: Any, class_names: ClassNames) -> Any:
+    """Return a value with the names of classes instead of their numbers, also inside of lists and objects."""
+    if not class_names:
+        return value
+    if isinstance(value, list):
+        return [_named(element, class_names) for element in value]
+    if isinstance(class_names, Mapping):
+        is_object = isinstance(value, dict)
+        return {name: _named(inner, class_names.get(name, ())) for name, inner in value.items()} if is_object else value
+    if not isinstance(value, int):
         return value
     return class_names[value] if 0 <= value < len(class_names) else None
 

@@ -374,3 +374,23 @@ def test_an_arrow_file_that_is_cut_anywhere_is_refused_or_read_to_there(form: st
         except (ConfigError, FormatError):
             continue
         assert (form, count in (6, 7)) == ("stream", True)
+
+
+@pytest.mark.parametrize("form", ["lists in a list", "a sequence of before"])
+def test_names_of_classes_in_lists_and_objects_stay(form: str, tmp_path: Path) -> None:
+    label = {"names": ["cat", "dog"], "_type": "ClassLabel"}
+    box = {"feature": {"feature": {"dtype": "float32", "_type": "Value"}, "_type": "Sequence"}, "_type": "Sequence"}
+    objects: Any = {"category": {"feature": label, "_type": "List"}, "bbox": box}
+    if form == "a sequence of before":
+        objects = {"feature": {"category": label, "bbox": box["feature"]}, "_type": "Sequence"}
+    features = {"objects": objects, "tags": {"feature": label, "_type": "List"}, "parts": [{"kind": label}]}
+    row = {"objects": {"category": [1, 0], "bbox": [[1.0], [2.0]]}, "tags": [0, 1], "parts": [{"kind": 1}]}
+    table = pa.Table.from_pylist([{"text": "t", **row}])
+    table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+    parquet.write_table(table, tmp_path / "t.parquet")
+    samples, _ = imported(ArrowTableSource(path=str(tmp_path / "t.parquet"), kind="parquet"), tmp_path / "out")
+    assert json.loads(samples["000000000"]["json"]) == {
+        "objects": {"category": ["dog", "cat"], "bbox": [[1.0], [2.0]]},
+        "tags": ["cat", "dog"],
+        "parts": [{"kind": "dog"}],
+    }

@@ -227,3 +227,29 @@ def test_line_breaks_in_quotes_are_no_open_quotes(tmp_path: Path) -> None:
     assert report.failed == 0
     assert samples["1"]["txt"] == b"a cat, big,\r\non a mat, at home,\r\n2 of them"
     assert samples["2"]["txt"] == b'"b"'
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_list_in_a_file_of_lines_has_rows(indent: int | None, tmp_path: Path) -> None:
+    rows = [{"id": "a", "text": "x"}, {"id": "b", "text": "y"}]
+    source = table(tmp_path / "t.jsonl", "\ufeff" + json.dumps(rows, indent=indent), kind="jsonl")
+    samples, _ = imported(source, tmp_path / "out")
+    assert samples == {"a": {"txt": b"x"}, "b": {"txt": b"y"}}
+
+
+def test_lines_that_are_lists_are_no_list(tmp_path: Path) -> None:
+    source = table(tmp_path / "t.jsonl", '[{"text": "x"}]\n{"text": "y"}\n', kind="jsonl")
+    samples, report = imported(source, tmp_path / "out", max_failures=1)
+    assert [*samples.values()] == [{"txt": b"y"}]
+    assert reasons(report) == {"t.jsonl, line 1": "expected an object of JSON, found list"}
+
+
+@pytest.mark.parametrize("name", ["t.json", "t.jsonl"])
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16-le"])
+def test_json_in_other_encodings_names_the_command(name: str, encoding: str, tmp_path: Path) -> None:
+    text = '{"text": "née"}'
+    path = tmp_path / name
+    path.write_bytes((f"[{text}]" if name == "t.json" else f"{text}\n").encode(encoding))
+    source = TextTableSource(path=str(path), kind="jsonl")
+    with pytest.raises(ConfigError, match=f"iconv -f {'CP1252' if encoding == 'cp1252' else 'UTF-16LE'} -t UTF-8"):
+        list(source.rows(Listing()))

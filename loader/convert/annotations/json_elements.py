@@ -249,7 +249,9 @@ def has_list(path: str) -> bool:
             return False
         lines = bounded_lines(file)
         _, first = next(lines)
-        return not _is_value(first) or next(lines, None) is None
+        # A line with a list may be the only one; rows are objects.
+        is_of_objects = re.fullmatch(rb"\[\s*\{.*\}\s*\]", first or b"[{}]", re.DOTALL)
+        return not _is_value(first) or (next(lines, None) is None and is_of_objects is not None)
 
 
 def _is_value(line: bytes | None) -> bool:

@@ -25,6 +25,7 @@ from ...storage.remote import DownloadOptions, host_of
 from ...storage.unpacked import check_ratio
 from ..rows.row import FaultRef, FileRef, Row, UrlRef
 from ..rows.row_file import RowFile, RowFileWriter, ShardLayout, order_rows, plan_shards
+from ..rows.row_groups import join_groups
 from ..sources.source import ListedPictures, Listing, Source
 from ..writing.written_shards import FileVersion, version_of
 from .pictures import PictureOptions
@@ -160,7 +161,7 @@ def list_rows(
         listing = Listing(shuffled=shuffled, scratch=folder, account=account, notes=notes, pictures=pictures)
         packed = os.path.getsize(source.path) if os.path.isfile(source.path) else None
         unpacked, missing = 0, list[str]()
-        for row in source.rows(listing):
+        for row in join_groups(source.rows(listing)):
             faults = [each for each in row.parts.values() if isinstance(each, FaultRef)]
             missing += [each.reason for each in faults if each.code == "F102"] if faults else ()
             counts.update(row.parts.keys())

@@ -74,6 +74,16 @@ class ValueRef(msgspec.Struct, frozen=True, array_like=True, tag="value"):
         return len(self.data)
 
 
+class ElementRef(ValueRef, frozen=True, array_like=True, tag="element"):
+    """The JSON of a row that becomes an element of the list of its group.
+
+    Attributes:
+        group: What the rows of the group share.
+    """
+
+    group: str = ""
+
+
 class CellRef(msgspec.Struct, frozen=True, array_like=True, tag="cell"):
     """A value that only the source can read.
 

@@ -107,6 +107,7 @@ def list_table(
         with_values: Yield the values; False yields cells, which the workers read.
         account: Gets the rows that are left out.
     """
+    with_values = with_values or layout.group is not None
     maker = RowMaker(layout, key_prefix=key_prefix)
     cell_of = None if with_values else _cell_maker(table, layout, file, version)
     listed = _values(table, layout) if with_values else _listed_values(table, layout)

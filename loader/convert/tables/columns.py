@@ -70,6 +70,7 @@ class SourceOptions:
         classes: Subfolders of a folder are labels; None decides by its files.
         splits: Subfolders such as ``train`` are split parts; None decides by their names.
         group_by: None decides by the names of files.
+        group_column: Column of a table by whose values rows are one sample; None for a sample of each row.
         segments: Rows that name segments of recordings get these, or the ``"whole"`` recordings; None refuses them.
         tell: Gets lines for people before what may take long.
     """
@@ -87,6 +88,7 @@ class SourceOptions:
     classes: bool | None = None
     splits: bool | None = None
     group_by: GroupBy | None = None
+    group_column: str | None = None
     segments: Literal["cut", "whole"] | None = None
     tell: Callable[[str], None] | None = None
 
@@ -186,6 +188,7 @@ class TableLayout:
     is_chat: bool
     keeps_text_only: bool
     notes: tuple[str, ...]
+    group: str | None = None  # column by whose values rows are one sample
     segment: SegmentColumns | None = None
 
     @property

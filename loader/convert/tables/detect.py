@@ -37,6 +37,12 @@ _MEDIA_ROLES = ("path", "url", "bytes")
 def find_layout(table: Sequence[TableColumn], columns: SourceOptions, *, files: NamedFiles, at: str) -> TableLayout:
     """Return how the rows of a table become samples, by columns to which the values of all rows were added."""
     finder = _Finder(table, columns, files, at)
+    if columns.parts and columns.group_column:
+        raise ConfigError(
+            "--part names the parts of a row, and by --group-by column: the columns of rows are a list in json",
+            at=at,
+            hint="omit one of them",
+        )
     parts = finder.named_parts() if columns.parts else finder.detected_parts()
     if not parts:
         shown = ", ".join(f"{column.name!r} ({column.type})" for column in table) or "none"
@@ -64,6 +70,7 @@ def find_layout(table: Sequence[TableColumn], columns: SourceOptions, *, files: 
         is_chat=finder.is_chat,
         keeps_text_only=finder.is_chat if columns.keep_text_only is None else columns.keep_text_only,
         notes=(*finder.missed_files(parts),),
+        group=columns.group_column,
         segment=segment,
     )
 
@@ -81,6 +88,7 @@ class _Finder:
             *((f"--part {part}", name) for part, name in columns.parts.items()),
             ("--key-column", columns.key),
             ("--split-column", columns.split),
+            ("--group-by", columns.group_column),
         ]:
             if column is not None and column not in self._table:
                 raise ConfigError(
@@ -89,11 +97,12 @@ class _Finder:
         # Find the split and the keys among the others.
         used: set[str | None] = {*columns.parts.values(), columns.key}
         self.split = columns.split or self._first(_is_split, used) or self._first(_has_splits, used)
-        self.key = columns.key or self._first(_is_key, {*used, self.split})
+        group = columns.group_column
+        self.key = columns.key or group or self._first(_is_key, {*used, self.split})
         key = self._table[self.key] if self.key and not columns.key else None
         if key is not None and self._is_path(key) and not (key.forms and min(key.forms) >= STEM):
             self.key = None  # keys come from the files
-        self._free = [c for c in table if c.name not in (self.key, self.split)]
+        self._free = [c for c in table if c.name not in (self.key, self.split) or c.name == group]
 
     def _first(self, matches: Callable[[TableColumn], bool], used: set[str | None]) -> str | None:
         return next((c.name for c in self._table.values() if c.name not in used and matches(c)), None)
@@ -152,7 +161,8 @@ class _Finder:
 
     def detected_parts(self) -> list[PartColumns]:
         # Lists of texts and pictures that line up are documents.
-        documents = document_parts(self._free)
+        is_grouped = self._columns.group_column is not None
+        documents = [] if is_grouped else document_parts(self._free)
         if documents and not (self._columns.keep_urls and _has_urls(self._table[documents[0].columns[0]])):
             return documents
         # Else take media, a label, a caption, and all other columns as JSON.
@@ -161,21 +171,21 @@ class _Finder:
         # What is nested around the names of files is data, too.
         whole = [column for column, _ in media if column.type != "nested"]
         rest = [column for column in self._free if column not in whole]
-        label = _label(rest)
+        label = None if is_grouped else _label(rest)
         if label is not None and (label.type != "text" or self._columns.is_only_table):
             parts.append(PartColumns(name="cls", role="label", columns=(label.name,)))
         if label is not None and not label.class_names:
             rest.remove(label)  # else the object of JSON has the name
-        text = _caption(rest) or _transcript(rest, parts)
+        text = None if is_grouped else _caption(rest) or _transcript(rest, parts)
         if text is not None and all(part.name != "txt" for part in parts):
             parts.append(PartColumns(name="txt", role="text", columns=(text.name,)))
             rest.remove(text)
         # Lists of numbers, such as tokens, are arrays, which keep their type.
-        for column in [column for column in rest if column.type == "number list"]:
+        for column in [column for column in rest if column.type == "number list" and not is_grouped]:
             array = unique_part(f"{part_name_of_column(column.name)}.npy", {part.name for part in parts})
             parts.append(PartColumns(name=array, role="array", columns=(column.name,)))
             rest.remove(column)
-        if rest:
+        if rest or is_grouped:
             name = "json" if all(part.name != "json" for part in parts) else "columns.json"
             parts.append(PartColumns(name=name, role="json", columns=tuple(c.name for c in rest), is_object=True))
         return parts

@@ -20,6 +20,7 @@ from ..rows.documents import NO_ITEMS, lined_up_items, with_items
 from ..rows.row import (
     NO_SPLIT,
     CutRef,
+    ElementRef,
     FaultRef,
     FileRef,
     PartRef,
@@ -274,6 +275,8 @@ class RowMaker:
                 others = {name: value for name, value in values.items() if name not in self._used}
                 if others:
                     parts["json" if "json" not in parts else "columns.json"] = value_ref(encode_json(others))
+            if layout.group is not None and layout.object_part is not None:
+                parts |= self._element(layout.object_part.name, layout.group, values, parts, origin)
         except (SampleError, StorageError) as error:
             parts = {layout.parts[0].name: FaultRef(error.message, code=getattr(error, "code", "F101"))}
             has_media = True
@@ -285,6 +288,14 @@ class RowMaker:
         """Return a row that fails when it is written, so that it is reported."""
         part = self._layout.parts[0].name
         return Row(key=f"{self._prefix}{row:0{_DIGITS}d}", parts={part: FaultRef(reason, hint=hint)}, origin=origin)
+
+    def _element(
+        self, name: str, group: str, values: Mapping[str, Any], parts: Mapping[str, PartRef], origin: str
+    ) -> dict[str, PartRef]:
+        """Return the object of JSON of a row that is one of a group; a row without a value is a group of its own."""
+        value, known = values.get(group), parts.get(name)
+        data, is_lossy = (known.data, known.is_lossy) if isinstance(known, ValueRef) else (b"{}", False)
+        return {name: ElementRef(data, is_lossy=is_lossy, group=f"\0{origin}" if value in (None, "") else str(value))}
 
     def _media_parts(self, part: PartColumns, values: Mapping[str, Any], cell: CellOf | None) -> dict[str, PartRef]:
         value = values.get(part.columns[0])

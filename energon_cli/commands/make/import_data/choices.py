@@ -56,6 +56,10 @@ class ImportFlags:
             return {each.name: options.pop(each.name) for each in fields(kind) if each.name in options}
 
         options["keep_text_only"] = options["keep_text_only"] or None  # conversations are kept in any case
+        # Rows of a table are grouped by a column, files by what they share.
+        group = options["group_by"] or ""
+        is_column = group.startswith("column:")
+        options |= {"group_by": None, "group_column": group.removeprefix("column:")} if is_column else {}
         key, split, downloads = (options.pop(name) for name in ("key_column", "split_column", "download"))
         columns = SourceOptions(key=key, split=split, tell=show_note, **taken(SourceOptions))
         if downloads and columns.keep_urls:

@@ -54,6 +54,13 @@ def _range_of_floats(_ctx: click.Context, _parameter: click.Parameter, text: str
     return low, high
 
 
+class _Grouping(click.Choice[str]):
+    """Accept what the files of a sample share, or ``column:NAME`` for rows of a table."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return value if value.startswith("column:") and value != "column:" else super().convert(value, param, ctx)
+
+
 @energon_command("import")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("output", metavar="DEST")
@@ -120,9 +127,10 @@ def _range_of_floats(_ctx: click.Context, _parameter: click.Parameter, text: str
 @click.option(
     "--group-by",
     metavar="WHAT",
-    type=click.Choice(["name", "folder", "parallel", "number"]),
+    type=_Grouping(["name", "folder", "parallel", "number"]),
     help="What the files of a sample share: their name; their folder; parallel: the path but for one folder, as in"
-    " images/a.jpg and labels/a.txt; number: the number that ends their names.  [default: detected from the paths]",
+    " images/a.jpg and labels/a.txt; number: the number that ends their names. Or column:NAME, the column of a table"
+    " by whose values rows are one sample, with a list of them in json.  [default: detected from the paths]",
 )
 @click.option(
     "--segments",

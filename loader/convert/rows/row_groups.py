@@ -1,0 +1,37 @@
+"""Rows of one group, such as the boxes of a picture, as one sample."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from .row import ElementRef, PartRef, Row, ValueRef, unique_part
+
+
+def join_groups(rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield rows without a group, and then a row for each group, in the order of their first rows.
+
+    A row belongs to a group by its :class:`.ElementRef`. The sample of a group has the key and the files of its first
+    row, files of later rows that differ, and a list of the elements. Rows of a group in several split parts are a
+    sample in each.
+    """
+    groups: dict[tuple[str, str], tuple[Row, list[ValueRef]]] = {}
+    for row in rows:
+        name, element = next(((n, part) for n, part in row.parts.items() if isinstance(part, ElementRef)), ("", None))
+        if element is None:
+            yield row
+            continue
+        first, elements = groups.setdefault((element.group, row.split), (row, []))
+        elements.append(element)
+        for other, part in row.parts.items():
+            if other != name and part not in first.parts.values():
+                first.parts[unique_part(other, first.parts)] = part
+    # All rows are known: yield the samples.
+    for first, elements in groups.values():
+        data = b"[" + b",".join(element.data for element in elements) + b"]"
+        joined = ValueRef(data, is_lossy=any(element.is_lossy for element in elements))
+        parts: dict[str, PartRef] = {
+            name: joined if isinstance(part, ElementRef) else part for name, part in first.parts.items()
+        }
+        yield msgspec.structs.replace(first, parts=parts)

@@ -16,6 +16,7 @@ from ...format.dataset_ref import DatasetRef
 from ...format.documents import ImportWay, import_way
 from ...format.documents.messages import did_you_mean
 from ...storage import is_url, open_storage
+from ..annotations.json_elements import FIELDS, lists_in
 from ..annotations.kinds import annotation_kind
 from ..file_trees.file_names import BINARY_TABLES, TAR_ENDINGS
 from ..hypotheses.decide import UnclearDataError as UnclearDataError  # noqa: PLC0414 - the stub of the package lists it
@@ -81,6 +82,13 @@ def _text(kind: Any, *endings: str) -> SourceKind:
     return SourceKind(lambda path, options: TextTableSource(path=path, kind=kind, columns=options), endings, True, True)
 
 
+def _json_lists(path: str, options: SourceOptions) -> Source:
+    # A document may have its rows in one list of any name.
+    lists = lists_in(path) if path.lower().endswith(".json") and not is_url(path) else []
+    inside = lists[0] if len(lists) == 1 and lists[0] not in ("", FIELDS) else "data"
+    return TextTableSource(path=path, kind="jsonl", columns=options, inside=inside)
+
+
 def _arrow(kind: Any) -> SourceKind:
     endings = tuple(f".{extension}" for extension in EXTENSIONS[kind])
     return SourceKind(
@@ -100,7 +108,7 @@ KINDS: Mapping[str, SourceKind] = {
     "folder": SourceKind(lambda path, options: _files(path, "folder", options), reads_urls=True),
     "csv": _text("csv", ".csv"),
     "tsv": _text("tsv", ".tsv"),
-    "jsonl": _text("jsonl", ".jsonl", ".ndjson", ".json"),  # .json: a list of objects
+    "jsonl": SourceKind(_json_lists, (".jsonl", ".ndjson", ".json"), True, True),
     "parquet": _arrow("parquet"),
     "arrow": _arrow("arrow"),
     "hf": SourceKind(lambda path, options: HuggingFaceSource(path=path, columns=options), reads_urls=True),

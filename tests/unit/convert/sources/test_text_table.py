@@ -10,6 +10,7 @@ from typing import Literal
 import pytest
 
 from loader.convert.rows.row import FaultRef
+from loader.convert.sources.detect import open_source
 from loader.convert.sources.source import Listing
 from loader.convert.sources.table_source import TextTableSource
 from loader.convert.tables.columns import SourceOptions
@@ -111,6 +112,19 @@ def test_urls_are_read_through_the_storage_layer_and_named_by_their_contents(pho
     source = table(photos / "t.jsonl", "\n".join(map(json.dumps, lines)), kind="jsonl")
     samples, _ = imported(source, photos / "out")
     assert samples == {"000000000": {"jpg": picture(0)}, "000000001": {"png": picture(7, "PNG")}}
+
+
+def test_a_document_has_its_rows_in_one_list_of_any_name(photos: Path) -> None:
+    rows = [{"path": f"photos/{number}.jpg", "pose": [number]} for number in range(4)]
+    path = photos / "scene.json"
+    path.write_text(json.dumps({"version": 1, "views": rows, "about": {"by": "x"}}))
+    source = open_source(str(path), kind=None, options=SourceOptions())
+    assert {sample["json"] for sample in imported(source, photos / "out")[0].values()} == {
+        f'{{"pose":[{number}]}}'.encode() for number in range(4)
+    }
+    path.write_text(json.dumps({"version": 1, "views": rows, "others": rows}))
+    with pytest.raises(ConfigError, match="expected a list or an object with data, found version, views, others"):
+        imported(open_source(str(path), kind=None, options=SourceOptions()), photos / "none")
 
 
 def test_jsonl_keeps_nested_values_and_reports_bad_lines(photos: Path) -> None:

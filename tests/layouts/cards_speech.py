@@ -73,6 +73,25 @@ def common_voice_as_it_is_released(folder: Path) -> None:
     write(folder, {"other.tsv": tsv(VOICE, [])})
 
 
+@card(
+    samples={
+        key: f"{parts} validated_sentences.json" + (" reported.json" if key[-2:] in ("03", "21") else "")
+        for key, parts in voice_answer().items()
+    },
+    holds={f"clips/{CLIPS[3]}": ("a book", "grammar-or-spelling")},
+)
+def common_voice_with_its_sentences(folder: Path) -> None:
+    voice_files(folder)
+    known = [[f"s{name[-4:]}", f"The sentence {name}.", "", "a book"] for name in CLIPS]
+    unread = [[f"n{n:03d}", f"No one reads {n}.", "", "a book"] for n in range(100)]
+    header = "sentence_id sentence sentence_domain source"
+    validated = [[*row, 1, 1] for row in known] + [[f"v{row[0]}", *row[1:], 0, 0] for row in unread]
+    write(folder, {"validated_sentences.tsv": tsv(f"{header} is_used clips_count", validated)})
+    write(folder, {"unvalidated_sentences.tsv": tsv(header, unread)})
+    reported = [[*known[at][:2], "en", "grammar-or-spelling"] for at in (3, 21)]
+    write(folder, {"reported.tsv": tsv("sentence_id sentence locale reason", reported), "other.tsv": tsv(VOICE, [])})
+
+
 def chapter(speaker: int, chapter: int, count: int) -> tuple[list[str], str]:
     names = [f"{speaker}-{chapter}-{n:04d}" for n in range(count)]
     return names, "".join(f"{name} THE WORDS OF {name}\n" for name in names)

@@ -231,6 +231,8 @@ def _is_about(
         return size_bytes <= _SMALL_BYTES or size_bytes <= _MAX_SHARE * of_samples()
     if survey.names_data(file):
         return False
+    if is_table and survey.is_of_others(file):
+        return True
     # As many rows as half of the media may be about each of them, and a list of objects is data unless it is short.
     if 2 * rows >= media if media >= _MIN_MEDIA else is_table and media and (is_files or rows > samples):
         return False

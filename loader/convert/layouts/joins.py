@@ -57,7 +57,8 @@ def join_of(
     """Return how the rows of a table join samples; None if they do not.
 
     A column has keys if half of its values are in a column of a table that names files, and half of the values there
-    are among them; in one of the two columns, each value comes once. A column has names of folders if half of its
+    are among them, or one of both for texts in columns of one name; in one of the two columns, each value comes once. A
+    column has names of folders if half of its
     values are.
     """
     of_folders = files.folder_hashes
@@ -68,7 +69,10 @@ def join_of(
         is_key = len(hashes) == column.known  # each value comes once
         for reference in references:
             for key in reference.tables[0].columns:
-                if key.name not in reference.places and _matches(hashes, reference.tables, key, is_key=is_key):
+                same = column.type == "text" and reference.has_header and column.name == key.name
+                if key.name not in reference.places and _matches(
+                    hashes, reference.tables, key, is_key=is_key, has_same_name=same
+                ):
                     through = reference.tables[0].file if is_chained else ""
                     return RowsOfTable(
                         file=table.file,
@@ -83,11 +87,12 @@ def join_of(
     return None
 
 
-def _matches(hashes: IntArray, tables: Iterable[Table], key: TableColumn, *, is_key: bool) -> bool:
+def _matches(hashes: IntArray, tables: Iterable[Table], key: TableColumn, *, is_key: bool, has_same_name: bool) -> bool:
     columns = [table.column(key.name) for table in tables]
     keys = np.unique(np.concatenate([column.unique_hashes() for column in columns]))
     is_unique = is_key or len(keys) == sum(column.known for column in columns)
     if not is_unique or len(keys) < 2:
         return False
     shared = len(np.intersect1d(hashes, keys, assume_unique=True))
-    return shared >= _MIN_SHARE * len(hashes) and shared >= _MIN_SHARE * len(keys)
+    enough = shared >= _MIN_SHARE * len(hashes), shared >= _MIN_SHARE * len(keys)
+    return all(enough) or (has_same_name and any(enough))

@@ -205,6 +205,13 @@ class Survey:
         """Return True for a table of names with the same values next to each, such as an empty submission."""
         return any(table.says_nothing for table in self._tables_of.get(name, ()))
 
+    def is_of_others(self, name: str) -> bool:
+        """Return True for a table with the columns of a table that joins samples by keys, for keys of no sample."""
+        joined = {each.file for each in self.rows.rows if each.joins == "key"}
+        columns = [{column.name for column in table.columns} for table in self.tables if table.file in joined]
+        tables = [{column.name for column in table.columns} for table in self._tables_of.get(name, ())]
+        return name not in joined and any(len(each) > 1 and each <= other for each in tables for other in columns)
+
     def is_sidecar(self, name: str) -> bool:
         """Return True for a text or document that has its name, but for the extension, from data of any folder.
 

@@ -131,9 +131,11 @@ class PartColumns:
         return f"{first}.{index}.{extension}".removeprefix(".")
 
 
-BEGIN_NAMES = frozenset({"offset", "start", "begin", "onset", "starttime", "begintime", "startsec", "startseconds"})
+BEGIN_NAMES = frozenset(
+    {"offset", "start", "begin", "onset", "starttime", "begintime", "startsec", "startseconds", "starttimeseconds"}
+)
 """Names of columns that say where in a recording a segment begins, in seconds."""
-_END_NAMES = frozenset({"end", "stop", "endtime", "stoptime", "endsec", "endseconds"})
+_END_NAMES = frozenset({"end", "stop", "endtime", "stoptime", "endsec", "endseconds", "endtimeseconds"})
 _DURATION_NAMES = frozenset({"duration", "dur", "durationsec", "durationseconds"})
 
 

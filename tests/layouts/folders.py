@@ -163,6 +163,15 @@ def yolo(folder: Path) -> None:
 
 
 @layout(
+    samples={f"{n}": "jpg json" for n in range(10)},
+    left_out={"rows F101": 1, "parts F101": 2, "rows F102": 1, "parts F102": 1},
+)
+def yolo_with_a_damaged_file_and_a_missing_picture(folder: Path) -> None:
+    write(folder, [f"{n}.jpg" for n in range(11)])
+    write(folder, {f"{n}.txt": "0 .5 .5 1 1" if n != 10 else "0 .5 .5 1" for n in range(12)})
+
+
+@layout(
     samples={"train/a": "train: jpg txt", "valid/b": "val: jpg txt"},
     sample_type="CaptioningSample",
 )

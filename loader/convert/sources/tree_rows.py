@@ -21,7 +21,7 @@ from ..layouts.hypothesis import TreeLayout
 from ..layouts.rows import RowsOfTable
 from ..layouts.tree_files import TreeFiles
 from ..readers.registry import readers
-from ..rows.row import NO_SPLIT, AnnotationRef, PartRef, Row, StoredRef, key_of_path, printable, unique_part
+from ..rows.row import NO_SPLIT, AnnotationRef, FaultRef, PartRef, Row, StoredRef, key_of_path, printable, unique_part
 from ..tables.columns import SourceOptions
 from ..tables.named_files import (
     extension_of_path,
@@ -140,7 +140,7 @@ class TreeRows:
         )
 
     def _refs(self, parts: Mapping[str, str], taken: Collection[str]) -> dict[str, PartRef]:
-        """Return the references to files; annotations of a picture become ``json``.
+        """Return the references to files; annotations of a picture become ``json``, and fail if they are alone.
 
         Args:
             taken: Names of all parts of the sample.
@@ -148,12 +148,15 @@ class TreeRows:
         has_picture = any(kind_of_name(part) == "image" for part in taken)
         refs: dict[str, PartRef] = {}
         for part, name in parts.items():
-            ref, reader = self._tree.ref(name, part), self._survey.reader_of(name) if has_picture else ""
-            if not (reader and isinstance(ref, StoredRef)):
+            ref, reader = self._tree.ref(name, part), self._survey.reader_of(name)
+            if has_picture and reader and isinstance(ref, StoredRef):
+                is_free = "json" not in refs and (part == "json" or "json" not in taken)
+                refs["json" if is_free else f"{reader}.json"] = AnnotationRef(ref, reader, self._about(name, reader))
+            elif reader and len(taken) == 1:
+                fault = f"there is no picture for the annotations in {self._shown(name)}"
+                refs[part] = FaultRef(fault, hint="--group-by name takes such files as they are", code="F102")
+            else:
                 refs[part] = ref
-                continue
-            is_free = "json" not in refs and (part == "json" or "json" not in taken)
-            refs["json" if is_free else f"{reader}.json"] = AnnotationRef(ref, reader, self._about(name, reader))
         return refs
 
     def _about(self, name: str, reader: str) -> StoredRef | None:

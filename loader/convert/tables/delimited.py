@@ -88,9 +88,10 @@ class DelimitedReader:
 
     def _read_records(self) -> Iterator[tuple[int, list[str]]]:
         form, quoted_field = self.dialect, self._quoted_field
-        delimiter, is_plain, read_line = form.delimiter, not form.skips_blanks, self._read_line
-        while line := read_line():
-            line_number = self._line
+        delimiter, is_plain = form.delimiter, not form.skips_blanks
+        pushed_back, read_line = self._pushed_back, self._text.readline
+        while line := pushed_back.popleft() if pushed_back else read_line(_MAX_FIELD):
+            self._line = line_number = self._line + 1
             text = line.rstrip("\r\n")
             literal = text.split(delimiter) if is_plain else form.split(text)
             if quoted_field in text or text.startswith('"'):

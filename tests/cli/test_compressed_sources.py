@@ -20,7 +20,7 @@ import pytest
 import zstandard
 from pyarrow import parquet
 
-from loader.convert.tables.records import _unique_names
+from loader.convert.tables.delimited import _unique_names
 from loader.storage.durable_copy import scratch_folder
 
 from .run_energon import RunEnergon

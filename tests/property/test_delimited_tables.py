@@ -6,6 +6,7 @@ import csv
 import io
 import random
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -54,7 +55,7 @@ def _table(draw: random.Random) -> tuple[str, str, list[str] | None, list[list[s
     end = draw.choice(_BREAKS)
     rows = [[value.replace("\n", end) for value in row] for row in rows]
     out = io.StringIO(newline="")
-    style = draw.choice([csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
+    style: Literal[0, 1, 2] = draw.choice([csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
     writer = csv.writer(out, delimiter=delimiter, quoting=style, lineterminator=end)
     before = []
     if delimiter != "\t" and draw.random() < 0.15:

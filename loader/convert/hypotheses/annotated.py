@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from ...accounting.kinds import MEDIA_KINDS
 from ...errors import ConfigError, EnergonError
 from ..layouts.hypothesis import TreeLayout
 from ..layouts.survey import Survey
+from ..layouts.tree_files import kind_of_extension
 from ..readers.reader import About
 from ..readers.registry import read_about, reader_of, readers
 
@@ -24,14 +26,15 @@ def with_readers(survey: Survey, layout: TreeLayout) -> TreeLayout:
         return layout
     # Collect the files that may be annotations, by the name of their folder, and those that may name classes.
     extensions = {reader.extension for reader in readers().values()} - {""}
+    of_classes = [reader.about_files for reader in readers().values() if reader.about_files]
     groups: dict[tuple[str, str], list[str]] = {}
     about: list[str] = []
     for folder, start, stop in survey.files.folders:
         for name in survey.files.names[start:stop]:
             extension = name.rpartition(".")[2]
-            if any(
-                each.about_files and each.about_files.fullmatch(posixpath.basename(name)) for each in readers().values()
-            ):
+            if kind_of_extension(extension) in MEDIA_KINDS:  # as most files
+                continue
+            if any(pattern.fullmatch(posixpath.basename(name)) for pattern in of_classes):
                 about.append(name)
             elif extension in extensions and name not in layout.left and name not in layout.tables:
                 groups.setdefault((posixpath.basename(folder), extension), []).append(name)

@@ -246,8 +246,12 @@ class Survey:
 
     def have_other_columns(self, tables: Sequence[str]) -> bool:
         """Return True if tables have other columns than the first one: fewer than half of them in common."""
-        sets = [self._reader.columns_of(name) for name in tables]
+        sets = [self._columns_of(name) for name in tables]
         return any(2 * len(sets[0] & each) < min(len(sets[0]), len(each)) for each in sets)
+
+    def _columns_of(self, name: str) -> frozenset[str]:
+        known = self._tables_of.get(name)
+        return frozenset(column.name for column in known[0].columns) if known else self._reader.columns_of(name)
 
     def is_of_series(self, name: str) -> bool:
         """Return True for a document with others in its folder whose names differ by a number only."""

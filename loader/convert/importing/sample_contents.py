@@ -41,6 +41,7 @@ _MASK_WORDS = frozenset(_PIXELS_WITH_CLASSES.split())
 """Words in the names of parts whose pixels are classes or distances."""
 
 _PAGE = re.compile(r"\d+\.[^.]+")  # pictures of a document, which are no masks of each other
+_NAMED = (FileRef, UrlRef, CellRef)
 _SINGLE_CHANNEL = ("1", "L", "P", "I", "I;16", "I;16B")
 
 
@@ -79,16 +80,23 @@ def read_sample(reader: ContentReader, row: Row, options: PictureOptions) -> Sam
     # Read the parts, under names that their contents may decide.
     for name, part in row.parts.items():
         data = reader.read(row.source, part)
-        if isinstance(part, FileRef | UrlRef | CellRef) and part.named_by_contents:
-            name = name_by_contents(name, data)  # noqa: PLW2901 - the name in the row is a guess
+        has_objects = is_annotation = False
+        if isinstance(part, ValueRef):
+            has_objects = part.layout == "coco"
+            lossy += part.is_lossy
+        elif isinstance(part, _NAMED):
+            if part.named_by_contents:
+                name = name_by_contents(name, data)  # noqa: PLW2901 - the name in the row is a guess
+        elif isinstance(part, AnnotationRef):
+            has_objects = is_annotation = True
         # An empty text may say that a picture has no objects.
-        check_contents("txt" if isinstance(part, AnnotationRef) else name, data)
+        check_contents("txt" if is_annotation else name, data)
         name = unique_part(name, contents)  # noqa: PLW2901
         contents[name] = data
-        if isinstance(part, AnnotationRef) or (isinstance(part, ValueRef) and part.layout == "coco"):
+        if has_objects:
             coco.add(name)
-        shortened += isinstance(data, ShortenedSound)
-        lossy += isinstance(data, LossyJson) or (isinstance(part, ValueRef) and part.is_lossy)
+        shortened += type(data) is ShortenedSound
+        lossy += type(data) is LossyJson
     # Count the bytes before pictures change them.
     read_bytes = sum(data.size_bytes if isinstance(data, FileContents) else len(data) for data in contents.values())
     for name, part in row.parts.items():

@@ -109,7 +109,7 @@ class _Grouping(click.Choice[str]):
 @click.option(
     "--keep-text-only",
     is_flag=True,
-    help="Also write rows of a table without a picture, such as conversations of text; by default they are left out.",
+    help="Write rows of a table without a picture, too, such as conversations of text; by default they are left out.",
 )
 @click.option(
     "--download", is_flag=True, help="Fetch the files at URLs in a table. Without it, none is fetched or written."

@@ -13,8 +13,8 @@ import msgspec
 
 from ...errors import ConfigError, SampleError
 from ..rows.row import FaultRef, Row, key_of_path
-from ..tables.named_files import split_of_folder
 from ..tables.records import TOO_LONG, bounded_lines, open_text_table
+from ..tables.split_names import split_of_folder
 from .json_document import JsonDocument, without_constants
 
 T = TypeVar("T")

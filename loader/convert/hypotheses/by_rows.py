@@ -9,11 +9,11 @@ import numpy as np
 
 from ...arrays import union
 from ...errors import plural
-from ..layouts.folder_layout import splits_of_files
 from ..layouts.grouping import are_parallel
 from ..layouts.hypothesis import Hypothesis, TreeLayout, accounted, names_of, sentence_on_joins
 from ..layouts.survey import Survey
-from ..tables.named_files import ROLE_NAMES, split_name, split_of_folder, split_of_name
+from ..tables.named_files import ROLE_NAMES, split_name
+from ..tables.split_names import split_of_folder, split_of_name, splits_of_files
 from .files_of_samples import layout_of_files
 from .headers import are_of_samples
 from .matched import are_nearly_all

@@ -14,7 +14,8 @@ from ..file_trees.file_names import BINARY_TABLES, TAR_ENDINGS
 from ..file_trees.tree import FileTree
 from ..layouts.hypothesis import Hypothesis, TreeLayout
 from ..layouts.survey import Survey
-from ..tables.named_files import split_name, subset_of_file
+from ..tables.named_files import split_name
+from ..tables.split_names import subset_of_file
 from .annotated import with_readers
 from .by_files import by_files
 from .by_manifest import by_manifest

@@ -12,7 +12,8 @@ from ..layouts.hypothesis import TreeLayout
 from ..layouts.references import Reference
 from ..layouts.survey import Survey
 from ..tables.columns import GroupBy
-from ..tables.named_files import split_name, split_of_folder
+from ..tables.named_files import split_name
+from ..tables.split_names import split_of_folder
 from .folder_samples import are_samples
 from .headers import are_of_samples, groups_of
 from .matched import Match, match_of

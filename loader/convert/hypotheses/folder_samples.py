@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ..layouts.grouping import NUMBERED, without_folder
-from ..tables.named_files import ROLE_NAMES, split_of_folder
+from ..tables.named_files import ROLE_NAMES
+from ..tables.split_names import split_of_folder
 from .shared_names import ListedFolder, kinds_of
 
 _MAX_SAMPLES = 32  # of a folder that may be one sample, with all its files

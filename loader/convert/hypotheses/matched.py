@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 
-from ..layouts.folder_layout import splits_of_names
 from ..layouts.grouping import Grouping
 from ..tables.columns import GroupBy
 from ..tables.named_files import MAIN_NAMES, ROLE_NAMES, part_name_of_column
+from ..tables.split_names import splits_of_names
 from .shared_names import Partners
 
 _MIN_SHARED = 0.98  # of the names of the smaller folder; below a hundred, all but one

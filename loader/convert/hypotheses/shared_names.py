@@ -14,9 +14,9 @@ import numpy as np
 from ...accounting.kinds import kind_of_name, part_extension
 from ...arrays import IntArray, union
 from ..file_trees.file_names import group_files
-from ..layouts.folder_layout import splits_of_names
 from ..layouts.grouping import NUMBERED, Role, folder_names
 from ..tables.named_files import MAIN_NAMES
+from ..tables.split_names import splits_of_names
 
 _CUT = re.compile(r"[-_ .](?=[A-Za-z])")  # begin of a suffix
 _MIN_SUFFIXED = 2  # samples that have a suffix, and half of all

@@ -10,7 +10,8 @@ from ..layouts.grouping import NUMBERED, folder_names
 from ..layouts.hypothesis import TreeLayout
 from ..layouts.survey import Survey
 from ..layouts.tree_files import kind_of_extension
-from ..tables.named_files import ROLE_NAMES, split_name, split_of_folder
+from ..tables.named_files import ROLE_NAMES, split_name
+from ..tables.split_names import split_of_folder
 from .headers import are_of_samples
 
 _MIN_SHARE = 0.9  # of the folders with pictures, which are clips if their numbers begin alike

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import posixpath
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from ...errors import ConfigError
 from ..rows.row import NO_SPLIT, PartRef, ValueRef
-from ..tables.named_files import ROLE_NAMES, pieces_of_splits, split_of_folder, split_of_name
+from ..tables.named_files import ROLE_NAMES
+from ..tables.split_names import split_of_folder, splits_of_names
 
 _NUMBER_DIGITS = 3  # folders that are all named after numbers as long are years, or pieces of a large folder
 
@@ -94,36 +94,6 @@ def find_folder_layout(
         splits=of_names,
         classes={name: label for label, name in enumerate(sorted({path[0] for path in inner}))},
     )
-
-
-def splits_of_names(names: Collection[str]) -> dict[str, str]:
-    """Return the names of split parts, and these parts.
-
-    All may begin with the name of a part, or several may differ in it alone: ``train-1``, ``dev-1``; ``my_train_x``.
-
-    >>> splits_of_names({"train", "x_train_hr", "x_test_hr", "test_tube"})
-    {'train': 'train', 'x_test_hr': 'test', 'x_train_hr': 'train'}
-    >>> splits_of_names({"train-clean-100", "dev-clean"}), splits_of_names({"trainlist.txt", "vallist.txt"})
-    ({'dev-clean': 'val', 'train-clean-100': 'train'}, {'trainlist.txt': 'train', 'vallist.txt': 'val'})
-    """
-    splits = {name: split for name in sorted(names) if (split := split_of_folder(name))}
-    others = sorted({*names} - splits.keys())
-    alike: dict[str, dict[str, str]] = {"": {**splits, **{name: split_of_name(name) for name in others}}}
-    if not all(alike[""].values()):
-        del alike[""]
-    for name in others:
-        for rest, split in pieces_of_splits(name):
-            alike.setdefault(rest, {})[name] = split
-    for group in alike.values():
-        is_whole = "train" in group.values() and len({*group.values()}) > 1  # x_dev and x_test may be other data
-        splits |= group if is_whole else {}
-    return splits
-
-
-def splits_of_files(names: Collection[str]) -> dict[str, str]:
-    """Return the split part that the name of each table or list gives; an empty text for none."""
-    last = splits_of_names({posixpath.basename(name) for name in names})
-    return {name: split_of_name(name) or last.get(posixpath.basename(name), "") for name in names}
 
 
 def _split_depth(splits: Mapping[str, str], paths: Sequence[tuple[str, ...]]) -> int | None:

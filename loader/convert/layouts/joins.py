@@ -10,7 +10,7 @@ import numpy as np
 from ...arrays import IntArray
 from ..tables.columns import TableColumn
 from ..tables.name_index import STEM
-from ..tables.named_files import is_split_name
+from ..tables.split_names import is_split_name
 from .references import Reference, Table
 from .rows import NamedRows, RowsOfTable
 from .tree_files import TreeFiles

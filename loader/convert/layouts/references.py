@@ -13,7 +13,7 @@ import numpy as np
 from ...arrays import IntArray, union
 from ..tables.columns import BEGIN_NAMES, TableColumn
 from ..tables.name_index import NUMBER, STEM
-from .folder_layout import splits_of_files
+from ..tables.split_names import splits_of_files
 from .tree_files import TreeFiles
 
 _NEAR = 0.9  # of the score of the best column, so that another one is as good

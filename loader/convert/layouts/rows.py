@@ -9,8 +9,7 @@ from typing import Literal
 import numpy as np
 
 from ...arrays import IntArray, union
-from ..tables.named_files import is_of_several_splits
-from .folder_layout import splits_of_files
+from ..tables.split_names import is_of_several_splits, splits_of_files
 from .references import Reference
 
 _MIN_SHARE = 0.9  # of the files that the largest tables name, so that the number of columns decides

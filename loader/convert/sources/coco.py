@@ -26,7 +26,8 @@ from ..annotations.json_elements import (
     open_lists,
 )
 from ..rows.row import PartRef, Row, ValueRef, key_of_path
-from ..tables.named_files import NamedFiles, is_link, path_of_url, split_of_file
+from ..tables.named_files import NamedFiles, is_link, path_of_url
+from ..tables.split_names import split_of_file
 from .source import AnnotationSource, Listing, picture_extension, picture_ref
 
 _FIRST = 100

@@ -14,7 +14,8 @@ from ..rows.row import CellReader, FaultRef, Row
 from ..tables.arrow_files import ArrowTable, Batch
 from ..tables.arrow_rows import ArrowCells, list_table, survey_columns
 from ..tables.columns import TableColumn
-from ..tables.named_files import EXTENSIONS, NamedFiles, split_part
+from ..tables.named_files import EXTENSIONS, NamedFiles
+from ..tables.split_names import split_part
 from .source import Listing
 from .table_source import ArrowTableSource, TableSource
 

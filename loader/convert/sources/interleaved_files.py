@@ -28,7 +28,8 @@ from ..layouts.tree_files import TreeFiles
 from ..rows.documents import Item, take_items, with_items
 from ..rows.row import CellReader, PartRef, Row, ValueRef, key_of_path, printable
 from ..tables.columns import SourceOptions
-from ..tables.named_files import NamedFiles, is_inline, is_link, split_of_folder
+from ..tables.named_files import NamedFiles, is_inline, is_link
+from ..tables.split_names import split_of_folder
 from .archives import tar_files
 from .files import ZipCells, open_trees
 from .source import AnnotationSource, Listing, picture_extension, picture_ref

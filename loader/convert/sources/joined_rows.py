@@ -11,15 +11,10 @@ from ..layouts.rows import NamedRows, RowsOfTable
 from ..layouts.tree_files import TreeFiles
 from ..rows.row import PartRef, ValueRef, unique_part
 from ..tables.columns import SourceOptions
-from ..tables.named_files import (
-    is_of_several_splits,
-    part_name_of_column,
-    split_name,
-    split_of_folder,
-    subset_of_file,
-)
+from ..tables.named_files import part_name_of_column, split_name
 from ..tables.part_values import encode_json
 from ..tables.records import INTEGER, NUMBER
+from ..tables.split_names import is_of_several_splits, split_of_folder, subset_of_file
 from .source import Listing
 from .table_files import TableFiles
 from .tree_tables import first_files, open_rows, open_table

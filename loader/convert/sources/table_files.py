@@ -21,8 +21,9 @@ from ..layouts.tree_files import TreeFiles, kind_of_extension
 from ..rows.file_access import FileAccess, data_folder, is_below
 from ..rows.row import FaultRef, PartRef
 from ..tables.name_index import NUMBER, STEM, shared_end
-from ..tables.named_files import Hit, NamedFiles, is_link, split_extension, subset_of_file
+from ..tables.named_files import Hit, NamedFiles, is_link, split_extension
 from ..tables.records import folder_of
+from ..tables.split_names import subset_of_file
 
 _TEXTS = frozenset({"text", "tree"})
 _MAX_FOLDERS = 10_000  # near a table, that are searched

@@ -15,7 +15,6 @@ from ...errors import plural
 from ...storage import is_url
 from ..file_trees.file_names import HIDDEN, group_files, join_names, reason_of_name
 from ..file_trees.tree import FileTree
-from ..layouts.folder_layout import splits_of_files
 from ..layouts.grouping import are_parallel
 from ..layouts.hypothesis import TreeLayout
 from ..layouts.rows import RowsOfTable
@@ -23,12 +22,8 @@ from ..layouts.tree_files import TreeFiles
 from ..readers.registry import readers
 from ..rows.row import NO_SPLIT, AnnotationRef, FaultRef, PartRef, Row, StoredRef, key_of_path, printable, unique_part
 from ..tables.columns import SourceOptions
-from ..tables.named_files import (
-    extension_of_path,
-    part_name_of_column,
-    split_name,
-    split_of_folder,
-)
+from ..tables.named_files import extension_of_path, part_name_of_column, split_name
+from ..tables.split_names import split_of_folder, splits_of_files
 from .archives import TarSource
 from .hugging_face import HuggingFaceSource
 from .joined_rows import JoinedRows

@@ -24,7 +24,7 @@ from ..annotations.json_elements import (
 )
 from ..annotations.kinds import PICTURE_KEYS
 from ..rows.row import Row, ValueRef
-from ..tables.named_files import split_of_file
+from ..tables.split_names import split_of_file
 from .source import AnnotationSource, Listing, picture_extension, picture_ref
 
 _ANSWER_KEYS = ("answers", "answer")

@@ -21,7 +21,6 @@ from .name_index import FORMS, STEM
 from .named_files import (
     KEY_NAMES,
     MEDIA_NAMES,
-    SPLIT_NAMES,
     NamedFiles,
     extension_of_path,
     file_extension,
@@ -32,6 +31,7 @@ from .named_files import (
     plain_name,
 )
 from .records import INTEGER, NUMBER
+from .split_names import SPLIT_NAMES
 
 ColumnType = Literal[
     "text", "integer", "number", "bytes", "media", "media list", "text list", "number list", "nested", "empty"

@@ -18,14 +18,13 @@ from .named_files import (
     CAPTION_NAMES,
     KEY_NAMES,
     LABEL_NAMES,
-    SPLIT_NAMES,
     NamedFiles,
     check_part_name,
     is_link,
-    is_split_name,
     part_name_of_column,
 )
 from .part_values import document_parts
+from .split_names import SPLIT_NAMES, is_split_name
 
 _MIN_SHARE = 0.9  # of values that look like paths
 _MAX_SPLIT_PARTS = 20

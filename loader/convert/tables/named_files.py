@@ -7,7 +7,7 @@ import binascii
 import os
 import posixpath
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, NamedTuple
@@ -20,9 +20,9 @@ from ...storage import FileInfo, is_url, open_parent, open_storage
 from ...storage.remote import hide_query
 from ..rows.file_access import FileAccess
 from ..rows.row import FaultRef, FileRef, PartRef, UrlRef
+from .split_names import split_of_name
 
 KEY_NAMES = frozenset({"key", "id", "uid", "uuid", "sampleid", "samplekey", "imageid", "imagekey"})
-SPLIT_NAMES = frozenset({"split", "subset", "partition"})
 LABEL_NAMES = frozenset(
     {"label", "labels", "class", "classid", "classindex", "cls", "target", "category", "categoryid"}
 )
@@ -32,14 +32,6 @@ CAPTION_NAMES = (
 """The first of them that a table has is the text of its samples."""
 MEDIA_NAMES = re.compile(r"image|img|photo|picture|audio|sound|clip|video|mask|media|file|path|^urls?$|^links?$")
 
-_SPLITS = {
-    **dict.fromkeys(("train", "training", "trainval"), "train"),
-    **dict.fromkeys(("val", "valid", "validate", "validation", "dev"), "val"),
-    **dict.fromkeys(("test", "testing"), "test"),
-}
-_SPLIT_NAMES = "|".join(sorted(_SPLITS, key=len, reverse=True))
-_ANYWHERE = re.compile(rf"({_SPLIT_NAMES})\d*", re.IGNORECASE)
-_PIECE = re.compile(rf"(?<![a-z])({_SPLIT_NAMES})(\d*)(?![a-z])", re.IGNORECASE)
 _NOT_IN_A_PART_NAME = re.compile(r"[^a-z0-9_-]+")
 _BAD_PART_NAME = re.compile(r"[/\[\],\s\x00-\x1f]|^\.|\.$|\.\.|^$")
 _MAX_PATH = 1024
@@ -67,25 +59,6 @@ def plain_name(column: str) -> str:
     'imageid'
     """
     return re.sub(r"[\W_]+", "", column.lower())
-
-
-def is_split_name(value: str) -> bool:
-    """Return True for the name of a split part.
-
-    >>> is_split_name("Testing"), is_split_name("train2014")
-    (True, False)
-    """
-    return value.strip().lower() in _SPLITS
-
-
-def split_part(value: str) -> str:
-    """Return the split part of a value in a split column.
-
-    >>> split_part("Validation"), split_part("train"), split_part("fold 3")
-    ('val', 'train', 'fold 3')
-    """
-    text = value.strip()
-    return _SPLITS.get(text.lower(), text)
 
 
 def split_extension(name: str) -> tuple[str, str]:
@@ -205,51 +178,6 @@ def file_extension(text: str) -> str:
     stem, _, ending = text.rpartition(".")
     is_plain = stem and stem[-1] != "/" and "://" not in text and ending.isalnum() and ending not in _DOUBLE
     return _known_spelling(ending) if is_plain else _known_spelling(extension_of_path(text))
-
-
-def split_of_folder(name: str) -> str:
-    """Return the split part of a folder that is named after one; an empty text for another folder.
-
-    >>> split_of_folder("Validation"), split_of_folder("train2017"), split_of_folder("trains")
-    ('val', 'train', '')
-    """
-    match = _PIECE.fullmatch(name)
-    return _SPLITS[match[1].lower()] if match else ""
-
-
-def pieces_of_splits(name: str) -> Iterator[tuple[str, str]]:
-    """Yield what is left of a name without each name of a split part in it, and the part.
-
-    >>> [*pieces_of_splits("latest_train2017.txt")]
-    [('la_train2017.txt', 'test'), ('latest_.txt', 'train')]
-    """
-    for match in _ANYWHERE.finditer(name):
-        yield name[: match.start()] + name[match.end() :], _SPLITS[match[1].lower()]
-
-
-def is_of_several_splits(path: str) -> bool:
-    """Return True for a file that is named after training and validation: what only one of these names is in that."""
-    return subset_of_file(path).lower().startswith("trainval")
-
-
-def subset_of_file(path: str) -> str:
-    """Return the piece of a file's name that names a split part, with its number.
-
-    >>> subset_of_file("annotations/captions_train2017.json"), subset_of_file("trains.json")
-    ('train2017', '')
-    """
-    match = _PIECE.search(os.path.basename(path))
-    return match[0] if match else ""
-
-
-def split_of_file(path: str) -> str:
-    """Return the split part that a file or its folder is named after; an empty text if there is none.
-
-    >>> split_of_file("captions_val2017.json"), split_of_file("valid/_annotations.coco.json"), split_of_file("a/b.json")
-    ('val', 'val', '')
-    """
-    folder = os.path.basename(os.path.dirname(os.path.abspath(path)))
-    return split_of_folder(subset_of_file(path)) or split_of_folder(folder)
 
 
 _LOCAL = "file://"
@@ -391,8 +319,6 @@ def _contents(text: str) -> bytes | None:
 EXTENSIONS = {"parquet": ("parquet", "pq"), "arrow": ("arrow", "feather", "ipc")}
 """Kind of table → extensions of its files."""
 
-_SPLIT_OF_FILE = re.compile(rf"({_SPLIT_NAMES})(?:[-_.].*)?", re.IGNORECASE)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFile:
@@ -436,15 +362,6 @@ def list_table_files(path: str, kind: str, names: Sequence[str] | None = None) -
 def _table_file(info: FileInfo, path: str, *, folder: str) -> TableFile:
     version = f"{info.size_bytes} {info.etag or info.mtime_ns}"
     return TableFile(path=path, name=info.name, version=version, split=split_of_name(folder))
-
-
-def split_of_name(name: str) -> str:
-    """Return the split part of a name such as ``data/train-00000-of-00002.parquet`` or ``test/0000.parquet``."""
-    for component in reversed(name.split("/")):
-        match = _SPLIT_OF_FILE.fullmatch(component)
-        if match:
-            return split_part(match[1])
-    return ""
 
 
 def _is_table(name: str, extensions: Collection[str]) -> bool:

@@ -32,7 +32,8 @@ from ..rows.row import (
     unique_part,
 )
 from .columns import ClassNames, PartColumns, Role, TableColumn, TableLayout, texts_in
-from .named_files import NamedFiles, extension_of_path, inline_contents, is_link, plain_url, split_extension, split_part
+from .named_files import NamedFiles, extension_of_path, inline_contents, is_link, plain_url, split_extension
+from .split_names import split_part
 
 
 def part_bytes(part: PartColumns, values: Mapping[str, Any], class_names: Mapping[str, ClassNames]) -> bytes:

@@ -1,0 +1,124 @@
+"""Find which split part a name is of: a folder, a table, a list, or a value in a column."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Collection, Iterator
+
+SPLIT_NAMES = frozenset({"split", "subset", "partition"})
+"""Names of columns that hold split parts, without case and punctuation."""
+
+_SPLITS = {
+    **dict.fromkeys(("train", "training", "trainval"), "train"),
+    **dict.fromkeys(("val", "valid", "validate", "validation", "dev"), "val"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+_SPLIT_NAMES = "|".join(sorted(_SPLITS, key=len, reverse=True))
+_ANYWHERE = re.compile(rf"({_SPLIT_NAMES})\d*", re.IGNORECASE)
+_PIECE = re.compile(rf"(?<![a-z])({_SPLIT_NAMES})(\d*)(?![a-z])", re.IGNORECASE)
+_SPLIT_OF_FILE = re.compile(rf"({_SPLIT_NAMES})(?:[-_.].*)?", re.IGNORECASE)
+
+
+def is_split_name(value: str) -> bool:
+    """Return True for the name of a split part.
+
+    >>> is_split_name("Testing"), is_split_name("train2014")
+    (True, False)
+    """
+    return value.strip().lower() in _SPLITS
+
+
+def split_part(value: str) -> str:
+    """Return the split part of a value in a split column.
+
+    >>> split_part("Validation"), split_part("train"), split_part("fold 3")
+    ('val', 'train', 'fold 3')
+    """
+    text = value.strip()
+    return _SPLITS.get(text.lower(), text)
+
+
+def split_of_folder(name: str) -> str:
+    """Return the split part of a folder that is named after one; an empty text for another folder.
+
+    >>> split_of_folder("Validation"), split_of_folder("train2017"), split_of_folder("trains")
+    ('val', 'train', '')
+    """
+    match = _PIECE.fullmatch(name)
+    return _SPLITS[match[1].lower()] if match else ""
+
+
+def split_of_name(name: str) -> str:
+    """Return the split part of a name such as ``data/train-00000-of-00002.parquet`` or ``test/0000.parquet``."""
+    for component in reversed(name.split("/")):
+        match = _SPLIT_OF_FILE.fullmatch(component)
+        if match:
+            return split_part(match[1])
+    return ""
+
+
+def subset_of_file(path: str) -> str:
+    """Return the piece of a file's name that names a split part, with its number.
+
+    >>> subset_of_file("annotations/captions_train2017.json"), subset_of_file("trains.json")
+    ('train2017', '')
+    """
+    match = _PIECE.search(os.path.basename(path))
+    return match[0] if match else ""
+
+
+def split_of_file(path: str) -> str:
+    """Return the split part that a file or its folder is named after; an empty text if there is none.
+
+    >>> split_of_file("captions_val2017.json"), split_of_file("valid/_annotations.coco.json"), split_of_file("a/b.json")
+    ('val', 'val', '')
+    """
+    folder = os.path.basename(os.path.dirname(os.path.abspath(path)))
+    return split_of_folder(subset_of_file(path)) or split_of_folder(folder)
+
+
+def is_of_several_splits(path: str) -> bool:
+    """Return True for a file that is named after training and validation: what only one of these names is in that."""
+    return subset_of_file(path).lower().startswith("trainval")
+
+
+def pieces_of_splits(name: str) -> Iterator[tuple[str, str]]:
+    """Yield what is left of a name without each name of a split part in it, and the part.
+
+    >>> [*pieces_of_splits("latest_train2017.txt")]
+    [('la_train2017.txt', 'test'), ('latest_.txt', 'train')]
+    """
+    for match in _ANYWHERE.finditer(name):
+        yield name[: match.start()] + name[match.end() :], _SPLITS[match[1].lower()]
+
+
+def splits_of_names(names: Collection[str]) -> dict[str, str]:
+    """Return the names of split parts, and these parts.
+
+    All may begin with the name of a part, or several may differ in it alone: ``train-1``, ``dev-1``; ``my_train_x``.
+
+    >>> splits_of_names({"train", "x_train_hr", "x_test_hr", "test_tube"})
+    {'train': 'train', 'x_test_hr': 'test', 'x_train_hr': 'train'}
+    >>> splits_of_names({"train-clean-100", "dev-clean"}), splits_of_names({"trainlist.txt", "vallist.txt"})
+    ({'dev-clean': 'val', 'train-clean-100': 'train'}, {'trainlist.txt': 'train', 'vallist.txt': 'val'})
+    """
+    splits = {name: split for name in sorted(names) if (split := split_of_folder(name))}
+    others = sorted({*names} - splits.keys())
+    alike: dict[str, dict[str, str]] = {"": {**splits, **{name: split_of_name(name) for name in others}}}
+    if not all(alike[""].values()):
+        del alike[""]
+    for name in others:
+        for rest, split in pieces_of_splits(name):
+            alike.setdefault(rest, {})[name] = split
+    for group in alike.values():
+        is_whole = "train" in group.values() and len({*group.values()}) > 1  # x_dev and x_test may be other data
+        splits |= group if is_whole else {}
+    return splits
+
+
+def splits_of_files(names: Collection[str]) -> dict[str, str]:
+    """Return the split part that the name of each table or list gives; an empty text for none."""
+    last = splits_of_names({posixpath.basename(name) for name in names})
+    return {name: split_of_name(name) or last.get(posixpath.basename(name), "") for name in names}

@@ -32,11 +32,25 @@ def test_a_menu_imports_what_is_chosen_with_all_that_was_typed(unclear: Path, tm
         run.wait_for(MENU)
         assert "prices.csv alone: 5 rows; leaves out files (12)" in run.text
         assert "the files alone: 12 files; leaves out text tables (1)" in run.text
-        run.press(DOWN, ENTER).wait_for(TYPE).press(ENTER).wait_for(WRITE)
+        run.press(ENTER).wait_for(TYPE).press(ENTER).wait_for(WRITE)
         assert run.press(ENTER).finish() == 0
     assert "split: train 4, val 4, test 4 samples" in run.text
     assert "sample type: ImageSample (image ← jpg)" in run.text, "--format holds in the run that was chosen"
     assert main(["lint", str(output)]) == 0
+
+
+def test_a_menu_for_several_sources_offers_what_keeps_the_others(unclear: Path, tmp_path: Path) -> None:
+    rows = "".join(f"z{number},{number}\n" for number in range(3))
+    write(tmp_path, {"more.csv": f"product,price\n{rows}"})
+    output = tmp_path / "out"
+    with TerminalRun("import", tmp_path / "more.csv", unclear, output, "--split-ratio", "1,1,1", columns=150) as run:
+        run.wait_for(MENU)
+        assert "prices.csv alone: 5 rows; leaves out files (12)" in run.text
+        assert "the files alone: 12 files" not in run.text, "--group-by would also be for more.csv"
+        assert "my data-dataset' --split-ratio 1,1,1 --group-by name --yes" in " ".join(run.text.split())
+        run.press(ENTER).wait_for(TYPE).press(ENTER).wait_for(WRITE)
+        assert run.press(ENTER).finish() == 0
+    assert "8 samples" in run.text, "the rows of both tables"
 
 
 def test_the_menu_can_be_left_and_shows_what_a_command_alone_does(unclear: Path, tmp_path: Path) -> None:
@@ -72,7 +86,7 @@ def test_printed_command_lines_have_the_options_that_were_typed(
         " --key-column price"
     )
     assert [meant in line for line in lines] == [True, True]
-    assert energon(*words_of_shell(lines[1])[1:]).code == 0
+    assert energon(*words_of_shell(lines[0])[1:]).code == 0
     assert "1,1" not in energon("import", source, "out", "--yes").err
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 
 from ...accounting.kinds import HEADER_BYTES, POINTER_STARTS
 from ...accounting.other_file import is_unread_archive, refuse_other_file, unpack_command
@@ -140,17 +141,22 @@ def _several_kinds(survey: Survey, compared: Sequence[Hypothesis]) -> Doubt:
     nearest = min((each.unclear for each in compared if each.unclear), key=len, default=())
     shown += f"; there is no role for {nearest[0]}" if nearest and nearest[0] not in shown else ""
     fault = "there are several kinds of data" if len(kinds) > 1 else "these are imported one by one"
-    ways = [_way_of_kind(survey, what, kinds) for what in kinds if what != _BARE]
-    return f"{fault}, and it is unclear which is meant. {shown}", ways
+    # What leaves out the fewest files comes first.
+    ways = sorted((_way_of_kind(survey, what, kinds) for what in kinds if what != _BARE), key=itemgetter(0))
+    return f"{fault}, and it is unclear which is meant. {shown}", [way for _, way in ways]
 
 
-def _way_of_kind(survey: Survey, what: str, kinds: Mapping[str, list[str]]) -> ImportWay:
-    """Return how one of several kinds of data is imported, which may name the files next to it."""
+def _way_of_kind(survey: Survey, what: str, kinds: Mapping[str, list[str]]) -> tuple[int, ImportWay]:
+    """Return how one of several kinds of data is imported, which may name the files next to it, and how many it leaves.
+
+    The number of files that it leaves out comes first.
+    """
     tree, names, files = survey.files.tree, kinds[what], kinds.get("files", [])
     if what == _UNREAD:
         name, command = posixpath.basename(names[0]), unpack_command(os.path.join(tree.path, names[0]))
         other = f"read {name} with its library, and write samples with loader.ShardWriter"
-        return ImportWay(f"unpack the archive first: {command}" if is_unread_archive(name) else other)
+        taken = f"unpack the archive first: {command}" if is_unread_archive(name) else other
+        return sum(map(len, kinds.values())), ImportWay(taken)
     # Some kinds are found by the command itself, but not in archives; others are named one by one.
     root, options = _root(tree), _WHOLE.get(what, ())
     if what != "files" and (root != tree.path or (what == _BINARY and survey.have_other_columns(names))):
@@ -174,7 +180,8 @@ def _way_of_kind(survey: Survey, what: str, kinds: Mapping[str, list[str]]) -> I
     leaves = ", ".join(f"{what} ({count:,})" for what, count in left.items() if count)
     made = plural(rows, "row") if rows else plural(len(sources), "file")
     makes = f"{made}; leaves out {leaves}" if leaves else made
-    return _way(survey, taken, makes, *options, sources=() if is_whole else sources, packed=packed)
+    way = _way(survey, taken, makes, *options, sources=() if is_whole else sources, packed=packed)
+    return sum(left.values()), way
 
 
 def _way(

@@ -210,7 +210,7 @@ def accounted(
         name=name,
         evidence=evidence,
         samples=layout.samples or samples,
-        layout=replace(layout, left={**left, **(dict.fromkeys(unclear, "L102") if fits else {})}),
+        layout=replace(layout, left={**left, **(dict.fromkeys(unclear, "L124") if fits else {})}),
         unclear=unclear,
         size_bytes=unclear_bytes,
         fits=fits,

@@ -246,5 +246,7 @@ def import_data(sources: tuple[str, ...], output: str, **flags: Any) -> None:
     from .choices import ImportFlags
     from .run import import_sources
 
-    click.get_current_context().call_on_close(partial(IMPORT_DEST.reset, IMPORT_DEST.set(output)))
+    # A way that is meant for one of several sources has a folder of its own.
+    token = IMPORT_DEST.set(output if len(sources) == 1 else "")
+    click.get_current_context().call_on_close(partial(IMPORT_DEST.reset, token))
     import_sources(ImportFlags.of(sources=sources, output=output, **flags))

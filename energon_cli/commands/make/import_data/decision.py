@@ -60,9 +60,10 @@ def show_hypotheses(console: Console, of_trees: _OfTrees, *, is_taken: bool) -> 
 def choose_way(flags: ImportFlags, error: UnclearDataError, console: Console) -> ImportFlags:
     """Return the flags of the way to import that a person chooses; raise the error where there is no terminal.
 
-    The error then names the command line of each way, with the options that were typed.
+    The error then names the command line of each way, with the options and the other sources that were typed. A way
+    with options of its own is not for the other sources: it imports its source alone.
     """
-    ways = [_completed(way) for way in error.ways]
+    ways = [_completed(way, flags, str(error.at)) for way in error.ways]
     hints = [str(way._replace(words=[*map(without_secrets, way.words)])) for way in ways]
     error.hint = "; ".join(hints)
     # A dry run shows what was compared.
@@ -71,9 +72,9 @@ def choose_way(flags: ImportFlags, error: UnclearDataError, console: Console) ->
         print_json(facts_of(flags, "output dry_run hypotheses", hypotheses=hypotheses_documents(of_trees)))
     elif flags.dry_run:
         show_hypotheses(console, of_trees, is_taken=False)
-    # Several sources share the options of a way, which are meant for one of them.
-    offered = [way for way in ways if way.is_import][:_MAX_OFFERED]
-    if not flags.asks_by_menus or not offered or len(flags.sources) > 1:
+    is_alone = len(flags.sources) == 1
+    offered = [way for way in ways if way.is_import and (is_alone or flags.output in way.words)][:_MAX_OFFERED]
+    if not flags.asks_by_menus or not offered:
         raise error
     # Ask; what a command line alone does is shown above.
     console.print(f"{error.at}: {error.message}")
@@ -90,10 +91,18 @@ def choose_way(flags: ImportFlags, error: UnclearDataError, console: Console) ->
         return replace(flags, sources=chosen.params["sources"], kind=chosen.params["kind"], columns=columns)
 
 
-def _completed(way: ImportWay) -> ImportWay:
-    """Return a way with the options that were typed, except those that the way replaces."""
+def _completed(way: ImportWay, flags: ImportFlags, at: str) -> ImportWay:
+    """Return a way with the other sources and options that were typed, except those that the way replaces.
+
+    Args:
+        at: The source that the way is for.
+    """
     if not way.words:
         return way
     options = next(index for index, word in enumerate(way.words) if word.startswith("--"))
     typed = typed_options(click.get_current_context(), apart_from=way.words[options:])
-    return way._replace(words=[*way.words[:options], *typed, *way.words[options:]])
+    paths, has_options = way.words[1:options], len(way.words) > options + 1  # one of them is --yes
+    if len(flags.sources) > 1 and at in flags.sources and not has_options:
+        position = flags.sources.index(at)
+        paths = [*flags.sources[:position], *paths[:-1], *flags.sources[position + 1 :], flags.output]
+    return way._replace(words=["import", *paths, *typed, *way.words[options:]])

@@ -66,6 +66,47 @@ def bids_of_sessions(folder: Path) -> None:
         write(folder, {f"{name}/{name}_sessions.tsv": tsv("session_id acq_time", visits)})
 
 
+RUNS = [f"{name}/func/{name}_task-stop_run-{run}" for name in SUBJECTS[:4] for run in (1, 2)]
+EEGS = [f"{name}/eeg/{name}" for name in SUBJECTS[:4]]
+
+
+@card(
+    samples={
+        **{f"{run}_bold": "bold.json events.json events.tsv json nii.gz participants.json" for run in RUNS},
+        **{
+            f"{eeg}_task-rest_eeg": "channels.tsv coordsystem.json edf json participants.json"
+            " space-captrak_electrodes.tsv"
+            for eeg in EEGS
+        },
+        **{f"{eeg}_task-nback_beh": "participants.json tsv" for eeg in EEGS},
+    },
+    holds={f"{RUNS[3]}_bold": ("3\t0.5", "RepetitionTime", "FlipAngle", '"age":22', "Levels")},
+)
+def bids_of_tasks(folder: Path) -> None:
+    participants = [[name, 20 + n, "F"] for n, name in enumerate(SUBJECTS[:4], start=1)]
+    write(folder, {"participants.tsv": tsv("participant_id age sex", participants)})
+    for n, run in enumerate(RUNS):
+        write(folder, [f"{run}_bold.nii.gz"])
+        write(folder, {f"{run}_bold.json": json.dumps({"FlipAngle": 60 + n})})
+        write(folder, {f"{run}_events.tsv": tsv("onset duration", [[n, 0.5], [n + 7, 0.5]])})
+    for n, eeg in enumerate(EEGS):
+        write(folder, {f"{eeg}_task-rest_eeg.edf": b"0       " + eeg.encode()})
+        write(folder, {f"{eeg}_task-rest_channels.tsv": tsv("name type", [["Fp1", "EEG"], ["Fp2", "EEG"]])})
+        write(folder, {f"{eeg}_space-CapTrak_electrodes.tsv": tsv("name x", [["Fp1", n], ["Fp2", n + 1]])})
+        write(folder, {f"{eeg}_coordsystem.json": json.dumps({"EEGCoordinateSystem": "CapTrak"})})
+        write(folder, {f"{eeg}_task-nback_beh.tsv": tsv("trial response", [[1, n], [2, 0]])})
+    write(
+        folder,
+        {
+            "task-stop_bold.json": json.dumps({"RepetitionTime": 2.0}),
+            "task-rest_eeg.json": json.dumps({"SamplingFrequency": 500}),
+            "task-stop_events.json": json.dumps({"trial_type": {"Levels": {"go": "a stimulus"}}}),
+            "dataset_description.json": json.dumps({"Name": "Study", "BIDSVersion": "1.8.0"}),
+            "README": "A study of the brain.",
+        },
+    )
+
+
 @card(samples={f"scan_{n}": "nii.gz" for n in range(4)})
 def volumes_alone(folder: Path) -> None:
     write(folder, [f"scan_{n}.nii.gz" for n in range(4)])

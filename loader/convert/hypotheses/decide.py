@@ -45,10 +45,13 @@ def decide(survey: Survey, *, takes_all: bool, is_webdataset: bool) -> tuple[Tre
         UnclearDataError: No way accounts for all references and nearly all files.
     """
     # The user may have said it; and tars of samples may have tables or archives as parts.
+    is_said = takes_all or survey.options.group_by is not None
+    if not is_said:
+        survey.associate()
     has_parts = len(survey.roles["table"]) + len(survey.roles["archive"]) > _MAX_ABOUT
     if is_webdataset and has_parts:
         return TreeLayout(), []
-    if takes_all or survey.options.group_by is not None:
+    if is_said:
         taken = by_files(survey, takes_all=True, is_webdataset=is_webdataset)
         return (TreeLayout(), []) if taken is None else (with_things(survey, taken.layout), [taken])
     made = [each for hypothesis in _HYPOTHESES if (each := hypothesis(survey)) is not None]

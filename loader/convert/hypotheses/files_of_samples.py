@@ -32,6 +32,8 @@ def layout_of_files(
     options = survey.options
     if is_by_name:
         options = replace(options, classes=False, group_by="name")
+    elif survey.associated:  # names of BIDS say which files belong together
+        options = replace(options, group_by="name")
     # Group the files of each folder by name.
     folders: dict[str, list[str]] = {}
     for folder, _, last in (name.rpartition("/") for name in names):

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from ...accounting.kinds import MEDIA_KINDS
 from ...errors import plural
-from ..file_trees.file_names import BARE, is_about, is_medium_of_data, reason_of_name, role_of_name
+from ..file_trees.file_names import BARE, is_about, is_medium_of_data, join_names, reason_of_name, role_of_name
 from ..tables.named_files import split_name
 from .folder_layout import FolderLayout
 from .grouping import Grouping, folder_names
@@ -46,6 +46,7 @@ class TreeLayout:
         things: Folders whose samples are views of one thing each, and so stay in one split part.
         readers: Name of a folder, or a slash for all, and extension → reader of the annotations in such files.
         about: Files that name the classes of annotations.
+        associated: Path of a recording without its extension → name of a part → file that it gets.
         is_unclear: Files of one name may be a sample, or samples of several classes.
         samples: Number of the samples that files make.
     """
@@ -62,6 +63,7 @@ class TreeLayout:
     things: frozenset[str] = frozenset()
     readers: Mapping[tuple[str, str], str] = field(default_factory=dict)
     about: tuple[str, ...] = ()
+    associated: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     is_unclear: bool = False
     samples: int = 0
 
@@ -69,7 +71,7 @@ class TreeLayout:
     def is_plain(self) -> bool:
         """True if files that share a name are the samples, each as it is."""
         is_by_name = self.kind == "files" and self.grouping.by == "name" and not self.readers
-        is_whole = {*self.left.values()} <= {BARE} and not self.tables and not self.rows.rows
+        is_whole = {*self.left.values()} <= {BARE} and not (self.tables or self.rows.rows or self.associated)
         return is_by_name and is_whole and not self.folders.classes and self.folders.split_depth is None
 
     def names(self, folder: str) -> tuple[str, ...]:
@@ -143,6 +145,7 @@ def names_of(tables: Iterable[str]) -> str:
 def sentence_on_joins(survey: Survey) -> str:
     """Return which tables add parts to the samples, as the end of a sentence; no text if none does."""
     joins = [table.file for table in survey.rows.rows if table.joins]
+    joins += sorted({name for parts in survey.associated.values() for name in parts.values()})
     return f"; further parts from {names_of(joins)}" if joins else ""
 
 
@@ -198,6 +201,11 @@ def accounted(
                 is_table = role == "table" and not is_about(file.rpartition("/")[2])
                 left[file] = BARE if role == "bare" else "L103" if is_table else "L102"
         unclear += [file for file in others if file not in left]
+    # Files about recordings that are left out are left out with them.
+    gone = {join_names(*split_name(file)[:2]) for file in left if survey.associated}
+    associated = {path: parts for path, parts in survey.associated.items() if path not in gone}
+    kept = {name for parts in associated.values() for name in parts.values()}
+    left |= {name: "L119" for parts in survey.associated.values() for name in parts.values() if name not in kept}
     # Few files may be unclear, but no reference.
     named = named and not any(
         survey.names_data(file) or (survey.is_list(file) and survey.rows_in(file) > _MAX_SHARE * samples)
@@ -210,7 +218,9 @@ def accounted(
         name=name,
         evidence=evidence,
         samples=layout.samples or samples,
-        layout=replace(layout, left={**left, **(dict.fromkeys(unclear, "L124") if fits else {})}),
+        layout=replace(
+            layout, left={**left, **(dict.fromkeys(unclear, "L124") if fits else {})}, associated=associated
+        ),
         unclear=unclear,
         size_bytes=unclear_bytes,
         fits=fits,

@@ -23,6 +23,7 @@ from ..file_trees.file_names import (
 from ..tables.columns import SourceOptions
 from ..tables.name_index import STEM
 from ..tables.named_files import split_name
+from .associated import find_associated
 from .joins import with_joins
 from .references import Reference, Table, find_references
 from .rows import NamedRows, rows_of
@@ -64,6 +65,7 @@ class Survey:
 
     Attributes:
         roles: Role → names of files. A table or document that shares its name with data is data, too.
+        associated: Path of a recording without its extension → name of a part → file; these files have no role.
     """
 
     def __init__(self, files: TreeFiles, options: SourceOptions, reader: Reader) -> None:
@@ -94,7 +96,17 @@ class Survey:
             for name, role in of_folder.items():
                 self.roles["data" if name in parts else role].append(join_names(folder, name))
         self.roles["bare"] = [*_drawn(sorted(files.tree.bare))]
+        self.associated: dict[str, dict[str, str]] = {}
         self._move_strays()
+
+    def associate(self) -> None:
+        """Remove the files about recordings, which are parts of samples, from the roles."""
+        folders = [folder for folder, _, _ in self.files.folders]
+        self.associated, alone = find_associated(folders, self.files.names)
+        taken = {name for parts in self.associated.values() for name in parts.values()}
+        if taken or alone:
+            self.roles = {role: [n for n in names if n not in {*taken, *alone}] for role, names in self.roles.items()}
+            self.roles["data"] = sorted([*self.roles["data"], *alone])
 
     @cached_property
     def _data(self) -> frozenset[str]:

@@ -55,7 +55,7 @@ class TreeRows:
         if survey.kind == "members":
             yield from self._member_rows()
             return
-        self._read |= {*survey.about}
+        self._read |= {*survey.about}.union(*(parts.values() for parts in survey.associated.values()))
         for (folder, extension), reader in survey.readers.items():
             reads, where = readers()[reader], folder.strip("/") or self._tree.path
             unnamed = "; no file names their classes" if reads.about_files and not survey.about else ""
@@ -125,6 +125,7 @@ class TreeRows:
 
     def _row(self, path: str, folder: str, parts: Mapping[str, str]) -> Row:
         layout, names = self._survey.folders, self._survey.names(folder)
+        parts = {**parts, **self._associated(next(iter(parts.values())), parts)}
         refs = self._refs(parts, parts)
         refs |= self._joined.parts_of(next(iter(parts.values())))
         return Row(
@@ -133,6 +134,11 @@ class TreeRows:
             origin=self._shown(next(iter(parts.values()))),
             split=self._joined.split_of(parts.values()) or layout.split_of(names),
         )
+
+    def _associated(self, file: str, taken: Collection[str]) -> dict[str, str]:
+        """Return further parts of the sample of a recording: names that it does not have, and files."""
+        parts = self._survey.associated.get(join_names(*split_name(file)[:2]), {}) if self._survey.associated else {}
+        return {unique_part(part, taken): name for part, name in parts.items()}
 
     def _refs(self, parts: Mapping[str, str], taken: Collection[str]) -> dict[str, PartRef]:
         """Return the references to files; annotations of a picture become ``json``, and fail if they are alone.
@@ -242,6 +248,7 @@ class TreeRows:
                 part = unique_part(part, all_parts)
                 taken[part] = name
                 files.used.add(name)
+        taken |= self._associated(files.last, {**parts, **taken})
         return self._refs(taken, {**parts, **taken})
 
     def _leave_rows(self, account: Account, folder: str) -> None:

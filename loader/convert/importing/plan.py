@@ -161,7 +161,7 @@ def list_rows(
         listing = Listing(shuffled=shuffled, scratch=folder, account=account, notes=notes, pictures=pictures)
         packed = os.path.getsize(source.path) if os.path.isfile(source.path) else None
         unpacked, missing = 0, list[str]()
-        for row in join_groups(source.rows(listing)):
+        for row in join_groups(source.rows(listing), notes):
             faults = [each for each in row.parts.values() if isinstance(each, FaultRef)]
             missing += [each.reason for each in faults if each.code == "F102"] if faults else ()
             counts.update(row.parts.keys())

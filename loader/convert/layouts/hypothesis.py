@@ -74,6 +74,12 @@ class TreeLayout:
         is_whole = {*self.left.values()} <= {BARE} and not (self.tables or self.rows.rows or self.associated)
         return is_by_name and is_whole and not self.folders.classes and self.folders.split_depth is None
 
+    @property
+    def has_rows(self) -> bool:
+        """True if samples are rows of tables, and not of documents that a source of their own reads."""
+        rows = [each for each in self.rows.rows if not each.joins and not each.kind]
+        return self.kind != "documents" and bool(rows if self.rows.rows else self.tables)
+
     def names(self, folder: str) -> tuple[str, ...]:
         """Return the names of a folder and of the folders above it that tell splits and classes."""
         return self.grouping.without_role(folder_names(folder))[self.top :]

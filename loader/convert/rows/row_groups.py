@@ -6,17 +6,19 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from ...errors import plural
 from .row import ElementRef, PartRef, Row, ValueRef, unique_part
 
 
-def join_groups(rows: Iterable[Row]) -> Iterator[Row]:
+def join_groups(rows: Iterable[Row], notes: list[str]) -> Iterator[Row]:
     """Yield rows without a group, and then a row for each group, in the order of their first rows.
 
     A row belongs to a group by its :class:`.ElementRef`. The sample of a group has the key and the files of its first
     row, files of later rows that differ, and a list of the elements. Rows of a group in several split parts are a
-    sample in each.
+    sample in each. A note says how many samples the rows became.
     """
     groups: dict[tuple[str, str], tuple[Row, list[ValueRef]]] = {}
+    joined_rows = 0
     for row in rows:
         name, element = next(((n, part) for n, part in row.parts.items() if isinstance(part, ElementRef)), ("", None))
         if element is None:
@@ -24,10 +26,15 @@ def join_groups(rows: Iterable[Row]) -> Iterator[Row]:
             continue
         first, elements = groups.setdefault((element.group, row.split), (row, []))
         elements.append(element)
+        joined_rows += 1
         for other, part in row.parts.items():
             if other != name and part not in first.parts.values():
                 first.parts[unique_part(other, first.parts)] = part
     # All rows are known: yield the samples.
+    if groups:
+        notes.append(
+            f"{plural(joined_rows, 'row')} are {plural(len(groups), 'sample')}, one for each value of the column"
+        )
     for first, elements in groups.values():
         data = b"[" + b",".join(element.data for element in elements) + b"]"
         joined = ValueRef(data, is_lossy=any(element.is_lossy for element in elements))

@@ -168,10 +168,8 @@ def open_source(path: str, *, kind: str | None, options: SourceOptions) -> Sourc
             hint=f"name one of {', '.join(KINDS)}",
         )
     _check_place(path, kind)
-    if options.group_column is not None and not (KINDS[kind].is_table or kind in _WITH_TABLES):
-        raise ConfigError(
-            f"--group-by column:{options.group_column}: a source of the kind {kind!r} has no columns", at=path
-        )
+    if options.option_of_rows and not (KINDS[kind].is_table or kind in _WITH_TABLES):
+        raise ConfigError(f"{options.option_of_rows}: a source of the kind {kind!r} has no columns", at=path)
     source = KINDS[kind].open(path, options)
     object.__setattr__(source, "hypotheses", compared)  # also of a frozen class
     return source

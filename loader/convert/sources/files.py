@@ -20,7 +20,7 @@ from ..hypotheses.decide import decide
 from ..layouts.hypothesis import Hypothesis, TreeLayout
 from ..layouts.survey import Survey
 from ..layouts.tree_files import TreeFiles
-from ..rows.row import CellReader, CellRef, ElementRef, Row
+from ..rows.row import CellReader, CellRef, Row
 from ..tables.columns import SourceOptions
 from .archives import plain_tar, tar_files, webdataset_rows
 from .source import Listing, Source
@@ -54,10 +54,17 @@ class FilesSource(Source):
     _survey: TreeLayout | None = field(default=None, init=False, repr=False)
 
     def rows(self, listing: Listing) -> Iterator[Row]:
-        count, is_grouped = 0, self.options.group_column is None
+        count, option = 0, self.options.option_of_rows
         # Each tree has a layout of its own.
         for tree in open_trees(self.path, self.kind, listing.scratch, self.options):
             survey = self._surveyed(tree, listing.scratch)
+            if option and not survey.has_rows:
+                segments = ", and a column such as offset, start or onset" if self.options.segments else ""
+                raise ConfigError(
+                    f"{option}: the samples are not rows of a table; expected one with names of files{segments}",
+                    at=tree.path,
+                    hint=f"name the table itself, or leave {option.partition(' ')[0]} out",
+                )
             if self.kind == "webdataset" and isinstance(tree, TarTree):
                 rows = webdataset_rows(tree.path, tree.plain, listing.account)
             else:
@@ -65,16 +72,9 @@ class FilesSource(Source):
                 is_only = self.options.is_only_table and (self.kind == "folder" or not os.path.isdir(self.path))
                 rows = TreeRows(tree, survey, listing, replace(self.options, is_only_table=is_only)).rows()
             for row in rows:
-                is_grouped |= any(isinstance(part, ElementRef) for part in row.parts.values())
                 thing = row.thing or survey.thing_of(row.key)
                 yield msgspec.structs.replace(row, thing=thing) if thing else row
                 count += 1
-        if count and not is_grouped:
-            raise ConfigError(
-                f"--group-by column:{self.options.group_column}: the samples are not rows of a table",
-                at=self.path,
-                hint="name the table itself, or leave --group-by out",
-            )
         if not count:
             # Name a file that was left out, which may be the reason.
             left = next((entry for entry in listing.account.left_out if entry.unit == "files"), None)

@@ -92,6 +92,13 @@ class SourceOptions:
     segments: Literal["cut", "whole"] | None = None
     tell: Callable[[str], None] | None = None
 
+    @property
+    def option_of_rows(self) -> str:
+        """The option that only rows of tables have a meaning for, as users write it; an empty text for none."""
+        if self.group_column is not None:
+            return f"--group-by column:{self.group_column}"
+        return f"--segments {self.segments}" if self.segments else ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundColumn:

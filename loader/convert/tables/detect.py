@@ -51,10 +51,10 @@ def find_layout(table: Sequence[TableColumn], columns: SourceOptions, *, files: 
             hint="name columns by --part jpg=COLUMN or --part txt=COLUMN",
         )
     # Segments are cut on request.
-    segment = segment_columns(table) if columns.segments == "cut" else None
-    if columns.segments == "cut" and segment is None:
+    segment = segment_columns(table) if columns.segments else None
+    if columns.segments and segment is None:
         raise ConfigError(
-            "--segments cut: this table has no column of numbers that says where segments begin",
+            f"--segments {columns.segments}: this table has no column of numbers that says where segments begin",
             at=at,
             hint="name it start or offset; it has seconds",
         )
@@ -70,7 +70,7 @@ def find_layout(table: Sequence[TableColumn], columns: SourceOptions, *, files: 
         keeps_text_only=finder.is_chat if columns.keep_text_only is None else columns.keep_text_only,
         notes=(*finder.missed_files(parts),),
         group=columns.group_column,
-        segment=segment,
+        segment=segment if columns.segments == "cut" else None,
     )
 
 

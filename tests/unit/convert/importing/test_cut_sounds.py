@@ -161,8 +161,14 @@ def test_a_lone_table_with_segments_is_refused_without_the_option(tmp_path: Path
     assert {parts["wav"] for parts in samples_of(tmp_path / "out").values()} == {wav()}
 
 
-def test_a_table_without_begins_is_refused_with_the_option(tmp_path: Path) -> None:
+@pytest.mark.parametrize("segments", ["cut", "whole"])
+def test_data_without_begins_is_refused_with_the_option(segments: Any, tmp_path: Path) -> None:
     path = table(tmp_path / "in", {"text": "a"}, {"text": "b"})
-    source = open_source(str(path), kind=None, options=SourceOptions(segments="cut"))
+    source = open_source(str(path), kind=None, options=SourceOptions(segments=segments))
     with pytest.raises(ConfigError, match="no column of numbers that says where segments begin"):
+        run_import(ImportPlan(sources=(source,), output=str(tmp_path / "out")))
+    path.unlink()
+    source = open_source(str(tmp_path / "in"), kind=None, options=SourceOptions(segments=segments))
+    fault = f"--segments {segments}: the samples are not rows of a table; .* a column such as offset, start or onset"
+    with pytest.raises(ConfigError, match=fault):
         run_import(ImportPlan(sources=(source,), output=str(tmp_path / "out")))

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from loader.convert.importing import list_rows
 from loader.convert.sources.detect import open_source
 from loader.convert.sources.files import FilesSource
 from loader.convert.tables.columns import SourceOptions
@@ -41,6 +42,8 @@ def test_rows_of_one_picture_are_a_list_in_the_order_of_the_table(
     path = tmp_path / "data" / ("boxes.csv" if form == "table" else "")
     samples, report = imported(open_grouped(path, "image"), tmp_path / "out")
     assert len(samples) == 12
+    with list_rows((open_grouped(path, "image"),), shuffled=False) as listed:
+        assert "30 rows are 12 samples, one for each value of the column" in listed.notes
     assert report.account.is_complete
     assert samples["img/3"]["jpg"] == picture(3)
     assert json.loads(samples["img/3"]["json"]) == [

@@ -145,6 +145,8 @@ def _check_shape(text: str, file: str) -> None:
     sizes: list[int] = [0]  # number of values in each of them so far, with references expanded
     size_of_anchor: dict[str, int] = {}
     most = max_document_bytes() // _BYTES_PER_VALUE
+    # Values of other mappings that "<<" merges are built anew, as if they were written; others are shared.
+    most_expanded = most if "<<" in text else _MAX_EXPANDED_VALUES
     for count, event in enumerate(yaml.parse(text, Loader=yaml.CSafeLoader)):
         if count > most:
             hint = f"if it is right, set the environment variable {DOCUMENT_LIMIT_VARIABLE}={max_document_bytes() * 4}"
@@ -172,7 +174,7 @@ def _check_shape(text: str, file: str) -> None:
         if anchor is not None:
             size_of_anchor[anchor] = size
         sizes[-1] += size
-        if sizes[-1] > _MAX_EXPANDED_VALUES:
+        if sizes[-1] > most_expanded:
             raise _refusal("its references expand to too many values", event)
 
 

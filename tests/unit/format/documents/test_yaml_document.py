@@ -76,6 +76,16 @@ def test_references_that_expand_without_end_are_refused() -> None:
     assert "expand to too many values" in found
 
 
+@pytest.mark.parametrize("merged", ["*b", "[*b, *b]", "[[1, 2], *b]"])
+def test_mappings_that_are_merged_count_as_if_they_were_written(merged: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each merge copies 200 keys, so that a small file would take minutes.
+    base = "base: &b {" + ", ".join(f"k{n}: {n}" for n in range(200)) + "}\n"
+    monkeypatch.setenv("ENERGON_MAX_DOCUMENT_BYTES", str(256 * 10_000))
+    monkeypatch.setattr("yaml.CSafeLoader.construct_mapping", None)  # it is refused before a mapping is made
+    [(_, found)] = faults_of(base + "".join(f"m{n}:\n  <<: {merged}\n" for n in range(200)))
+    assert "expand to too many values" in found
+
+
 def test_no_more_values_are_read_than_the_limit_of_bytes_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENERGON_MAX_DOCUMENT_BYTES", str(256 * 100))
     assert parse_yaml("[" + "a," * 90 + "]", file="x.yaml") == ["a"] * 90

@@ -145,7 +145,7 @@ def _check_shape(text: str, file: str) -> None:
     sizes: list[int] = [0]  # number of values in each of them so far, with references expanded
     size_of_anchor: dict[str, int] = {}
     most = max_document_bytes() // _BYTES_PER_VALUE
-    # Values of other mappings that "<<" merges are built anew, as if they were written; others are shared.
+    # Values of other mappings that "<<" merges are built again, as if they were written; others are shared.
     most_expanded = most if "<<" in text else _MAX_EXPANDED_VALUES
     for count, event in enumerate(yaml.parse(text, Loader=yaml.CSafeLoader)):
         if count > most:

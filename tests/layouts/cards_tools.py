@@ -136,6 +136,17 @@ def label_studio(folder: Path) -> None:
 
 
 @card(
+    samples={f"images/{n:08x}-cat_{n}": "jpg json project-1-at-2024-03-09-21-53-8a1c.json txt" for n in range(1, 7)},
+    holds={"images/00000003-cat_3": ('{"category":"cat","bbox":[0.84,1.2,2.4,2.4]', "a cat 3")},
+    note="annotations of Label Studio in .* are read: objects are in project-1-at-2024-03-09-21-53-8a1c.json",
+)
+def label_studio_next_to_captions(folder: Path) -> None:
+    label_studio(folder)
+    rows = "".join(f"images/{n:08x}-cat_{n}.jpg,a cat {n},anna {n % 3}\n" for n in range(1, 7))
+    write(folder, {"captions.csv": f"file,caption,photographer\n{rows}"})
+
+
+@card(
     samples={f"images/frame_{n:02d} | {n}": "jpg json" for n in range(6)},
     holds={"images/frame_04 | 4": '{"category":"car","bbox":[1.5,1,1.5,3],"shape":"box"'},
     sample_type="CrudeSample",

@@ -83,12 +83,13 @@ def read_sample(reader: ContentReader, row: Row, options: PictureOptions) -> Sam
         has_objects = is_annotation = False
         if isinstance(part, ValueRef):
             has_objects = part.layout == "coco"
-            lossy += part.is_lossy
         elif isinstance(part, _NAMED):
             if part.named_by_contents:
                 name = name_by_contents(name, data)  # noqa: PLW2901 - the name in the row is a guess
         elif isinstance(part, AnnotationRef):
             has_objects = is_annotation = True
+        stored = part.part if isinstance(part, AnnotationRef) else part
+        lossy += isinstance(stored, ValueRef) and stored.is_lossy
         # An empty text may say that a picture has no objects.
         check_contents("txt" if is_annotation else name, data)
         name = unique_part(name, contents)  # noqa: PLW2901

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ...accounting import Account
+from ...accounting.kinds import kind_of_name
 from ..layouts.rows import NamedRows, RowsOfTable
 from ..layouts.tree_files import TreeFiles
-from ..rows.row import PartRef, ValueRef, unique_part
+from ..rows.row import AnnotationRef, PartRef, ValueRef, unique_part
 from ..tables.columns import SourceOptions
 from ..tables.named_files import part_name_of_column, split_name
-from ..tables.part_values import encode_json
+from ..tables.part_values import encode_json, value_ref
 from ..tables.records import INTEGER, NUMBER
 from ..tables.split_names import is_of_several_splits, split_of_folder, subset_of_file
 from .source import Listing
@@ -81,10 +82,15 @@ class JoinedRows:
         for values in table.records():
             for target in targets(values):
                 records.setdefault(target, []).append(dict(values))
-        _convert_numbers([values for of_target in records.values() for values in of_target])
         are_single = all(len(of_target) == 1 for of_target in records.values())
+        # Annotations of pictures become objects; a reader converts the numbers of these.
+        reader = table.reader_of_rows(self._listing.notes, f"{begin}.json") if are_single else ""
+        if not reader:
+            _convert_numbers([values for of_target in records.values() for values in of_target])
         for target, of_target in records.items():
-            self._add(target, f"{begin}.json", ValueRef(encode_json(of_target[0] if are_single else of_target)))
+            part = value_ref(encode_json(of_target[0] if are_single else of_target))
+            is_read = reader and kind_of_name(target) == "image"
+            self._add(target, f"{begin}.json", AnnotationRef(part, reader) if is_read else part)
 
     def _add(self, target: str, name: str, part: PartRef) -> None:
         parts = self._parts.setdefault(target, {})

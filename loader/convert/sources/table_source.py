@@ -68,6 +68,14 @@ class TableSource(Source):
     def records(self) -> Iterator[Mapping[str, object]]:
         """Yield the values of each valid row by column."""
 
+    def reader_of_rows(self, notes: list[str], part: str = "json") -> str:  # noqa: ARG002 - others have no annotations
+        """Return the reader of rows that are annotations of pictures, which a note tells; an empty text for others.
+
+        Args:
+            part: The part that has the objects.
+        """
+        return ""
+
     def describe(self) -> tuple[FoundColumn, ...]:
         return self.layout().found
 
@@ -131,7 +139,7 @@ class TextTableSource(TableSource):
         name = os.path.basename(self.path)
         with self._read(layout, listing) as (_, records):
             listing.account.take("files")
-            reader = self._reader(listing)
+            reader = self.reader_of_rows(listing.notes)
             unit = "element" if self._is_list else "line"
             for row_index, record in enumerate(records):
                 origin = f"{name}, {unit} {record.line}"
@@ -145,15 +153,14 @@ class TextTableSource(TableSource):
                 else:
                     yield _with_reader(row, reader)
 
-    def _reader(self, listing: Listing) -> str:
-        """Return the reader of elements that are annotations of pictures; an empty text for other rows."""
+    def reader_of_rows(self, notes: list[str], part: str = "json") -> str:
         reader = ""
         if self.kind in ("jsonl", "xml"):
             with suppress(SampleError):
                 reader = reader_of(encode_json(values) for values in islice(self.records(), _MAX_DRAWN))
         if reader:
             title, name = readers()[reader].title, os.path.basename(self.path)
-            listing.notes.append(f"annotations of {title} in {name} are read: objects are in json")
+            notes.append(f"annotations of {title} in {name} are read: objects are in {part}")
         return reader
 
     def records(self) -> Iterator[Mapping[str, object]]:

@@ -22,6 +22,8 @@ TURNS = [{"from": "human", "value": "<image> NaN?"}, {"from": "gpt", "value": "I
 CONVERSATIONS = [{"id": str(n), "image": f"{n}.jpg", "conversations": TURNS, "score": n} for n in range(4)]
 QUESTIONS = [{"image": f"{n}.jpg", "question": "NaN?", "answer": "-Infinity", "score": n} for n in range(4)]
 DOCUMENTS = [{"id": n, "texts": ["NaN", None], "images": [None, f"{n}.jpg"], "score": n} for n in range(4)]
+BOXES = {"_cls": "Detections", "detections": [{"_cls": "Detection", "label": "NaN", "bounding_box": [0, 0, 1, 1]}]}
+SAMPLES = [{"filepath": f"{n}.jpg", "_media_type": "image", "boxes": BOXES, "score": n} for n in range(4)]
 
 
 def with_lost(value: Any) -> Any:
@@ -35,7 +37,13 @@ def with_lost(value: Any) -> Any:
 @pytest.mark.parametrize("lines", [False, True])
 @pytest.mark.parametrize(
     ("kind", "document"),
-    [("coco", COCO), ("conversations", CONVERSATIONS), ("vqa", QUESTIONS), ("interleaved", DOCUMENTS)],
+    [
+        ("coco", COCO),
+        ("conversations", CONVERSATIONS),
+        ("vqa", QUESTIONS),
+        ("interleaved", DOCUMENTS),
+        ("jsonl", SAMPLES),
+    ],
 )
 def test_documents_are_counted_and_the_first_is_named(tmp_path: Path, kind: str, document: Any, lines: bool) -> None:
     if lines and kind == "coco":

@@ -18,7 +18,8 @@ LOADERS ?= webdataset==1.0.2 mosaicml-streaming==0.13.0 litdata==0.2.76 boto3
 # More than the two processors of small machines: tests also wait for processes and terminals.
 PYTEST_WORKERS ?= 4
 BIN := .venv/bin
-pytest = $(BIN)/pytest -n $(PYTEST_WORKERS) $(1) $(ARGS)
+# Each process begins with files of its own, whose fixtures it makes once; one that is done takes tests of another.
+pytest = $(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal $(1) $(ARGS)
 ARGS ?=
 
 PEER_BIN := .venv-peer/bin
@@ -65,7 +66,7 @@ check: $(INSTALLED)  ## lint, formatting and types
 	$(BIN)/mypy
 
 test: $(INSTALLED)  ## the tests (ARGS='--last-failed', for example)
-	$(call pytest)
+	$(call pytest,--durations=20)
 
 test-all: $(INSTALLED) $(PEER_INSTALLED)  ## also the slow tests, and those against megatron-energon in .venv-peer
 	export ENERGON_PEER_BIN=$(CURDIR)/$(PEER_BIN); $(call pytest,-m "" --hypothesis-profile=thorough)

@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from functools import wraps
 from importlib import import_module
@@ -44,7 +45,6 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 _SECONDS_A_TEST = 0.07  # of one core: 12,900 tests take about seven and a half minutes on two cores of 2024
-_INTEROP = Path(__file__).parent / "interop"
 _FOLDERS = count()
 
 gc.disable()  # until all tests are collected: what is imported and collected stays
@@ -75,11 +75,19 @@ def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
         print(f"\n{len(ids):,} tests, about {minutes} minutes on {cores} cores", flush=True)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all tests in tests/interop as ``interop``."""
+    """Mark all tests in tests/interop as ``interop``, and the cases of sampled tests that are not quick as ``slow``."""
+    cases: Counter[str] = Counter()
     for item in items:
-        if item.path.is_relative_to(_INTEROP):
+        if item.nodeid.startswith("tests/interop/"):
             item.add_marker(pytest.mark.interop)
+        sampled = item.get_closest_marker("sampled")
+        if sampled is not None and item.get_closest_marker("slow") is None:
+            function = item.nodeid.partition("[")[0]
+            if cases[function] % sampled.args[0]:
+                item.add_marker(pytest.mark.slow)
+            cases[function] += 1
 
 
 @pytest.fixture

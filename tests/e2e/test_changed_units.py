@@ -74,6 +74,7 @@ UNITS: dict[str, tuple[Any, Any, str]] = {
 
 
 @pytest.mark.parametrize("case", UNITS)
+@pytest.mark.sampled(3)
 def test_a_state_with_another_unit_is_refused_whatever_is_allowed(data: Mixes, case: str) -> None:
     for name, unit in (("plain", None), ("tokens", "tokens")):
         write(data, f"{name}.yaml", unit, {"b": 1, "c": 1})

@@ -103,6 +103,7 @@ LINES = {"pictures": photos_line, "table": table_line, "reshard": reshard_line}
 
 
 @pytest.mark.parametrize("name", LINES)
+@pytest.mark.sampled(2)
 def test_shares_and_a_merge_write_the_files_of_one_process(name: str, energon: RunEnergon, tmp_path: Path) -> None:
     line = LINES[name](tmp_path)
     whole = energon(*line("whole"))
@@ -170,15 +171,9 @@ def many_parts_line(tmp_path: Path) -> Callable[[str], tuple[object, ...]]:
     return lambda dest: ("add-parts", tmp_path / "old", tmp_path / dest, "--from", tmp_path / "new.jsonl")
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
-        many_photos_line,
-        pytest.param(many_shards_line, marks=pytest.mark.slow),
-        pytest.param(many_parts_line, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("lines", [many_photos_line, many_shards_line, many_parts_line])
 @pytest.mark.usefixtures("small_shards")
+@pytest.mark.slow
 def test_kills_of_shares_lose_and_double_nothing(
     lines: Callable[[Path], Callable[[str], tuple[object, ...]]], energon: RunEnergon, tmp_path: Path
 ) -> None:

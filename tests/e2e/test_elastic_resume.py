@@ -209,6 +209,7 @@ WITH_WORKERS = {
         for name in WITH_WORKERS
     ],
 )
+@pytest.mark.sampled(2)
 def test_worker_processes_change_nothing(name: str, data: Data) -> None:
     case, workers, restored_by = WITH_WORKERS[name]
     pipeline = case.pipeline(data)

@@ -76,6 +76,7 @@ def failing(read: Callable[..., bytes], below: str) -> Callable[..., bytes]:
 
 
 @pytest.mark.parametrize("name", LEAVES)
+@pytest.mark.sampled(3)
 def test_a_broken_disk_stops_the_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, failures = data(tmp_path), list[Any]()
     samples = iter(get_loader(train(folder / name, failures)))

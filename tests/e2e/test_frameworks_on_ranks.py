@@ -138,6 +138,7 @@ def test_accelerate_leaves_a_loader_alone_and_saves_where_it_stands(
     assert (before, after) == (expected[:3], expected[3:6])
 
 
+@pytest.mark.slow
 def test_accelerate_on_two_ranks_shards_nothing_twice_and_saves_where_both_stand(
     texts: str, expected: list[list[str]], ranks: RankProcesses, tmp_path: Path
 ) -> None:
@@ -148,6 +149,7 @@ def test_accelerate_on_two_ranks_shards_nothing_twice_and_saves_where_both_stand
         assert after == expected[6 + rank : 12 : RANKS]
 
 
+@pytest.mark.slow
 def test_lightning_on_two_ranks_goes_on_from_the_one_checkpoint_that_it_writes(
     texts: str, expected: list[list[str]], ranks: RankProcesses, tmp_path: Path
 ) -> None:

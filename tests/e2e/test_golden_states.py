@@ -14,6 +14,8 @@ from tests.elastic_runs import Spread, running, sealed
 
 VERSIONS = sorted(path.stem for path in RECORDS.glob("*.json"))
 RUNS = [(version, name) for version in VERSIONS for name in json.loads((RECORDS / f"{version}.json").read_text())]
+OLDEST = {name: version for version, name in reversed(RUNS)}
+CASES = [pytest.param(*run, marks=() if OLDEST[run[1]] == run[0] else pytest.mark.slow) for run in RUNS]
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +36,7 @@ def test_a_version_is_recorded() -> None:
     assert {name for _, name in RUNS} == set(ALL_CASES)
 
 
-@pytest.mark.parametrize(("recorded", "name"), RUNS, indirect=["recorded"])
+@pytest.mark.parametrize(("recorded", "name"), CASES, indirect=["recorded"])
 def test_a_recorded_state_goes_on_with_the_recorded_batches(name: str, recorded: tuple[Path, dict[str, Any]]) -> None:
     folder, runs = recorded
     run = runs[name]

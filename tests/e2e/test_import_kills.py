@@ -53,6 +53,7 @@ def test_a_kill_before_any_call_that_changes_the_disk(
     assert number > 20, "the import changes the disk at least so often"
 
 
+@pytest.mark.slow
 def test_kills_of_the_process_group_at_random_moments(tmp_path: Path) -> None:
     photos, output = write_photos(tmp_path / "photos", 200), tmp_path / "out"
     begin = [sys.executable, "-m", "energon_cli", "import", str(photos)]

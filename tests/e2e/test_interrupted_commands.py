@@ -198,6 +198,7 @@ def merge_of(_: Path, dataset: Path, output: Path) -> list[str]:
         pytest.param(export_to_a_file_of, signal.SIGINT, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.sampled(2)
 def test_an_output_that_appears_whole_has_what_is_left_named_beside_it(
     *,
     command: Callable[[Path, Path, Path], list[str]],

@@ -236,6 +236,7 @@ def check(case: Case, parts: Sequence[tuple[Sequence[bytes], int]], what: str) -
 
 @pytest.mark.parametrize("ranks", [(1, 3, 6), pytest.param((2, 4), marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("name", "val"), every_value_once(CASES, ORDERS))
+@pytest.mark.sampled(3)
 def test_at_most_one_batch_of_a_worker_is_short(name: str, val: bool, ranks: tuple[int, ...], texts: Path) -> None:
     for spread in map(Spread, ranks):
         with running(pipeline_of(CASES[name], texts, val=val), spread) as run:
@@ -244,6 +245,7 @@ def test_at_most_one_batch_of_a_worker_is_short(name: str, val: bool, ranks: tup
 
 @pytest.mark.parametrize("every", [None, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("name", "val"), every_value_once(CASES, ORDERS))
+@pytest.mark.sampled(5)
 def test_each_sample_comes_once_if_a_pass_is_resumed_on_other_ranks(
     name: str, every: int | None, val: bool, texts: Path
 ) -> None:
@@ -294,6 +296,7 @@ def test_each_sample_of_a_blend_by_volume_comes_once_if_its_pass_is_resumed(val:
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.sampled(3)
 def test_a_batch_with_samples_of_several_lanes_is_restored_by_its_key(name: str, texts: Path) -> None:
     pipeline = pipeline_of(CASES[name], texts, val=True)
     loader, again = (get_savable_loader(pipeline.build(pipeline.config(0, Spread()))) for _ in range(2))
@@ -304,6 +307,7 @@ def test_a_batch_with_samples_of_several_lanes_is_restored_by_its_key(name: str,
 
 
 @pytest.mark.parametrize("name", ["generator", "skips", "grouping", "packing, generators", "sorted pools"])
+@pytest.mark.sampled(2)
 def test_worker_processes_share_a_pass_and_resume_it(name: str, texts: Path) -> None:
     case, val = CASES[name], name != "skips"
     pipeline = pipeline_of(case, texts, val=val, lanes=12)
@@ -338,6 +342,7 @@ def test_the_batches_of_one_worker_are_those_of_megatron_energon(val: bool, drop
 
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize(("ranks", "workers"), [(1, 0), (3, 0), (1, 2)])
+@pytest.mark.sampled(3)
 def test_the_length_of_sorted_pools_is_their_number_of_batches(
     ranks: int, workers: int, drop_last: bool, texts: Path
 ) -> None:
@@ -389,6 +394,7 @@ def test_excluded_samples_do_not_shrink_batches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "spread"), every_value_once(CASES, [Spread(3), Spread(1, 2), Spread(1, 4)]))
+@pytest.mark.sampled(3)
 def test_fewer_samples_than_ranks_workers_and_lanes(spread: Spread, name: str, tmp_path: Path) -> None:
     case = CASES[name]
     data = write_texts(tmp_path / "texts", train=(2,))
@@ -422,6 +428,7 @@ def test_few_samples_repeat_on_all_ranks_and_workers(encoder: type[Any], tmp_pat
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("ranks", [1, 3])
 @pytest.mark.parametrize("repeat", [True, False])
+@pytest.mark.sampled(3)
 def test_a_run_that_is_not_shuffled_follows_the_dataset(ranks: int, workers: int, repeat: bool, texts: Path) -> None:
     loaders = [
         get_savable_loader(

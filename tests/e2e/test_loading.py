@@ -89,6 +89,7 @@ def numbers_of(batches: Iterable[Any]) -> list[int]:
 
 
 @pytest.mark.parametrize(("ranks", "workers"), SPREADS)
+@pytest.mark.sampled(2)
 def test_validation_gives_each_sample_once_in_the_order_of_the_dataset(ranks: int, workers: int, data: Data) -> None:
     loaders = loaders_of(partial(val, encoder=TaskEncoder, batch_size=4), data, ranks, workers)
     for _ in range(2):  # each pass
@@ -96,6 +97,7 @@ def test_validation_gives_each_sample_once_in_the_order_of_the_dataset(ranks: in
 
 
 @pytest.mark.parametrize(("ranks", "workers"), SPREADS)
+@pytest.mark.sampled(2)
 def test_ranks_that_must_be_even_end_together_and_drop_the_least(ranks: int, workers: int, data: Data) -> None:
     build = partial(val, encoder=TaskEncoder, batch_size=4, even_ranks=True)
     loaders = loaders_of(build, data, ranks, workers)
@@ -130,6 +132,7 @@ def test_a_last_smaller_batch_may_be_dropped(data: Data) -> None:
 
 
 @pytest.mark.parametrize(("ranks", "workers"), [(1, 0), (3, 0), (2, 2)])
+@pytest.mark.sampled(2)
 def test_packed_validation_gives_the_same_packs_of_full_buffers_in_each_pass(
     ranks: int, workers: int, data: Data
 ) -> None:
@@ -178,6 +181,7 @@ def test_a_pass_goes_on_after_a_break(data: Data) -> None:
 
 @pytest.mark.parametrize("batch_size", [2, None])
 @pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.sampled(3)
 def test_a_pass_in_which_samples_give_several_loses_none(batch_size: int | None, ranks: int, data: Data) -> None:
     expected = [number for number in TRAIN_NUMBERS for _ in range(number % 4)]
     for encoder in (Yielding, HiddenYielding):
@@ -301,6 +305,7 @@ NOMINAL: dict[str, tuple[Build, Callable[[int], int]]] = {
 
 
 @pytest.mark.parametrize("name", NOMINAL)
+@pytest.mark.sampled(2)
 def test_a_length_that_is_not_known_is_nominal(name: str, data: Data) -> None:
     build, batches = NOMINAL[name]
     for ranks, workers, shares in (
@@ -404,6 +409,7 @@ def seed_all(seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", RANDOM)
+@pytest.mark.sampled(3)
 def test_without_workers_hooks_and_trainer_do_not_see_each_others_random_numbers(name: str, data: Data) -> None:
     found = []
     for seed in (1, 2):

@@ -328,6 +328,7 @@ CASES: dict[str, tuple[Callable[[MixedData], Path], dict[str, Any], int | None, 
 
 @pytest.mark.parametrize("every", [5, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.sampled(3)
 def test_a_mix_goes_on_exactly_where_it_stopped(name: str, every: int, data: MixedData) -> None:
     write, options, batches, known_ahead = CASES[name]
     build = partial(mixed_chain, write(data), **options)

@@ -105,6 +105,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("workers", [("0",), ("2", "main"), ("2", "thread"), ("2", "fork")])
+@pytest.mark.sampled(3)
 def test_a_program_that_ends_within_an_iteration_prints_nothing(
     scripts: ForkedScripts, tmp_path: Path, workers: tuple[str, ...]
 ) -> None:

@@ -95,6 +95,7 @@ def states_of(loaders: Sequence[SavableDataLoader[Any]], ranks: int) -> list[Any
 
 @pytest.mark.parametrize("ranks", [1, 3, 4])
 @pytest.mark.parametrize("name", BUILDS)
+@pytest.mark.sampled(4)
 def test_all_ranks_have_the_same_number_of_micro_batches_and_no_sample_is_lost(
     name: str, ranks: int, data: Data
 ) -> None:
@@ -129,6 +130,7 @@ def test_a_rank_without_any_sample_gets_padding_of_the_structure_of_others(data:
     ("name", "workers"),
     [*((name, 0) for name in BUILDS), ("known ahead", 2), pytest.param("packing", 2, marks=pytest.mark.slow)],
 )
+@pytest.mark.sampled(3)
 def test_a_pass_continues_at_any_step_on_any_number_of_ranks(name: str, workers: int, data: Data) -> None:
     build = partial(BUILDS[name], pad_ranks=True)
     whole = Counter(number for loader in loaders_of(build, data, 1) for batch in loader for number in numbers_in(batch))

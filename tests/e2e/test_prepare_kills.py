@@ -391,6 +391,7 @@ def test_an_error_of_the_caller_s_own_leaves_no_staged_files(tmp_path: Path, sha
 
 
 @pytest.mark.parametrize("number", range(1, 14))
+@pytest.mark.sampled(5)
 def test_a_commit_that_ctrl_c_interrupts_is_finished_by_the_next_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:

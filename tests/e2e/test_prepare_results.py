@@ -182,6 +182,7 @@ WITH_WORKERS = {"four workers": (flat, with_an_empty_shard), "resumed": (duplica
         ),
     ],
 )
+@pytest.mark.sampled(3)
 def test_the_same_shards_give_the_same_bytes(tmp_path: Path, shape: Callable[[Path], None], other: str) -> None:
     shape(tmp_path / "one")
     copy_of(tmp_path / "one", tmp_path / "two")
@@ -212,6 +213,7 @@ def stop_after(folder: Path, *, shards: int) -> None:
 
 @every_shape
 @pytest.mark.parametrize("compat", [None, False])
+@pytest.mark.sampled(5)
 def test_a_run_with_nothing_to_do_writes_nothing(
     tmp_path: Path, shape: Callable[[Path], None], compat: bool | None
 ) -> None:
@@ -330,6 +332,7 @@ every_change = pytest.mark.parametrize("change", CHANGES)
     ("change", "shape"),
     every_value_once(CHANGES, [flat, long_names, pax, nested, differing_parts, with_an_empty_shard]),
 )
+@pytest.mark.sampled(2)
 def test_a_changed_folder_is_prepared_as_from_the_start(
     tmp_path: Path, shape: Callable[[Path], None], change: Callable[[Path], int]
 ) -> None:
@@ -364,6 +367,7 @@ def test_a_changed_folder_without_compat_files_is_prepared_as_from_the_start(
 
 
 @pytest.mark.parametrize(("change", "shape"), every_value_once(CHANGES, INEXPRESSIBLE))
+@pytest.mark.sampled(4)
 def test_a_changed_folder_that_compat_files_cannot_express_is_prepared_as_from_the_start(
     tmp_path: Path, shape: Callable[[Path], None], change: Callable[[Path], int]
 ) -> None:
@@ -376,6 +380,7 @@ def test_a_changed_folder_that_compat_files_cannot_express_is_prepared_as_from_t
 
 
 @every_change
+@pytest.mark.sampled(4)
 def test_without_compat_no_change_leaves_stale_compat_files(tmp_path: Path, change: Callable[[Path], int]) -> None:
     write_shards(tmp_path / "one")
     prepare(tmp_path / "one")

@@ -70,6 +70,7 @@ def check_samples(found: Samples, drawn: Drawn, what: str) -> None:
 
 
 @pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 300))])
+@pytest.mark.sampled(3)
 def test_each_sample_comes_as_often_as_computed(seed: int, sources: list[Source]) -> None:
     random = Random(seed)
     drawn, lanes = draw_pipeline(random, sources), random.choice((4, 6, 12))

@@ -186,6 +186,7 @@ def joined(by_rank: Sequence[Delivered]) -> Delivered:
 @pytest.mark.parametrize(
     ("members", "src_rank"), [((0, 1, 2, 3), 3), ((3, 1), 0), ((0, 2, 3), None), ((2,), 0)], ids=str
 )
+@pytest.mark.sampled(4)
 def test_a_run_of_four_ranks_goes_on_in_any_group_whoever_holds_the_states(
     name: str, members: tuple[int, ...], src_rank: int | None, data: Data, ranks: RankProcesses
 ) -> None:
@@ -230,6 +231,7 @@ def test_a_state_goes_through_a_file_that_one_rank_writes_and_another_reads(
     ],
     ids=["known ahead", "packing"],
 )
+@pytest.mark.sampled(4)
 def test_a_loop_with_collective_operations_over_even_ranks_does_not_hang(
     build: Build, members: tuple[int, ...], data: Data, ranks: RankProcesses
 ) -> None:

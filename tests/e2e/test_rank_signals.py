@@ -148,6 +148,7 @@ def note_states(loader: Any, batches: Iterator[Any], states: list[Any]) -> Itera
 
 @pytest.mark.parametrize("on", [plain, ahead])
 @pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.sampled(4)
 def test_a_state_saved_within_a_step_is_that_before_it(data: Data, name: str, on: Callable[[Any], Any]) -> None:
     loader = get_savable_loader(PIPELINES[name](data, config(0)))
     check_states(loader, on(loader))

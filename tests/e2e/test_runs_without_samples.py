@@ -166,6 +166,7 @@ def check(folder: Path, mode: str, case: str, workers: int, **limits: Any) -> No
 
 
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.sampled(5)
 def test_a_run_that_drops_everything_ends_with_the_name_of_the_hook(data: Path, case: str) -> None:
     for mode in QUICK:
         check(data, mode, case, workers=0, skip_tolerance=60)

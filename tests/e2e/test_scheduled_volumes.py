@@ -87,6 +87,7 @@ CASES: dict[str, tuple[str, type[Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("every", [7, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.sampled(4)
 def test_a_run_whose_weights_change_continues_exactly_on_other_ranks(
     scheduled: MixedData, case: str, every: int
 ) -> None:

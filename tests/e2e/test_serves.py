@@ -111,6 +111,7 @@ def prints(step: Any) -> tuple[bytes | None, ...]:
 
 
 @pytest.mark.parametrize(("name", "served"), every_value_once(PIPELINES, [(0, 1, 2, 3), (3, 1), (2,)]), ids=str)
+@pytest.mark.sampled(4)
 def test_each_step_has_the_batches_of_the_loaders_of_the_served_ranks(
     name: str, served: tuple[int, ...], data: Data
 ) -> None:
@@ -128,6 +129,7 @@ def test_each_step_has_the_batches_of_the_loaders_of_the_served_ranks(
     ],
 )
 @pytest.mark.parametrize("worker_type", ["fork", "main"])
+@pytest.mark.sampled(2)
 def test_workers_of_each_type_serve_ranks(worker_type: Any, name: str, data: Data) -> None:
     build = PIPELINES[name]
     options: Any = {"worker_type": worker_type}
@@ -183,6 +185,7 @@ def test_even_ranks_that_have_to_agree_are_refused(data: Data) -> None:
 @pytest.mark.parametrize(
     ("name", "ranks"), every_value_once(["endless", "packing", "sorted pools", "virtual epochs"], [1, 2, 4])
 )
+@pytest.mark.sampled(2)
 def test_a_state_of_served_ranks_restores_on_other_numbers_of_plain_ranks_and_back(
     name: str, ranks: int, data: Data
 ) -> None:
@@ -305,6 +308,7 @@ def numbers(function: Any, *, workers: int, ranks: int = 2) -> Any:
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("at", [16, 19, 22, *(pytest.param(at, marks=pytest.mark.slow) for at in (17, 18, 20, 21, 23))])
+@pytest.mark.sampled(4)
 def test_after_an_error_of_one_rank_the_others_lose_no_batch(at: int, workers: int, tmp_path: Path) -> None:
     expected = list(get_loader(numbers(int, workers=0), serves=[0, 1]))
     broken = tmp_path / "broken"

@@ -180,6 +180,7 @@ def assert_by_source(stats: LoaderStats, *, skips: bool = True, sizes: bool = Tr
 
 @pytest.mark.parametrize("options", [{"workers": 2}, {"workers": 0}], ids=["processes", "none"])
 @pytest.mark.parametrize("encoder", [Encoder(), Skipping(), Grouping()], ids=lambda one: type(one).__name__)
+@pytest.mark.sampled(4)
 def test_sizes_and_skips_of_a_mix_have_sources(mix: Path, encoder: Any, options: dict[str, Any]) -> None:
     stats = run(chain(mix / "mix.yaml", encoder=encoder, batch_size=4, **options), 80)
     assert_by_source(stats, skips=type(encoder) is not Encoder, buffered=80)
@@ -212,6 +213,7 @@ ABOVE: dict[str, Callable[[SavableDataset[Any]], SavableDataset[Any]]] = {
 
 
 @pytest.mark.parametrize("above", ABOVE)
+@pytest.mark.sampled(4)
 def test_sizes_and_skips_above_a_blend_of_chains_have_sources(mix: Path, above: str) -> None:
     blend: SavableDataset[Any] = BlendDataset((chain(mix / "one"), 3), (chain(mix / "another"), 1))
     assert_by_source(run(ABOVE[above](blend), 120), buffered=100)

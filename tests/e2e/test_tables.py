@@ -76,6 +76,7 @@ def write_mix(path: Path, splits: dict[str, Any]) -> Path:
 
 
 @pytest.mark.parametrize("name", KINDS)
+@pytest.mark.sampled(2)
 def test_an_epoch_has_each_sample_once(folder: Path, name: str) -> None:
     numbers, number_of = KINDS[name]
     found = [number_of(sample) for sample in get_loader(train(folder / name, repeat=False))]
@@ -84,6 +85,7 @@ def test_an_epoch_has_each_sample_once(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
+@pytest.mark.sampled(2)
 def test_validation_comes_in_order(folder: Path, name: str) -> None:
     numbers, number_of = KINDS[name]
     dataset = get_val_dataset(
@@ -95,6 +97,7 @@ def test_validation_comes_in_order(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
+@pytest.mark.sampled(2)
 def test_samples_are_read_by_number_and_restored(folder: Path, name: str) -> None:
     numbers, number_of = KINDS[name]
     samples = random_access(folder / name, split_part="train", task_encoder=Plain())

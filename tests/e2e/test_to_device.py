@@ -61,6 +61,7 @@ def run(loader: Any, batches: Any, iterations: int = 3) -> list[Any]:
 
 
 @pytest.mark.parametrize(("name", "prefetch", "serves"), every_value_once(PIPELINES, [0, 1, 3], [None, (1, 0)]))
+@pytest.mark.sampled(4)
 def test_batches_and_states_at_each_step_are_those_of_the_loader(
     name: str, prefetch: int, serves: Any, data: Data
 ) -> None:

@@ -138,6 +138,7 @@ CASES: dict[str, tuple[str, type[Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("every", [7, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.sampled(3)
 def test_a_run_continues_exactly_on_other_ranks_and_workers(data: MixedData, case: str, every: int) -> None:
     name, encoder, options = CASES[case]
     if encoder is Cooking or encoder is SizedCooking:
@@ -267,6 +268,7 @@ def test_a_mask_marks_samples_without_a_value_and_vectors_are_no_sizes(tmp_path:
 
 @pytest.mark.parametrize("located", [None, 40])
 @pytest.mark.parametrize("name", ["tokens.yaml", "nested.yaml", "outer.yaml"])
+@pytest.mark.sampled(4)
 def test_readers_that_read_together_have_the_samples_of_each(
     data: MixedData, monkeypatch: pytest.MonkeyPatch, name: str, located: int | None
 ) -> None:

@@ -112,6 +112,7 @@ CASES: dict[str, tuple[type[Drawing], str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.sampled(3)
 def test_threads_processes_and_the_main_process_make_the_same_batches(case: str, data: MixedData) -> None:
     encoder, path, options = CASES[case]
     found = {}

@@ -315,3 +315,13 @@ def rule_16_documents_of_the_same_pictures_join(folder: Path) -> None:
     write(folder, [f"pictures/{n}.jpg" for n in range(6)])
     for kind in ("instances", "person_keypoints"):
         write(folder, {f"annotations/{kind}.json": coco([f"{n}.jpg" for n in range(6)], kind)})
+
+
+@card(
+    samples={f"pictures/{n}": f"{'train' if n < 6 else 'val'}: jpg" for n in range(9)},
+    left_out={},
+)
+def lists_of_split_parts_are_used(folder: Path) -> None:
+    write(folder, [f"pictures/{n}.jpg" for n in range(9)])
+    for split, numbers in (("train", range(6)), ("val", range(6, 9))):
+        write(folder, {f"{split}_list.txt": "".join(f"pictures/{n}.jpg\n" for n in numbers)})

@@ -8,7 +8,7 @@ from math import inf
 
 from ...errors import plural
 from ..file_trees.file_names import is_about
-from ..layouts.hypothesis import Hypothesis, accounted, sentence_on_joins
+from ..layouts.hypothesis import Hypothesis, accounted, names_of, sentence_on_joins
 from ..layouts.survey import Survey
 from ..tables.named_files import split_name
 from .files_of_samples import layout_of_files
@@ -48,11 +48,16 @@ def by_files(survey: Survey, *, takes_all: bool = False, is_webdataset: bool = F
     layout = layout_of_files(survey, names, is_webdataset=is_webdataset)
     main = [table for table in survey.rows.rows if not table.joins] if not takes_all else []
     joins = tuple(table for table in survey.rows.rows if table.joins and not main and not takes_all)
-    lists = () if takes_all else {table.file for table in survey.rows.lists}
+    rows = replace(survey.rows, rows=joins)
+    lists = () if takes_all else {table.file for table in rows.lists}
+    of_splits = [] if takes_all else [each.file for _, each in rows.split_lists]
+    read = dict.fromkeys([*(table.file for table in joins), *of_splits])
     left = dict.fromkeys([*survey.roles["table"], *survey.roles["archive"], *survey.roles["tar"]], "L103")
     evidence = [f"the files of a sample have {layout.grouping.describe()}"]
     if classes := [*layout.folders.classes]:
         evidence.append(f"folders are {plural(len(classes), 'class', 'classes')}, such as {classes[0]}")
+    if flat := layout.folders.flat:
+        evidence.append(f"there are no classes in {names_of(flat)}")
     if layout.folders.split_depth is not None:
         evidence.append("folders are the split parts")
     return accounted(
@@ -60,11 +65,11 @@ def by_files(survey: Survey, *, takes_all: bool = False, is_webdataset: bool = F
         "files",
         replace(
             layout,
-            tables=(*(table.file for table in joins),),
-            rows=replace(survey.rows, rows=joins),
-            left=left if takes_all else dict.fromkeys(lists, "L102"),
+            tables=(*read,),
+            rows=rows,
+            left=left if takes_all else dict.fromkeys(lists - read.keys(), "L102"),
         ),
-        {*names, *(table.file for table in joins)},
+        {*names, *read},
         evidence="; ".join(evidence) + sentence_on_joins(survey),
         samples=len(names),
         named=not main and (takes_all or not are_all or not survey.lists),  # lists of objects are no samples

@@ -24,11 +24,13 @@ class FolderLayout:
         splits: Folders that are named after split parts, and the parts.
         classes: Class → its number: the sorted names of the folders, or of the folders in the split parts; empty for
             none.
+        flat: Folders of split parts without folders of classes, sorted; their samples have no class.
     """
 
     split_depth: int | None = None
     splits: Mapping[str, str] = field(default_factory=dict)
     classes: Mapping[str, int] = field(default_factory=dict)
+    flat: Sequence[str] = ()
 
     def split_of(self, names: Sequence[str]) -> str:
         """Return the split part of a folder; an empty text without split parts."""
@@ -71,8 +73,14 @@ def find_folder_layout(
         other = next((path for path in paths if not _split_at(of_names, path, depth)), None)
         if other is not None:
             raise _no_folder_of(other, "a split part, such as train or val", at)
-    # Files next to the split parts say nothing about classes.
-    inner = [_without_split(path, depth) for path in paths if depth is None or _split_at(of_names, path, depth)]
+    # Files next to the split parts say nothing about classes, and neither does a split part without folders.
+    below: dict[str, set[tuple[str, ...]]] = {}
+    for path in paths:
+        if depth is None or _split_at(of_names, path, depth):
+            below.setdefault("" if depth is None else path[depth], set()).add(_without_split(path, depth))
+    flat = sorted(part for part, inner in below.items() if inner == {()})
+    flat = flat if len(flat) < len(below) else []
+    inner = {path for part in below if part not in flat for path in below[part]}
     # Decide whether the folders below are classes.
     if classes is None:
         names = {path[0] for path in inner if path}
@@ -88,11 +96,13 @@ def find_folder_layout(
     if not classes:
         return FolderLayout(split_depth=depth, splits=of_names)
     if () in inner:
-        raise _no_folder_of(next(path for path in paths if not _without_split(path, depth)), "a class", at)
+        bare = (path for path in paths if not _without_split(path, depth) and {*path}.isdisjoint(flat))
+        raise _no_folder_of(next(bare), "a class", at)
     return FolderLayout(
         split_depth=depth,
         splits=of_names,
         classes={name: label for label, name in enumerate(sorted({path[0] for path in inner}))},
+        flat=flat,
     )
 
 

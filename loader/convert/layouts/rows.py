@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from ...arrays import IntArray, union
-from ..tables.split_names import is_of_several_splits, splits_of_files
+from ..tables.split_names import is_of_several_splits, split_of_folder, splits_of_files
 from .references import Reference
 
 _MIN_SHARE = 0.9  # of the files that the largest tables name, so that the number of columns decides
@@ -68,6 +68,14 @@ class NamedRows:
     def splits(self) -> dict[str, str]:
         """The split part that the name of each table gives; an empty text for none."""
         return splits_of_files(self.files)
+
+    @property
+    def split_lists(self) -> list[tuple[str, RowsOfTable]]:
+        """Split parts and the lists that tell them, if these and the tables of samples are named after two or more."""
+        splits = self.splits
+        lists = [(split_of_folder(each.inside) or splits[each.file], each) for each in self.lists]
+        named = {splits[table.file] for table in self.rows if not table.joins}.union(split for split, _ in lists)
+        return [pair for pair in lists if pair[0] and len(named - {""}) > 1]
 
 
 def rows_of(references: Sequence[Reference]) -> NamedRows:

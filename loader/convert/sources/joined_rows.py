@@ -15,7 +15,7 @@ from ..tables.columns import SourceOptions
 from ..tables.named_files import part_name_of_column, split_name
 from ..tables.part_values import encode_json, value_ref
 from ..tables.records import INTEGER, NUMBER
-from ..tables.split_names import is_of_several_splits, split_of_folder, subset_of_file
+from ..tables.split_names import is_of_several_splits, subset_of_file
 from .source import Listing
 from .table_files import TableFiles
 from .tree_tables import first_files, open_rows, open_table
@@ -37,15 +37,12 @@ class JoinedRows:
         tables = [table for table in self._rows.rows if table.joins]
         for table in tables:
             self._join(table)
-        # Lists that are named after two split parts or more tell these; the first one that names a file counts.
-        lists = [(split_of_folder(each.inside) or self._rows.splits[each.file], each) for each in self._rows.lists]
-        named = {self._rows.splits[table.file] for table in self._rows.rows if not table.joins}
-        if len(named.union(split for split, _ in lists) - {""}) > 1:
-            for split, each in sorted(lists, key=lambda pair: is_of_several_splits(pair[1].file)):
-                files, rows = open_table(self._files, each.file, self._options, self._listing.scratch, each.inside)
-                for values in rows.records() if split else ():
-                    for file in first_files(files, values, [*values]):
-                        self._splits.setdefault(file, split)
+        # The first list that names a file counts.
+        for split, each in sorted(self._rows.split_lists, key=lambda pair: is_of_several_splits(pair[1].file)):
+            files, rows = open_table(self._files, each.file, self._options, self._listing.scratch, each.inside)
+            for values in rows.records():
+                for file in first_files(files, values, [*values]):
+                    self._splits.setdefault(file, split)
         return {table.file for table in tables}
 
     def parts_of(self, name: str) -> dict[str, PartRef]:

@@ -26,7 +26,8 @@ FORMS: Final = ("path", "end of a path", "base name", "name without extension", 
 _MAX_TEXT = 1024
 _BITS_OF_KEY = 8  # of a table that shows which hashes are known: one of eight or more others is taken for known
 _PADDED = re.compile(r"_(0[0-9]{5,})$")  # the id of a picture behind a prefix, as in COCO_val2014_000000000042
-_ODD = re.compile(r"[\\?%]|://|[^\x00-\x7f]|\s$|^\s|/$")  # in values that name files in another form
+_ODD = re.compile(r"[\\?%#]|://|[^\x00-\x7f]|\s$|^\s|/$")  # in values that name files in another form
+_FRAGMENT = re.compile("#[^/]*$")  # of the caption 2 in a.jpg#2, if no file has the whole name
 
 
 class NameIndex:
@@ -243,7 +244,7 @@ def _number_of_stem(stem: str) -> str | None:
 
 def _are_plain(texts: Sequence[str], joined: str) -> bool:
     """Return True if no text names files in another form."""
-    are_odd = "\\" in joined or "?" in joined or "%" in joined or "://" in joined or "/\n" in joined
+    are_odd = "\\" in joined or "?" in joined or "%" in joined or "#" in joined or "://" in joined or "/\n" in joined
     return not are_odd and joined.isascii() and [*map(str.strip, texts)] == [*texts]
 
 
@@ -272,6 +273,7 @@ def _plain(text: str) -> str:
         text = unquote(path_of_url(text))
     elif "?" in text:  # /data/local-files/?d=upload/1.jpg
         text = unquote(text.rpartition("=")[2] if "=" in text else text.partition("?")[0])
+    text = _FRAGMENT.sub("", text)
     return _composed(text.replace("\\", "/")).rstrip("/")
 
 

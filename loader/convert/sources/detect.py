@@ -32,6 +32,7 @@ from .files import FilesSource
 from .foreign_chunks import ChunkSource, chunk_kind
 from .hugging_face import HuggingFaceSource, is_saved_dataset
 from .interleaved_files import InterleavedFilesSource, InterleavedSource
+from .lone_annotations import open_xml, refuse_of_one_picture
 from .source import NumberedReader, NumberedSource, Source
 from .table_source import ArrowTableSource, TableSource, TextTableSource
 from .vqa import VqaSource
@@ -82,7 +83,9 @@ def _text(kind: Any, *endings: str) -> SourceKind:
     return SourceKind(lambda path, options: TextTableSource(path=path, kind=kind, columns=options), endings, True, True)
 
 
-def _json_lists(path: str, options: SourceOptions) -> Source:
+def _lists(path: str, options: SourceOptions) -> Source:
+    if path.lower().removesuffix(".gz").endswith(".xml"):
+        return open_xml(path, options)
     # A document may have its rows in one list of any name.
     lists = lists_in(path) if path.lower().endswith(".json") and not is_url(path) else []
     inside = lists[0] if len(lists) == 1 and lists[0] not in ("", FIELDS) else "data"
@@ -108,7 +111,7 @@ KINDS: Mapping[str, SourceKind] = {
     "folder": SourceKind(lambda path, options: _files(path, "folder", options), reads_urls=True),
     "csv": _text("csv", ".csv"),
     "tsv": _text("tsv", ".tsv"),
-    "jsonl": SourceKind(_json_lists, (".jsonl", ".ndjson", ".json"), True, True),
+    "jsonl": SourceKind(_lists, (".jsonl", ".ndjson", ".json", ".xml"), True, True),
     "parquet": _arrow("parquet"),
     "arrow": _arrow("arrow"),
     "hf": SourceKind(lambda path, options: HuggingFaceSource(path=path, columns=options), reads_urls=True),
@@ -231,6 +234,7 @@ def _detect(path: str, files: FilesSource) -> str:
         raise StorageError("there is no file or folder of this name", path=path, hint="check the path")
     if os.path.isdir(path):
         return _detect_folder(path, files)
+    refuse_of_one_picture(path)
     # A JSON file may have annotations instead of rows.
     kind = annotation_kind(path) or kind
     if kind is None:

@@ -69,7 +69,7 @@ class TableSource(Source):
         """Yield the values of each valid row by column."""
 
     def reader_of_rows(self, notes: list[str], part: str = "json") -> str:  # noqa: ARG002 - others have no annotations
-        """Return the reader of rows that are annotations of pictures, which a note tells; an empty text for others.
+        """Return the reader of rows that are annotations of pictures, which a note names; an empty text for others.
 
         Args:
             part: The part that has the objects.

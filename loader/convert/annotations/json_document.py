@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 import json
 import re
+import shutil
+import tempfile
 from array import array
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -15,7 +17,7 @@ import numpy as np
 from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...errors import FormatError
 from ...storage import ClosesOnExit, ReadableFile, is_url, open_parent
-from ..tables.records import ENCODING_BYTES, TOO_LONG, refuse_utf16
+from ..tables.records import ENCODING_BYTES, TOO_LONG, open_text_table, refuse_utf16
 
 _CHUNK_BYTES = 1 << 20
 _CUT_BYTES = 16  # before the end of a piece, where a number or constant may be cut, so that it seems to be damaged
@@ -46,7 +48,7 @@ class JsonDocument(ClosesOnExit):
     """A document of JSON, read from its start to its end.
 
     Args:
-        path: The file or its URL; a URL is copied first.
+        path: The file or its URL; a URL is copied first, and a file compressed by gzip is decompressed to a new one.
     """
 
     def __init__(self, path: str) -> None:
@@ -54,6 +56,12 @@ class JsonDocument(ClosesOnExit):
         if is_url(path):
             storage, name = open_parent(str(storage.local_path(name)))
         self._path = path
+        self._unpacked = tempfile.NamedTemporaryFile() if path.lower().endswith(".gz") else None  # noqa: SIM115 - closed below
+        if self._unpacked is not None:
+            with open_text_table(path) as packed:
+                shutil.copyfileobj(packed, self._unpacked)
+            self._unpacked.flush()
+            storage, name = open_parent(self._unpacked.name)
         self._file: ReadableFile = storage.open(name)
         head = self._file.read_at(0, min(ENCODING_BYTES, self._file.size_bytes))
         refuse_utf16(head, path)
@@ -155,6 +163,8 @@ class JsonDocument(ClosesOnExit):
 
     def close(self) -> None:
         self._file.close()
+        if self._unpacked is not None:
+            self._unpacked.close()
 
     def _fill(self) -> bool:
         """Read on, and forget what was taken; return False at the end of the file."""

@@ -242,8 +242,6 @@ def list_in(lists: Mapping[str, ElementList | None], name: str, *, path: str) ->
 
 def has_list(path: str) -> bool:
     """Return True for a file that is one list, whatever its name; not for lines that are a list each."""
-    if path.lower().endswith(".gz"):
-        return False
     with open_text_table(path) as file:
         if not _LIST.match(file.peek(64)):
             return False

@@ -32,9 +32,8 @@ def join_groups(rows: Iterable[Row], notes: list[str]) -> Iterator[Row]:
                 first.parts[unique_part(other, first.parts)] = part
     # All rows are known: yield the samples.
     if groups:
-        notes.append(
-            f"{plural(joined_rows, 'row')} are {plural(len(groups), 'sample')}, one for each value of the column"
-        )
+        rows_are = plural(joined_rows, "row is", "rows are")
+        notes.append(f"{rows_are} {plural(len(groups), 'sample')}, one for each value of the column")
     for first, elements in groups.values():
         data = b"[" + b",".join(element.data for element in elements) + b"]"
         joined = ValueRef(data, is_lossy=any(element.is_lossy for element in elements))

@@ -87,7 +87,7 @@ def _lists(path: str, options: SourceOptions) -> Source:
     if path.lower().removesuffix(".gz").endswith(".xml"):
         return open_xml(path, options)
     # A document may have its rows in one list of any name.
-    lists = lists_in(path) if path.lower().endswith(".json") and not is_url(path) else []
+    lists = lists_in(path) if path.lower().endswith((".json", ".json.gz")) and not is_url(path) else []
     inside = lists[0] if len(lists) == 1 and lists[0] not in ("", FIELDS) else "data"
     return TextTableSource(path=path, kind="jsonl", columns=options, inside=inside)
 

@@ -199,7 +199,7 @@ class TextTableSource(TableSource):
 
     @property
     def _is_list(self) -> bool:
-        return self.kind == "jsonl" and (self.path.lower().endswith(".json") or has_list(self.path))
+        return self.kind == "jsonl" and (self.path.lower().endswith((".json", ".json.gz")) or has_list(self.path))
 
     def _object(self, element: Element, shared: bytes) -> bytes:
         """Return an element of a list; a text in one of several lists is an object with this ``value``.

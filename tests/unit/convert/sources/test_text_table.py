@@ -243,10 +243,13 @@ def test_line_breaks_in_quotes_are_no_open_quotes(tmp_path: Path) -> None:
     assert samples["2"]["txt"] == b'"b"'
 
 
+@pytest.mark.parametrize("name", ["t.jsonl", "t.jsonl.gz", "t.json.gz"])
 @pytest.mark.parametrize("indent", [None, 1])
-def test_a_list_in_a_file_of_lines_has_rows(indent: int | None, tmp_path: Path) -> None:
+def test_a_list_in_a_file_of_lines_has_rows(name: str, indent: int | None, tmp_path: Path) -> None:
     rows = [{"id": "a", "text": "x"}, {"id": "b", "text": "y"}]
-    source = table(tmp_path / "t.jsonl", "\ufeff" + json.dumps(rows, indent=indent), kind="jsonl")
+    data = ("\ufeff" + json.dumps(rows, indent=indent)).encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    source = open_source(str(tmp_path / name), kind=None, options=SourceOptions())
     samples, _ = imported(source, tmp_path / "out")
     assert samples == {"a": {"txt": b"x"}, "b": {"txt": b"y"}}
 

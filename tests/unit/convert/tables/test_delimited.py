@@ -9,6 +9,7 @@ import pytest
 from loader.convert.sources.source import Listing
 from loader.convert.sources.table_source import TextTableSource
 from loader.convert.tables.delimited import DelimitedReader
+from loader.convert.tables.dialect import HEAD_BYTES
 from loader.convert.tables.records import open_text_table
 from loader.errors import ConfigError
 
@@ -28,6 +29,25 @@ def test_the_delimiter_is_that_of_all_lines(late: int, tmp_path: Path) -> None:
     lines = ["weight,price;place", *["a lot, as I see;here"] * (late + 1), "none;there"]
     _, rows = read(tmp_path, "\n".join(lines))
     assert rows[-1] == ["none", "there"]
+
+
+@pytest.mark.parametrize("line", ["x,short", "x,short,3,4", "x;short;3", '"x",short'])
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv"])
+def test_each_line_that_disagrees_behind_the_first_ones_is_named(name: str, line: str, tmp_path: Path) -> None:
+    lines = ["id,text,n", *(f"a{n},some words,{n}" for n in range(6000))]
+    lines[5000:5000] = [line, line]
+    text = "\n".join(lines)
+    path = tmp_path / name
+    path.write_text(text if name == "t.csv" else text.replace(",", "\t"))
+    assert path.stat().st_size > HEAD_BYTES
+    with open_text_table(str(path)) as file:
+        records = [*DelimitedReader(file, kind=name[2:], path=str(path)).records()]
+    assert [(record.line, record.fault[:18]) for record in records if record.fault] == [
+        (5001, "expected 3 fields,"),
+        (5002, "expected 3 fields,"),
+    ]
+    valid = [[*record.values.values()] for record in records if not record.fault]
+    assert valid == [[f"a{n}", "some words", str(n)] for n in range(6000)]
 
 
 def test_numbers_with_a_decimal_comma_are_no_columns(tmp_path: Path) -> None:

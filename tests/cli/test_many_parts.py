@@ -6,17 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from energon_cli.main import main
+
 from .make_dataset import write_shard
 from .run_energon import RunEnergon
 
 PARTS = 3000
 
 
-@pytest.fixture
-def folder(tmp_path: Path, energon: RunEnergon) -> Path:
-    write_shard(tmp_path / "s_0.tar", {"a": {f"p{number:05}.txt": b"x" for number in range(PARTS)}, "b": {"txt": b"y"}})
-    energon("prepare", tmp_path, "--yes")
-    return tmp_path
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("many")
+    write_shard(folder / "s_0.tar", {"a": {f"p{number:05}.txt": b"x" for number in range(PARTS)}, "b": {"txt": b"y"}})
+    assert main(["prepare", str(folder), "--yes", "--num-workers", "1"]) == 0
+    return folder
 
 
 @pytest.mark.parametrize(

@@ -222,7 +222,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
 
 
 @pytest.mark.parametrize("name", RUNS)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(7)
 def test_a_run_continues_without_the_samples_of_its_beginning_that_are_no_longer_excluded(
     name: str, recorded: tuple[Path, dict[str, Any]]
 ) -> None:

@@ -289,6 +289,7 @@ def test_a_loader_that_did_nothing_has_no_figures(mix: Path) -> None:
     assert (stats.steps, stats.samples, stats.waited_share, stats.suggestions) == (0, 0, 0, ())
 
 
+@pytest.mark.slow
 def test_spawned_workers_are_measured(mix: Path) -> None:
     stats = run(loader_of(mix / "mix.yaml", workers=1, multiprocessing_context="spawn"), 10)
     assert stats.samples >= 40

@@ -47,6 +47,7 @@ def test_a_call_that_hangs_is_a_failure_of_its_sample(function: str, batch_size:
 
 
 @forms
+@pytest.mark.sampled(2)
 def test_a_sample_that_ends_its_worker_fails_like_one_that_raises_an_error(form: str, copied: Copied) -> None:
     mapped, expected = copied(form, "ends"), copied(form, "raises")
     function, _ = FORMS[form]

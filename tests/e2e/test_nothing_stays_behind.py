@@ -116,12 +116,12 @@ def test_a_program_that_ends_within_an_iteration_prints_nothing(
     assert script.with_suffix(".err").read_text() == ""
 
 
-def test_a_script_that_ends_as_it_is_prints_nothing(tmp_path: Path) -> None:
+def test_a_script_that_ends_as_it_is_prints_nothing(scripts: ForkedScripts, tmp_path: Path) -> None:
     data = write_dataset(tmp_path / "data", {"a.tar": texts(0, 20)})
     script = tmp_path / "program.py"
     script.write_text(RUNNING.format(arguments=[str(data), "0"]).replace('if __name__ == "__main__":', "if True:"))
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert (done.stdout, done.stderr) == ("", "")
+    assert scripts.run(script, folder=ROOT, whole_end=True) == ""
+    assert script.with_suffix(".err").read_text() == ""
 
 
 HELD_TO_THE_END = """
@@ -130,18 +130,20 @@ from loader import WorkerConfig, get_loader, get_train_dataset
 from loader.storage import open_storage
 
 config = WorkerConfig(rank=0, world_size=1, num_workers=0)
-dataset = get_train_dataset(sys.argv[1], batch_size=2, shuffle_buffer_size=None, max_samples_per_sequence=5,
+dataset = get_train_dataset({data!r}, batch_size=2, shuffle_buffer_size=None, max_samples_per_sequence=5,
                             worker_config=config)
 types.held = iter(get_loader(dataset))  # this module outlives those that close a lane
 next(types.held)
-sys._held = open_storage(sys.argv[1]).open("a.tar")
+sys._held = open_storage({data!r}).open("a.tar")
 del sys.modules["loader.storage.local"]  # whose functions the file needs
 """
 
 
-def test_a_loader_and_a_file_that_are_never_closed_print_nothing_at_the_exit(tmp_path: Path) -> None:
+def test_a_loader_and_a_file_that_are_never_closed_print_nothing_at_the_exit(
+    scripts: ForkedScripts, tmp_path: Path
+) -> None:
     data = write_dataset(tmp_path / "data", {"a.tar": texts(0, 20)})
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", HELD_TO_THE_END, str(data)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    script = tmp_path / "program.py"
+    script.write_text(HELD_TO_THE_END.format(data=str(data)))
+    assert scripts.run(script, folder=ROOT, whole_end=True) == ""
+    assert script.with_suffix(".err").read_text() == ""

@@ -93,6 +93,7 @@ def is_complete(output: Path) -> bool:
     return (output / ".nv-meta/.info.json").exists() and not (output / ".nv-meta/.import").exists()
 
 
+@pytest.mark.slow
 def test_kills_of_the_command_at_random_moments(tmp_path: Path) -> None:
     folder, output = write_dataset(tmp_path / "ds", 400), tmp_path / "out"
     command = [sys.executable, "-m", "energon_cli", "reshard", str(folder)]

@@ -176,7 +176,7 @@ def files_and_batches(rank: int, path: str, folder: str, shares: bool, options: 
 
 
 @pytest.mark.parametrize("name", KINDS)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_a_kind_of_source_has_the_same_batches_and_one_reader_of_documents(
     name: str, data: MixedData, ranks: RankProcesses, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -156,15 +157,38 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=MAKERS, ids=lambda maker: maker.__name__)
-def made(request: pytest.FixtureRequest, bucket: Path) -> Made:
-    found: Made = request.param(bucket)
+ROOTS = ("folder", "URL")
+CASES = [
+    # Each format is read in a folder or at a URL, in turn; the other is slow.
+    pytest.param(
+        (maker, root),
+        id=f"{maker.__name__}-{root}",
+        marks=() if root == ROOTS[turn % 2] else pytest.mark.slow,
+    )
+    for turn, maker in enumerate(MAKERS)
+    for root in ROOTS
+]
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request: pytest.FixtureRequest) -> tuple[Callable[[Path], Made], str]:
+    found: tuple[Callable[[Path], Made], str] = request.param
     return found
 
 
-@pytest.fixture(scope="module", params=["folder", "URL"])
-def root(request: pytest.FixtureRequest, bucket: Path) -> Iterator[str]:
-    if request.param == "folder":
+@cache
+def make_once(maker: Callable[[Path], Made], bucket: Path) -> Made:
+    return maker(bucket)
+
+
+@pytest.fixture(scope="module")
+def made(case: tuple[Callable[[Path], Made], str], bucket: Path) -> Made:
+    return make_once(case[0], bucket)
+
+
+@pytest.fixture(scope="module")
+def root(case: tuple[Callable[[Path], Made], str], bucket: Path) -> Iterator[str]:
+    if case[1] == "folder":
         yield str(bucket)
         return
     with ObjectServer(bucket.parent) as server, pytest.MonkeyPatch.context() as patch:

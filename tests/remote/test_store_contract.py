@@ -29,7 +29,7 @@ BACKENDS = (
     "SeaweedFS",
     pytest.param("SeaweedFS, helper process", marks=pytest.mark.slow),
     "msc",
-    "msc, posix",
+    pytest.param("msc, posix", marks=pytest.mark.slow),
     "GCS on our server",
     "Azurite",
 )

@@ -56,6 +56,36 @@ def yolo_of_ultralytics(folder: Path) -> None:
 
 @card(
     samples={
+        **{f"train/{n:012d}": "train: jpg json" for n in (110, 113, 127, 142)},
+        **{f"val/{n:012d}": "val: jpg json" for n in (143, 144, 151, 152)},
+    },
+    sample_type="CrudeSample",
+    holds={"val/000000000143": '"category":"person","bbox":[3.2,2.4,1.6,1.2],"keypoints":[0.8,0.6,2,1.6,1.2,1]'},
+)
+def yolo_pose_of_ultralytics(folder: Path) -> None:
+    for split, numbers in (("train", (110, 113, 127, 142)), ("val", (143, 144, 151, 152))):
+        write(folder, [f"images/{split}/{n:012d}.jpg" for n in numbers])
+        line = "0 0.5 0.5 0.2 0.2 0.1 0.1 2 0.2 0.2 1\n"
+        write(folder, {f"labels/{split}/{n:012d}.txt": line for n in numbers})
+    yaml = "path: coco8-pose\ntrain: images/train\nval: images/val\nkpt_shape: [2, 3]\nnames:\n  0: person\n"
+    write(folder, {"coco8-pose.yaml": yaml})
+
+
+@card(
+    samples={f"{split}/P{n:04d}": f"{split}: png json" for n in range(8) for split in ["val" if n > 5 else "train"]},
+    holds={"val/P0007": ('"gsd":"0.14"', '{"category":"ship","bbox":[1,1,3,2],"segmentation":[[1,1,4,1,4,3,1,3]]')},
+    sample_type="CrudeSample",
+)
+def dota(folder: Path) -> None:
+    for n in range(8):
+        name = f"{'val' if n > 5 else 'train'}/images/P{n:04d}.png"
+        lines = "imagesource:GoogleEarth\ngsd:0.14\n1.0 1.0 4.0 1.0 4.0 3.0 1.0 3.0 ship 0\n"
+        write(folder, [name])
+        write(folder, {name.replace("images", "labelTxt").replace(".png", ".txt"): lines})
+
+
+@card(
+    samples={
         **{f"train/{name}_jpg_rf_1": "train: jpg json" for name in "abcd"},
         "valid/e_jpg_rf_1": "val: jpg json",
         "test/f_jpg_rf_1": "test: jpg json",
@@ -104,6 +134,16 @@ def labelme(folder: Path) -> None:
         }
         write(folder, [f"street_{n}.jpg"])
         write(folder, {f"street_{n}.json": json.dumps({**document, "imageHeight": 6, "imageWidth": 8})})
+
+
+@card(samples={f"ds{n}/street_{n}": "jpg jpg.json" for n in range(6)})
+def supervisely_without_a_reader(folder: Path) -> None:
+    # A file that is named after a whole file belongs to it, also in another folder.
+    document = {"description": "", "tags": [], "size": {"height": 6, "width": 8}, "objects": []}
+    for n in range(6):
+        write(folder, [f"ds{n}/img/street_{n}.jpg"])
+        write(folder, {f"ds{n}/ann/street_{n}.jpg.json": json.dumps(document)})
+    write(folder, {"meta.json": json.dumps({"classes": [], "tags": [], "projectType": "images"})})
 
 
 @card(

@@ -36,14 +36,14 @@ def with_readers(survey: Survey, layout: TreeLayout) -> TreeLayout:
                 continue
             if any(pattern.fullmatch(posixpath.basename(name)) for pattern in of_classes):
                 about.append(name)
-            elif extension in extensions and name not in layout.left and name not in layout.tables:
+            elif extension.lower() in extensions and name not in layout.left and name not in layout.tables:
                 groups.setdefault((posixpath.basename(folder), extension), []).append(name)
     for extension in extensions:
-        several = [key for key in groups if key[1] == extension]
+        several = [key for key in groups if key[1].lower() == extension]
         if len(several) > _MAX_FOLDERS:
             groups["/", extension] = [name for key in several for name in groups.pop(key)]
     # Some files of each group show its format.
-    named = {key: reader_of(_drawn(survey, names), key[1]) for key, names in groups.items()}
+    named = {key: reader_of(_drawn(survey, names), key[1].lower()) for key, names in groups.items()}
     named = {key: reader for key, reader in named.items() if reader}
     naming = {name for name in {*named.values()} if readers()[name].about_files}
     return replace(layout, readers=named, about=_about(survey, naming.pop(), about) if naming else ())
@@ -59,9 +59,8 @@ def _about(survey: Survey, reader: str, names: Iterable[str]) -> tuple[str, ...]
     """Return the files that name classes; in one folder, all name the same ones."""
     of_folders: dict[str, tuple[str, About]] = {}
     for name in names:
-        about = About()
-        with suppress(EnergonError), survey.files.tree.open(name) as file:
-            about = read_about(reader, file.read(_MAX_BYTES))
+        with survey.files.tree.open(name) as file:
+            about = read_about(reader, name, file.read(_MAX_BYTES))
         if not about.classes:
             continue
         folder = posixpath.dirname(name)

@@ -53,7 +53,11 @@ def decide(survey: Survey, *, takes_all: bool, is_webdataset: bool) -> tuple[Tre
         return TreeLayout(), []
     if is_said:
         taken = by_files(survey, takes_all=True, is_webdataset=is_webdataset)
-        return (TreeLayout(), []) if taken is None else (with_things(survey, taken.layout), [taken])
+        if taken is None:
+            return TreeLayout(), []
+        ordered = with_things(survey, taken.layout)
+        # An order of how files join says nothing about the formats of annotations.
+        return ordered if takes_all else with_readers(survey, ordered), [taken]
     made = [each for hypothesis in _HYPOTHESES if (each := hypothesis(survey)) is not None]
     compared = sorted(made, key=lambda each: not each.fits)  # those that account for all come first
     if not compared and not any(survey.roles.values()):

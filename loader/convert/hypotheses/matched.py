@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 
+from ...accounting.kinds import kind_of_name
 from ..layouts.grouping import Grouping
 from ..tables.columns import GroupBy
 from ..tables.named_files import MAIN_NAMES, ROLE_NAMES, part_name_of_column
@@ -50,6 +51,8 @@ def match_of(
     are_named = [ROLE_NAMES.fullmatch(part_name_of_column(role.name)) is not None for role in roles]
     is_each_other = len({*chain(*kinds.values())}) == sum(map(len, kinds.values()))
     is_shown = is_named or all(are_named[have_suffixes:]) or (depth is None if have_suffixes else is_each_other)
+    # A file that is named after a whole file, as a.jpg.json after a.jpg, belongs to it.
+    is_shown |= have_suffixes and all(kind_of_name(role.suffix) in kinds[main] for role in roles[1:])
     is_unclear = False
     if have_suffixes or not is_shown:
         sizes = {role: len(partners.rests[role].hashes) for role in roles}

@@ -110,7 +110,7 @@ class ContentReader:
             data = b"" if part.about is None else self.read(source, part.about)
             if isinstance(data, FileContents):
                 raise SampleError(f"the file of names of classes has {len(data):,} bytes")
-            self._about[known] = read_about(part.reader, data)
+            self._about[known] = read_about(part.reader, part.about_name, data)
         return self._about[known]
 
     def release(self) -> None:

@@ -225,7 +225,7 @@ class Survey:
         return name not in joined and any(len(each) > 1 and each <= other for each in tables for other in columns)
 
     def is_sidecar(self, name: str) -> bool:
-        """Return True for a text or document that has its name, but for the extension, from data of any folder.
+        """Return True for a text or document whose name without the extension is a name of data of any folder.
 
         Or of a series with such names: its data may be missing.
         """
@@ -236,7 +236,8 @@ class Survey:
         return _series_of(filter(self._shares_stem, self.roles["document"]))
 
     def _shares_stem(self, name: str) -> bool:
-        names = (self.files.names[file_number] for file_number in self.files.index.of_stem(split_name(name)[1]))
+        stem, index = split_name(name)[1], self.files.index
+        names = (self.files.names[number] for number in (*index.of_stem(stem), *index.of_name(stem)))
         return any(other in self._data for other in names if other != name)
 
     @cached_property

@@ -65,8 +65,12 @@ class AnnotationReader(ABC):
             SampleError, msgspec.ValidationError, KeyError, TypeError, ValueError: The annotations are damaged.
         """
 
-    def about(self, data: bytes) -> About:  # noqa: ARG002 - most formats have no such file
-        """Return what a file says about all annotations; nothing for another file."""
+    def about(self, name: str, data: bytes) -> About:  # noqa: ARG002 - most formats have no such file
+        """Return what a file says about all annotations; nothing for another file.
+
+        Raises:
+            ConfigError, KeyError, TypeError, ValueError: The file is damaged.
+        """
         return About()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -11,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from ...errors import EnergonError, SampleError
+from ...errors import ConfigError, EnergonError, SampleError
 from .reader import About, Annotation, AnnotationReader
 
 _DAMAGED = (msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
-_MIN_SHARE = 0.9  # of the drawn annotations that a reader recognises; the others are damaged
+_MIN_SHARE = 0.7  # of the drawn annotations that a reader recognises; the others are damaged
 
 
 @cache
@@ -33,7 +34,7 @@ def reader_of(drawn: Iterable[bytes], extension: str = "") -> str:
         drawn: Some files, or elements; empty ones say nothing.
         extension: Of the files; an empty text for elements.
     """
-    seen = [data for data in drawn if data.strip()]
+    seen = [data.removeprefix(BOM_UTF8) for data in drawn if data.strip()]
     shares = {"": 0.0}
     for name, reader in readers().items():
         if reader.extension == extension:
@@ -58,7 +59,7 @@ def read_annotation(name: str, annotation: Annotation) -> dict[str, Any]:
     """
     reader = readers()[name]
     try:
-        return reader.read(annotation)
+        return reader.read(annotation._replace(data=annotation.data.removeprefix(BOM_UTF8)))
     except EnergonError as error:
         raise SampleError(f"the annotations of {reader.title} are damaged: {error.message}") from error
     except _DAMAGED as error:
@@ -66,9 +67,15 @@ def read_annotation(name: str, annotation: Annotation) -> dict[str, Any]:
         raise SampleError(f"the annotations of {reader.title} are damaged: {fault}") from error
 
 
-def read_about(name: str, data: bytes) -> About:
-    """Return what a file says about all annotations that a reader reads; nothing for another or damaged file."""
+def read_about(reader: str, name: str, data: bytes) -> About:
+    """Return what a file says about all annotations that a reader reads; nothing for another file.
+
+    Raises:
+        ConfigError: The file is damaged.
+    """
     try:
-        return readers()[name].about(data)
-    except (EnergonError, *_DAMAGED):
-        return About()
+        return readers()[reader].about(name, data.removeprefix(BOM_UTF8))
+    except (EnergonError, *_DAMAGED) as error:
+        fault = error.message if isinstance(error, EnergonError) else str(error)
+        hint = "repair it, or remove it to import the annotations without names of classes"
+        raise ConfigError(f"{name} cannot be read: {fault}", hint=hint) from error

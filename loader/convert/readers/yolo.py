@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from ...format.documents.yaml_document import parse_yaml
 from ..annotations.coordinates import Size, rounded
 from .reader import About, Annotation, AnnotationReader, box_of_corners, box_of_points
 
-_NAMES = re.compile(r"^names\s*:", flags=re.MULTILINE)
 _BOX, _SCORED_BOX, _TRIANGLE = 5, 6, 7  # words of a line
 _SHARES = -0.01, 1.01  # rounded ones may leave the picture
+_FAR = 0.5  # outside of the picture, as a share of it, where no box or point is
 _VISIBLE = 2
 
 
@@ -24,37 +25,51 @@ class _YoloReader(AnnotationReader):
         lines = [line.split() for line in data.decode().splitlines() if line.strip()]
         low, high = _SHARES
         return all(
-            words[0].isdecimal() and len(words) >= _BOX and all(low <= float(word) <= high for word in words[1:])
+            words[0].isdecimal()
+            and len(words) >= _BOX
+            and all(low <= share <= high for share in _coordinates([*map(float, words[1:])]))
             for words in lines
         )
 
-    def about(self, data: bytes) -> About:
-        text = data.decode("utf-8-sig")
-        if not _NAMES.search(text):  # lines of names, or another YAML file
-            lines = text.split("\n") if ":" not in text else []
-            return About({position: line.strip() for position, line in enumerate(lines) if line.strip()})
-        document = parse_yaml(text, file="")
+    def about(self, name: str, data: bytes) -> About:
+        text = data.decode()
+        if not name.lower().endswith(("yaml", "yml")):
+            lines = enumerate(text.split("\n"))
+            return About({position: line.strip() for position, line in lines if line.strip()})
+        document = parse_yaml(text, file=name) if "names" in text else None
+        if not isinstance(document, dict) or "names" not in document:
+            return About()
         names, shape = document["names"], document.get("kpt_shape")
         pairs = names.items() if isinstance(names, dict) else enumerate(names)
         return About({int(class_id): str(name) for class_id, name in pairs}, shape and (int(shape[0]), int(shape[1])))
 
     def read(self, annotation: Annotation) -> dict[str, Any]:
         width, height = size = annotation.size()
-        lines = (line.split() for line in annotation.data.decode("utf-8-sig").splitlines())
+        lines = (line.split() for line in annotation.data.decode().splitlines())
         objects = [_object(words, size, annotation.about) for words in lines if words]
         return {"width": width, "height": height, "objects": objects}
+
+
+def _coordinates(numbers: Sequence[float]) -> list[float]:
+    """Return the numbers of a line without visibilities, if each third number behind the box may be one."""
+    is_visibility = [at >= 4 and (at - 4) % 3 == 2 for at in range(len(numbers))]  # noqa: PLR2004 - a box has four
+    thirds = [number for number, is_third in zip(numbers, is_visibility, strict=True) if is_third]
+    have_points = len(numbers) == 4 + 3 * len(thirds) and {*thirds} <= {0, 1, _VISIBLE}  # noqa: PLR2004
+    return [number for number, is_third in zip(numbers, is_visibility, strict=True) if not (have_points and is_third)]
 
 
 def _object(words: list[str], size: Size, about: About) -> dict[str, Any]:
     category, count = int(words[0]), len(words)
     shares = [float(word) for word in words[1:]]
-    if not all(-1 <= share <= 2 for share in shares):
-        raise ValueError(f"expected shares of width and height, found {' '.join(words)[:80]!r}")
     fields: dict[str, Any] = {"category_id": category}
-    if category in about.classes:
+    if about.classes:
+        if category not in about.classes:
+            raise ValueError(f"class {category} has no name: names are of {min(about.classes)} to {max(about.classes)}")
         fields["category"] = about.classes[category]
     points, values = about.keypoints or (0, 0)
     has_points = points > 0 and count == _BOX + points * values
+    if not all(-_FAR < share < 1 + _FAR for share in (_coordinates(shares) if has_points else shares)):
+        raise ValueError(f"expected shares of width and height, found {' '.join(words)[:80]!r}")
     # A line has a box, perhaps with keypoints or a score, or else the points of a polygon.
     if not has_points and count >= _TRIANGLE and count % 2:
         polygon = [rounded(share * size[position % 2]) for position, share in enumerate(shares)]

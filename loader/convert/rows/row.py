@@ -139,11 +139,13 @@ class AnnotationRef(msgspec.Struct, frozen=True, array_like=True, tag="annotatio
         part: Where they are.
         reader: Name of their reader, a module of :mod:`..readers`.
         about: Where the names of classes are; None if the annotations have them.
+        about_name: Name of this file.
     """
 
     part: StoredRef
     reader: str
     about: StoredRef | None = None
+    about_name: str = ""
 
     @property
     def size_bytes(self) -> int:

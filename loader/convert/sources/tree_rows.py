@@ -152,18 +152,18 @@ class TreeRows:
             ref, reader = self._tree.ref(name, part), self._survey.reader_of(name)
             if has_picture and reader and isinstance(ref, StoredRef):
                 is_free = "json" not in refs and (part == "json" or "json" not in taken)
-                refs["json" if is_free else f"{reader}.json"] = AnnotationRef(ref, reader, self._about(name, reader))
-            elif reader and len(taken) == 1:
+                refs["json" if is_free else f"{reader}.json"] = AnnotationRef(ref, reader, *self._about(name, reader))
+            elif reader and len(taken) == 1 and self._options.group_by is None:
                 fault = f"there is no picture for the annotations in {self._shown(name)}"
-                refs[part] = FaultRef(fault, hint="--group-by name takes such files as they are", code="F102")
+                refs[part] = FaultRef(fault, hint="--from folder takes such files as they are", code="F102")
             else:
                 refs[part] = ref
         return refs
 
-    def _about(self, name: str, reader: str) -> StoredRef | None:
+    def _about(self, name: str, reader: str) -> tuple[StoredRef | None, str]:
         about = self._survey.about_of(name) if readers()[reader].about_files else ""
         ref = self._tree.ref(about, "") if about else None
-        return ref if isinstance(ref, StoredRef) else None
+        return ref if isinstance(ref, StoredRef) else None, about
 
     def _shown(self, name: str) -> str:
         return printable(self._tree.example(name))

@@ -52,9 +52,9 @@ class _YoloReader(AnnotationReader):
 
 def _coordinates(numbers: Sequence[float]) -> list[float]:
     """Return the numbers of a line without visibilities, if each third number behind the box may be one."""
-    is_visibility = [at >= 4 and (at - 4) % 3 == 2 for at in range(len(numbers))]  # noqa: PLR2004 - a box has four
+    is_visibility = [at >= 4 and (at - 4) % 3 == 2 for at in range(len(numbers))]
     thirds = [number for number, is_third in zip(numbers, is_visibility, strict=True) if is_third]
-    have_points = len(numbers) == 4 + 3 * len(thirds) and {*thirds} <= {0, 1, _VISIBLE}  # noqa: PLR2004
+    have_points = len(numbers) == 4 + 3 * len(thirds) and {*thirds} <= {0, 1, _VISIBLE}
     return [number for number, is_third in zip(numbers, is_visibility, strict=True) if not (have_points and is_third)]
 
 

@@ -189,7 +189,7 @@ def _reason(best: _Fit, layout: SampleLayout | None, seen: SeenParts) -> str | N
 def _named(names: Sequence[str], seen: SeenParts) -> str:
     """Return the names of parts and values, with what they are if it is not what the names say."""
     of_texts = {name: "names of classes" for name, texts in seen.texts.items() if texts.classes()}
-    numbers = {name: "numbers, which are no text" for name, texts in seen.texts.items() if not texts.has_words}
+    numbers = {name: "mostly numbers, which are no text" for name, texts in seen.texts.items() if not texts.has_words}
     what = _untyped(seen) | of_texts | numbers
     more = f" and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else ""
     return ", ".join(f"{name} ({what[name]})" if name in what else name for name in names[:_MAX_NAMED]) + more

@@ -12,6 +12,7 @@ _MAX_SURE_CLASSES = 9  # too few to expect repetitions, if the column is named a
 _MAX_WORDS = 3  # of a name of a class: "African hunting dog"
 _MAX_CHARACTERS = 40
 _NUMBERS = re.compile(r"[\s.,;:+()[\]-]*\d[\d\s.,;:+()[\]eE-]*")  # boxes, coordinates, codes
+_MAX_JUDGED = 1000  # texts that are compared with numbers
 
 
 @dataclass(slots=True)
@@ -19,22 +20,31 @@ class Texts:
     """Collect what texts have in common; none is empty.
 
     Attributes:
+        judged: Texts that were compared with numbers: the first ones.
+        numeric: Texts among them that are mostly numbers.
         values: The different texts, in any order; None if they are too many, or too long, for names of classes.
     """
 
     count: int = 0
-    has_words: bool = False
+    judged: int = 0
+    numeric: int = 0
     values: set[str] | None = field(default_factory=set)
 
+    @property
+    def has_words(self) -> bool:
+        """True unless most texts are mostly numbers."""
+        return 2 * self.numeric <= self.judged
+
     def add(self, texts: Sequence[str]) -> None:
-        values = set(texts)
-        has_words = not all(map(_NUMBERS.fullmatch, values))
-        self.merge(Texts(len(texts), has_words, values if all(map(_is_name, values)) else None))
+        values, judged = set(texts), texts[: max(0, _MAX_JUDGED - self.judged)]
+        numeric = sum(map(_is_mostly_numbers, judged))
+        self.merge(Texts(len(texts), len(judged), numeric, values if all(map(_is_name, values)) else None))
 
     def merge(self, other: Texts) -> None:
         """Add other texts."""
         self.count += other.count
-        self.has_words |= other.has_words
+        self.judged += other.judged
+        self.numeric += other.numeric
         values = None if self.values is None or other.values is None else self.values | other.values
         self.values = values if values is not None and len(values) <= _MAX_CLASSES else None
 
@@ -53,6 +63,13 @@ class Texts:
         is_sure = are_labels and len(names) <= max(self.count // 2, _MAX_SURE_CLASSES)
         is_few = len(names) > 1 and _MIN_REPEATS * len(names) <= self.count
         return names if is_sure or is_few else ()
+
+
+def _is_mostly_numbers(text: str) -> bool:
+    """Return True if more than half of the words are numbers, or more than half of the characters are digits."""
+    words = text.split()
+    numbers = sum(_NUMBERS.fullmatch(word) is not None for word in words)
+    return 2 * numbers > len(words) or 2 * sum(map(str.isdigit, text)) > sum(map(len, words))
 
 
 def _is_name(text: str) -> bool:

@@ -341,7 +341,14 @@ def seen_texts(*texts: str) -> SeenParts:
     ("texts", "first", "reason"),
     [
         (["a cat", "0 1"], "Captioning", ""),
-        (["0 0.5 0.5 0.2 0.2", "1 .1 .1 .3 .3\n0 1 1 1e-3 1"], "Crude", "would drop txt (numbers, which are no text)"),
+        (
+            ["0 0.5 0.5 0.2 0.2", "1 .1 .1 .3 .3\n0 1 1 1e-3 1"],
+            "Crude",
+            "would drop txt (mostly numbers, which are no text)",
+        ),
+        ([f"ok 154 1{n} 408 746 89 A|MOVE" for n in range(3)], "Crude", "mostly numbers"),
+        ([f"{n:010d} basic" for n in range(3)], "Crude", "mostly numbers"),
+        (["2 dogs", "3 cats", "at 12:30 PM"], "Captioning", ""),
         (["cat", "dog"] * 3, "ImageClassification", ""),
         (["cat", "dog"], "Captioning", ""),
         (["a man on a horse", "a dog in the rain"] * 3, "Captioning", ""),

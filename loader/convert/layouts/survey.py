@@ -237,7 +237,7 @@ class Survey:
 
     def _shares_stem(self, name: str) -> bool:
         stem, index = split_name(name)[1], self.files.index
-        names = (self.files.names[number] for number in (*index.of_stem(stem), *index.of_name(stem)))
+        names = (self.files.names[file_number] for file_number in (*index.of_stem(stem), *index.of_name(stem)))
         return any(other in self._data for other in names if other != name)
 
     @cached_property

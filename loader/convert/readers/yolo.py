@@ -50,12 +50,11 @@ class _YoloReader(AnnotationReader):
         return {"width": width, "height": height, "objects": objects}
 
 
-def _coordinates(numbers: Sequence[float]) -> list[float]:
-    """Return the numbers of a line without visibilities, if each third number behind the box may be one."""
-    is_visibility = [at >= 4 and (at - 4) % 3 == 2 for at in range(len(numbers))]
-    thirds = [number for number, is_third in zip(numbers, is_visibility, strict=True) if is_third]
-    have_points = len(numbers) == 4 + 3 * len(thirds) and {*thirds} <= {0, 1, _VISIBLE}
-    return [number for number, is_third in zip(numbers, is_visibility, strict=True) if not (have_points and is_third)]
+def _coordinates(values: Sequence[float]) -> list[float]:
+    """Return the numbers behind the class, without visibilities, if each third number behind the box may be one."""
+    points = [values[start : start + 3] for start in range(4, len(values), 3)]
+    have_visibilities = all(len(point) == 3 and point[2] in range(_VISIBLE + 1) for point in points)
+    return [*values[:4], *(share for point in points for share in point[:2])] if have_visibilities else [*values]
 
 
 def _object(words: list[str], size: Size, about: About) -> dict[str, Any]:

@@ -213,4 +213,4 @@ def test_few_of_many_documents_are_requested_to_decide(server: ObjectServer, tmp
     assert source.survey().kind == "files"
     requests = [request for request in server.requests if request.method == "GET" and request.key.endswith(".json")]
     assert len(requests) <= 1000
-    assert told == [f"the names of files are searched by {len(requests):,} requests for {17 * len(requests):,} bytes"]
+    assert told == [f"names of files are searched by up to {len(requests):,} requests for {17 * len(requests):,} bytes"]

@@ -7,6 +7,8 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
 from typing import Any, Literal
 
 from ...errors import EnergonError
@@ -132,13 +134,17 @@ def _later_elements(text: str) -> Iterator[Any]:
             except (ValueError, RecursionError):
                 continue
         return
-    position += 1
-    for _ in range(_MAX_ELEMENTS):
-        try:
+    yield from (element for element, _ in islice(elements_of(text), _MAX_ELEMENTS))
+
+
+def elements_of(text: str) -> Iterator[tuple[Any, int]]:
+    """Yield the elements of a list of JSON, as far as a text has them whole, with their ends; none of other values."""
+    position = _skip(text, 0)
+    is_list, position = text.startswith("[", position), position + 1
+    with suppress(ValueError, RecursionError):
+        while is_list:
             element, position = _decoder.raw_decode(text, _skip(text, position))
-        except (ValueError, RecursionError):
-            return
-        yield element
+            yield element, position
 
 
 def _skip(text: str, position: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, cast
 
@@ -42,6 +42,12 @@ class MemberTree(ListedTree):
         storage, last = open_parent(os.fsdecode(path))
         with storage.open(last) as file:
             yield cast("IO[bytes]", FileStream(file, offset, self.members[name][1]))
+
+    def fetch(self, names: Sequence[str], scratch: str) -> None:
+        self._outer.fetch(names, scratch)
+
+    def look_into(self, names: Sequence[str], take: Callable[[str, Iterator[bytes]], bool]) -> set[str]:
+        return self._outer.look_into(names, take)
 
     def local_path(self, name: str, scratch: str) -> str:
         return self._outer.local_path(name, scratch)

@@ -13,7 +13,7 @@ import stat
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import IO, cast
 
@@ -29,6 +29,8 @@ from ..rows.file_access import FileAccess, file_version
 from ..rows.row import CellRef, FaultRef, PartRef, RangeRef
 from .file_names import BARE, HIDDEN, TAR_ENDINGS, is_medium_of_data, join_names, reason_of_name, role_of_name
 
+COPY_BYTES = 8 << 20
+"""Bytes that are copied at once: of a file far away, by a request."""
 _MAX_LINKS = 40  # that are followed one after another, as in Linux
 
 
@@ -87,6 +89,11 @@ def _target(member: str, links: Mapping[str, TarLink], ranges: Mapping[str, Memb
     return None
 
 
+def copy_path(name: str, scratch: str) -> str:
+    """Return the path of the copy of a file in a folder."""
+    return os.path.join(scratch, "members", *(piece for piece in name.split("/") if piece not in ("", ".", "..")))
+
+
 def _normal(name: str) -> str:
     """Return a name without ``./``, ``..`` and first ``/`` where possible, as two names of one file."""
     is_normal = not name or ("/." not in name and "//" not in name and name[0] not in "./" and name[-1] != "/")
@@ -130,14 +137,14 @@ class FileTree(ABC):
 
     def local_path(self, name: str, scratch: str) -> str:
         """Return the path of a file, copied to a folder if it is in an archive; copies keep names and times."""
-        target = os.path.join(scratch, "members", *(piece for piece in name.split("/") if piece not in ("", ".", "..")))
+        target = copy_path(name, scratch)
         part = f"{target}.part"
         try:
             if os.path.exists(target):  # it was copied before
                 return target
             os.makedirs(os.path.dirname(target), exist_ok=True)
             with self.open(name) as source, open(part, "wb") as file:
-                shutil.copyfileobj(source, file)
+                shutil.copyfileobj(source, file, COPY_BYTES)
             # Copies in other runs have the same times, so that a resumed import notices no change.
             changed = self.changed_ns(name)
             os.utime(part, ns=(changed, changed))
@@ -146,8 +153,16 @@ class FileTree(ABC):
             raise_storage_error(f"copy {name} from {self.path} to this file", target, error)
         return target
 
+    def place(self, name: str, scratch: str) -> str:
+        """Return the path of a file, or its URL, for what reads URLs."""
+        return self.local_path(name, scratch)
+
     def fetch(self, names: Sequence[str], scratch: str) -> None:  # noqa: B027 - files on a disk are read in place
         """Copy files to a folder together, for :meth:`local_path`."""
+
+    def look_into(self, names: Sequence[str], take: Callable[[str, Iterator[bytes]], bool]) -> set[str]:  # noqa: ARG002
+        """Return the long files far away that a function takes, by their first 64 KiB and other pieces of them."""
+        return set()
 
     def changed_ns(self, name: str) -> int:  # noqa: ARG002 - an archive has one time
         """Return the time at which a file has changed, in nanoseconds."""

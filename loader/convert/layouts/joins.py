@@ -87,6 +87,31 @@ def join_of(
     return None
 
 
+def may_say_more(table: Table, others: Iterable[Table], files: TreeFiles) -> bool:
+    """Return True for a table whose beginning was read, if its other rows may name files, or keys of other tables."""
+    if table.kind or any(
+        column.resolved or column.is_named_media or not column.known or 2 * column.paths >= column.known
+        for column in table.columns
+    ):
+        return True
+    names = [column.name for column in table.columns]
+    hashes = {column.name: column.unique_hashes() for column in table.columns}
+    if any(np.isin(of_column, files.folder_hashes).any() for of_column in hashes.values()):
+        return True
+    # Others may have the same columns, or keys: of one name, or so many that half of the values may be among them.
+    for other in (each for each in others if each.share == 1):
+        if names == [column.name for column in other.columns]:
+            return True
+        for key in other.columns:
+            keys = key.unique_hashes()
+            if any(
+                (name == key.name or len(keys) >= _MIN_SHARE * len(of_column)) and np.isin(of_column, keys).any()
+                for name, of_column in hashes.items()
+            ):
+                return True
+    return False
+
+
 def _matches(hashes: IntArray, tables: Iterable[Table], key: TableColumn, *, is_key: bool, has_same_name: bool) -> bool:
     columns = [table.column(key.name) for table in tables]
     keys = np.unique(np.concatenate([column.unique_hashes() for column in columns]))

@@ -31,6 +31,7 @@ class Table:
         kind: Kind of the annotations in a file of JSON that a source of its own reads; empty for others.
         files_of_rows: Yields the first file that each row names, and the values of the row.
         others: Files that are read with it.
+        share: Share of its bytes that was read: 1, unless it is far away and its beginning names nothing.
     """
 
     file: str
@@ -39,6 +40,7 @@ class Table:
     kind: str = ""
     files_of_rows: Callable[[Sequence[str]], Iterator[tuple[str, Mapping[str, object]]]] | None = None
     others: tuple[str, ...] = ()
+    share: float = 1.0
 
     @property
     def part_columns(self) -> list[str]:
@@ -56,7 +58,8 @@ class Table:
 
     @property
     def rows(self) -> int:
-        return max((column.rows for column in self.columns), default=0)
+        """Number of rows; as many as there may be, if a part of them was read."""
+        return round(max((column.rows for column in self.columns), default=0) / self.share)
 
     @property
     def says_nothing(self) -> bool:

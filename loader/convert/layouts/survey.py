@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import Protocol, get_args
 
 from ...accounting.kinds import PartKind, kind_of_name
@@ -24,7 +25,7 @@ from ..tables.columns import SourceOptions
 from ..tables.name_index import STEM
 from ..tables.named_files import split_name
 from .associated import find_associated
-from .joins import with_joins
+from .joins import may_say_more, with_joins
 from .references import Reference, Table, find_references
 from .rows import NamedRows, rows_of
 from .tree_files import TreeFiles, kind_of_extension
@@ -38,8 +39,11 @@ _SERIES = 3  # files whose names differ by a number
 class Reader(Protocol):
     """Reads the tables and documents of a tree."""
 
-    def tables(self, files: TreeFiles, names: Iterable[str]) -> Iterator[Table]:
-        """Yield the tables and lists in some files, with the ones of ``files`` that their values name."""
+    def tables(self, files: TreeFiles, names: Iterable[str], *, are_whole: bool = False) -> Iterator[Table]:
+        """Yield the tables and lists in some files, with the ones of ``files`` that their values name.
+
+        Of files that are far away, the beginnings may be enough, unless ``are_whole``.
+        """
 
     def fetch(self, names: Sequence[str]) -> None:
         """Copy files that are read soon, if they are far away."""
@@ -72,6 +76,7 @@ class Survey:
         self.files = files
         self.options = options
         self._reader = reader
+        self._mentions_files = cache(reader.mentions_files)  # each hypothesis asks
         self.roles: dict[Role, list[str]] = {role: [] for role in get_args(Role)}
         for folder, start, stop in files.folders:
             paths = files.names[start:stop]
@@ -122,11 +127,20 @@ class Survey:
         tables = [name for name in self.roles["table"] if stem_of_tar(name) not in tars]
         # Of many documents, the drawn ones say whether the others are read.
         drawn = {*_drawn(documents)}
-        read = [*self._reader.tables(self.files, [*tables, *sorted(drawn), *self.roles["bare"]])]
+        read = self._tables_in(self.files, [*tables, *sorted(drawn), *self.roles["bare"]])
         if len(drawn) < len(documents) and any(
             column.names_files for table in read if table.file in drawn for column in table.columns
         ):
-            read += self._reader.tables(self.files, [name for name in documents if name not in drawn])
+            read += self._tables_in(self.files, [name for name in documents if name not in drawn], read)
+        return read
+
+    def _tables_in(self, files: TreeFiles, names: Sequence[str], known: Sequence[Table] = ()) -> list[Table]:
+        """Return the tables in some files; those are read whole whose beginnings may have to do with other tables."""
+        read = [*self._reader.tables(files, names)]
+        while more := {each.file for each in read if each.share < 1 and may_say_more(each, [*known, *read], files)}:
+            whole = self._reader.tables(files, [name for name in names if name in more], are_whole=True)
+            read = [*(each for each in read if each.file not in more), *whole]
+            read.sort(key=lambda each: names.index(each.file))
         return read
 
     @cached_property
@@ -165,7 +179,7 @@ class Survey:
     def _member_references(self) -> list[Reference]:
         if self.members is None:
             return []
-        tables = [*self._reader.tables(self.members, [table.file for table in self.tables])]
+        tables = self._tables_in(self.members, [*dict.fromkeys(table.file for table in self.tables)])
         return find_references(tables, self.members)
 
     @cached_property
@@ -211,7 +225,7 @@ class Survey:
         resolved = (column for column in columns if column.names_files)
         if any(min(column.forms) < STEM or len(column.named) >= _SERIES for column in resolved):
             return True
-        return bool(columns) and self._reader.mentions_files(name)
+        return bool(columns) and self._mentions_files(name)
 
     def says_nothing(self, name: str) -> bool:
         """Return True for a table of names with the same values next to each, such as an empty submission."""

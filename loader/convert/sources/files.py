@@ -52,25 +52,25 @@ class FilesSource(Source):
     takes_all: bool = False
     hypotheses: Sequence[Hypothesis] = field(default=(), init=False, repr=False)
     _survey: TreeLayout | None = field(default=None, init=False, repr=False)
+    _files: TreeFiles | None = field(default=None, init=False, repr=False)  # of the survey
 
     def rows(self, listing: Listing) -> Iterator[Row]:
         count, option = 0, self.options.option_of_rows
         # Each tree has a layout of its own.
-        for tree in open_trees(self.path, self.kind, listing.scratch, self.options):
-            survey = self._surveyed(tree, listing.scratch)
+        for files, survey in self._surveyed(listing.scratch):
             if option and not survey.has_rows:
                 segments = ", and a column such as offset, start or onset" if self.options.segments else ""
                 raise ConfigError(
                     f"{option}: the samples are not rows of a table; expected one with names of files{segments}",
-                    at=tree.path,
+                    at=files.tree.path,
                     hint=f"name the table itself, or leave {option.partition(' ')[0]} out",
                 )
-            if self.kind == "webdataset" and isinstance(tree, TarTree):
-                rows = webdataset_rows(tree.path, tree.plain, listing.account)
+            if self.kind == "webdataset" and isinstance(files.tree, TarTree):
+                rows = webdataset_rows(files.tree.path, files.tree.plain, listing.account)
             else:
                 # Of several tars, the numbers of classes would differ.
                 is_only = self.options.is_only_table and (self.kind == "folder" or not os.path.isdir(self.path))
-                rows = TreeRows(tree, survey, listing, replace(self.options, is_only_table=is_only)).rows()
+                rows = TreeRows(files, survey, listing, replace(self.options, is_only_table=is_only)).rows()
             for row in rows:
                 thing = row.thing or survey.thing_of(row.key)
                 yield msgspec.structs.replace(row, thing=thing) if thing else row
@@ -89,18 +89,24 @@ class FilesSource(Source):
         """Return what the samples are; for several tars, the samples of the last."""
         if self._survey is None:
             with scratch_folder() as scratch:
-                for tree in open_trees(self.path, self.kind, scratch, self.options):
-                    self._surveyed(tree, scratch)
+                for files, _ in self._surveyed(scratch):
+                    self._files = files
         return self._survey or TreeLayout()
 
     def open_cells(self) -> CellReader:
         return ZipCells(self.path) if self.kind == "zip" else CellReader()
 
-    def _surveyed(self, tree: FileTree, scratch: str) -> TreeLayout:
-        # A folder is surveyed once; each tar of a folder may differ.
-        if self._survey is not None and self.kind == "folder":
-            return self._survey
-        files = TreeFiles(tree)
+    def _surveyed(self, scratch: str) -> Iterator[tuple[TreeFiles, TreeLayout]]:
+        """Yield each tree with its layout. A folder is surveyed once; each tar of a folder may differ."""
+        is_known = self._survey is not None and self.kind == "folder"
+        known, self._files = (self._files if is_known else None), None  # the names of millions of files are not kept
+        trees = open_trees(self.path, self.kind, scratch, self.options) if known is None else ()
+        for files in (known,) if known is not None else map(TreeFiles, trees):
+            if not is_known:
+                self._decide(files, scratch)
+            yield files, self._survey or TreeLayout()
+
+    def _decide(self, files: TreeFiles, scratch: str) -> None:
         with paused_collection():
             survey = Survey(files, self.options, TreeReader(files, self.options, scratch))
         is_webdataset = self.kind == "webdataset"
@@ -109,7 +115,6 @@ class FilesSource(Source):
         # A tar with another layout is read as a tree of files.
         if self.kind == "webdataset" and not (self._survey.is_plain and self.options.group_by is None):
             self.kind = "tar"
-        return self._survey
 
     def __getstate__(self) -> tuple[object, ...]:
         # What open_cells() needs; workers may run in other folders.

@@ -12,9 +12,7 @@ import msgspec
 from ...accounting import Account
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
 from ...errors import plural
-from ...storage import is_url
 from ..file_trees.file_names import HIDDEN, group_files, join_names, reason_of_name
-from ..file_trees.tree import FileTree
 from ..layouts.grouping import are_parallel
 from ..layouts.hypothesis import TreeLayout
 from ..layouts.rows import RowsOfTable
@@ -35,16 +33,15 @@ from .tree_tables import list_members, open_rows
 class TreeRows:
     """The samples of a tree with a known layout, and the fate of each of its files."""
 
-    def __init__(self, tree: FileTree, survey: TreeLayout, listing: Listing, options: SourceOptions) -> None:
+    def __init__(self, files: TreeFiles, survey: TreeLayout, listing: Listing, options: SourceOptions) -> None:
         self._options = options
-        self._tree = tree
+        self._files, self._tree = files, files.tree
         self._survey = survey
         self._listing = listing
         self._account = listing.account
         self._read = {*survey.tables}  # tables, and the files that they name
         self._named = frozenset(survey.rows.named.tolist())
-        self._files = TreeFiles(tree)
-        self._joined = JoinedRows(self._files, survey.rows, options, listing)
+        self._joined = JoinedRows(files, survey.rows, options, listing)
 
     def rows(self) -> Iterator[Row]:
         survey = self._survey
@@ -261,8 +258,7 @@ class TreeRows:
         names = survey.tables or survey.tars
         # Copy tables and tars out of an archive, to a folder of their own.
         scratch = os.path.join(listing.scratch, str(len(os.listdir(listing.scratch))))  # no other source has it
-        is_remote = is_url(tree.path)
-        paths = [join_names(tree.path, name) if is_remote else tree.local_path(name, scratch) for name in names]
+        paths = [tree.place(name, scratch) for name in names]
         # Tars are sources of their own; tables are read together.
         if survey.kind == "tars":
             for name, path in zip(names, paths, strict=True):

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, compress, islice
 from operator import itemgetter
 from typing import Literal
 
 from ...collector import paused_collection
 from ...engine.workers import can_fork, run_in_workers, usable_cores
 from ...errors import EnergonError
+from ...storage import is_url
+from ..annotations.heads import may_have_rows, whole_rows, words_of
 from ..annotations.json_elements import LINE_ENDINGS, lists_in, read_elements
 from ..annotations.kinds import annotation_kind
 from ..annotations.xml_elements import tags_in
 from ..file_trees.file_names import BARE, BINARY_TABLES, reason_of_name
 from ..file_trees.member_tree import MemberTree
-from ..file_trees.tree import FileTree, FolderTree
+from ..file_trees.tree import FileTree, FolderTree, copy_path
 from ..layouts.references import Table
 from ..layouts.rows import RowsOfTable
 from ..layouts.tree_files import TreeFiles
@@ -42,11 +45,11 @@ _HEAD_BYTES = 1 << 16  # of a text that may be a table
 
 
 def open_table(
-    tree: TreeFiles, table: str, columns: SourceOptions, scratch: str, inside: str = "data"
+    tree: TreeFiles, table: str, columns: SourceOptions, scratch: str, inside: str = "data", *, path: str = ""
 ) -> tuple[TableFiles, TextTableSource | ArrowTableSource]:
-    """Return the files that a table in a tree names, and the table."""
+    """Return the files that a table in a tree names, and the table, which is copied unless its path is known."""
     files = TableFiles.of(tree, table, columns.access, columns.root)
-    path, named = tree.tree.local_path(table, scratch), replace(columns, files=files)
+    path, named = path or tree.tree.local_path(table, scratch), replace(columns, files=files)
     # The ending shows the format; other texts may be tables, too.
     lower = table.lower().removesuffix(".gz")
     if lower.endswith(BINARY_TABLES):
@@ -97,34 +100,62 @@ class TreeReader:
     files: TreeFiles
     options: SourceOptions
     scratch: str
+    shares: dict[str, float] = field(default_factory=dict)  # of files whose beginnings alone are copied
 
-    def tables(self, files: TreeFiles, names: Iterable[str]) -> Iterator[Table]:
+    def tables(self, files: TreeFiles, names: Iterable[str], *, are_whole: bool = False) -> Iterator[Table]:
         names = [*names]
         of_kaldi = {each for name in names for each in _lists_of_kaldi(files, name)}
         options, names = replace(self.options, parts={}), [name for name in names if name not in of_kaldi]
-        files.tree.fetch(names, self.scratch)
+        self._fetch(files, names, are_whole=are_whole)
         # Workers share the listing by a fork, and what they find in large tables comes back.
         workers = 1
         if isinstance(files.tree, FolderTree) and sum(map(files.sizes.__getitem__, names)) > _MANY_BYTES and can_fork():
             workers = usable_cores()
             files.index.of_name("")
-        read = run_in_workers(partial(_columns_in, files, options, self.scratch), names, workers=workers)
+        read = run_in_workers(partial(_columns_in, files, options, self._scratch_of), names, workers=workers)
         for position, lists in sorted(read, key=itemgetter(0)):
+            name = names[position]
             for inside, columns, kind in lists:
-                named, table = open_table(files, names[position], options, self.scratch, inside)
+                named, table = open_table(files, name, options, self._scratch_of(name), inside)
                 for column in columns:
                     column.files = named
-                lists_of_kaldi = _lists_of_kaldi(files, names[position])
-                files_of_rows = partial(_files_of_rows, named, table)
-                yield Table(names[position], columns, inside, kind, files_of_rows, lists_of_kaldi)
+                others, files_of_rows = _lists_of_kaldi(files, name), partial(_files_of_rows, named, table)
+                yield Table(name, columns, inside, kind, files_of_rows, others, self.shares.get(name, 1.0))
 
     def fetch(self, names: Sequence[str]) -> None:
-        self.files.tree.fetch(names, self.scratch)
+        self._fetch(self.files, [name for name in names if name not in self.shares])
+
+    def _fetch(self, files: TreeFiles, names: Sequence[str], *, are_whole: bool = False) -> None:
+        """Copy files that are far away; of long ones, whose rows name nothing, the beginnings."""
+        taken = set[str]()
+        if is_url(files.tree.path) and not are_whole:
+            files.index.of_name("")  # is made once, before threads share it
+            taken = files.tree.look_into([*filter(may_have_rows, names)], partial(self._take, files))
+        whole = [name for name in names if name not in taken]
+        for name in whole:
+            self.shares.pop(name, None)
+        files.tree.fetch(whole, self.scratch)
+
+    def _take(self, files: TreeFiles, name: str, pieces: Iterator[bytes]) -> bool:
+        """Copy the first of the pieces of a file, unless its rows name files; return True if it is copied."""
+        head, named = next(pieces), TableFiles.of(files, name)
+        rows = whole_rows(head, name)
+        if not rows or any((named.find_all(words_of(piece))[0] >= 0).any() for piece in chain([head], pieces)):
+            return False
+        self.shares[name] = len(rows) / files.sizes[name]
+        path = copy_path(name, self._scratch_of(name))
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(rows)
+        return True
+
+    def _scratch_of(self, name: str) -> str:
+        return os.path.join(self.scratch, "beginnings") if name in self.shares else self.scratch
 
     def kind_of_list(self, name: str) -> str:
         with suppress(EnergonError):
-            path = self.files.tree.local_path(name, self.scratch)
-            has_lines = path.lower().endswith(LINE_ENDINGS)
+            has_lines, scratch = name.lower().endswith(LINE_ENDINGS), self._scratch_of(name)
+            path = (self.files.tree.place if has_lines else self.files.tree.local_path)(name, scratch)
             if has_lines or (path.lower().endswith(".json") and len([*islice(read_elements(path), 2)]) > 1):
                 return annotation_kind(path) or "objects"
         return ""
@@ -136,8 +167,10 @@ class TreeReader:
         files.weakest_form = STEM  # any text has numbers
         with self.files.tree.open(name) as file:
             lines = file.read(_HEAD_BYTES).decode("utf-8", "replace").splitlines()
-        words = ([word for word in re.split(r"[\s,;|\"'<>]+", line) if files.is_name(word)] for line in lines)
-        named = [of_line for of_line in words if of_line]
+        words = [re.split(r"[\s,;|\"'<>]+", line) for line in lines]
+        different = [*dict.fromkeys(chain(*words))]
+        names = {*filter(files.is_name, compress(different, files.find_all(different)[0] >= 0))}
+        named = [of_line for line in words if (of_line := names.intersection(line))]
         distinct = {word for of_line in named for word in of_line if not word.isdecimal()}
         many = min(_MANY_NAMES, len(self.files.names) / 2)
         return (len(named) > 1 and 2 * len(named) >= len(lines)) or len(distinct) >= max(2, many)
@@ -147,18 +180,21 @@ class TreeReader:
 
     def columns_of(self, name: str) -> frozenset[str]:
         with suppress(EnergonError):
-            return frozenset(open_table(self.files, name, self.options, self.scratch)[1].column_names())
+            path = self.files.tree.place(name, self._scratch_of(name))
+            _, table = open_table(self.files, name, self.options, self.scratch, path=path)
+            return frozenset(table.column_names())
         return frozenset()
 
 
 def _columns_in(
-    files: TreeFiles, options: SourceOptions, scratch: str, name: str
+    files: TreeFiles, options: SourceOptions, scratch_of: Callable[[str], str], name: str
 ) -> list[tuple[str, list[TableColumn], str]]:
     """Return the lists in a file, with their columns and the kind of its annotations."""
     lists = list[tuple[str, list[TableColumn], str]]()
     with suppress(EnergonError), paused_collection():  # the error of a damaged file, which fails where it is a part
         if reason_of_name(name) == BARE and not _is_text(files.tree, name):
             return []
+        scratch = scratch_of(name)
         path = files.tree.local_path(name, scratch)
         insides = {"json": lists_in, "xml": tags_in}.get(split_extension(name.lower())[1], lambda _: ["data"])
         for inside in insides(path):

@@ -61,7 +61,20 @@ def _follow_table(table: ArrowTable, columns: Sequence[TableColumn]) -> FormatEr
     for column in columns:
         if not column.examples:
             fault = _add_examples(column, table) or fault
+        if column.type == "number list":
+            _add_lengths(column, table)
     return fault
+
+
+def _add_lengths(column: TableColumn, table: ArrowTable) -> None:
+    """Add the lengths of lists of numbers, as long as all of them may be short and equal."""
+    from pyarrow import compute
+
+    for _, batch in readable_batches(table, [column.name]):
+        if not isinstance(batch, FormatError):
+            column.lengths |= {*compute.list_value_length(batch.column(0)).unique().drop_null().to_pylist()}
+        if not column.has_short_lists:
+            return
 
 
 def _add_examples(column: TableColumn, table: ArrowTable) -> FormatError | None:

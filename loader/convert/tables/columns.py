@@ -212,6 +212,7 @@ EXAMPLE_ROWS = 100
 _MAX_DISTINCT = 21  # more are no split parts
 _MIN_SHARE = 0.9
 _MAX_PATH = 1024
+_SHORT = 16  # numbers of a box, a pose or a matrix; tokens and embeddings have more
 
 
 class TableColumn:
@@ -234,6 +235,7 @@ class TableColumn:
         order: Numbers of the files that it names, in the order of the values, and in ``order_forms`` how.
         forms: How it names them.
         is_constant: All values are equal.
+        lengths: Lengths of its lists of numbers in an Arrow table; of those that differ or are long, only some.
         has_files: One of the texts names a file that exists.
         first_file: The first text that names an existing file, or holds one.
         follows_all: The column may be the key or the split, so that all of its values count.
@@ -266,6 +268,7 @@ class TableColumn:
         self.order, self.order_forms = array("i"), array("b")
         self.forms: Counter[int] = Counter()
         self.is_constant = True
+        self.lengths: set[int] = set()
         self.has_files = False
         self.first_file = ""
         self.extensions: Counter[str] = Counter()
@@ -302,6 +305,11 @@ class TableColumn:
         if kinds.keys() <= {int, float}:
             return "number"
         return "text list" if kinds.get(list, 0) >= _MIN_SHARE else "nested"
+
+    @property
+    def has_short_lists(self) -> bool:
+        """True for lists of numbers with one length that is short, such as boxes."""
+        return len(self.lengths) <= 1 and max(self.lengths, default=0) <= _SHORT
 
     @property
     def names_files(self) -> bool:

@@ -179,8 +179,9 @@ class _Finder:
         if text is not None and all(part.name != "txt" for part in parts):
             parts.append(PartColumns(name="txt", role="text", columns=(text.name,)))
             rest.remove(text)
-        # Lists of numbers, such as tokens, are arrays, which keep their type.
-        for column in [column for column in rest if column.type == "number list" and not is_grouped]:
+        # Lists of numbers, such as tokens, are arrays, which keep their type; short ones of one length are attributes.
+        lists = [column for column in rest if column.type == "number list" and not column.has_short_lists]
+        for column in lists if not is_grouped else ():
             array = unique_part(f"{part_name_of_column(column.name)}.npy", {part.name for part in parts})
             parts.append(PartColumns(name=array, role="array", columns=(column.name,)))
             rest.remove(column)

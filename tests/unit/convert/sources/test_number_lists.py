@@ -22,8 +22,8 @@ ROWS = 9
 VALUES: dict[str, list[Any]] = {
     "input_ids": [[*range(n)] for n in range(ROWS)],
     "mask": [None if n == 3 else [1] * n for n in range(ROWS)],
-    "vector": [[0.1 * n, 1.0] for n in range(ROWS)],
-    "halves": [[n / 2] * 2 for n in range(ROWS)],
+    "vector": [[0.1 * n] * 17 for n in range(ROWS)],
+    "halves": [[n / 2] * 17 for n in range(ROWS)],
     "tags": [[0, 1]] * ROWS,
 }
 TYPES = {"input_ids": pa.int32(), "mask": pa.uint8(), "vector": pa.float32(), "halves": pa.float16(), "tags": None}
@@ -36,7 +36,7 @@ def write(path: Path) -> str:
         features["tags"] = datasets.Sequence(datasets.ClassLabel(names=["a", "b"]))
         datasets.Dataset.from_dict(VALUES, features=datasets.Features(features)).save_to_disk(str(path))
         return str(path)
-    lists = {"mask": pa.large_list, "vector": lambda type_: pa.list_(type_, 2)}
+    lists = {"mask": pa.large_list, "vector": lambda type_: pa.list_(type_, 17)}
     fields = {name: lists.get(name, pa.list_)(type_) for name, type_ in TYPES.items() if type_}
     columns = {name: pa.array(VALUES[name], type_) for name, type_ in fields.items()}
     table = pa.table({**columns, "tags": pa.array([["a", "b"]] * ROWS)})
@@ -70,11 +70,35 @@ def test_lists_of_numbers_are_arrays_of_their_type(name: str, shuffled: bool, tm
     cells.close()
 
 
+@pytest.mark.parametrize("name", ["t.parquet", "t.arrow"])
+@pytest.mark.parametrize(
+    ("last", "part"), [([1.5, 2, 3, 4], "json"), (None, "json"), ([1, None, 3, 4], "json"), ([1, 2, 3], "bbox.npy")]
+)
+def test_short_lists_are_in_json_if_all_of_them_have_one_length(
+    name: str, last: list[float] | None, part: str, tmp_path: Path
+) -> None:
+    boxes = [*([n, 0.5, 1, 2] for n in range(200)), last]
+    table = pa.table({"id": [f"r{n}" for n in range(201)], "bbox": pa.array(boxes, pa.list_(pa.float64()))})
+    if name == "t.parquet":
+        parquet.write_table(table, tmp_path / name, row_group_size=40)
+    else:
+        with ipc.new_file(tmp_path / name, table.schema) as file:
+            file.write_table(table, max_chunksize=40)
+    source = open_source(str(tmp_path / name), kind=None, options=SourceOptions())
+    import_source(source, tmp_path / "out")
+    samples = load(tmp_path / "out", 201)
+    assert {name for name in samples["r7"] if not name.startswith("__")} == {part}
+    if part == "json":
+        assert (samples["r7"]["json"], samples["r200"]["json"]) == ({"bbox": boxes[7]}, {"bbox": last})
+
+
 def test_a_list_with_null_among_its_numbers_fails_unless_it_is_written_as_json(tmp_path: Path) -> None:
-    parquet.write_table(pa.table({"ids": pa.array([[1, None], [2, 3]], pa.list_(pa.int64()))}), tmp_path / "t.parquet")
+    parquet.write_table(
+        pa.table({"ids": pa.array([[1, None], [2, 3, 4]], pa.list_(pa.int64()))}), tmp_path / "t.parquet"
+    )
     source = open_source(str(tmp_path / "t.parquet"), kind=None, options=SourceOptions())
     assert import_source(source, tmp_path / "out", max_failures=1).failed == 1
     named = open_source(str(tmp_path / "t.parquet"), kind=None, options=SourceOptions(parts={"ids.json": "ids"}))
     assert faults_of(rows_of(named)) == {}
     import_source(named, tmp_path / "named")
-    assert [sample["ids.json"] for sample in load(tmp_path / "named", 2).values()] == [[1, None], [2, 3]]
+    assert [sample["ids.json"] for sample in load(tmp_path / "named", 2).values()] == [[1, None], [2, 3, 4]]

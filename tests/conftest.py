@@ -112,6 +112,14 @@ def forked_pools() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """Replace fsync, which takes most of a test's time on some disks; tests of durable files replace it themselves."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda fd: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def scripts() -> Iterator[ForkedScripts]:
     with forked_scripts() as scripts:

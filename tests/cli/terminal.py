@@ -128,7 +128,7 @@ class TerminalRun:
             if self.text.count(text) >= times:
                 break
             if not alive or time.monotonic() > deadline:
-                raise AssertionError(f"{text!r} did not appear on\n{self.text}")
+                raise AssertionError(f"{text!r} did not appear on\n{self.text}\nThe last output: {self.raw[-300:]!r}")
         return self
 
     def press(self, *keys: str) -> Self:

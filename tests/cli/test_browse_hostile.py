@@ -46,12 +46,13 @@ def prepare(folder: Path, *flags: str) -> None:
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile") / "hostile"
     texts = {f"p{number:05d}.txt": f"text {number}".encode() for number in range(PARTS)}
+    slow = slow_picture()
     samples = {
         "many": {**texts, "jpg": picture(1)},
         "numbers": {"json": NUMBERS},
         "deep": {"json": b"[" * 5000 + b"]" * 5000},
         "nearly": {"json": b'{"a":' * 900 + b"1" + b"}" * 900},
-        **{f"slow{number}": {"png": slow_picture()} for number in range(3)},
+        **{f"slow{number}": {"png": slow} for number in range(3)},
     }
     write_shard(folder / "hostile.tar", samples)
     prepare(folder)

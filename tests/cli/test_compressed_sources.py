@@ -59,6 +59,7 @@ def run(energon: RunEnergon, source: Path, *options: object) -> Any:
         ("zst", lambda data: zstandard.ZstdCompressor().compress(data)),
     ],
 )
+@pytest.mark.sampled(3)
 def test_a_tar_that_unpacks_to_a_thousand_times_its_size_is_refused(
     tmp_path: Path, temporary: Path, energon: RunEnergon, ending: str, pack: Callable[[bytes], bytes]
 ) -> None:

@@ -43,13 +43,13 @@ def test_keys_go_forward_back_and_out(pager: TerminalRun) -> None:
     assert "picture number 0" not in pager.text, "one sample a screen"
     pager.press(RIGHT).wait_for("picture number 2").press(LEFT).wait_for("picture number 1")
     pager.press(LEFT).wait_for("picture number 0").press(LEFT, LEFT, ENTER).wait_for("picture number 1")
-    assert pager.press("q").finish(timeout_s=10) == 0
+    assert pager.press("q").finish() == 0
 
 
 def test_it_stops_at_the_last_sample(prepared: Path) -> None:
     with TerminalRun("preview", prepared, "--index", 11, "--crude") as run:
         run.wait_for(KEYS_HELP).press(RIGHT, RIGHT, LEFT).wait_for("sample 10 of 12")
-        assert run.press("q").finish(timeout_s=10) == 0
+        assert run.press("q").finish() == 0
 
 
 def test_pictures_are_drawn_in_colour(pager: TerminalRun) -> None:
@@ -58,28 +58,28 @@ def test_pictures_are_drawn_in_colour(pager: TerminalRun) -> None:
     left, right = rows[0][4], rows[0][27]
     assert int(left.fg[:2], 16) < 20
     assert int(right.fg[:2], 16) > 235, "the gradient runs from left to right"
-    pager.press("q").finish(timeout_s=10)
+    pager.press("q").finish()
 
 
 def test_no_pictures_where_none_are_wanted(prepared: Path) -> None:
     with TerminalRun("preview", prepared, "--crude", "--no-images") as run:
         run.wait_for(KEYS_HELP)
         assert "▀" not in run.text
-        run.press("q").finish(timeout_s=10)
+        run.press("q").finish()
 
 
 def test_a_dumb_terminal_gets_text(prepared: Path) -> None:
     with TerminalRun("preview", prepared, "--crude", environment={"TERM": "dumb"}) as run:
         run.wait_for("picture number 0")
         assert "▀" not in run.text
-        run.press("q").finish(timeout_s=10)
+        run.press("q").finish()
 
 
 def test_no_color_draws_without_colour(prepared: Path) -> None:
     with TerminalRun("preview", prepared, "--crude", environment={"NO_COLOR": "1"}) as run:
         run.wait_for(KEYS_HELP)
         assert "38;2" not in run.raw
-        run.press("q").finish(timeout_s=10)
+        run.press("q").finish()
 
 
 def test_a_wanted_number_is_printed_without_asking_for_keys(prepared: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_wanted_number_is_printed_without_asking_for_keys(prepared: Path) -> N
 
 
 def test_ctrl_c_leaves_the_terminal_as_it_was(pager: TerminalRun) -> None:
-    assert pager.press(CTRL_C).finish(timeout_s=10) == 130
+    assert pager.press(CTRL_C).finish() == 130
     assert "Traceback" not in pager.raw
     assert not pager.screen.cursor.hidden
 
@@ -104,7 +104,7 @@ def test_a_sample_that_cannot_be_made_does_not_end_the_walk(tmp_path: Path) -> N
         assert run.finish() == 0
     with TerminalRun("preview", folder) as run:
         run.wait_for(KEYS_HELP).press(RIGHT).wait_for("not an image").press(RIGHT).wait_for("picture number 2")
-        assert run.press("q").finish(timeout_s=10) == 0
+        assert run.press("q").finish() == 0
 
 
 def test_a_terminal_that_never_answers_costs_no_words(prepared: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_terminal_that_never_answers_costs_no_words(prepared: Path) -> None:
         run.wait_for(KEYS_HELP)
         assert "▀" in run.text
         run.press(RIGHT).wait_for("sample 1 of 12")
-        assert run.press("q").finish(timeout_s=10) == 0
+        assert run.press("q").finish() == 0
         assert "Timeout" not in run.raw
 
 
@@ -120,7 +120,7 @@ def test_a_late_answer_is_no_key(pager: TerminalRun) -> None:
     before = pager.text
     pager.press(KITTY_ANSWERS, "\x1bP>|XTerm(379)\x1b\\").press(RIGHT).wait_for("sample 1 of 12").press(LEFT)
     pager.wait_for("sample 0 of 12").wait_for(before)
-    assert pager.press("q").finish(timeout_s=10) == 0
+    assert pager.press("q").finish() == 0
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_no_key_is_lost_or_echoed(many: TerminalRun) -> None:
     many.wait_for("sample 60 of 80")
     assert "^[" not in many.raw
     assert "lll" not in many.raw
-    assert many.press("q").finish(timeout_s=10) == 0
+    assert many.press("q").finish() == 0
 
 
 def test_keys_jump(many: TerminalRun) -> None:
@@ -168,7 +168,7 @@ def test_keys_jump(many: TerminalRun) -> None:
     many.press("g", "8", "0", ENTER).wait_for("expected a number from 0 to 79, not '80'")
     many.press("g", "q", "\x1b").wait_for(KEYS_HELP)
     assert "sample 42 of 80" in many.text
-    assert many.press("q").finish(timeout_s=10) == 0
+    assert many.press("q").finish() == 0
 
 
 def test_search_finds_texts_and_keys(many: TerminalRun) -> None:
@@ -178,27 +178,27 @@ def test_search_finds_texts_and_keys(many: TerminalRun) -> None:
     many.press("n").wait_for("sample 30 of 80").press("n").wait_for("sample 31 of 80")
     many.press("N", "N").wait_for("sample 3 of 80").press("N").wait_for("sample 39 of 80")
     many.press("/", *"tar/000077", ENTER).wait_for("sample 77 of 80")
-    assert many.press("q").finish(timeout_s=10) == 0
+    assert many.press("q").finish() == 0
 
 
 def test_the_grid_opens_the_selected_sample(many: TerminalRun) -> None:
     many.press("t").wait_for("000019").press(DOWN, RIGHT, "x").wait_for("x 000006")
     many.press(PAGE_DOWN).wait_for("000039").press(ENTER).wait_for("sample 26 of 80").wait_for("picture number 26")
     many.press("t").wait_for("000039").press("q").wait_for("sample 26 of 80")
-    assert many.press("q").finish(timeout_s=10) == 0
+    assert many.press("q").finish() == 0
 
 
 def test_noted_keys_are_printed_for_the_split_file(many: TerminalRun) -> None:
     many.press("x").wait_for("noted ·").press(RIGHT, "x").wait_for("sample 1 of 80").press(RIGHT, "x")
     many.wait_for("sample 2 of 80").wait_for("noted ·").press(LEFT).wait_for("sample 1 of 80").press("x")
     many.wait_for("2 noted").press(CTRL_C)
-    assert many.finish(timeout_s=10) == 130
+    assert many.finish() == 130
     assert many.raw.count("exclude:\r\n- shard_000.tar/000000\r\n- shard_000.tar/000002\r\ninterrupted") == 1
 
 
 def test_help_lists_the_keys(pager: TerminalRun) -> None:
     pager.press("?").wait_for("grid of thumbnails").press("q").wait_for("sample 0 of 12")
-    assert pager.press("q").finish(timeout_s=10) == 0
+    assert pager.press("q").finish() == 0
 
 
 def test_another_size_of_the_terminal_draws_again(pager: TerminalRun) -> None:
@@ -210,7 +210,7 @@ def test_another_size_of_the_terminal_draws_again(pager: TerminalRun) -> None:
         pager.press("")
         deadline -= 1
     assert "\x1b[30;1H" in pager.raw, "the footer is in the last row"
-    assert pager.press("q").finish(timeout_s=10) == 0
+    assert pager.press("q").finish() == 0
 
 
 def test_a_long_sample_scrolls(prepared: Path) -> None:
@@ -220,7 +220,7 @@ def test_a_long_sample_scrolls(prepared: Path) -> None:
         run.press(DOWN).wait_for("… (").wait_for(f"\n{KEYS_HELP}")  # no line more below
         assert "sample 0 of 12" not in run.text
         run.press(DOWN).wait_for("sample 1 of 12")
-        assert run.press("q").finish(timeout_s=10) == 0
+        assert run.press("q").finish() == 0
 
 
 # ---------------------------------------------------------------------------------------------------------- endings
@@ -242,7 +242,7 @@ def test_the_terminal_is_restored(prepared: Path, ending: str) -> None:
         shown = run.raw.partition("\x1b[?1049l")[2].split()
         assert {"icanon", "echo"} <= set(shown)
         assert "-echo" not in shown
-        run.finish(timeout_s=10)
+        run.finish()
 
 
 def test_ctrl_z_pauses_and_the_walk_continues(prepared: Path) -> None:
@@ -256,7 +256,7 @@ def test_ctrl_z_pauses_and_the_walk_continues(prepared: Path) -> None:
         run.press(RIGHT).wait_for("sample 2 of 12").press("q")
         while not re.search(r"[#$] $", run.raw.rpartition("\x1b[?1049l")[2]):
             run.press("")  # keys are dropped until the shell prompts
-        run.press("exit\r").finish(timeout_s=10)
+        run.press("exit\r").finish()
 
 
 @pytest.mark.parametrize("options", [("-n", "1"), pytest.param((), marks=pytest.mark.slow)])

@@ -30,7 +30,7 @@ def test_kitty_draws_by_placement_not_by_placeholders(prepared: Path) -> None:
         assert Image.open(io.BytesIO(base64.b64decode(data))).size == (24, 16)
         run.press(RIGHT).wait_for("sample 1 of 12")
         assert "\x1b_Ga=d,d=A,q=2\x1b\\" in run.raw.rpartition("\x1b_Ga=T")[0], "the first picture is deleted"
-        assert run.press("q").finish(timeout_s=10) == 0
+        assert run.press("q").finish() == 0
 
 
 def test_a_sixel_terminal_gets_sixel(prepared: Path) -> None:
@@ -38,7 +38,7 @@ def test_a_sixel_terminal_gets_sixel(prepared: Path) -> None:
         run.wait_for(KEYS_HELP)
         assert "\x1bP0;1;0q" in run.raw
         assert "▀" not in run.text
-        assert run.press("q").finish(timeout_s=10) == 0
+        assert run.press("q").finish() == 0
 
 
 @pytest.mark.parametrize(
@@ -52,13 +52,14 @@ def test_a_sixel_terminal_gets_sixel(prepared: Path) -> None:
         ({"LC_ALL": "C.UTF-8"}, LATIN_ANSWERS),
     ],
 )
+@pytest.mark.sampled(4)
 def test_an_ascii_terminal_gets_ascii(prepared: Path, environment: dict[str, str], answers: str | None) -> None:
     with TerminalRun("preview", prepared, "--crude", environment=environment, answers=answers) as run:
         run.wait_for("q quit")
         shown = run.raw.rpartition("\x1b[c")[2]
         assert shown.isascii()
         assert "JPEG 24x16 RGB" in run.text
-        assert run.press("q").finish(timeout_s=10) == 0
+        assert run.press("q").finish() == 0
 
 
 def test_printed_samples_are_drawn_alike(prepared: Path) -> None:

@@ -277,6 +277,7 @@ def check_resumed_twice(case: Case, pipeline: Pipeline, run: Run, spreads: tuple
 
 
 @pytest.mark.parametrize(("name", "val"), every_value_once([*CASES, "blended by volume"], ORDERS))
+@pytest.mark.sampled(3)
 def test_a_pass_that_is_resumed_on_as_many_ranks_continues_with_the_same_batches(
     name: str, val: bool, texts: Path
 ) -> None:
@@ -330,6 +331,7 @@ class OneEach(Numbers):
 
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize("val", ORDERS)
+@pytest.mark.sampled(3)
 def test_the_batches_of_one_worker_are_those_of_megatron_energon(val: bool, drop_last: bool, tmp_path: Path) -> None:
     data = write_texts(tmp_path / "texts", train=(300, 200))
     for encoder in (Numbers, OneEach):

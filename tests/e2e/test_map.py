@@ -390,6 +390,7 @@ print(report.resumed)
 """
 
 
+@pytest.mark.slow
 def test_a_killed_script_that_maps_a_lambda_continues_in_a_new_process(copied: Copied, tmp_path: Path) -> None:
     folder, script = copied().folder, tmp_path / "script.py"
 

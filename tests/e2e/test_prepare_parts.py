@@ -267,6 +267,7 @@ def test_a_prepare_excludes_parts_in_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("delay_s", [0, 0.01, pytest.param(0.03, marks=pytest.mark.slow)])
+@pytest.mark.sampled(2)
 def test_a_part_that_is_killed_at_any_moment_leaves_a_usable_journal(tmp_path: Path, delay_s: float) -> None:
     one = write_shards(tmp_path / "one", 60)
     killed = copy_of(one, tmp_path / "killed")

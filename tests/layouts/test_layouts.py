@@ -22,12 +22,12 @@ for module in pkgutil.iter_modules(tests.layouts.__path__):
         importlib.import_module(f"tests.layouts.{module.name}")
 
 CASES = [
-    # Each layout in one form, and those of no card in each fourth turn in the others.
+    # Each layout in one form, and those of no card in each eighth turn in the others.
     pytest.param(
         layout,
         form,
         id=f"{name}-{form}",
-        marks=[pytest.mark.slow] if at > 0 and (layout.is_card or turn % 4 > 0) else [],
+        marks=[pytest.mark.slow] if at > 0 and (layout.is_card or turn % 8 > 0) else [],
     )
     for turn, (name, layout) in enumerate(LAYOUTS.items())
     for at, form in enumerate(layout.forms)
@@ -54,7 +54,7 @@ DISTURBED = [
         layout,
         disturb,
         id=f"{name}-{disturb.__name__}",
-        marks=[pytest.mark.slow] if turn % 8 else [],
+        marks=[pytest.mark.slow] if turn % 16 else [],
     )
     for turn, (name, layout) in enumerate(LAYOUTS.items())
     if layout.build.__module__.startswith("tests.layouts.cards_")

@@ -59,11 +59,6 @@ def write_index(
     return index, duplicates
 
 
-@pytest.fixture(autouse=True)
-def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", lambda fd: None)
-
-
 def assert_equal(found: ShardIndex, expected: ShardIndex) -> None:
     for name in ShardIndex.__dataclass_fields__:
         assert np.array_equal(getattr(found, name), getattr(expected, name)), name

@@ -92,6 +92,7 @@ def _records(path: Path) -> tuple[DelimitedReader, list[Record]]:
 
 
 @pytest.mark.parametrize("seed", range(200))
+@pytest.mark.sampled(5)
 def test_every_row_is_as_in_python_or_is_named(seed: int, tmp_path: Path) -> None:
     draw = random.Random(seed)
     name, text, header, rows = _table(draw)

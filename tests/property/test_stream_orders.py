@@ -199,6 +199,7 @@ def test_lanes_give_whole_micro_batches_of_their_own_until_the_shortest_runs_out
 
 
 @pytest.mark.parametrize("samples", range(50))
+@pytest.mark.sampled(3)
 def test_lanes_that_just_have_and_just_miss_a_whole_micro_batch_lose_nothing(samples: int) -> None:
     source = SourceOrder(samples=samples + 1, slice_length=3, shuffle_buffer=5)
     order = PrebatchedPass(FinitePass((source,), (1,), 3, 0), 4)

@@ -103,6 +103,7 @@ def test_ranges_are_fetched_at_the_same_time(storage: Storage) -> None:
         assert [pending.result() for pending in ranges if pending] == [b"0123456789"[at : at + 3] for at in range(8)]
 
 
+@pytest.mark.sampled(3)
 def test_a_large_file_survives_the_way_there_and_back(storage: Storage) -> None:
     content = os.urandom(17 << 20)
     write(storage, "large", content)

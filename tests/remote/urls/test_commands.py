@@ -12,6 +12,7 @@ import pytest
 from tests.cli.make_mix import JOINER
 from tests.cli.run_energon import RunEnergon
 from tests.remote.urls.bucket import Bucket
+from tests.representative import every_value_once
 
 NAMES = ("a", "raw", "raw/shard_000.tar", "texts.jsonl", "mix.yaml")
 
@@ -33,6 +34,7 @@ def as_url(value: str, bucket: Bucket) -> str:
     "command",
     [("info",), ("info", "--json"), ("preview",), ("preview", "--json", "-n", 3), ("preview", "--shuffle", "-n", 2)],
 )
+@pytest.mark.sampled(6)
 def test_a_url_shows_what_its_files_show(
     mixed: Bucket, energon: RunEnergon, name: str, command: tuple[object, ...]
 ) -> None:
@@ -45,6 +47,7 @@ def test_a_url_shows_what_its_files_show(
 @pytest.mark.usefixtures("direct")
 @pytest.mark.parametrize("level", ["headers", "bytes", "decode"])
 @pytest.mark.parametrize("name", ["a", "b", "raw", "raw/shard_000.tar", "texts.jsonl", "mix.yaml"])
+@pytest.mark.sampled(4)
 def test_lint_finds_the_same_at_a_url(mixed: Bucket, energon: RunEnergon, name: str, level: str) -> None:
     def findings(path: object) -> tuple[int, list[object]]:
         done = energon("lint", path, "--level", level, "--json")
@@ -75,28 +78,28 @@ def test_lint_fixes_a_dataset_at_a_url(mixed: Bucket, energon: RunEnergon) -> No
     assert energon("lint", f"{mixed.url}/b").code == 0
 
 
+UNREADABLE = [
+    ("s3://b/gone", "there is no file below this URL"),
+    ("s3://nobucket/ds", "the bucket does not exist"),
+    ("s3://b/gone.yaml", "this object does not exist"),
+    ("s3://b/gone.jsonl", "this object does not exist"),
+    ("s3://b/gone.tar", "this object does not exist"),
+    ("s3://b/files.tar.gz", "is compressed"),
+    ("s3://", "it has no bucket"),
+    ("s3://b/../c", "it has a part '.' or '..'"),
+    ("s3://key:secret@b/ds", "must not hold credentials"),
+    ("s3://b/ds?token=secret", "has no query"),
+    ("hdfs://host/ds", "cannot read hdfs:// URLs"),
+    ("s3://mix.yaml", "this names a bucket"),
+]
+
+
 @pytest.mark.usefixtures("direct")
-@pytest.mark.parametrize("command", ["info", "lint", "preview"])
-@pytest.mark.parametrize(
-    ("url", "message"),
-    [
-        ("s3://b/gone", "there is no file below this URL"),
-        ("s3://nobucket/ds", "the bucket does not exist"),
-        ("s3://b/gone.yaml", "this object does not exist"),
-        ("s3://b/gone.jsonl", "this object does not exist"),
-        ("s3://b/gone.tar", "this object does not exist"),
-        ("s3://b/files.tar.gz", "is compressed"),
-        ("s3://", "it has no bucket"),
-        ("s3://b/../c", "it has a part '.' or '..'"),
-        ("s3://key:secret@b/ds", "must not hold credentials"),
-        ("s3://b/ds?token=secret", "has no query"),
-        ("hdfs://host/ds", "cannot read hdfs:// URLs"),
-        ("s3://mix.yaml", "this names a bucket"),
-    ],
-)
+@pytest.mark.parametrize(("command", "case"), every_value_once(["info", "lint", "preview"], UNREADABLE))
 def test_what_cannot_be_read_is_one_clear_error(
-    mixed: Bucket, energon: RunEnergon, command: str, url: str, message: str
+    mixed: Bucket, energon: RunEnergon, command: str, case: tuple[str, str]
 ) -> None:
+    url, message = case
     done = energon(command, url)
     assert done.code in (1, 2)
     assert message in done.out + done.err

@@ -27,8 +27,7 @@ from tests.malformed.tar_bytes import END, member
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(os, "fsync", lambda fd: None)
+def folder(tmp_path: Path) -> Path:
     (tmp_path / "a.tar").write_bytes(
         member(b"a.txt", b"hello") + member(b"a.jpg", b"") + member(b"b.txt", b"two") + END
     )

@@ -22,6 +22,7 @@ def value_of(name: str, chance: random.Random) -> str:
 
 
 @pytest.mark.parametrize("seed", range(60))
+@pytest.mark.sampled(4)
 def test_values_together_name_the_same_files_as_each_alone(seed: int) -> None:
     chance = random.Random(seed)
     names = sorted(

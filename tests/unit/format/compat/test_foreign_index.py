@@ -47,7 +47,6 @@ CREATE TABLE sample_parts (
 def dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalStorage:
     """Write a dataset as another tool does, with shards older than its index.sqlite."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(os, "fsync", lambda fd: None)
     folder = tmp_path / "data #1?mode=rwc%20é\udcff"
     folder.mkdir()
     a = (

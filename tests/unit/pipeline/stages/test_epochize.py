@@ -29,6 +29,7 @@ def test_each_epoch_has_its_length_and_continues_after_the_last(of_pass: int) ->
 
 @pytest.mark.parametrize("of_pass", [2, 4, 5, 100])
 @pytest.mark.parametrize("saved_after", range(1, 9))
+@pytest.mark.sampled(3)
 def test_a_restored_epoch_is_completed_and_a_complete_one_is_followed_by_the_next(
     saved_after: int, of_pass: int
 ) -> None:

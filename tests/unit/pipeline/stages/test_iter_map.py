@@ -143,6 +143,7 @@ def test_with_restart_after_the_function_is_called_for_some_items_at_a_time() ->
     "function", [pairs, odd_ones, each_twice, sorted_by_fours, everything_at_once, no_sevens, random_ones_with_random]
 )
 @pytest.mark.parametrize("restart_after", [None, 1, 6])
+@pytest.mark.sampled(3)
 def test_a_restored_lane_continues_where_it_stopped(function: Callable[..., Any], restart_after: int | None) -> None:
     source = Values(range(40), skips=(2, 9))
 

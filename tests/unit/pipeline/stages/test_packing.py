@@ -110,6 +110,7 @@ def test_a_group_may_be_in_any_order_and_the_list_may_be_changed() -> None:
 @pytest.mark.parametrize("packer", [total, each_and_total])
 @pytest.mark.parametrize("encoder", [None, ten_times, no_threes, no_fives_by_failure, sample_and_negative])
 @pytest.mark.parametrize("select", [pairs_from_both_ends, all_by_parity])
+@pytest.mark.sampled(3)
 def test_a_restored_lane_continues_where_it_stopped(
     select: Callable[..., Any], encoder: Callable[..., Any] | None, packer: Callable[..., Any]
 ) -> None:

@@ -153,6 +153,7 @@ def test_a_full_buffer_that_is_pushed_back_names_its_samples() -> None:
     "select", [no_thirteens, yields_until_a_thirteen, pushes_back_and_fails, fails_for_neighbours, skips_thirteens]
 )
 @pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.sampled(3)
 def test_a_lane_that_is_restored_around_a_failure_continues_where_it_stopped(
     count: int, select: Callable[..., Any], pack: Callable[..., Any]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tests.layouts.cards_speech import tsv
 from tests.layouts.layout import card, write
 
 BREEDS = [f"{breed}_{n}" for breed in ("Abyssinian", "beagle") for n in range(1, 6)]
@@ -193,3 +194,107 @@ UNICODE = ("caf\u00e9", "cafe\u0301", "x")
 def names_that_differ_in_their_unicode_form(folder: Path) -> None:
     write(folder, [f"i/{name}.jpg" for name in UNICODE])
     write(folder, {"m.csv": "file,caption\n" + "".join(f"{name}.jpg,of {name!a}\n" for name in UNICODE)})
+
+
+VOC_2012 = [f"2007_{number:06d}" for number in (27, 32, 33, 39, 42, 61, 63, 68)]
+SETS = {"train": VOC_2012[:5], "val": VOC_2012[5:], "trainval": VOC_2012}
+
+
+@card(
+    samples={
+        f"VOCdevkit/VOC2012/JPEGImages/{name}": f"{'train' if at < 5 else 'val'}: cat.json dog.json jpg json"
+        for at, name in enumerate(VOC_2012)
+    },
+    holds={
+        f"VOCdevkit/VOC2012/JPEGImages/{VOC_2012[5]}": (
+            '"objects":[{"category":"cat","bbox":[1,2,2,3]',
+            f'{{"column_1":"{VOC_2012[5]}","column_2":1}}',
+            f'{{"column_1":"{VOC_2012[5]}","column_2":-1}}',
+        )
+    },
+)
+def pascal_voc_2012_with_lists_of_classes(folder: Path) -> None:
+    root = "VOCdevkit/VOC2012"
+    size = "<size><width>8</width><height>6</height></size>"
+    box = "<object><name>cat</name><bndbox><xmin>1</xmin><ymin>2</ymin><xmax>3</xmax><ymax>5</ymax></bndbox></object>"
+    write(folder, [f"{root}/JPEGImages/{name}.jpg" for name in VOC_2012])
+    for name in VOC_2012:
+        xml = f"<annotation><filename>{name}.jpg</filename>{size}{box}</annotation>"
+        write(folder, {f"{root}/Annotations/{name}.xml": xml})
+    for split, names in SETS.items():
+        write(folder, {f"{root}/ImageSets/Main/{split}.txt": "".join(f"{name}\n" for name in names)})
+        for at, of_class in enumerate(("cat", "dog")):
+            rows = "".join(f"{name} {1 if (VOC_2012.index(name) + at) % 2 else -1:2d}\n" for name in names)
+            write(folder, {f"{root}/ImageSets/Main/{of_class}_{split}.txt": rows})
+
+
+AIRCRAFT = {"train": range(4), "val": range(4, 6), "test": range(6, 9)}
+
+
+@card(
+    samples={
+        f"data/images/{n:07d}": f"{split}: images_box.json images_family.json images_variant.json jpg"
+        for split, numbers in AIRCRAFT.items()
+        for n in numbers
+    },
+    holds={"data/images/0000008": ("Boeing 727", "737-8", "1 2 20 28")},
+)
+def fgvc_aircraft(folder: Path) -> None:
+    write(folder, [f"data/images/{n:07d}.jpg" for n in range(9)])
+    write(folder, {"data/images_box.txt": "".join(f"{n:07d} 1 2 20 2{n}\n" for n in range(9))})
+    write(folder, {"data/families.txt": "Boeing 707\nBoeing 727\nBoeing 737\n"})
+    for split, numbers in {**AIRCRAFT, "trainval": range(6)}.items():
+        families = "".join(f"{n:07d} Boeing 7{n % 3}7\n" for n in numbers)
+        variants = "".join(f"{n:07d} 737-{n}\n" for n in numbers)
+        write(folder, {f"data/images_family_{split}.txt": families, f"data/images_variant_{split}.txt": variants})
+
+
+@card(
+    samples={f"images/p{n}": "jpg labels_alice.json labels_bob.json" for n in range(10)},
+    holds={"images/p1": ('"label":"dog"', '"label":"cat"')},
+)
+def labels_of_two_annotators(folder: Path) -> None:
+    write(folder, [f"images/p{n}.jpg" for n in range(10)])
+    for at, name in enumerate(("alice", "bob")):
+        rows = [[f"p{n}.jpg", ("cat", "dog")[(n + at) % 2]] for n in range(10)]
+        write(folder, {f"labels_{name}.csv": tsv("file label", rows, ",")})
+
+
+@card(
+    samples={f"images/p{n}": "jpg txt" + (" todo.json" if n in {3, 4} else "") for n in range(10)},
+    holds={"images/p3": ("a caption 3", "blurred? 3")},
+)
+def captions_with_a_list_of_doubts_and_a_copy(folder: Path) -> None:
+    write(folder, [f"images/p{n}.jpg" for n in range(10)])
+    captions = [[f"p{n}.jpg", f"a caption {n}"] for n in range(10)]
+    write(folder, {"captions.csv": tsv("image caption", captions, ",")})
+    write(folder, {"captions_copy.csv": tsv("image caption", captions[:5], ",")})
+    write(folder, {"todo.csv": tsv("image caption", [[f"p{n}.jpg", f"blurred? {n}"] for n in (3, 4)], ",")})
+
+
+SPLITS_OF_DTD = {"train": (0, 1), "val": (2, 3), "test": (4, 5)}
+
+
+@card(error="labels/test2.txt and labels/train1.txt both name 4 files: which split parts are meant is unclear")
+def describable_textures_with_alternative_splits(folder: Path) -> None:
+    names = [[f"{texture}/{texture}_{n:04d}.jpg" for texture in ("banded", "dotted")] for n in range(6)]
+    write(folder, [f"images/{name}" for of_number in names for name in of_number])
+    for number in (1, 2):
+        for split, numbers in SPLITS_OF_DTD.items():
+            listed = [name for n in numbers for name in names[(n + 2 * (number - 1)) % 6]]
+            write(folder, {f"labels/{split}{number}.txt": "".join(f"{name}\n" for name in listed)})
+    rows = "".join(f"{name} {name.partition('/')[0]}\n" for of_number in names for name in of_number)
+    write(folder, {"labels/labels_joint_anno.txt": rows})
+
+
+@card(
+    samples={
+        f"images/{texture}/{texture}_{n:04d}": f"{split}: jpg json"
+        for split, numbers in SPLITS_OF_DTD.items()
+        for texture in ("banded", "dotted")
+        for n in numbers
+    },
+    options={"split_lists": "*[!0-9]1.txt"},
+)
+def describable_textures_with_the_first_split(folder: Path) -> None:
+    describable_textures_with_alternative_splits(folder)

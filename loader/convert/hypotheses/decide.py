@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from operator import itemgetter
 
 from ...accounting.kinds import HEADER_BYTES, POINTER_STARTS
@@ -13,6 +14,7 @@ from ...errors import ConfigError, plural
 from ...format.documents import ImportWay, import_way
 from ..file_trees.file_names import BINARY_TABLES, TAR_ENDINGS
 from ..file_trees.tree import FileTree
+from ..layouts.alternatives import alternatives, disagreement, split_tables
 from ..layouts.hypothesis import Hypothesis, TreeLayout
 from ..layouts.survey import Survey
 from ..tables.named_files import split_name
@@ -96,6 +98,17 @@ def _doubts(survey: Survey, layout: TreeLayout) -> Iterator[Doubt]:
         rows = plural(survey.rows_in(file), "row")
         fault = f"columns {' and '.join(names)} of {file} name other files for its rows: which are meant is unclear"
         yield fault, [_way(survey, f"the files of {n}", rows, "--part", f"{n}={n}", sources=[file]) for n in names]
+    # Tables and lists of different split parts may name the same files.
+    tables = split_tables(survey.all_references)
+    if pair := disagreement(tables):
+        first, second, count = pair
+        fault = (
+            f"{first.file} and {second.file} both name {plural(count, 'file')}: which split parts are meant is unclear"
+        )
+        patterns = alternatives(tables)[:_MAX_ABOUT]
+        counts = [sum(fnmatchcase(table.file, pattern) for table in tables) for pattern in patterns]
+        ways = zip(patterns, (f"split parts by {plural(count, 'table')}" for count in counts), strict=True)
+        yield fault, [_way(survey, f"the split parts of {p}", makes, "--split-lists", p) for p, makes in ways]
     # Rows may name parts of recordings.
     cut = () if survey.options.segments else survey.cut_tables
     for table in (each for each in cut if each.file in layout.tables):

@@ -176,7 +176,7 @@ def accounted(
         named: It accounts for the references.
         is_files: Its samples are files, and tables next to a few of them are other data.
     """
-    files, left, unclear = survey.files, dict(layout.left), list[str]()
+    files, left, unclear = survey.files, {**layout.left, **dict.fromkeys(survey.left, "L102")}, list[str]()
 
     def unclear_bytes() -> int:
         return sum(map(sizes.__getitem__, unclear))

@@ -18,6 +18,8 @@ from .tree_files import TreeFiles
 
 _NEAR = 0.9  # of the score of the best column, so that another one is as good
 _MIN_FILES, _MIN_SHARE = 2, 0.1  # that are named in a weaker form, which is no accident
+_MIN_EQUAL = 0.98  # of the rows, so that a table says nothing else than another one
+_ODD = 0x9E3779B1  # a factor that mixes two hashes
 _MIN_CONSTANT = 3  # rows with the same values that describe nothing, as those of an empty submission
 
 
@@ -162,6 +164,28 @@ def find_references(tables: Iterable[Table], files: TreeFiles) -> list[Reference
         )
         for each, tables in pairs
     ]
+
+
+def say_the_same(tables: Sequence[Table], others: Sequence[Table], places: Sequence[str]) -> bool:
+    """Return True if nearly all rows of other tables repeat the values that rows with the same names have."""
+    shares = list[float]()
+    for column in (column.name for column in others[0].columns if column.name not in places):
+        (names, pairs), (other_names, other_pairs) = (
+            _named_values(each, places[0], column) for each in (tables, others)
+        )
+        shared = np.isin(other_names, names)
+        shares += [float(np.isin(other_pairs[shared], pairs).mean())] if shared.any() else []
+    return bool(shares) and min(shares) >= _MIN_EQUAL
+
+
+def _named_values(tables: Sequence[Table], key: str, column: str) -> tuple[IntArray, IntArray]:
+    """Return the hashes of the names of the rows, and of these with the values of a column, where each row has both."""
+    both = [(table.column(key).row_hashes, table.column(column).row_hashes) for table in tables]
+    both = [(names, values) for names, values in both if len(names) == len(values)]
+    names, values = (
+        np.concatenate([np.zeros(0, np.int64), *each]) for each in (zip(*both, strict=True) if both else ((), ()))
+    )
+    return names, names * _ODD + values
 
 
 @dataclass(slots=True)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import Protocol, get_args
 
 from ...accounting.kinds import PartKind, kind_of_name
 from ...cached_property import cached_property
+from ...errors import ConfigError
 from ..annotations.json_elements import LINE_ENDINGS
 from ..file_trees.file_names import (
     BARE,
@@ -24,6 +26,7 @@ from ..file_trees.file_names import (
 from ..tables.columns import SourceOptions
 from ..tables.name_index import STEM
 from ..tables.named_files import split_name
+from .alternatives import split_tables
 from .associated import find_associated
 from .joins import may_say_more, with_joins
 from .references import Reference, Table, find_references
@@ -77,6 +80,7 @@ class Survey:
         self.options = options
         self._reader = reader
         self._mentions_files = cache(reader.mentions_files)  # each hypothesis asks
+        self.left = set[str]()
         self.roles: dict[Role, list[str]] = {role: [] for role in get_args(Role)}
         for folder, start, stop in files.folders:
             paths = files.names[start:stop]
@@ -119,7 +123,22 @@ class Survey:
 
     @cached_property
     def tables(self) -> list[Table]:
-        """The tables, and the lists in documents, that may say something about other files."""
+        """The tables, and the lists in documents, that may say something about other files, and that count."""
+        pattern = self.options.split_lists
+        if pattern is None:
+            return self._all_tables
+        of_splits = {table.file for table in split_tables(find_references(self._all_tables, self.files))}
+        self.left.update(file for file in of_splits if not fnmatchcase(file, pattern))
+        if len(self.left) == len(of_splits):
+            raise ConfigError(
+                f"--split-lists {pattern}: no table or list that is named after a split part has such a name",
+                at=self.files.tree.path,
+                hint="write it in quotes, as a path in the folder with * for any text: 'lists/*1.txt'",
+            )
+        return [table for table in self._all_tables if table.file not in self.left]
+
+    @cached_property
+    def _all_tables(self) -> list[Table]:
         if not (self.roles["data"] or self.roles["tar"] or self.roles["archive"]):
             return []
         documents = [n for n in self.roles["document"] if _is_searched(n) and not self.is_sidecar(n)]

@@ -18,10 +18,21 @@ from ..layouts.hypothesis import TreeLayout
 from ..layouts.rows import RowsOfTable
 from ..layouts.tree_files import TreeFiles
 from ..readers.registry import readers
-from ..rows.row import NO_SPLIT, AnnotationRef, FaultRef, PartRef, Row, StoredRef, key_of_path, printable, unique_part
+from ..rows.row import (
+    NO_SPLIT,
+    AnnotationRef,
+    FaultRef,
+    PartRef,
+    Row,
+    StoredRef,
+    ValueRef,
+    key_of_path,
+    printable,
+    unique_part,
+)
 from ..tables.columns import SourceOptions
 from ..tables.named_files import extension_of_path, part_name_of_column, split_name
-from ..tables.split_names import split_of_folder, splits_of_files
+from ..tables.split_names import is_of_several_splits, split_of_folder, splits_of_files
 from .archives import TarSource
 from .hugging_face import HuggingFaceSource
 from .joined_rows import JoinedRows
@@ -192,6 +203,9 @@ class TreeRows:
         survey, table, unit = self._survey, rows.file, posixpath.dirname(rows.file)
         # Names of tables tell the split parts; a row of another table is in none, and a file comes once.
         joined = {each.file for each in survey.rows.rows if each.joins}
+        joins = {(each.file, each.inside) for each in survey.rows.rows if each.joins}
+        is_named_after = (table, rows.inside) in joins  # what its rows say are parts with the name of the table
+        joined -= {each.file for each in survey.rows.rows if not each.joins}
         # Of several tables, the numbers of classes would differ.
         is_only = self._options.is_only_table and len(joined) + 1 == len(survey.tables)
         options = replace(self._options, is_only_table=is_only)
@@ -201,10 +215,11 @@ class TreeRows:
         of_list = split_of_folder(rows.inside)
         has_splits = len({*splits.values()} - {""}) > 1
         of_table = splits[table] or NO_SPLIT if has_splits else ""
+        of_one = splits[table] if has_splits and not is_of_several_splits(table) else ""
         is_of_several, stem = len(survey.tables) > 1, table.rpartition(".")[0]
         account = Account()
         for row in source.rows(replace(self._listing, shuffled=True, account=account)):
-            if has_splits and files.last in self._read:
+            if (has_splits or rows.is_again) and files.last in self._read:
                 self._account.lose("rows", "L123", join_names(unit, row.origin))
                 files.last = ""
                 continue
@@ -213,6 +228,7 @@ class TreeRows:
                 split = row.split or of_list or of_table
                 yield msgspec.structs.replace(row, key=key, origin=join_names(unit, row.origin), split=split)
                 continue
+            parts = {name: p for name, p in row.parts.items() if not (is_named_after and isinstance(p, ValueRef))}
             # Rows without a split get the split part of the files that they name.
             named = survey.folders.split_of(survey.names(posixpath.dirname(files.last)))
             last = files.last.partition(".tar/")[2] if survey.kind == "members" else files.last
@@ -220,9 +236,9 @@ class TreeRows:
             yield msgspec.structs.replace(
                 row,
                 key=key_of_path(join_names(*split_name(last)[:2])) if is_coco else row.key,
-                parts={**row.parts, **self._beside(files, row.parts), **self._joined.parts_of(files.last)},
+                parts={**parts, **self._beside(files, parts), **self._joined.parts_of(files.last)},
                 origin=join_names(unit, row.origin),
-                split=row.split or of_list or self._joined.split_of([files.last]) or of_table or named,
+                split=row.split or of_list or of_one or self._joined.split_of([files.last]) or of_table or named,
                 thing=survey.thing_of(files.last),
             )
             files.last = ""

@@ -72,6 +72,7 @@ class SourceOptions:
         group_by: None decides by the names of files.
         group_column: Column of a table by whose values rows are one sample; None for a sample of each row.
         segments: Rows that name segments of recordings get these, or the ``"whole"`` recordings; None refuses them.
+        split_lists: Pattern of the tables and lists in a folder that tell split parts; None for all.
         tell: Gets lines for people before what may take long.
     """
 
@@ -90,6 +91,7 @@ class SourceOptions:
     group_by: GroupBy | None = None
     group_column: str | None = None
     segments: Literal["cut", "whole"] | None = None
+    split_lists: str | None = None
     tell: Callable[[str], None] | None = None
 
     @property
@@ -330,6 +332,11 @@ class TableColumn:
     def is_unique(self) -> bool:
         """True if every row of a column that :attr:`follows_all` has a value of its own."""
         return self.known == self.rows == len(self.unique_hashes())
+
+    @property
+    def row_hashes(self) -> IntArray:
+        """The hashes of the values, one of each row; empty where a row has none."""
+        return np.frombuffer(self._hashes if len(self._hashes) == self.rows else b"", np.int64)
 
     def unique_hashes(self) -> IntArray:
         """Return the hashes of the different values, ascending, of a column that may be compared with others."""

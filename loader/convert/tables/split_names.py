@@ -69,6 +69,15 @@ def subset_of_file(path: str) -> str:
     return match[0] if match else ""
 
 
+def name_without_split(path: str) -> str:
+    """Return a path without the split parts that its folders and its file are named after.
+
+    >>> name_without_split("train/cat_train.txt"), name_without_split("labels_bob.csv")
+    ('/cat_.txt', 'labels_bob.csv')
+    """
+    return "/".join(_PIECE.sub("", name, 1) for name in path.split("/"))
+
+
 def split_of_file(path: str) -> str:
     """Return the split part that a file or its folder is named after; an empty text if there is none.
 

@@ -139,6 +139,12 @@ class _Grouping(click.Choice[str]):
     help="What samples get whose rows name segments of recordings, in seconds: cut: the segment of a WAV or FLAC;"
     " whole: the recording.  [default: such rows are refused]",
 )
+@click.option(
+    "--split-lists",
+    metavar="PATTERN",
+    help="Of the tables and lists in a folder that are named after split parts, those that count, such as '*1.txt' of"
+    " train1.txt, test1.txt, train2.txt and test2.txt.  [default: all]",
+)
 @shared_options("split_ratio", help="Divide the samples into train, val and test in this ratio.")
 @shuffle_options
 @shared_options("shard_size", "samples_per_shard")

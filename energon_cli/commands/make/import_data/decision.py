@@ -85,9 +85,8 @@ def choose_way(flags: ImportFlags, error: UnclearDataError, console: Console) ->
     context = click.get_current_context()
     COMMAND_LINE.set(command_line(labels[label]))
     with context.command.make_context("import", [*labels[label][1:]], parent=context.parent) as chosen:
-        columns = replace(
-            flags.columns, **{name: chosen.params[name] for name in ("parts", "root", "group_by", "segments")}
-        )
+        decided = ("parts", "root", "group_by", "segments", "split_lists")
+        columns = replace(flags.columns, **{name: chosen.params[name] for name in decided})
         return replace(flags, sources=chosen.params["sources"], kind=chosen.params["kind"], columns=columns)
 
 

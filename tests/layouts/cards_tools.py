@@ -32,6 +32,80 @@ def coco_of_roboflow(folder: Path) -> None:
         write(folder, {f"{split}/_annotations.coco.json": coco([f"{name}.jpg" for name in names], "instances")})
 
 
+@card(
+    samples={
+        f"{folder}/{name.replace('.', '_')}": f"{split}: jpg json"
+        for folder, split in (("train", "train"), ("valid", "val"), ("test", "test"))
+        for name in ROBOFLOW[folder]
+    },
+    holds={"valid/d_jpg_rf_0c4": '"objects":[{"category":"cat","bbox":[1,2,3,2]},{"category":"dog","bbox":[2,1,3,4]}]'},
+    sample_type="CrudeSample",
+)
+def tensorflow_csv_of_roboflow(folder: Path) -> None:
+    header = "filename,width,height,class,xmin,ymin,xmax,ymax"
+    for split, names in ROBOFLOW.items():
+        rows = [f"{name}.jpg,8,6,{box}" for name in names for box in ("cat,1,2,4,4", "dog,2,1,5,5")]
+        write(folder, [f"{split}/{name}.jpg" for name in names])
+        write(folder, {f"{split}/_annotations.csv": "\n".join([header, *rows])})
+
+
+@card(
+    samples={f"train/{n}{n:08x}": "jpg" if n > 6 else "jpg json" for n in range(8)},
+    holds={"train/300000003": '{"width":1024,"height":1024,"objects":[{"bbox":[834,222,56,36],"source":"usask_1"},'},
+)
+def global_wheat(folder: Path) -> None:
+    # Pictures without wheat have no row.
+    write(folder, [f"train/{n}{n:08x}.jpg" for n in range(8)])
+    rows = [f'{n}{n:08x},1024,1024,"[{834 + k}.0, 222.0, 56.0, 36.0]",usask_1' for n in range(7) for k in range(3)]
+    write(folder, {"train.csv": "\n".join(["image_id,width,height,bbox,source", *rows])})
+
+
+@card(
+    samples={f"img{n}": "jpg json" for n in range(5)},
+    holds={"img3": '{"category":"cat","bbox":[1,2,3,4],"file_size":631'},
+    sample_type="CrudeSample",
+)
+def via(folder: Path) -> None:
+    header = "filename,file_size,file_attributes,region_count,region_id,region_shape_attributes,region_attributes"
+    region = '"{""name"":""rect"",""x"":1,""y"":2,""width"":3,""height"":4}","{""type"":""cat""}"'
+    write(folder, [f"img{n}.jpg" for n in range(5)])
+    rows = [f'img{n}.jpg,631,"{{}}",2,{k},{region}' for n in range(5) for k in range(2)]
+    write(folder, {"via_region_data.csv": "\n".join([header, *rows])})
+
+
+@card(
+    samples={f"train/{n:016x}": "jpg json" for n in range(5)},
+    holds={"train/0000000000000003": '"width":8,"height":6,"objects":[{"category":"/m/0","bbox":[2,0.6,2,4.8]'},
+)
+def open_images_boxes(folder: Path) -> None:
+    header = "ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax,IsOccluded,IsTruncated"
+    rows = [f"{n:016x},xclick,/m/{k},1,0.250000,0.500000,0.1,0.9,0,0" for n in range(5) for k in range(2)]
+    write(folder, [f"train/{n:016x}.jpg" for n in range(5)])
+    write(folder, {"oidv6-train-annotations-bbox.csv": "\n".join([header, *rows])})
+
+
+SEQUENCES = {"train/MOT17-02-FRCNN": 3, "train/MOT17-04-FRCNN": 3, "test/MOT17-01-FRCNN": 3}
+
+
+@card(
+    samples={
+        f"{sequence}/img1/{n:06d}": "train: gt.json jpg json" if sequence.startswith("train") else "test: jpg json"
+        for sequence, frames in SEQUENCES.items()
+        for n in range(1, frames + 1)
+    },
+    holds={"test/MOT17-01-FRCNN/img1/000002": '"column_3":12,"column_4":10'},
+)
+def mot17(folder: Path) -> None:
+    for sequence, frames in SEQUENCES.items():
+        numbers = range(1, frames + 1)
+        write(folder, [f"{sequence}/img1/{n:06d}.jpg" for n in numbers])
+        found = [f"{n},-1,{10 + k},10,5,5,0.9,-1,-1,-1" for n in numbers for k in range(3)]
+        write(folder, {f"{sequence}/det/det.txt": "\n".join(found)})
+        if sequence.startswith("train"):
+            true = [f"{n},{k},{10 + k},10,5,5,1,1,0.9" for n in numbers for k in range(1, 3)]
+            write(folder, {f"{sequence}/gt/gt.txt": "\n".join(true)})
+
+
 BOXES = "0 0.5 0.5 0.2 0.2\n1 0.1 0.1 0.2 0.2\n"
 
 

@@ -12,6 +12,7 @@ from ...errors import plural
 from ..layouts.grouping import are_parallel
 from ..layouts.hypothesis import Hypothesis, TreeLayout, accounted, names_of, sentence_on_joins
 from ..layouts.survey import Survey
+from ..readers.registry import reader_of_rows
 from ..tables.named_files import ROLE_NAMES, split_name
 from ..tables.split_names import split_of_folder, split_of_name, splits_of_files
 from .files_of_samples import layout_of_files
@@ -39,6 +40,11 @@ def by_rows(survey: Survey) -> Hypothesis | None:
     ]
     used.update(partners)
     spoken = _spoken_folders([table.file for table in tables])
+    # Rows of boxes name no pictures without objects, which are samples, too.
+    main = {table.file for table in tables}
+    references = ((table, each.places[0]) for each in survey.references for table in each.tables if table.file in main)
+    has_splits = len({*survey.rows.splits.values()} - {""}) > 1
+    are_boxes = not has_splits and any(reader_of_rows(table.columns, place) for table, place in references)
     described = files.described(survey.rows.named)
     of_rows = {split_name(name)[1] for name in named if partners}
     left = {name: "L119" for name in partners if split_name(name)[1] not in of_rows}
@@ -47,7 +53,8 @@ def by_rows(survey: Survey) -> Hypothesis | None:
         if spoken and not any(f"{folder}/".startswith(f"{each}/") for each in spoken):
             used.add(name)
         elif name not in used and described(folder, extension):
-            left[name] = "L119"
+            left |= {} if are_boxes else {name: "L119"}
+            used.update([name] if are_boxes else [])
     # Files next to them, such as their texts, are left out with them.
     left_stems = {split_name(name)[:2] for name in left}
     left |= {name: "L119" for name in others if name not in used and split_name(name)[:2] in left_stems}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from ...errors import ConfigError, EnergonError, SampleError
+from ..tables.columns import TableColumn
 from .reader import About, Annotation, AnnotationReader
 
 _DAMAGED = (msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
@@ -42,6 +43,19 @@ def reader_of(drawn: Iterable[bytes], extension: str = "") -> str:
             shares[name] = sum(known) / len(known) if known else 0
     best = max(shares, key=shares.__getitem__)
     return best if shares[best] >= _MIN_SHARE else ""
+
+
+def reader_of_rows(columns: Sequence[TableColumn], place: str) -> str:
+    """Return the reader of the rows of a table, several of which name one picture; an empty text for other tables.
+
+    Args:
+        place: Column that names the pictures.
+    """
+    by_name = {column.name: column for column in columns}
+    if place not in by_name or not by_name.pop(place).has_repeats:
+        return ""
+    rows = zip(*(column.values for column in by_name.values()), strict=False)
+    return reader_of((msgspec.json.encode(dict(zip(by_name, row, strict=True))) for row in rows), "rows")
 
 
 def _recognises(reader: AnnotationReader, data: bytes) -> bool | None:

@@ -79,9 +79,11 @@ class ElementRef(ValueRef, frozen=True, array_like=True, tag="element"):
 
     Attributes:
         group: What the rows of the group share.
+        reader: Reader of the list, if the elements are annotations of the picture; else an empty text.
     """
 
     group: str = ""
+    reader: str = ""
 
 
 class CellRef(msgspec.Struct, frozen=True, array_like=True, tag="cell"):

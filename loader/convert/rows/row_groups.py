@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from ...errors import plural
-from .row import ElementRef, PartRef, Row, ValueRef, unique_part
+from .row import AnnotationRef, ElementRef, PartRef, Row, ValueRef, unique_part
 
 
 def join_groups(rows: Iterable[Row], notes: list[str]) -> Iterator[Row]:
@@ -37,7 +37,9 @@ def join_groups(rows: Iterable[Row], notes: list[str]) -> Iterator[Row]:
     for first, elements in groups.values():
         data = b"[" + b",".join(element.data for element in elements) + b"]"
         joined = ValueRef(data, is_lossy=any(element.is_lossy for element in elements))
+        reader = next(part.reader for part in first.parts.values() if isinstance(part, ElementRef))
+        whole = AnnotationRef(joined, reader) if reader else joined
         parts: dict[str, PartRef] = {
-            name: joined if isinstance(part, ElementRef) else part for name, part in first.parts.items()
+            name: whole if isinstance(part, ElementRef) else part for name, part in first.parts.items()
         }
         yield msgspec.structs.replace(first, parts=parts)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Literal
 
@@ -21,8 +22,8 @@ from ..annotations.views import shared_members
 from ..annotations.xml_elements import read_xml
 from ..file_trees.file_names import join_names
 from ..file_trees.tree import FolderTree
-from ..readers.registry import reader_of, readers
-from ..rows.row import AnnotationRef, Row, ValueRef
+from ..readers.registry import reader_of, reader_of_rows, readers
+from ..rows.row import AnnotationRef, ElementRef, Row, ValueRef
 from ..tables.arrow_files import open_table, readable_batches
 from ..tables.arrow_rows import ArrowCells, list_table, survey_columns
 from ..tables.columns import FoundColumn, SourceOptions, TableColumn, TableLayout, segment_columns
@@ -89,12 +90,31 @@ class TableSource(Source):
             near = files_near(self.path, self.columns.access, self.columns.root, weakest_form=form, notes=notes)
             files = self.columns.files or near
             table = self.survey(files)
-            layout = self.known["layout"] = find_layout(table, self.columns, files=files, at=self.path)
+            group, reader = self._group_of_files(table)
+            columns = replace(self.columns, group_column=group) if reader is not None else self.columns
+            layout = find_layout(table, columns, files=files, at=self.path, group_reader=reader)
+            self.known["layout"] = layout
             if self.columns.files is None:  # else the tree was asked
                 self._check_segments(table, [part.columns[0] for part in layout.parts if part.role == "path"])
         if listing is not None:
             listing.notes.extend(self.known["layout"].notes)
         return self.known["layout"]
+
+    def _group_of_files(self, table: Sequence[TableColumn]) -> tuple[str, str | None]:
+        """Return the column whose files have several rows that are one sample, and their reader, which may be none.
+
+        None instead of a reader if each row is a sample.
+        """
+        place = next((column for column in table if column.name in self.columns.places or column.has_files), None)
+        if place is None or not place.has_repeats or self.columns.parts or self.columns.group_column:
+            return "", None
+        # Numbers without names, as trackers write them, are a list for each picture.
+        others = [column for column in table if column is not place]
+        are_numbers = len(others) >= _MIN_NUMBERS and all(
+            column.type in _NUMBERS and re.fullmatch(r"column_\d+", column.name) for column in others
+        )
+        reader = reader_of_rows(table, place.name)
+        return place.name, reader if reader or are_numbers else None
 
     def _check_segments(self, table: Sequence[TableColumn], places: Sequence[str]) -> None:
         """Raise a ``ConfigError`` if rows name segments of recordings, and no option says what becomes of them."""
@@ -116,6 +136,7 @@ _MAX_DRAWN = 1000  # elements of a document that show its format
 _ROWS_OF_STEP = 1024
 _BYTES_OF_STEP = 4 << 20
 _MAX_COLUMNS = 1000  # lines of JSON may each have their own; the others are in the object of JSON, too
+_MIN_NUMBERS = 5  # columns: an object, its box
 _NUMBERS: Mapping[str, type] = {"integer": int, "number": float}
 
 
@@ -154,8 +175,9 @@ class TextTableSource(TableSource):
                     yield _with_reader(row, reader)
 
     def reader_of_rows(self, notes: list[str], part: str = "json") -> str:
-        reader = ""
-        if self.kind in ("jsonl", "xml"):
+        layout = self.known.get("layout")
+        reader = "" if layout is None else layout.group_reader or ""
+        if not reader and self.kind in ("jsonl", "xml"):
             with suppress(SampleError):
                 reader = reader_of(encode_json(values) for values in islice(self.records(), _MAX_DRAWN))
         if reader:
@@ -265,7 +287,9 @@ class TextTableSource(TableSource):
 def _with_reader(row: Row, reader: str) -> Row:
     """Return a row whose ``json`` has annotations of its picture, if a reader is named."""
     document = row.parts.get("json")
-    if not (reader and isinstance(document, ValueRef) and any(kind_of_name(part) == "image" for part in row.parts)):
+    if isinstance(document, ElementRef) or not (
+        reader and isinstance(document, ValueRef) and any(kind_of_name(part) == "image" for part in row.parts)
+    ):
         return row
     return msgspec.structs.replace(row, parts={**row.parts, "json": AnnotationRef(document, reader)})
 

@@ -200,6 +200,7 @@ class TableLayout:
     keeps_text_only: bool
     notes: tuple[str, ...]
     group: str | None = None  # column by whose values rows are one sample
+    group_reader: str | None = None  # of rows that name one picture, which may be none; None for groups of values
     segment: SegmentColumns | None = None
 
     @property
@@ -317,6 +318,14 @@ class TableColumn:
     def names_files(self) -> bool:
         """True if half of the values, or more, name files of the tree."""
         return 0 < self.followed <= 2 * self.resolved
+
+    @property
+    def has_repeats(self) -> bool:
+        """True if several values name one file; outside of a tree, if the first values repeat."""
+        if self.order:
+            return len(self.order) > len(self.named)
+        texts = [value for value in self.values if isinstance(value, str)]
+        return len({*texts}) < len(texts)
 
     @property
     def named(self) -> IntArray:

@@ -33,9 +33,20 @@ _BYTES_TYPES = ("bytes", "media", "media list")
 _MEDIA_ROLES = ("path", "url", "bytes")
 
 
-def find_layout(table: Sequence[TableColumn], columns: SourceOptions, *, files: NamedFiles, at: str) -> TableLayout:
-    """Return how the rows of a table become samples, by columns to which the values of all rows were added."""
-    finder = _Finder(table, columns, files, at)
+def find_layout(
+    table: Sequence[TableColumn],
+    columns: SourceOptions,
+    *,
+    files: NamedFiles,
+    at: str,
+    group_reader: str | None = None,
+) -> TableLayout:
+    """Return how the rows of a table become samples, by columns to which the values of all rows were added.
+
+    Args:
+        group_reader: Reader of rows that name one file, which may be none; None for groups of values.
+    """
+    finder = _Finder(table, columns, files, at, are_of_files=group_reader is not None)
     if columns.parts and columns.group_column:
         raise ConfigError(
             "--part names the parts of a row, and by --group-by column: the columns of rows are a list in json",
@@ -68,14 +79,17 @@ def find_layout(table: Sequence[TableColumn], columns: SourceOptions, *, files: 
         files=finder.files,
         is_chat=finder.is_chat,
         keeps_text_only=finder.is_chat if columns.keep_text_only is None else columns.keep_text_only,
-        notes=(*finder.missed_files(parts),),
+        notes=(*finder.missed_files(parts), *finder.repeated_files(parts)),
         group=columns.group_column,
+        group_reader=group_reader,
         segment=segment if columns.segments == "cut" else None,
     )
 
 
 class _Finder:
-    def __init__(self, table: Sequence[TableColumn], columns: SourceOptions, files: NamedFiles, at: str) -> None:
+    def __init__(
+        self, table: Sequence[TableColumn], columns: SourceOptions, files: NamedFiles, at: str, *, are_of_files: bool
+    ) -> None:
         self._table = {column.name: column for column in table}
         self._columns = columns
         self._is_remote = columns.files is None and is_url(files.root)
@@ -97,7 +111,7 @@ class _Finder:
         used: set[str | None] = {*columns.parts.values(), columns.key}
         self.split = columns.split or self._first(_is_split, used) or self._first(_has_splits, used)
         group = columns.group_column
-        self.key = columns.key or group or self._first(_is_key, {*used, self.split})
+        self.key = columns.key or (None if are_of_files else group) or self._first(_is_key, {*used, self.split})
         key = self._table[self.key] if self.key and not columns.key else None
         if key is not None and self._is_path(key) and not (key.forms and min(key.forms) >= STEM):
             self.key = None  # keys come from the files
@@ -245,6 +259,12 @@ class _Finder:
             for column in self._free
             if column.first_file and column.name not in media
         ]
+
+    def repeated_files(self, parts: Sequence[PartColumns]) -> list[str]:
+        paths = [part.columns[0] for part in parts if part.role == "path" and not part.is_list]
+        is_one = self._columns.group_column is None and len(paths) == 1 and self._table[paths[0]].has_repeats
+        one = f"--group-by column:{paths[0]} makes one sample of these rows" if is_one else ""
+        return [f"several rows name one file, and each is a sample; {one}"] if is_one else []
 
     def found(self, parts: Sequence[PartColumns]) -> tuple[FoundColumn, ...]:
         uses: dict[str, tuple[Role, str | None]] = {}

@@ -294,9 +294,12 @@ class RowMaker:
         self, name: str, group: str, values: Mapping[str, Any], parts: Mapping[str, PartRef], origin: str
     ) -> dict[str, PartRef]:
         """Return the object of JSON of a row that is one of a group; a row without a value is a group of its own."""
-        value, known = values.get(group), parts.get(name)
+        value, known, reader = values.get(group), parts.get(name), self._layout.group_reader
         data, is_lossy = (known.data, known.is_lossy) if isinstance(known, ValueRef) else (b"{}", False)
-        return {name: ElementRef(data, is_lossy=is_lossy, group=f"\0{origin}" if value in (None, "") else str(value))}
+        shared = f"\0{origin}" if value in (None, "") else str(value)
+        if reader is not None:  # the file counts, whatever the table calls it
+            shared = next((repr(part) for medium, part in parts.items() if medium != name), shared)
+        return {name: ElementRef(data, is_lossy=is_lossy, group=shared, reader=reader or "")}
 
     def _media_parts(self, part: PartColumns, values: Mapping[str, Any], cell: CellOf | None) -> dict[str, PartRef]:
         value = values.get(part.columns[0])

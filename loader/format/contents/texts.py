@@ -66,10 +66,11 @@ class Texts:
 
 
 def _is_mostly_numbers(text: str) -> bool:
-    """Return True if more than half of the words are numbers, or more than half of the characters are digits."""
+    """Return True if most words are numbers; or half of them, with more digits than other characters."""
     words = text.split()
-    numbers = sum(_NUMBERS.fullmatch(word) is not None for word in words)
-    return 2 * numbers > len(words) or 2 * sum(map(str.isdigit, text)) > sum(map(len, words))
+    others = sum(_NUMBERS.fullmatch(word) is None for word in words)
+    has_more_digits = 2 * sum(map(str.isdigit, text)) > sum(map(len, words))
+    return 2 * others < len(words) or (2 * others == len(words) and has_more_digits)
 
 
 def _is_name(text: str) -> bool:

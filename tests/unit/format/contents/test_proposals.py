@@ -348,7 +348,7 @@ def seen_texts(*texts: str) -> SeenParts:
         ),
         ([f"ok 154 1{n} 408 746 89 A|MOVE" for n in range(3)], "Crude", "mostly numbers"),
         ([f"{n:010d} basic" for n in range(3)], "Crude", "mostly numbers"),
-        (["2 dogs", "3 cats", "at 12:30 PM"], "Captioning", ""),
+        (["2 dogs", "3 cats", "at 12:30 PM", "picture 000000000009.jpg"], "Captioning", ""),
         (["cat", "dog"] * 3, "ImageClassification", ""),
         (["cat", "dog"], "Captioning", ""),
         (["a man on a horse", "a dog in the rain"] * 3, "Captioning", ""),

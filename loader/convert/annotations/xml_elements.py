@@ -12,6 +12,7 @@ from ...errors import FormatError
 from ..tables.records import Record
 
 _MAX_DEPTH = 100
+_TOO_DEEP = f"elements are nested more than {_MAX_DEPTH} deep"
 _ENTITY = b"<!ENTITY"  # may expand to gigabytes, or name files of this machine
 
 
@@ -30,18 +31,14 @@ class _PlainXml:
 
 
 def _events(path: str) -> Iterator[tuple[str, ET.Element]]:
-    with open(path, "rb") as file:
-        yield from _events_in(file, path)
-
-
-def _events_in(file: IO[bytes], path: str) -> Iterator[tuple[str, ET.Element]]:
     depth = 0
     try:
-        for event, element in ET.iterparse(_PlainXml(file, path), events=("start", "end")):  # noqa: S314 - no entities
-            depth += 1 if event == "start" else -1
-            if depth > _MAX_DEPTH:
-                raise FormatError(f"elements are nested more than {_MAX_DEPTH} deep", shard=path)
-            yield event, element
+        with open(path, "rb") as file:
+            for event, element in ET.iterparse(_PlainXml(file, path), events=("start", "end")):  # noqa: S314 - no entities
+                depth += 1 if event == "start" else -1
+                if depth > _MAX_DEPTH:
+                    raise FormatError(_TOO_DEEP, shard=path)
+                yield event, element
     except ET.ParseError as error:
         raise FormatError(f"this is not valid XML: {error}", shard=path) from error
 
@@ -55,7 +52,10 @@ def parse_xml(data: bytes) -> tuple[str, dict[str, Any]]:
     >>> parse_xml(b'<a b="1"><c>2</c><c d="3"/></a>')
     ('a', {'b': '1', 'c': ['2', {'d': '3'}]})
     """
-    *_, (_, outer) = _events_in(io.BytesIO(data), "")
+    try:
+        outer = ET.fromstring(_PlainXml(io.BytesIO(data), "").read())  # noqa: S314 - no entities
+    except ET.ParseError as error:
+        raise FormatError(f"this is not valid XML: {error}") from error
     return outer.tag, _values(outer)
 
 
@@ -86,10 +86,12 @@ def read_xml(path: str, tag: str) -> Iterator[Record]:
             element.clear()  # else the document would grow in memory
 
 
-def _values(element: ET.Element) -> dict[str, Any]:
+def _values(element: ET.Element, depth: int = 1) -> dict[str, Any]:
+    if depth > _MAX_DEPTH:
+        raise FormatError(_TOO_DEEP)
     values: dict[str, Any] = dict(element.attrib)
     for child in element:
         is_text = not child.attrib and not len(child)
-        values.setdefault(child.tag, []).append((child.text or "").strip() if is_text else _values(child))
+        values.setdefault(child.tag, []).append((child.text or "").strip() if is_text else _values(child, depth + 1))
     text = (element.text or "").strip()
     return values | ({"text": text} if text else {})

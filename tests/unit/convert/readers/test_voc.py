@@ -53,6 +53,7 @@ def test_polygons_of_roboflow_are_segmentations() -> None:
         (document(CAT).replace(b"195", b"wide"), "could not convert string to float: 'wide'"),
         (document(CAT)[:200], "not valid XML"),
         (b"<html></html>", "expected an element <annotation>, found <html>"),
+        (b"<annotation>" + b"<a>" * 200 + b"</a>" * 200 + b"</annotation>", "nested more than 100 deep"),
         (b'<!DOCTYPE a [<!ENTITY b "c">]><annotation>&b;</annotation>', "declares entities"),
     ],
 )

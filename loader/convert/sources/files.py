@@ -107,10 +107,9 @@ class FilesSource(Source):
             yield files, self._survey or TreeLayout()
 
     def _decide(self, files: TreeFiles, scratch: str) -> None:
-        with paused_collection():
-            survey = Survey(files, self.options, TreeReader(files, self.options, scratch))
         is_webdataset = self.kind == "webdataset"
         with paused_collection():
+            survey = Survey(files, self.options, TreeReader(files, self.options, scratch))
             self._survey, self.hypotheses = decide(survey, takes_all=self.takes_all, is_webdataset=is_webdataset)
         # A tar with another layout is read as a tree of files.
         if self.kind == "webdataset" and not (self._survey.is_plain and self.options.group_by is None):

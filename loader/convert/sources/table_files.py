@@ -61,6 +61,7 @@ class TableFiles(NamedFiles):
         self.weakest_form, self.is_of_media = NUMBER, False
         self.used: set[str] = set()
         self.last = ""  # name of the first file since it was reset
+        self._asked: tuple[str, str | None] = "", None  # the last path, and the file that it names
 
     def find(self, text: str) -> Hit | None:
         hit = self._files.index.find(text, self._folder, self._owners)
@@ -123,6 +124,12 @@ class TableFiles(NamedFiles):
         return self._tree.unit == "files" and not is_url(self._tree.path) and super().exists(path)
 
     def _find(self, path: str) -> str | None:
+        # A path is looked up for the key, the part and the file of a row.
+        if self._asked[0] != path:
+            self._asked = path, self._search(path)
+        return self._asked[1]
+
+    def _search(self, path: str) -> str | None:
         hit = self.find(path)
         if hit is not None:
             return self._files.names[hit.file]

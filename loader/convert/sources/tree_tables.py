@@ -181,8 +181,7 @@ class TreeReader:
     def columns_of(self, name: str) -> frozenset[str]:
         with suppress(EnergonError):
             path = self.files.tree.place(name, self._scratch_of(name))
-            _, table = open_table(self.files, name, self.options, self.scratch, path=path)
-            return frozenset(table.column_names())
+            return frozenset(open_table(self.files, name, self.options, self.scratch, path=path)[1].column_names())
         return frozenset()
 
 

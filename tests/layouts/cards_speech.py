@@ -234,6 +234,23 @@ def vctk(folder: Path) -> None:
 
 
 @card(
+    samples={
+        f"{name}/{name}_{n:03d}": "mic1.flac mic2.flac speaker-info.json txt" for name in SPEAKERS for n in range(1, 6)
+    },
+    holds={f"{name}/{name}_004": f"Please call Stella 4 of {name}." for name in SPEAKERS},
+)
+def vctk_of_two_microphones(folder: Path) -> None:
+    for name in SPEAKERS:
+        sounds = [f"{name}/{name}_{n:03d}_mic{mic}.flac" for n in range(1, 6) for mic in (1, 2)]
+        write(folder, [f"wav48_silence_trimmed/{sound}" for sound in sounds])
+        write(folder, {f"txt/{name}/{name}_{n:03d}.txt": f"Please call Stella {n} of {name}." for n in range(1, 6)})
+    rows = "".join(f"{name}  {text}\n" for name, text in SPEAKERS.items())
+    write(
+        folder, {"speaker-info.txt": f"ID  AGE  GENDER  ACCENTS  REGION COMMENTS \n{rows}", "README.txt": "CSTR VCTK"}
+    )
+
+
+@card(
     samples={f"utt{n:03d}": "json txt wav" for n in range(6)},
     texts={f"utt{n:03d}.txt": f"HELLO {n}" for n in range(6)},
     holds={f"utt{n:03d}": f'"speaker":"spk{n % 2}"' for n in range(6)},

@@ -224,7 +224,6 @@ def open_x_of_lerobot(folder: Path) -> None:
     lerobot_files(folder)
 
 
-STEP = "action.npy json observation_state.npy"
 CAMERAS = "observation_images_image.mp4 observation_images_wrist_image.mp4"
 
 
@@ -240,7 +239,7 @@ def videos_of_lerobot(folder: Path) -> None:
 
 
 @layout(
-    samples={f"data/chunk-000/episode_00000{n}/00000000{row}": STEP for n in (0, 1) for row in (0, 1)},
+    samples={f"data/chunk-000/episode_00000{n}/00000000{row}": "json" for n in (0, 1) for row in (0, 1)},
     left_out={"files L102": 2, "files L103": 1, "files L119": 4},
     kind="hf",
     forms=("folder",),

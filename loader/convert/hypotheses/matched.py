@@ -65,6 +65,8 @@ def match_of(
         grouping = Grouping(by=by, depth=depth, roles=dict.fromkeys(pictures, ""))
         # Of texts or sounds with equal names nothing else is known: a language, a noisy recording, or a class.
         are_equal = all(are_nearly_all(partners.shared[role], max(sizes[main], sizes[role])) for role in roles[1:])
+        # Files of another kind that all have the name of a main one and a suffix are its parts: sounds of microphones.
+        is_shown |= have_suffixes and are_others and are_equal
         alone = are_others or (None if are_equal else False)
         alike = are_alike(grouping) if len(pictures) > 1 else None if have_suffixes else alone
         are_few = len(roles) <= _MAX_UNCLEAR and sizes[main] >= _MIN_UNCLEAR

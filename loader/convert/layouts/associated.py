@@ -12,7 +12,6 @@ from ..tables.named_files import part_name_of_column, split_name
 
 _SUBJECT = re.compile(r"(?:.*/)?sub-[A-Za-z0-9+]+(?:/.*)?")
 _RECORDING = re.compile(r"sub-[A-Za-z0-9+]+(?:_[A-Za-z0-9]+-[A-Za-z0-9+]+)*_[A-Za-z0-9]+")
-_OTHER = re.compile(r"(?:[A-Za-z0-9]+-[A-Za-z0-9+]+_)*[A-Za-z0-9]+")
 _ENDINGS = ("json", "tsv", "tsv.gz", "bval", "bvec")  # of files about recordings
 _OF_ROWS = frozenset({"participants", "sessions", "scans"})  # suffixes of tables whose rows name recordings or folders
 _OF_CONTENTS = frozenset({"desc", "space", "recording"})  # entities of a file about a recording, and not of this
@@ -49,7 +48,7 @@ def find_associated(folders: Sequence[str], names: Sequence[str]) -> tuple[dict[
     parts: dict[str, dict[str, str]] = {}
     alone: list[str] = []
     for name, (folder, stem, extension) in sorted(split.items(), key=lambda item: -item[0].count("/")):
-        if extension not in _ENDINGS or (folder, stem) in recordings or not _OTHER.fullmatch(stem):
+        if extension not in _ENDINGS or (folder, stem) in recordings:
             continue
         entities = _entities(stem)
         suffix = entities[""]
@@ -73,7 +72,7 @@ def find_associated(folders: Sequence[str], names: Sequence[str]) -> tuple[dict[
 
 def _entities(stem: str) -> dict[str, str]:
     *pairs, suffix = stem.split("_")
-    return {**dict(pair.split("-", 1) for pair in pairs), "": suffix}
+    return {**dict(pair.partition("-")[::2] for pair in pairs), "": suffix}
 
 
 def _is_below(folder: str, above: str) -> bool:

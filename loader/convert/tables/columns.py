@@ -238,7 +238,7 @@ class TableColumn:
         order: Numbers of the files that it names, in the order of the values, and in ``order_forms`` how.
         forms: How it names them.
         is_constant: All values are equal.
-        lengths: Lengths of its lists of numbers in an Arrow table; of those that differ or are long, only some.
+        lengths: Lengths of its lists of numbers in an Arrow table; only some if they differ or are long.
         has_files: One of the texts names a file that exists.
         first_file: The first text that names an existing file, or holds one.
         follows_all: The column may be the key or the split, so that all of its values count.

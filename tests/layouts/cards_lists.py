@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from tests.layouts.cards_speech import tsv
-from tests.layouts.layout import card, write
+from tests.layouts.layout import card, picture, write
 
 BREEDS = [f"{breed}_{n}" for breed in ("Abyssinian", "beagle") for n in range(1, 6)]
 PETS = {"test": BREEDS[::3], "train": [name for at, name in enumerate(BREEDS) if at % 3]}
@@ -298,3 +298,54 @@ def describable_textures_with_alternative_splits(folder: Path) -> None:
 )
 def describable_textures_with_the_first_split(folder: Path) -> None:
     describable_textures_with_alternative_splits(folder)
+
+
+WHOLE = "are split parts as a whole, and no samples"
+
+
+@card(error=f"files such as train.de and test.de {WHOLE}")
+def wmt_pairs_of_plain_text(folder: Path) -> None:
+    for split, count in (("train", 6), ("dev", 2), ("test", 2)):
+        for language in ("en", "de"):
+            lines = "".join(f"{language} sentence {split} {n} .\n" for n in range(count))
+            write(folder, {f"{split}.{language}": lines})
+
+
+@card(error=f"files such as wikitext-2/wiki.train.tokens and .* {WHOLE}")
+def wikitext_2(folder: Path) -> None:
+    for split in ("train", "valid", "test"):
+        write(folder, {f"wikitext-2/wiki.{split}.tokens": f" \n = {split} = \n \n <unk> is an actor . \n"})
+
+
+UNKNOWN = "tell split parts in an unknown way, and chance would divide the samples"
+
+
+@card(error=f"names such as clean_trainset_28spk_wav/.* and clean_testset_wav/.* {UNKNOWN}")
+def voicebank_demand(folder: Path) -> None:
+    for split, numbers in (("trainset_28spk", range(4)), ("testset", range(4, 6))):
+        for n in numbers:
+            write(folder, [f"{kind}_{split}_wav/p226_{n:03d}.wav" for kind in ("clean", "noisy")])
+            write(folder, {f"{split}_txt/p226_{n:03d}.txt": f"Please call Stella {n}.\n"})
+
+
+@card(error=f"names such as train_1.bmp and testA_1.bmp {UNKNOWN}")
+def glas_2015(folder: Path) -> None:
+    names = [f"{part}_{n}" for part, count in (("train", 4), ("testA", 2), ("testB", 2)) for n in range(1, count + 1)]
+    write(folder, {f"{name}{kind}.bmp": picture("BMP") for name in names for kind in ("", "_anno")})
+    write(folder, {"Grade.csv": tsv("name grade", [[name, "benign"] for name in names], ",")})
+
+
+@card(error=f"names such as evaluation/4.wav and development/0.wav {UNKNOWN}")
+def dcase_with_development_and_evaluation(folder: Path) -> None:
+    for part, numbers in (("development", range(4)), ("evaluation", range(4, 7))):
+        write(folder, [f"{part}/{n}.wav" for n in numbers])
+        write(folder, {f"{part}.csv": tsv("filename text", [[f"{part}/{n}.wav", f"a dog {n}"] for n in numbers], ",")})
+
+
+USAGES = ("Training", "PublicTest", "PrivateTest")
+
+
+@card(samples={f"{n:09d}": f"{'train' if n < 8 else 'test'}: json" for n in range(12)})
+def fer_2013(folder: Path) -> None:
+    rows = [[f"{n % 7}", f"{n} 0 {n}", USAGES[0 if n < 8 else 1 + n % 2]] for n in range(12)]
+    write(folder, {"fer2013.csv": tsv("emotion pixels Usage", rows, ",")})

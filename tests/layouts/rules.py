@@ -325,3 +325,9 @@ def lists_of_split_parts_are_used(folder: Path) -> None:
     write(folder, [f"pictures/{n}.jpg" for n in range(9)])
     for split, numbers in (("train", range(6)), ("val", range(6, 9))):
         write(folder, {f"{split}_list.txt": "".join(f"pictures/{n}.jpg\n" for n in numbers)})
+
+
+@card(error="files such as train.txt and .*.txt are split parts as a whole, and no samples")
+def files_that_are_split_parts_as_a_whole_are_no_samples(folder: Path) -> None:
+    for split in ("train", "valid", "test"):
+        write(folder, {f"{split}.txt": f"-DOCSTART- -X- -X- O\n\nEU NNP B-NP B-ORG\n{split} VBZ B-VP O\n"})

@@ -27,6 +27,7 @@ from .by_tables import by_tables
 from .by_tars import by_tars
 from .foreign import foreign_format
 from .things import with_things
+from .unsplit import are_whole, unsplit_names
 
 _MAX_ABOUT = 20  # archives that are named in a command
 _UNREAD, _BARE = "files that this command does not read", "lists without an extension"
@@ -109,6 +110,17 @@ def _doubts(survey: Survey, layout: TreeLayout) -> Iterator[Doubt]:
         counts = [sum(fnmatchcase(table.file, pattern) for table in tables) for pattern in patterns]
         ways = zip(patterns, (f"split parts by {plural(count, 'table')}" for count in counts), strict=True)
         yield fault, [_way(survey, f"the split parts of {p}", makes, "--split-lists", p) for p, makes in ways]
+    # Names may show split parts where nothing else divides the samples.
+    if examples := unsplit_names(survey, layout):
+        shown = " and ".join(examples[split] for split in sorted(examples, key=lambda split: split != "train")[:2])
+        lines = (
+            "write their lines as rows of a table, such as train.jsonl and test.jsonl, and import the folder of these"
+        )
+        if are_whole(survey, layout):
+            yield f"files such as {shown} are split parts as a whole, and no samples", [ImportWay(lines)]
+        fault = f"names such as {shown} tell split parts in an unknown way, and chance would divide the samples"
+        moved = ImportWay("to keep the split parts, move the files to folders train, val and test")
+        yield fault, [_way(survey, "split parts by chance", "all samples", "--no-splits"), moved]
     # Rows may name parts of recordings.
     cut = () if survey.options.segments else survey.cut_tables
     for table in (each for each in cut if each.file in layout.tables):

@@ -18,16 +18,36 @@ _SPLITS = {
 _SPLIT_NAMES = "|".join(sorted(_SPLITS, key=len, reverse=True))
 _ANYWHERE = re.compile(rf"({_SPLIT_NAMES})\d*", re.IGNORECASE)
 _PIECE = re.compile(rf"(?<![a-z])({_SPLIT_NAMES})(\d*)(?![a-z])", re.IGNORECASE)
+_COMPOUND = re.compile(r"[A-Z][a-z]+([A-Z][a-z]+)")
+_WORD = re.compile(
+    rf"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))((?i:{_SPLIT_NAMES}|development|evaluation|eval))(?i:set)?(?![a-z])"
+)
 _SPLIT_OF_FILE = re.compile(rf"({_SPLIT_NAMES})(?:[-_.].*)?", re.IGNORECASE)
 
 
 def is_split_name(value: str) -> bool:
     """Return True for the name of a split part.
 
-    >>> is_split_name("Testing"), is_split_name("train2014")
-    (True, False)
+    >>> is_split_name("Testing"), is_split_name("PublicTest"), is_split_name("train2014")
+    (True, True, False)
     """
-    return value.strip().lower() in _SPLITS
+    return _split_of_value(value) is not None
+
+
+def _split_of_value(value: str) -> str | None:
+    text = value.strip()
+    compound = _COMPOUND.fullmatch(text)
+    return _SPLITS.get(text.lower()) or _SPLITS.get(compound[1].lower() if compound else "")
+
+
+def split_of_words(path: str) -> str:
+    """Return the split part in the words of a path; an empty text for none. An evaluation set is a part of its own.
+
+    >>> split_of_words("clean_testset_wav/p1.wav"), split_of_words("trainA_1.png"), split_of_words("latest/1.png")
+    ('test', 'train', '')
+    """
+    words = _WORD.findall(path)
+    return _SPLITS.get(words[-1].lower(), words[-1].lower()) if words else ""
 
 
 def split_part(value: str) -> str:
@@ -36,8 +56,7 @@ def split_part(value: str) -> str:
     >>> split_part("Validation"), split_part("train"), split_part("fold 3")
     ('val', 'train', 'fold 3')
     """
-    text = value.strip()
-    return _SPLITS.get(text.lower(), text)
+    return _split_of_value(value) or value.strip()
 
 
 def split_of_folder(name: str) -> str:

@@ -45,14 +45,14 @@ def reader_of(drawn: Iterable[bytes], extension: str = "") -> str:
     return best if shares[best] >= _MIN_SHARE else ""
 
 
-def reader_of_rows(columns: Sequence[TableColumn], place: str) -> str:
-    """Return the reader of the rows of a table, several of which name one picture; an empty text for other tables.
+def reader_of_rows(columns: Sequence[TableColumn], name: str) -> str:
+    """Return the reader of a table whose rows name each picture several times; an empty text for other tables.
 
     Args:
-        place: Column that names the pictures.
+        name: Column that names the pictures.
     """
     by_name = {column.name: column for column in columns}
-    if place not in by_name or not by_name.pop(place).has_repeats:
+    if name not in by_name or not by_name.pop(name).has_repeats:
         return ""
     rows = zip(*(column.values for column in by_name.values()), strict=False)
     return reader_of((msgspec.json.encode(dict(zip(by_name, row, strict=True))) for row in rows), "rows")

@@ -2,22 +2,58 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
+from ...accounting.kinds import MEDIA_KINDS
 from ...errors import plural
 from ..file_trees.file_names import is_about
+from ..layouts.grouping import Grouping
 from ..layouts.hypothesis import Hypothesis, accounted, names_of, sentence_on_joins
-from ..layouts.survey import Survey
+from ..layouts.survey import Survey, is_known
+from ..layouts.tree_files import kind_of_extension
 from ..tables.named_files import split_name
 from .files_of_samples import layout_of_files
 
+_MAX_OUTSIDE = 0.1  # of the files, that may be lists of names or classes
 _MIN_DOCUMENTS = 3  # or data: one text next to one picture may be about it
 
 
 def _of_folder(counts: Counter[str], name: str) -> float:
     return max(_MIN_DOCUMENTS, counts[split_name(name)[0]]) if split_name(name)[0] in counts else inf
+
+
+def _of_each_sample(survey: Survey) -> set[str]:
+    """Return the documents with equal names, or an equal end behind the last ``_``, half as many as there are samples.
+
+    Such as ``a_camera.json``, and ``calibration.txt`` in each folder.
+    """
+    data, documents = survey.roles["data"], survey.roles["document"]
+    if not documents:
+        return set()
+    endings = {name: re.split("[_/]", name)[-1] for name in (*data, *documents)}
+    counts = Counter(endings.values())
+    samples = Counter(endings[name] if counts[endings[name]] > 1 else split_name(name)[2] for name in data)
+    most = max(samples.values(), default=inf)
+    return {name for name in documents if 2 * counts[endings[name]] >= max(2 * _MIN_DOCUMENTS, most)}
+
+
+def _outside(survey: Survey, grouping: Grouping, names: Sequence[str]) -> set[str]:
+    """Return the files in no sample, and files of an unknown kind, or of each sample, that have no partner."""
+    kinds = {name: kind_of_extension(split_name(name)[2]) for name in names}
+    media = [name for name, kind in kinds.items() if kind in MEDIA_KINDS]
+    others = [name for name, kind in kinds.items() if kind not in MEDIA_KINDS]
+    of_each = _of_each_sample(survey)
+    if grouping.by == "name":
+        others = [name for name in others if name in of_each or not is_known(kinds[name])]
+    samples = {grouping.path_of(name) for name in media if others}
+    alone = {name for name in others if name in of_each or not is_known(kinds[name])}
+    alone = {name for name in alone if grouping.path_of(name) not in samples}
+    outside = {name for name in others if grouping.path_of(name) is None}
+    return outside | alone if len(alone) <= len(media) else outside
 
 
 def by_files(survey: Survey, *, takes_all: bool = False, is_webdataset: bool = False) -> Hypothesis | None:
@@ -33,6 +69,7 @@ def by_files(survey: Survey, *, takes_all: bool = False, is_webdataset: bool = F
     others = {name for name in documents if not is_about(name.rpartition("/")[2])}
     of_folders = Counter(split_name(name)[0] for name in names if others)
     extensions = Counter(split_name(name)[::2] for name in (*names, *others) if others)
+    of_each = _of_each_sample(survey)
     are_all = takes_all or not (names or any(map(survey.is_of_series, documents)))
     taken = [
         name
@@ -40,12 +77,16 @@ def by_files(survey: Survey, *, takes_all: bool = False, is_webdataset: bool = F
         if are_all
         or survey.is_sidecar(name)
         or survey.is_of_series(name)
+        or name in of_each
         or (name in others and 2 * extensions[split_name(name)[::2]] >= _of_folder(of_folders, name))
     ]
     names = sorted([*names, *taken])
     if not names:
         return None
     layout = layout_of_files(survey, names, is_webdataset=is_webdataset)
+    # Files outside of all roles are lists of names or classes if they are few; more of them are data.
+    outside = set() if takes_all or is_webdataset else _outside(survey, layout.grouping, names)
+    names = [name for name in names if name not in outside] if len(outside) > _MAX_OUTSIDE * len(names) else names
     main = [table for table in survey.rows.rows if not table.joins] if not takes_all else []
     joins = tuple(table for table in survey.rows.rows if table.joins and not main and not takes_all)
     rows = replace(survey.rows, rows=joins)

@@ -9,13 +9,13 @@ import numpy as np
 
 from ...arrays import union
 from ...errors import plural
-from ..layouts.grouping import are_parallel
+from ..layouts.grouping import Grouping, are_parallel
 from ..layouts.hypothesis import Hypothesis, TreeLayout, accounted, names_of, sentence_on_joins
 from ..layouts.survey import Survey
 from ..readers.registry import reader_of_rows
 from ..tables.named_files import ROLE_NAMES, split_name
 from ..tables.split_names import split_of_folder, split_of_name, splits_of_files
-from .files_of_samples import layout_of_files
+from .files_of_samples import layout_of_files, suffixes_of
 from .headers import are_of_samples
 from .matched import are_nearly_all
 
@@ -29,8 +29,9 @@ def by_rows(survey: Survey) -> Hypothesis | None:
     named = {files.names[file_number] for file_number in survey.rows.named}
     # Files of the same name are taken along; those next to them that no row names are left out.
     others = [name for name in survey.roles["data"] if name not in named]
-    stems = {split_name(name)[:2] for name in named if others}
-    used = named.union(name for name in others if split_name(name)[:2] in stems)
+    grouping = suffixes_of(survey, [*named, *others]) if others else Grouping()
+    paths = {grouping.path_of(name) for name in named if others}
+    used = named.union(name for name in others if grouping.path_of(name) in paths)
     parallel = _parallel_folders(survey, named)
     partners = [
         name
@@ -66,6 +67,7 @@ def by_rows(survey: Survey) -> Hypothesis | None:
         TreeLayout(
             tables=survey.rows.files,
             rows=survey.rows,
+            grouping=grouping,
             folders=layout.folders,
             top=layout.top,
             left=left,

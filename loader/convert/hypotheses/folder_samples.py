@@ -21,7 +21,8 @@ def are_samples(folders: Sequence[ListedFolder]) -> bool:
     sets = Counter(map(_names_in, inner))
     if not sets or all(split_of_folder(folder.names[-1]) for folder in inner):
         return False
-    samples, count = sets.most_common(1)[0]
+    samples, equal = sets.most_common(1)[0]
+    count = sum(sets[names] for names in sets if names and names <= samples)  # a few may lack a file
     # Their names without numbers differ: they are parts, not a series.
     words = {stem.rstrip("0123456789_- ") for stem, _ in samples}
     are_distinct = "" not in words and len(words) == len(samples) > 1
@@ -30,7 +31,8 @@ def are_samples(folders: Sequence[ListedFolder]) -> bool:
     are_numbered = is_any_unnumbered and "" not in words and all(NUMBERED.fullmatch(each.names[-1]) for each in inner)
     # Else the folders are parts, and the names those of samples.
     are_roles = count > len(samples) or all(map(ROLE_NAMES.fullmatch, words))
-    return ((are_distinct and are_roles) or are_numbered) and count > 1 and count >= _MIN_SHARE * len(inner)
+    are_alike = equal > 1 and 2 * equal >= len(inner) and count >= _MIN_SHARE * len(inner)
+    return ((are_distinct and are_roles) or are_numbered) and are_alike
 
 
 def _names_in(folder: ListedFolder) -> frozenset[tuple[str, frozenset[str]]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -14,12 +14,15 @@ import numpy as np
 from ...accounting.kinds import kind_of_name, part_extension
 from ...arrays import IntArray, union
 from ..file_trees.file_names import group_files
-from ..layouts.grouping import NUMBERED, Role, folder_names
+from ..layouts.grouping import NUMBERED, Role
 from ..tables.named_files import MAIN_NAMES
 from ..tables.split_names import splits_of_names
 
-_CUT = re.compile(r"[-_ .](?=[A-Za-z])")  # begin of a suffix
-_MIN_SUFFIXED = 2  # samples that have a suffix, and half of all
+_CUT = re.compile(r"[-_ .](?=[A-Za-z]|0[0-9]{3}$)")  # begin of a suffix, which may be the number of a channel
+_PREFIX = re.compile(r"(?<=[A-Za-z])[-_ .]")  # end of a prefix
+_AFFIX = re.compile(f"{_CUT.pattern}|{_PREFIX.pattern}")
+_MIN_SUFFIXED = 2  # samples that have a suffix, and half of those in its folders
+_MIN_SHARE = 0.1  # of all samples
 _MAX_ROLES = 1000  # that are counted; more are words of names
 _MAX_FOLDERS = 8  # next to each other, with suffixes; more are classes
 
@@ -34,9 +37,9 @@ class ListedFolder:
         samples: Name → names of its parts; equal ones are one object, as trees have millions of files.
     """
 
-    def __init__(self, folder: str, files: Sequence[str]) -> None:
+    def __init__(self, names: tuple[str, ...], files: Sequence[str]) -> None:
         known: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self.names = folder_names(folder)
+        self.names = names
         self.samples = {stem: known.setdefault(names := (*parts,), names) for stem, parts in group_files(files)}
         self.parts = {*known}
         self.kinds = frozenset().union(*map(kinds_of, known))
@@ -60,9 +63,11 @@ class Rest:
     Attributes:
         kinds: Kinds of the files.
         hashes: Hashes of the rests.
+        counts: Path without the folder of the role → number of files there.
     """
 
     kinds: set[str] = field(default_factory=set)
+    counts: Counter[tuple[str, ...]] = field(default_factory=Counter)
     hashes: array[int] = field(default_factory=lambda: array("q"))
 
 
@@ -142,7 +147,7 @@ def _is_main(role: Role) -> bool:
 
 
 def by_suffix(folders: Sequence[ListedFolder], depth: int | None) -> Iterator[Partners]:
-    """Yield the suffixes that at least half of the names without them have, too, for each likely main folder.
+    """Yield the suffixes and prefixes that half of the names without them have, too, for each likely main folder.
 
     Args:
         depth: Position of a folder that files of a sample may differ in, too: ``train/a.jpg``, ``masks/a_mask.gif``.
@@ -162,10 +167,12 @@ def by_suffix(folders: Sequence[ListedFolder], depth: int | None) -> Iterator[Pa
         rests = _suffixed(trees, main, endings[main])
         first = Role(folder=main, suffix=endings[main])
         counts = {role: len(rest.hashes) for role, rest in rests.items()}
+        least = max(_MIN_SUFFIXED, _MIN_SHARE * counts.get(first, 0))
         shared = {
             role: counts[role]
             for role in sorted(rests)
-            if role.suffix != first.suffix and counts[role] >= max(_MIN_SUFFIXED, counts.get(first, 0) / 2)
+            if role[1:] != first[1:]
+            and counts[role] >= max(least, sum(rests[first].counts[above] for above in rests[role].counts) / 2)
         }
         if shared and first in rests:
             yield Partners(first, shared, rests, depth)
@@ -176,22 +183,36 @@ def _suffixed(trees: Mapping[str, Mapping[tuple[str, ...], ListedFolder]], main:
     bases = {above: {stem.removesuffix(ending) for stem in each.samples} for above, each in trees[main].items()}
     for name, tree in trees.items():
         for above, folder in tree.items():
-            of_folder = bases.get(above, ())
+            of_folder = bases.get(above, set())
+            is_searched = bool(of_folder) and (name != main or len(trees) == 1)
             # Most names have no suffix at all.
-            if name == main and not ending and not _CUT.search("\n".join(folder.samples)):
+            if name == main and not ending and not (is_searched and _AFFIX.search("\n".join(folder.samples))):
                 rests[Role(name)].kinds.update(folder.kinds)
                 rests[Role(name)].hashes.extend(map(hash, folder.samples))
+                rests[Role(name)].counts[above] += len(folder.samples)
                 continue
             for stem, parts in folder.samples.items():
-                # Look for the longest name that a file of the main folder has, too; or another file of a single one.
-                cuts = _CUT.finditer(stem, 1) if of_folder and (name != main or len(trees) == 1) else ()
-                ends = [*(match.start() for match in cuts), *([len(stem)] if name != main else [])]
-                base = next((stem[:end] for end in reversed(ends) if stem[:end] in of_folder), None)
-                role = Role(name, suffix=ending if base is None else stem[len(base) :])
-                if (base is not None or name == main) and (role in rests or len(rests) < _MAX_ROLES):
+                affixes = _affixes(stem, of_folder, is_main=name == main) if is_searched else None
+                role = Role(name, *(affixes or ("", ending)))
+                if (affixes or name == main) and (role in rests or len(rests) < _MAX_ROLES):
                     rests[role].kinds.update(kinds_of(parts))
-                    rests[role].hashes.append(hash(base or stem))
+                    rests[role].hashes.append(hash(stem))
+                    rests[role].counts[above] += 1
     return rests
+
+
+def _affixes(stem: str, of_folder: Collection[str], *, is_main: bool) -> tuple[str, str] | None:
+    """Return what a name has before and behind the longest name of the main folder that is in it; None without one.
+
+    Args:
+        is_main: The name is of the main folder itself, and is none of its own affixes.
+    """
+    ends = [match.start() for match in _CUT.finditer(stem, 1)] + ([] if is_main else [len(stem)])
+    for end in reversed(ends):
+        if stem[:end] in of_folder:
+            return "", stem[end:]
+    starts = (match.end() for match in _PREFIX.finditer(stem))
+    return next(((stem[:start], "") for start in starts if stem[start:] in of_folder), None)
 
 
 def _ending(stems: Sequence[str]) -> str:

@@ -58,8 +58,7 @@ def join_of(
 
     A column has keys if half of its values are in a column of a table that names files, and half of the values there
     are among them, or one of both for texts in columns of one name; in one of the two columns, each value comes once. A
-    column has names of folders if half of its
-    values are.
+    column has names of folders if each comes once, and half of them are.
     """
     of_folders = files.folder_hashes
     for column in table.columns:
@@ -82,7 +81,7 @@ def join_of(
                         through=through,
                     )
         is_split = all(map(is_split_name, column.texts.values or ["-"]))  # whose rows are about files of a part
-        if len(hashes) > 1 and not is_split and np.isin(hashes, of_folders).mean() >= _MIN_SHARE:
+        if len(hashes) > 1 and is_key and not is_split and np.isin(hashes, of_folders).mean() >= _MIN_SHARE:
             return RowsOfTable(file=table.file, inside=table.inside, joins="folder", key=(column.name, ""))
     return None
 

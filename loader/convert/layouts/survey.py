@@ -218,13 +218,13 @@ class Survey:
     def _move_strays(self) -> None:
         """Move few files of an unknown kind, which share their names with no others, to the documents."""
         data = self.roles["data"]
-        if all(_is_known(kind) or role_of_name(f"x.{kind}") != "data" for _, kind in self.files.counts):
+        if all(is_known(kind) for _, kind in self.files.counts):
             return
         kinds = Counter[str]()
         for extension, count in Counter(split_name(name)[2] for name in data).items():
             kinds[kind_of_extension(extension)] += count
         few = {kind for kind, count in kinds.items() if count <= _MAX_STRAYS * len(self.files.names)}
-        few -= {*filter(_is_known, few)}
+        few -= {*filter(is_known, few)}
         if not few:
             return
         known = {split_name(name)[:2] for name in data if kind_of_extension(split_name(name)[2]) not in few}
@@ -312,8 +312,9 @@ class Survey:
         return max((table.rows for table in self._tables_of.get(name, ())), default=0)
 
 
-def _is_known(kind: str) -> bool:
-    return kind in get_args(PartKind) or kind_of_name(kind) != "bytes"
+def is_known(kind: str) -> bool:
+    """Return True for a kind of files that samples have, and not an extension that nothing is known of."""
+    return kind in get_args(PartKind) or kind_of_name(kind) != "bytes" or role_of_name(f"x.{kind}") != "data"
 
 
 def _series_of(names: Iterable[str]) -> frozenset[str]:

@@ -13,7 +13,7 @@ from ...accounting import Account
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
 from ...errors import plural
 from ..file_trees.file_names import HIDDEN, group_files, join_names, reason_of_name
-from ..layouts.grouping import are_parallel
+from ..layouts.grouping import Role, are_parallel
 from ..layouts.hypothesis import TreeLayout
 from ..layouts.rows import RowsOfTable
 from ..layouts.tree_files import TreeFiles
@@ -249,13 +249,17 @@ class TreeRows:
         """Return further parts of a row: the files that share their names with its file, and that no row names."""
         folder, stem, _ = split_name(files.last)
         taken: dict[str, str] = {}
-        for file_number in self._files.index.of_stem(stem):
+        grouping = self._survey.grouping
+        role, base = grouping.role_of((), stem)
+        begins = grouping.roles if role else {Role(): ""}
+        alike = {f"{each.prefix}{base}{each.suffix}": begin for each, begin in begins.items()}
+        for file_number, begin in ((n, alike[each]) for each in alike for n in self._files.index.of_stem(each)):
             name = self._files.names[file_number]
             above = posixpath.dirname(name)
             if name == files.last or file_number in self._named:
                 continue
             if above == folder or (above in self._survey.parallel and are_parallel(folder, above)):
-                part, all_parts = extension_of_path(name), {**parts, **taken}
+                part, all_parts = begin + extension_of_path(name), {**parts, **taken}
                 if part in all_parts and above != folder:
                     part = f"{part_name_of_column(posixpath.basename(above))}.{part}"
                 part = unique_part(part, all_parts)

@@ -73,6 +73,7 @@ def crude(bucket: Bucket) -> Bucket:
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("name", ["a", "texts.jsonl", "mix.yaml"])
+@pytest.mark.sampled(2)
 def test_a_url_trains_on_the_samples_of_its_files(crude: Bucket, name: str, workers: int) -> None:
     here = texts(crude.folder / name, workers)
     there = texts(f"{crude.url}/{name}", workers)

@@ -64,6 +64,7 @@ def clips(data: bytes, *ranges: tuple[float, float], **arguments: Any) -> tuple[
 
 
 @by_video
+@pytest.mark.sampled(3)
 def test_all_frames_come_once_and_in_order(name: str) -> None:
     data = AVDecoder(video(name)).get_video()
     assert [numbers_in(clip) for clip in data.video_clips] == [list(range(50))]
@@ -74,12 +75,14 @@ def test_all_frames_come_once_and_in_order(name: str) -> None:
 
 
 @by_video
+@pytest.mark.sampled(3)
 def test_a_range_of_frames_includes_both_ends(name: str) -> None:
     assert clips(video(name), (3, 5), video_unit="frames") == ([[3, 4, 5]], [(0.3, 0.6)])
     assert clips(video(name), (47, math.inf), video_unit="frames") == ([[47, 48, 49]], [(4.7, 5.0)])
 
 
 @by_video
+@pytest.mark.sampled(3)
 def test_a_range_of_seconds_gives_the_frames_seen_in_it(name: str) -> None:
     assert clips(video(name), (0.35, 0.5)) == ([[3, 4, 5]], [(0.3, 0.6)])
     assert clips(video(name), (2.01, 2.01)) == ([[20]], [(2.0, 2.1)])
@@ -87,6 +90,7 @@ def test_a_range_of_seconds_gives_the_frames_seen_in_it(name: str) -> None:
 
 
 @by_video
+@pytest.mark.sampled(3)
 def test_clips_come_in_the_order_in_which_they_are_asked_for(name: str) -> None:
     found, _ = clips(video(name), (40, 42), (3, 8), (5, 10), (0, 0), (5, 10), video_unit="frames")
     assert found == [[40, 41, 42], [3, 4, 5, 6, 7, 8], [5, 6, 7, 8, 9, 10], [0], [5, 6, 7, 8, 9, 10]]

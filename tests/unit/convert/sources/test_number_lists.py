@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import datasets
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -32,6 +32,7 @@ TYPES = {"input_ids": pa.int32(), "mask": pa.uint8(), "vector": pa.float32(), "h
 def write(path: Path) -> str:
     if path.name == "saved":
         kinds = {name: np.dtype(type_.to_pandas_dtype()).name for name, type_ in TYPES.items() if type_}
+        datasets = import_module("datasets")  # takes a second, which those who only collect tests need not wait
         features = {name: datasets.Sequence(datasets.Value(kind)) for name, kind in kinds.items()}
         features["tags"] = datasets.Sequence(datasets.ClassLabel(names=["a", "b"]))
         datasets.Dataset.from_dict(VALUES, features=datasets.Features(features)).save_to_disk(str(path))

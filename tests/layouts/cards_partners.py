@@ -129,7 +129,11 @@ def ade_20k_2021(folder: Path) -> None:
 GLANDS = [f"{part}_{n}" for part in ("train", "testA", "testB") for n in range(1, 4)]
 
 
-@card(samples=dict.fromkeys(GLANDS, "anno.bmp bmp json"), holds={"testA_2": "benign"})
+@card(
+    samples=dict.fromkeys(GLANDS, "anno.bmp bmp json"),
+    holds={"testA_2": "benign"},
+    options={"splits": False},
+)
 def glands_with_a_table(folder: Path) -> None:
     for at, name in enumerate(GLANDS):
         write(folder, {f"{name}{suffix}.bmp": picture("BMP", (8 + at, 6)) for suffix in ("", "_anno")})

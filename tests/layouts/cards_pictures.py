@@ -61,6 +61,29 @@ def coco_2017(folder: Path) -> None:
             write(folder, {f"annotations/{kind}_{split}.json": coco([f"{name}.jpg" for name in kept], kind)})
 
 
+@card(error="annotations/instances_val2017.json cannot be read: this is not valid JSON: Input data was truncated")
+def coco_2017_with_a_cut_file(folder: Path) -> None:
+    for split, names in (("train2017", TRAIN), ("val2017", VAL)):
+        write(folder, [f"{split}/{name}.jpg" for name in names])
+        document = coco([f"{name}.jpg" for name in names], "instances")
+        write(folder, {f"annotations/instances_{split}.json": document[: -40 if split == "val2017" else None]})
+
+
+@card(
+    samples={f"train2017/{n:012d}": "jpg json" if n < 9 else "jpg" for n in range(1, 11)},
+    left_out={"rows F101": 2, "parts F101": 2},
+    note="objects of categories that are not defined: 8, such as 7",
+)
+def coco_with_an_id_twice(folder: Path) -> None:
+    # The numbers of boxes name no pictures, so that the fault is said: two pictures have one id.
+    names = [f"{n:012d}.jpg" for n in range(1, 11)]
+    write(folder, [f"train2017/{name}" for name in names])
+    document = json.loads(coco(names, "instances"))
+    document["images"][9]["id"] = document["images"][8]["id"]
+    document["annotations"] = [{**each, "category_id": 7} for each in document["annotations"][:8]]
+    write(folder, {"annotations/instances_train2017.json": json.dumps(document)})
+
+
 PANOPTIC = [f"{number:012d}" for number in (139, 285, 632, 724, 776)]
 
 

@@ -270,3 +270,12 @@ def a_column_of_boxes_is_no_caption(folder: Path) -> str:
 @layout(samples={"a": "mp4 txt", "b": "mp4 txt"}, forms=("folder",))
 def videos_with_captions(folder: Path) -> None:
     write(folder, {"a.mp4": b"\0\0\0\x18ftypisom", "a.txt": "a cat", "b.mp4": b"\0\0\0\x18ftypisom", "b.txt": "a dog"})
+
+
+@layout(error="val.parquet cannot be read: this Parquet file cannot be read")
+def a_cut_table_next_to_a_whole_one(folder: Path) -> None:
+    for split in ("train", "val"):
+        names = [f"images/{split}{n}.jpg" for n in range(4)]
+        write(folder, names)
+        data = table({"image": names, "caption": [f"a cat {name}" for name in names]})
+        write(folder, {f"{split}.parquet": data[: -60 if split == "val" else None]})

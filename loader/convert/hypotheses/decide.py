@@ -67,6 +67,11 @@ def decide(survey: Survey, *, takes_all: bool, is_webdataset: bool) -> tuple[Tre
         return TreeLayout(), []
     layout = compared[0].layout if compared and compared[0].fits else None
     doubt = _several_kinds(survey, compared) if layout is None else next(_doubts(survey, layout), ("", ()))
+    # What a damaged file says about others is lost; where it is a part, its sample fails.
+    damaged = next((name for name in survey.damaged if layout is None or name in layout.left), None)
+    if damaged is not None:
+        fault = f"{damaged} cannot be read: {survey.damaged[damaged]}"
+        raise ConfigError(fault, at=survey.files.tree.path, hint="repair it, or move it out of the folder")
     fault, ways = foreign_format(survey) or doubt
     if layout is None or fault:
         error = UnclearDataError(fault, at=survey.files.tree.path, hint="; ".join(map(str, ways)))

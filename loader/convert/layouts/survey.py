@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Protocol, get_args
@@ -19,6 +19,7 @@ from ..file_trees.file_names import (
     DOCUMENTS,
     Role,
     are_media,
+    is_about,
     join_names,
     reason_of_name,
     role_of_name,
@@ -41,6 +42,10 @@ _SERIES = 3  # files whose names differ by a number
 
 class Reader(Protocol):
     """Reads the tables and documents of a tree."""
+
+    @property
+    def faults(self) -> Mapping[str, str]:
+        """Name of a damaged file → why it cannot be read."""
 
     def tables(self, files: TreeFiles, names: Iterable[str], *, are_whole: bool = False) -> Iterator[Table]:
         """Yield the tables and lists in some files, with the ones of ``files`` that their values name.
@@ -204,6 +209,11 @@ class Survey:
     @cached_property
     def member_rows(self) -> NamedRows:
         return rows_of(self._member_references)
+
+    @property
+    def damaged(self) -> Mapping[str, str]:
+        """Name → why the file cannot be read, of the files that were searched for references."""
+        return {name: fault for name, fault in self._reader.faults.items() if not is_about(name.rpartition("/")[2])}
 
     def is_list(self, name: str) -> bool:
         """Return True for a table, a document with a list of objects, or lines that each begin with another name."""

@@ -99,6 +99,7 @@ class _CocoFile:
         # One annotation may be damaged, so several are inspected.
         self._has_captions = any(map(_is_caption, islice(self._annotations, _FIRST)))
         self._repeats: dict[int, str] = {}  # number of an image → what is wrong, if another one has its id
+        self._unnamed: list[object] = []  # ids of categories that are not defined
         self.notes: list[str] = []
         self._categories = {}
         # Objects get the names of their categories.
@@ -120,6 +121,9 @@ class _CocoFile:
         )
         for row in chain(rows, faults):
             yield msgspec.structs.replace(row, split=split) if split else row
+        if self._unnamed:
+            fault = f"objects of categories that are not defined: {len(self._unnamed):,}, such as {self._unnamed[0]!r}"
+            self.notes.append(f"{fault}; they have no name of a category")
 
     def _owners(self, faults: list[Row]) -> IntArray:
         """Return the number of the image of each annotation, -1 for none, which is a fault."""
@@ -209,8 +213,8 @@ class _CocoFile:
         if isinstance(category, msgspec.Raw):
             value = msgspec.json.decode(category)
             name = self._categories.get(_plain_id(value)) if isinstance(value, _Id) else None
-            if name is not None:
-                fields["category"] = name
+            fields |= {} if name is None else {"category": name}
+            self._unnamed += [value] if name is None and self._categories else []
         if "area" not in fields:
             with suppress(SampleError):  # of a polygon that is damaged; it is written as it is
                 area = area_of(msgspec.json.decode(msgspec.json.encode(fields)))

@@ -14,7 +14,7 @@ from typing import Literal
 
 from ...collector import paused_collection
 from ...engine.workers import can_fork, run_in_workers, usable_cores
-from ...errors import EnergonError
+from ...errors import EnergonError, FormatError, StorageError
 from ...storage import is_url
 from ..annotations.heads import may_have_rows, whole_rows, words_of
 from ..annotations.json_elements import LINE_ENDINGS, lists_in, read_elements
@@ -95,12 +95,17 @@ def open_rows(
 
 @dataclass(frozen=True, slots=True)
 class TreeReader:
-    """Reads the tables and documents of a tree, whose copies go to a folder if the tree is an archive."""
+    """Reads the tables and documents of a tree, whose copies go to a folder if the tree is an archive.
+
+    Attributes:
+        faults: Name of a damaged file → why it cannot be read.
+    """
 
     files: TreeFiles
     options: SourceOptions
     scratch: str
     shares: dict[str, float] = field(default_factory=dict)  # of files whose beginnings alone are copied
+    faults: dict[str, str] = field(default_factory=dict)
 
     def tables(self, files: TreeFiles, names: Iterable[str], *, are_whole: bool = False) -> Iterator[Table]:
         names = [*names]
@@ -113,8 +118,10 @@ class TreeReader:
             workers = usable_cores()
             files.index.of_name("")
         read = run_in_workers(partial(_columns_in, files, options, self._scratch_of), names, workers=workers)
-        for position, lists in sorted(read, key=itemgetter(0)):
+        for position, (lists, fault) in sorted(read, key=itemgetter(0)):
             name = names[position]
+            if fault and name not in self.shares:
+                self.faults[name] = fault
             for inside, columns, kind in lists:
                 named, table = open_table(files, name, options, self._scratch_of(name), inside)
                 for column in columns:
@@ -187,19 +194,24 @@ class TreeReader:
 
 def _columns_in(
     files: TreeFiles, options: SourceOptions, scratch_of: Callable[[str], str], name: str
-) -> list[tuple[str, list[TableColumn], str]]:
-    """Return the lists in a file, with their columns and the kind of its annotations."""
-    lists = list[tuple[str, list[TableColumn], str]]()
-    with suppress(EnergonError), paused_collection():  # the error of a damaged file, which fails where it is a part
+) -> tuple[list[tuple[str, list[TableColumn], str]], str]:
+    """Return the lists in a file, with their columns and the kind of its annotations, and why it cannot be read."""
+    lists, fault = list[tuple[str, list[TableColumn], str]](), ""
+    try:
         if reason_of_name(name) == BARE and not _is_text(files.tree, name):
-            return []
+            return [], ""
         scratch = scratch_of(name)
         path = files.tree.local_path(name, scratch)
         insides = {"json": lists_in, "xml": tags_in}.get(split_extension(name.lower())[1], lambda _: ["data"])
-        for inside in insides(path):
-            named, table = open_table(files, name, options, scratch, inside)
-            lists.append((inside, [*table.survey(named)], annotation_kind(path) or ""))
-    return lists
+        with paused_collection():
+            for inside in insides(path):
+                named, table = open_table(files, name, options, scratch, inside)
+                lists.append((inside, [*table.survey(named)], annotation_kind(path) or ""))
+    except (FormatError, StorageError) as error:
+        fault = error.message
+    except EnergonError:
+        pass  # it has no rows, or fails where it is a part
+    return lists, fault
 
 
 def _is_text(tree: FileTree, name: str) -> bool:

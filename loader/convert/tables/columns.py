@@ -468,14 +468,16 @@ class TableColumn:
 def texts_in(value: object) -> Iterator[str]:
     """Yield the texts and integers in a value as texts, also those inside of its lists and objects.
 
-    Of a text with the paths of media, as chats have them, the paths are yielded.
+    Numbers in a list, such as those of a box, name nothing. Of a text with the paths of media, as chats have them, the
+    paths are yielded.
     """
     if isinstance(value, str):
         paths = PATHS_IN_TEXT.findall(value) if "</" in value else ()
         yield from (path for _, path in paths) if paths else (value,)
     elif isinstance(value, dict | list):
         for inner in value.values() if isinstance(value, dict) else value:
-            yield from texts_in(inner)
+            if isinstance(value, dict) or type(inner) is not int:
+                yield from texts_in(inner)
     elif type(value) is int:
         yield str(value)
 

@@ -84,6 +84,17 @@ def open_images_boxes(folder: Path) -> None:
     write(folder, {"oidv6-train-annotations-bbox.csv": "\n".join([header, *rows])})
 
 
+@card(
+    samples={f"street_{n}{again}": "jpg json txt" for n in range(5) for again in ("", "-2")}, note="5 keys|column:image"
+)
+def expressions_that_refer_to_boxes(folder: Path) -> None:
+    write(folder, [f"street_{n}.jpg" for n in range(5)])
+    rows = [
+        f"street_{n}.jpg,the car on the {side},{k},2,3,4" for n in range(5) for k, side in enumerate(("left", "right"))
+    ]
+    write(folder, {"expressions.csv": "\n".join(["image,sentence,x,y,w,h", *rows])})
+
+
 SEQUENCES = {"train/MOT17-02-FRCNN": 3, "train/MOT17-04-FRCNN": 3, "test/MOT17-01-FRCNN": 3}
 
 

@@ -42,10 +42,10 @@ def by_rows(survey: Survey) -> Hypothesis | None:
     used.update(partners)
     spoken = _spoken_folders([table.file for table in tables])
     # Rows of boxes name no pictures without objects, which are samples, too.
-    main = {table.file for table in tables}
-    references = ((table, each.places[0]) for each in survey.references for table in each.tables if table.file in main)
+    main = {table.file for table in tables if not table.kind}
+    pairs = ((table, each.places[0]) for each in survey.references for table in each.tables if table.file in main)
     has_splits = len({*survey.rows.splits.values()} - {""}) > 1
-    are_boxes = not has_splits and any(reader_of_rows(table.columns, column) for table, column in references)
+    are_boxes = not has_splits and any(reader_of_rows(table.columns, name) for table, name in pairs)
     described = files.described(survey.rows.named)
     of_rows = {split_name(name)[1] for name in named if partners}
     left = {name: "L119" for name in partners if split_name(name)[1] not in of_rows}

@@ -14,6 +14,7 @@ import msgspec
 
 from ...errors import ConfigError, EnergonError, SampleError
 from ..tables.columns import TableColumn
+from ..tables.named_files import CAPTION_NAMES
 from .reader import About, Annotation, AnnotationReader
 
 _DAMAGED = (msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
@@ -46,13 +47,16 @@ def reader_of(drawn: Iterable[bytes], extension: str = "") -> str:
 
 
 def reader_of_rows(columns: Sequence[TableColumn], name: str) -> str:
-    """Return the reader of a table whose rows name each picture several times; an empty text for other tables.
+    """Return the reader of rows that name pictures several times; an empty text for other tables.
+
+    Rows with captions, such as expressions that refer to boxes, are samples of their own.
 
     Args:
-        name: Column that names the pictures.
+        name: Name of the column of the pictures.
     """
     by_name = {column.name: column for column in columns}
-    if name not in by_name or not by_name.pop(name).has_repeats:
+    have_captions = any(column.plain_name in CAPTION_NAMES and column.type == "text" for column in columns)
+    if have_captions or name not in by_name or not by_name.pop(name).has_repeats:
         return ""
     rows = zip(*(column.values for column in by_name.values()), strict=False)
     return reader_of((msgspec.json.encode(dict(zip(by_name, row, strict=True))) for row in rows), "rows")

@@ -105,16 +105,16 @@ class TableSource(Source):
 
         None instead of a reader if each row is a sample.
         """
-        named = next((column for column in table if column.name in self.columns.places or column.has_files), None)
-        if named is None or not named.has_repeats or self.columns.parts or self.columns.group_column:
+        pictures = next((column for column in table if column.name in self.columns.places or column.has_files), None)
+        if pictures is None or not pictures.has_repeats or self.columns.parts or self.columns.group_column:
             return "", None
         # Numbers without names, as trackers write them, are a list for each picture.
-        others = [column for column in table if column is not named]
+        others = [column for column in table if column is not pictures]
         are_numbers = len(others) >= _MIN_NUMBERS and all(
             column.type in _NUMBERS and re.fullmatch(r"column_\d+", column.name) for column in others
         )
-        reader = reader_of_rows(table, named.name)
-        return named.name, reader if reader or are_numbers else None
+        reader = reader_of_rows(table, pictures.name)
+        return pictures.name, reader if reader or are_numbers else None
 
     def _check_segments(self, table: Sequence[TableColumn], places: Sequence[str]) -> None:
         """Raise a ``ConfigError`` if rows name segments of recordings, and no option says what becomes of them."""

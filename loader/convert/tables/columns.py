@@ -321,7 +321,7 @@ class TableColumn:
 
     @property
     def has_repeats(self) -> bool:
-        """True if several values name one file; outside of a tree, if the first values repeat."""
+        """True if a file is named several times; outside of a tree, if the first values repeat."""
         if self.order:
             return len(self.order) > len(self.named)
         texts = [value for value in self.values if isinstance(value, str)]
@@ -468,7 +468,7 @@ class TableColumn:
 def texts_in(value: object) -> Iterator[str]:
     """Yield the texts and integers in a value as texts, also those inside of its lists and objects.
 
-    Numbers in a list, such as those of a box, name nothing. Of a text with the paths of media, as chats have them, the
+    Numbers in a list, such as a box, name nothing. Of a text with the paths of media, as chats have them, the
     paths are yielded.
     """
     if isinstance(value, str):

@@ -262,9 +262,10 @@ class _Finder:
 
     def repeated_files(self, parts: Sequence[PartColumns]) -> list[str]:
         paths = [part.columns[0] for part in parts if part.role == "path" and not part.is_list]
-        is_one = self._columns.group_column is None and len(paths) == 1 and self._table[paths[0]].has_repeats
-        hint = f"--group-by column:{paths[0]} makes one sample of these rows" if is_one else ""
-        return [f"several rows name one file, and each is a sample; {hint}"] if is_one else []
+        if self._columns.group_column is not None or len(paths) != 1 or not self._table[paths[0]].has_repeats:
+            return []
+        joins = f"--group-by column:{paths[0]} makes one sample of these rows"
+        return [f"several rows name one file, and each is a sample; {joins}"]
 
     def found(self, parts: Sequence[PartColumns]) -> tuple[FoundColumn, ...]:
         uses: dict[str, tuple[Role, str | None]] = {}

@@ -194,3 +194,24 @@ def faces_in_the_wild_with_pairs(folder: Path) -> None:
     write(folder, [f"{name}.jpg" for name in PEOPLE])
     same = "George_Bush\t1\t2\nTony_Blair\t1\t3\nAnn_Lee\t2\t3\n"
     write(folder, {"pairs.txt": f"1\t3\n{same}George_Bush\t1\tTony_Blair\t2\nAnn_Lee\t1\tGeorge_Bush\t3\n"})
+
+
+PLACES = [
+    f"{kind}/sun_{at}{n}"
+    for at, kind in enumerate(("a/abbey", "a/apartment/outdoor", "b/bar", "b/beach"))
+    for n in range(3)
+]
+
+
+@card(samples=dict.fromkeys(PLACES, "cls jpg json"), holds={"a/apartment/outdoor/sun_11": '"apartment/outdoor"'})
+def sun_397(folder: Path) -> None:
+    write(folder, [f"{name}.jpg" for name in PLACES])
+    write(folder, {"ClassName.txt": "/a/abbey\n/a/apartment/outdoor\n/b/bar\n/b/beach\n"})
+
+
+STEMS = [f"Artist {n} - Song/{stem}" for n in range(3) for stem in ("mixture", "vocals", "drums")]
+
+
+@card(error="(?s)--group-by parallel .*--group-by name .*--group-by folder ")
+def stems_of_songs(folder: Path) -> None:
+    write(folder, [f"train/{name}.wav" for name in STEMS])

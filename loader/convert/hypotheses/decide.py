@@ -141,11 +141,12 @@ def _doubts(survey: Survey, layout: TreeLayout) -> Iterator[Doubt]:
         shared, joined = layout.grouping.describe(), plural(layout.samples, "sample")
         apart = plural(len({split_name(name)[:2] for name in survey.roles["data"]}), "sample")
         together = _way(survey, "one sample of the files of a name", joined, "--group-by", layout.grouping.by)
+        compared = [together, _way(survey, "a sample of each file", apart, "--group-by", "name")]
+        if layout.grouping.by == "parallel":  # the folders with the same names may be the samples, too
+            of_folders = plural(len({split_name(name)[0] for name in survey.roles["data"]}), "sample")
+            compared.append(_way(survey, "a sample of the files of each folder", of_folders, "--group-by", "folder"))
         fault = f"files have {shared}, and it is unclear whether these are a sample or several: neither names nor the"
-        yield (
-            f"{fault} sizes of pictures say it",
-            [together, _way(survey, "a sample of each file", apart, "--group-by", "name")],
-        )
+        yield f"{fault} sizes of pictures say it", compared
 
 
 def _several_kinds(survey: Survey, compared: Sequence[Hypothesis]) -> Doubt:

@@ -25,12 +25,14 @@ class FolderLayout:
         classes: Class → its number: the sorted names of the folders, or of the folders in the split parts; empty for
             none.
         flat: Folders of split parts without folders of classes, sorted; their samples have no class.
+        have_initials: The outer folders are the first letters of the classes, as in ``a/abbey``.
     """
 
     split_depth: int | None = None
     splits: Mapping[str, str] = field(default_factory=dict)
     classes: Mapping[str, int] = field(default_factory=dict)
     flat: Sequence[str] = ()
+    have_initials: bool = False
 
     def split_of(self, names: Sequence[str]) -> str:
         """Return the split part of a folder; an empty text without split parts."""
@@ -40,7 +42,8 @@ class FolderLayout:
 
     def class_parts(self, names: Sequence[str]) -> dict[str, PartRef]:
         """Return the parts ``cls``, the number of the class, and ``json``, its name, of a picture in a folder."""
-        name = next(iter(_without_split(names, self.split_depth)), "")
+        inner = _without_split(names, self.split_depth)
+        name = "/".join(inner[1:] if self.have_initials else inner[:1])
         if name not in self.classes:  # it is in no split part, or appeared after the folders were listed
             return {}
         # JSON holds no bytes that are not UTF-8.
@@ -81,6 +84,8 @@ def find_folder_layout(
     flat = sorted(part for part, inner in below.items() if inner == {()})
     flat = flat if len(flat) < len(below) else []
     inner = {path for part in below if part not in flat for path in below[part]}
+    have_initials = len({path[0] for path in inner if path}) > 1 and all(map(_has_initial, inner))
+    inner = {("/".join(path[1:]),) for path in inner} if have_initials else inner
     # Decide whether the folders below are classes.
     if classes is None:
         names = {path[0] for path in inner if path}
@@ -103,6 +108,7 @@ def find_folder_layout(
         splits=of_names,
         classes={name: label for label, name in enumerate(sorted({path[0] for path in inner}))},
         flat=flat,
+        have_initials=have_initials,
     )
 
 
@@ -125,6 +131,10 @@ def _split_depth(splits: Mapping[str, str], paths: Sequence[tuple[str, ...]]) ->
 def _are_splits_below(splits: Mapping[str, str], paths: Sequence[tuple[str, ...]]) -> bool:
     below = {_split_at(splits, path, 1) for path in paths}
     return "" not in below and len(below) > 1
+
+
+def _has_initial(path: Sequence[str]) -> bool:
+    return len(path) > 1 and len(path[0]) == 1 and path[1].startswith(path[0])
 
 
 def _split_at(splits: Mapping[str, str], names: Sequence[str], depth: int) -> str:

@@ -70,17 +70,18 @@ def coco_2017_with_a_cut_file(folder: Path) -> None:
 
 
 @card(
-    samples={f"train2017/{n:012d}": "jpg json" if n < 9 else "jpg" for n in range(1, 11)},
-    left_out={"rows F101": 2, "parts F101": 2},
-    note="objects of categories that are not defined: 8, such as 7",
+    samples={f"train2017/{n:012d}": "jpg json" if n < 2 else "jpg" for n in range(4)},
+    left_out={"rows F101": 3, "parts F101": 3},
+    note="objects of categories that are not defined: 1, such as 9",
 )
 def coco_with_an_id_twice(folder: Path) -> None:
     # The numbers of boxes name no pictures, so that the fault is said: two pictures have one id.
-    names = [f"{n:012d}.jpg" for n in range(1, 11)]
+    names = [f"{n:012d}.jpg" for n in range(4)]
     write(folder, [f"train2017/{name}" for name in names])
-    document = json.loads(coco(names, "instances"))
-    document["images"][9]["id"] = document["images"][8]["id"]
-    document["annotations"] = [{**each, "category_id": 7} for each in document["annotations"][:8]]
+    images = [{"id": min(n, 2), "file_name": name, "width": 8, "height": 6} for n, name in enumerate(names)]
+    box = {"bbox": [1, 2, 3, 4], "area": 12, "iscrowd": 0}
+    boxes = [{"id": n, "image_id": n, "category_id": 1 if n else 9, **box} for n in (0, 1, 2, 77)]
+    document = {"images": images, "annotations": boxes, "categories": [{"id": 1, "name": "cat"}]}
     write(folder, {"annotations/instances_train2017.json": json.dumps(document)})
 
 

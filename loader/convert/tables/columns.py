@@ -470,6 +470,9 @@ def texts_in(value: object) -> Iterator[str]:
 
     Numbers in a list, such as a box, name nothing. Of a text with the paths of media, as chats have them, the
     paths are yielded.
+
+    >>> [*texts_in({"image": 7, "bbox": [1, 2, 3, 4], "pages": ["a.jpg", {"id": 9}]})]
+    ['7', 'a.jpg', '9']
     """
     if isinstance(value, str):
         paths = PATHS_IN_TEXT.findall(value) if "</" in value else ()

@@ -349,3 +349,17 @@ USAGES = ("Training", "PublicTest", "PrivateTest")
 def fer_2013(folder: Path) -> None:
     rows = [[f"{n % 7}", f"{n} 0 {n}", USAGES[0 if n < 8 else 1 + n % 2]] for n in range(12)]
     write(folder, {"fer2013.csv": tsv("emotion pixels Usage", rows, ",")})
+
+
+@card(
+    samples={
+        f"data/{split}/anatomy_{split}/{n:09d}": f"{'test' if split == 'test' else 'val'}: json"
+        for split, count in (("dev", 2), ("val", 3), ("test", 4))
+        for n in range(count)
+    },
+    note="dev and val are both the split part val",
+)
+def mmlu(folder: Path) -> None:
+    for split, count in (("dev", 2), ("val", 3), ("test", 4)):
+        rows = "".join(f'"Find {split} {n}, now.",0,4,2,{n},{"ABCD"[n]}\n' for n in range(count))
+        write(folder, {f"data/{split}/anatomy_{split}.csv": rows})

@@ -32,7 +32,7 @@ from ..rows.row import (
 )
 from ..tables.columns import SourceOptions
 from ..tables.named_files import extension_of_path, part_name_of_column, split_name
-from ..tables.split_names import is_of_several_splits, split_of_folder, splits_of_files
+from ..tables.split_names import is_of_several_splits, names_of_parts, split_of_folder, splits_of_files
 from .archives import TarSource
 from .hugging_face import HuggingFaceSource
 from .joined_rows import JoinedRows
@@ -56,6 +56,9 @@ class TreeRows:
 
     def rows(self) -> Iterator[Row]:
         survey = self._survey
+        folders = survey.folders.splits if survey.folders.split_depth is not None else ()
+        for split, names in names_of_parts([*survey.tables, *folders]).items():
+            self._listing.notes.append(f"{' and '.join(names)} are both the split part {split}")
         # Samples are inside of tables or tars, or rows of tables, or groups of files.
         if survey.kind not in ("files", "members"):
             yield from self._inner_rows()

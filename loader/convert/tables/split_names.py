@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 SPLIT_NAMES = frozenset({"split", "subset", "partition"})
 """Names of columns that hold split parts, without case and punctuation."""
@@ -48,6 +48,19 @@ def split_of_words(path: str) -> str:
     """
     words = _WORD.findall(path)
     return _SPLITS.get(words[-1].lower(), words[-1].lower()) if words else ""
+
+
+def names_of_parts(paths: Iterable[str]) -> dict[str, list[str]]:
+    """Return the different names that paths have for each split part, for parts of several names.
+
+    >>> names_of_parts(["dev/a.csv", "val/a.csv", "train/a.csv", "trainval.txt"])
+    {'val': ['dev', 'val']}
+    """
+    words = {words[-1].lower() for path in paths if (words := _WORD.findall(path))} - {"trainval"}
+    names: dict[str, list[str]] = {}
+    for word in sorted(words & _SPLITS.keys()):
+        names.setdefault(_SPLITS[word], []).append(word)
+    return {split: several for split, several in names.items() if len(several) > 1}
 
 
 def split_part(value: str) -> str:

@@ -331,3 +331,18 @@ def lists_of_split_parts_are_used(folder: Path) -> None:
 def files_that_are_split_parts_as_a_whole_are_no_samples(folder: Path) -> None:
     for split in ("train", "valid", "test"):
         write(folder, {f"{split}.txt": f"-DOCSTART- -X- -X- O\n\nEU NNP B-NP B-ORG\n{split} VBZ B-VP O\n"})
+
+
+SHAPES = [f"{category}/{category}a{n}" for category in ("02691156", "03001627") for n in range(4)]
+
+
+@card(
+    samples={name: f"{('train', 'train', 'val', 'test')[at % 4]}: png pts seg" for at, name in enumerate(SHAPES)},
+)
+def lists_in_a_folder_that_names_train_and_test(folder: Path) -> None:
+    for category, _, name in (shape.partition("/") for shape in SHAPES):
+        write(folder, {f"{category}/points/{name}.pts": "0 0 0\n", f"{category}/points_label/{name}.seg": "1\n"})
+        write(folder, [f"{category}/seg_img/{name}.png"])
+    for split, places in (("train", (0, 1, 4, 5)), ("val", (2, 6)), ("test", (3, 7))):
+        listed = [f"shape_data/{SHAPES[at]}" for at in places]
+        write(folder, {f"train_test_split/shuffled_{split}_file_list.json": json.dumps(listed)})

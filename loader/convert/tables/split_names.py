@@ -83,10 +83,14 @@ def split_of_folder(name: str) -> str:
 
 
 def split_of_name(name: str) -> str:
-    """Return the split part of a name such as ``data/train-00000-of-00002.parquet`` or ``test/0000.parquet``."""
+    """Return the split part of a name such as ``data/train-00000-of-00002.parquet`` or ``test/0000.parquet``.
+
+    >>> split_of_name("train/0000.parquet"), split_of_name("train_test_split/list.json")
+    ('train', '')
+    """
     for component in reversed(name.split("/")):
         match = _SPLIT_OF_FILE.fullmatch(component)
-        if match:
+        if match and {split_part(word) for word in _WORD.findall(component)} != {"train", "test"}:
             return split_part(match[1])
     return ""
 

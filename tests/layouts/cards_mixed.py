@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.layouts.cards_speech import lines, tsv
 from tests.layouts.layout import card, contents_of, picture, table, tar_of, write
 
+COUNTS = {"train": 6, "test": 3}
 UNCLEAR = "several kinds of data|unclear|imported one by one"
 
 
@@ -250,3 +251,80 @@ def mcap(folder: Path) -> None:
     magic = b"\x89MCAP0\r\n"
     write(folder, {f"drive_{n}/drive_{n}.mcap": magic + bytes(30) + magic for n in range(3)})
     write(folder, {f"drive_{n}/metadata.yaml": "rosbag2_bagfile_information:\n  version: 5\n" for n in range(3)})
+
+
+@card(
+    samples={
+        f"{part}{n:02d}": f"{'val' if part == 'validation' else 'train'}: cls jpg"
+        for part in ("train", "validation")
+        for n in range(6)
+    },
+    forms=("folder", "zip"),
+)
+def tars_named_after_split_parts(folder: Path) -> None:
+    for part, shards in (("train", 3), ("validation", 1)):
+        for shard in range(shards):
+            numbers = range(6 * shard // shards, 6 * (shard + 1) // shards)
+            members = {f"{part}{n:02d}.{name}": contents_of(f"x.{name}") for n in numbers for name in ("cls", "jpg")}
+            write(folder, {f"images-{part}-{shard:04d}.tar": tar_of(members)})
+
+
+@card(samples={"a": "train: jpg txt", "b": "train: jpg txt", "c": "val: jpg txt"}, forms=("folder", "zip"))
+def tars_in_folders_of_split_parts(folder: Path) -> None:
+    for part, keys in (("train", "ab"), ("val", "c")):
+        members = {f"{key}.{name}": contents_of(f"x.{name}") for key in keys for name in ("jpg", "txt")}
+        write(folder, {f"{part}/00000.tar": tar_of(members)})
+
+
+@card(error="LeRobot dataset of version 2")
+def lerobot_v2(folder: Path) -> None:
+    write(folder, {"meta/info.json": json.dumps({"codebase_version": "v2.1", "fps": 30, "total_episodes": 2})})
+    write(folder, {"meta/episodes.jsonl": lines([{"episode_index": n, "length": 3} for n in range(2)])})
+    for n in range(2):
+        steps = table({"action": [[0.1, 0.2]] * 3, "frame_index": [0, 1, 2], "episode_index": [n] * 3})
+        name = f"chunk-000/episode_{n:06d}"
+        write(folder, {f"data/{name}.parquet": steps, f"videos/top/{name}.mp4": contents_of("x.mp4")})
+
+
+@card(error="extensions.*t10k-images-idx3-ubyte", forms=("folder",))
+def mnist_of_idx_files(folder: Path) -> None:
+    for name, magic in (("images-idx3", b"\0\0\x08\x03"), ("labels-idx1", b"\0\0\x08\x01")):
+        write(folder, {f"{part}-{name}-ubyte": magic + bytes(900) for part in ("train", "t10k")})
+
+
+@card(error="files without an extension: 4", forms=("folder",))
+def cifar_of_python_files(folder: Path) -> None:
+    names = [*(f"data_batch_{n}" for n in range(1, 4)), "test_batch"]
+    write(folder, {f"cifar-10-batches-py/{name}": b"\x80\x04" + bytes(100) for name in names})
+    write(folder, {"cifar-10-batches-py/batches.meta": b"\x80\x04."})
+
+
+@card(
+    samples={
+        **{f"{n}": "train: cls png txt" for n in range(24)},
+        **{f"{n}": "val: cls png txt" for n in range(24, 32)},
+        **{f"{n}": "test: png txt" for n in range(32, 40)},
+    },
+)
+def hateful_memes_without_labels_of_the_test_part(folder: Path) -> None:
+    write(folder, [f"img/{n:02d}.png" for n in range(40)])
+    for part, numbers in {"train": range(24), "dev": range(24, 32), "test": range(32, 40)}.items():
+        labels = [{} if part == "test" else {"label": n % 2} for n in numbers]
+        rows = [{"id": n, "img": f"img/{n:02d}.png", **labels[n - numbers[0]], "text": f"words {n}"} for n in numbers]
+        write(folder, {f"{part}.jsonl": lines(rows)})
+
+
+@card(
+    samples={f"cars_{part}/{n:05d}": f"{part}: cls jpg json" for part, count in COUNTS.items() for n in range(count)},
+)
+def stanford_cars_as_tables(folder: Path) -> None:
+    for part, count in COUNTS.items():
+        write(folder, [f"cars_{part}/{n:05d}.jpg" for n in range(count)])
+        rows = [[f"{n:05d}.jpg", n, n + 9, n % 3] for n in range(count)]
+        write(folder, {f"cars_{part}_annos.csv": tsv("fname bbox_x1 bbox_x2 class", rows, ",")})
+
+
+@card(error=UNCLEAR, forms=("folder",))
+def numbered_photographs_next_to_a_table_of_prices(folder: Path) -> None:
+    write(folder, [f"photo_{n}.jpg" for n in range(3)])
+    write(folder, {"prices.csv": tsv("product price", [[f"p{n}x", n] for n in range(20)], ",")})

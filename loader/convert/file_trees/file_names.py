@@ -9,7 +9,7 @@ from typing import Literal
 
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
 from ...accounting.other_file import is_unread_archive
-from ..rows.row import unique_part
+from ..rows.row import unique_part, without_controls
 from ..tables.named_files import EXTENSIONS, split_extension
 
 TAR_ENDINGS = (".tar", ".tgz", ".tar.gz", ".tbz2", ".tar.bz2", ".txz", ".tar.xz", ".tar.zst", ".tar.lz4")
@@ -40,7 +40,7 @@ _ABOUT_ENDINGS = (".md", ".rst", ".py", ".sh", ".ipynb", ".yml", ".yaml", ".toml
 _TEXT_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".csv.gz", ".tsv.gz", ".jsonl.gz")
 _ARCHIVES = (*TAR_ENDINGS, ".zip", ".7z", ".rar")
 _RECORDS = re.compile(
-    r".*\.(tfrecords?|array_?record|riegeli|recordio|beton|mdb|mcap|bag)(-\d+-of-\d+)?(\.gz)?", re.IGNORECASE
+    r".*\.(tfrec(ords?)?|array_?record|riegeli|recordio|beton|mdb|mcap|bag)(-\d+-of-\d+)?(\.gz)?", re.IGNORECASE
 )
 
 
@@ -152,6 +152,7 @@ def group_files(names: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
             is_number = first.isdecimal() and inner.isdecimal()  # 0.5.jpg next to 0.jpg
             if inner and first in stems and not is_number:  # b.seg.png next to b.jpg
                 stem, part = first, f"{inner}.{extension}".lower()
+        part = without_controls(part)
         parts = samples.setdefault(stem, {})
         parts[unique_part(part, parts) if parts else part] = file  # a.jpg and a.JPG
     return sorted(samples.items())

@@ -88,7 +88,10 @@ def _evidence(survey: Survey, tables: Iterable[str]) -> str:
     has_splits = len({*splits.values()} - {""}) > 1
     main = [name for name in named if splits[name] or not has_splits]
     files = union(named[name] for name in main)
-    rows, of = plural(sum(map(survey.rows_in, main)), "row"), plural(len(survey.roles["data"]), "file")
+    # A picture of COCO has several annotations.
+    are_pictures = {*map(survey.kind_of, main)} == {"coco"}
+    count = len(files) if are_pictures else sum(map(survey.rows_in, main))
+    rows, of = plural(count, "picture" if are_pictures else "row"), plural(len(survey.roles["data"]), "file")
     where = ", in these split parts" if has_splits else ""
     pieces = [f"the samples are the {rows} of {names_of(main)}, with the names of {len(files):,} of {of}{where}"]
     # Others name the same files again, or files of no split part.

@@ -21,7 +21,7 @@ def by_tables(survey: Survey) -> Hypothesis | None:
         return None
     binary = [name for name in tables if name.lower().endswith(BINARY_TABLES)]
     is_binary = len(binary) == len(tables)
-    are_mixed = (bool(binary) and not is_binary) or survey.have_other_columns(tables)
+    are_mixed = (bool(binary) and not is_binary) or len(survey.alike(tables)) > 1
     are_documents = survey.are_documents(tables)
     kind: Kind = "documents" if are_documents else "tables" if is_binary else "files"
     named = (

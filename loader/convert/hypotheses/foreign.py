@@ -13,7 +13,7 @@ from ...format.documents import ImportWay
 from ..layouts.survey import Survey
 
 _HEAD_BYTES = 1 << 20
-_LEROBOT = "a LeRobot dataset of version 3, whose files hold the steps and videos of many episodes"
+_LEROBOT = "a LeRobot dataset of version {}, whose tables hold the steps of episodes, and whose videos are apart"
 _RLDS = "a dataset of TensorFlow Datasets, such as RLDS: records in TFRecord files with features.json"
 _MCAP = "a set of MCAP recordings, such as ROS 2 writes: files with the messages of several sensors"
 _SHAR = "a Lhotse Shar dataset with several tars for each shard, whose members are fields of one cut"
@@ -36,8 +36,8 @@ def _formats(survey: Survey) -> Iterator[tuple[str, ImportWay]]:
     for file_number in files.index.of_name("info.json"):
         with suppress(EnergonError, msgspec.MsgspecError), files.tree.open(files.names[file_number]) as file:
             info = msgspec.json.decode(file.read(_HEAD_BYTES), type=_LeRobotInfo)
-            if info.codebase_version.startswith("v3"):
-                yield _LEROBOT, _way("lerobot (LeRobotDataset)", "an episode or a step")
+            if version := info.codebase_version.removeprefix("v").partition(".")[0]:
+                yield _LEROBOT.format(version), _way("lerobot (LeRobotDataset)", "an episode or a step")
     # Cuts of Shar with one tar for each shard are rows that name its members.
     tars = {match[1] for name in survey.roles["tar"] if (match := _SHARD.fullmatch(name))}
     if len(tars) > 1 and any(

@@ -15,6 +15,7 @@ from ..tables.split_names import split_of_folder, splits_of_names, subset_of_fil
 from .shared_names import Partners
 
 _MIN_SHARED = 0.98  # of the names of the smaller folder; below a hundred, all but one
+_MAX_PARTS = 100  # of a sample; folders of one file each are thousands
 _MIN_UNCLEAR, _MAX_UNCLEAR = 3, 4  # equal names, and folders, that may be parts or classes
 
 
@@ -42,6 +43,8 @@ def match_of(
         are_alike: Returns whether the headers of the pictures of roles say that they are of samples.
     """
     main, depth = partners.main, partners.depth
+    if len(partners.shared) > _MAX_PARTS:
+        return None
     if len(splits_of_names({main.name, *(role.name for role in partners.shared)})) == 1 + len(partners.shared):
         return None
     shared = {role: count for role, count in partners.shared.items() if _may_share(main.folder, role.folder)}

@@ -15,7 +15,7 @@ from ..tables.named_files import split_name
 from .folder_layout import FolderLayout
 from .grouping import Grouping, folder_names
 from .rows import NamedRows
-from .survey import Survey
+from .survey import Survey, is_series
 from .tree_files import kind_of_extension
 
 _MAX_UNCLEAR = 0.02  # of the files and of the bytes, for which a hypothesis does not account
@@ -188,21 +188,26 @@ def accounted(
     def of_samples() -> int:
         return sum(sizes[file] for file in all_files if file in used)
 
+    # Files without an extension that have most of the bytes are no lists about the others.
+    bare = survey.roles["bare"]
+    are_bare_most = bool(bare) and sum(map(sizes.__getitem__, bare)) > of_samples()
     for role, names in survey.roles.items():
         others = [file for file in names if file not in used and file not in left]
         if role == "data":
             # A few pictures next to rows or tars are figures; data next to files are samples.
             pictures = [file for file in others if kind_of_extension(split_name(file)[2]) == "image"]
             are_figures = 2 * len(pictures) <= samples and (
-                not any(map(is_medium_of_data, pictures))
+                not (any(map(is_medium_of_data, pictures)) or is_series(pictures))
                 or sum(map(sizes.__getitem__, pictures)) <= figures * of_samples()
             )
             left |= dict.fromkeys(pictures if are_figures else (), "L102")
         for file in others:
             if role in ("tar", "archive", "table") and not sizes[file]:
                 left[file] = "L110"
-            elif role in ("table", "document", "bare") and _is_about(
-                survey, file, samples, of_samples, sizes[file], is_files=is_files
+            elif (
+                role in ("table", "document", "bare")
+                and not (role == "bare" and are_bare_most)
+                and _is_about(survey, file, samples, of_samples, sizes[file], is_files=is_files)
             ):
                 is_table = role == "table" and not is_about(file.rpartition("/")[2])
                 left[file] = BARE if role == "bare" else "L103" if is_table else "L102"
@@ -252,7 +257,7 @@ def _is_about(
     # As many rows as half of the media may be about each of them, and a list of objects is data unless it is short.
     if 2 * rows >= media if media >= _MIN_MEDIA else is_table and media and (is_files or rows > samples):
         return False
-    if survey.has_kind(file) or (rows > 1 and survey.is_list(file) and rows > _MAX_SHARE * samples):
+    if survey.kind_of(file) or (rows > 1 and survey.is_list(file) and rows > _MAX_SHARE * samples):
         return False
     is_small = size_bytes <= _SMALL_BYTES or size_bytes <= _MAX_SHARE * of_samples()
     return is_small and not survey.is_of_series(file)

@@ -149,7 +149,12 @@ def find_references(tables: Iterable[Table], files: TreeFiles) -> list[Reference
     splits = splits_of_files({table.file for table in resolved})
     for table in resolved:
         groups.setdefault((table.kind, *(column.name for column in table.columns)), []).append(table)
-    references = [each for group in groups.values() if (each := _reference(group, files, splits)) is not None]
+    references = list[Reference]()
+    for (kind, *columns), group in groups.items():
+        # The tables of a test part may lack the column of labels.
+        wider = [key for key in groups if key[0] == kind and {*columns} < {*key[1:]}]
+        reference = _reference(group, [table for key in wider for table in groups[key]], files, splits)
+        references += [] if reference is None else [reference]
     # A table whose other columns never vary says nothing, if another one of the same candidate does.
     void = {
         id(table) for each in references for table in each.tables if any(_is_void(table, each, o) for o in references)
@@ -197,11 +202,13 @@ class _Place:
     named: IntArray = field(default_factory=lambda: union(()))
 
 
-def _reference(tables: Sequence[Table], files: TreeFiles, splits: Mapping[str, str]) -> Reference | None:
+def _reference(
+    tables: Sequence[Table], wider: Sequence[Table], files: TreeFiles, splits: Mapping[str, str]
+) -> Reference | None:
     places = [
         candidate
         for column in tables[0].columns
-        if (candidate := _place(column.name, tables, files, splits)) is not None
+        if (candidate := _place(column.name, tables, wider, files, splits)) is not None
     ]
     # The strongest form decides, then the share of values that are names, and of files that are named.
     places.sort(key=lambda candidate: (candidate.form, -candidate.score))
@@ -244,15 +251,22 @@ def _order(candidate: _Place, tables: Sequence[Table]) -> list[array[int]]:
     return [table.column(candidate.name).order for table in tables]
 
 
-def _place(name: str, tables: Sequence[Table], files: TreeFiles, splits: Mapping[str, str]) -> _Place | None:
-    """Return a column as a candidate; None if less than half of its values, or of the files of a kind, are named."""
+def _place(
+    name: str, tables: Sequence[Table], wider: Sequence[Table], files: TreeFiles, splits: Mapping[str, str]
+) -> _Place | None:
+    """Return a column as a candidate; None if less than half of its values, or of the files of a kind, are named.
+
+    Args:
+        wider: Tables that have further columns, too; the files that they name count together with these.
+    """
     columns = [table.column(name) for table in tables]
     known, resolved = sum(column.followed for column in columns), sum(column.resolved for column in columns)
     if not resolved or (2 * resolved < known and not tables[0].kind):
         return None
     named = union(column.named for column in columns)
     form = sum((column.forms for column in columns), Counter[int]()).most_common(1)[0][0]
-    cover = files.cover(named, needs_several=form in (STEM, NUMBER)) if len(named) else 1.0
+    together = union((named, *(table.column(name).named for table in wider)))
+    cover = files.cover(together, needs_several=form in (STEM, NUMBER)) if len(named) else 1.0
     # Lists of the files of split parts name few of them.
     if cover is None and form < NUMBER and len(tables[0].columns) == 1:
         cover = 0.0 if all(splits[table.file] for table in tables) else None

@@ -244,10 +244,6 @@ class Survey:
         self.roles["document"] += strays
         self.roles["data"] = [name for name in data if name not in {*strays}]
 
-    def has_kind(self, name: str) -> bool:
-        """Return True for a document of annotations, conversations or questions."""
-        return any(table.kind for table in self._tables_of.get(name, ()))
-
     def names_data(self, name: str) -> bool:
         """Return True if half of the values of a column, or of the lines of a text, have names of files."""
         columns = [column for table in self._tables_of.get(name, ()) for column in table.columns]
@@ -300,10 +296,21 @@ class Survey:
             name.lower().endswith(LINE_ENDINGS) and self._reader.kind_of_list(name) == "interleaved" for name in tables
         )
 
-    def have_other_columns(self, tables: Sequence[str]) -> bool:
-        """Return True if tables have other columns than the first one: fewer than half of them in common."""
-        sets = [self._columns_of(name) for name in tables]
-        return any(2 * len(sets[0] & each) < min(len(sets[0]), len(each)) for each in sets)
+    def alike(self, tables: Sequence[str]) -> list[list[str]]:
+        """Group tables: at least half of the columns are in the first table of the group, too."""
+        groups: list[tuple[frozenset[str], list[str]]] = []
+        for name in tables:
+            columns = self._columns_of(name)
+            same = (group for of, group in groups if 2 * len(of & columns) >= min(len(of), len(columns)))
+            group = next(same, None)
+            if group is None:
+                groups.append((columns, group := []))
+            group.append(name)
+        return [group for _, group in groups]
+
+    def kind_of(self, name: str) -> str:
+        """Return the kind of the annotations in a document that was read; an empty text for others."""
+        return next((table.kind for table in self._tables_of.get(name, ()) if table.kind), "")
 
     def _columns_of(self, name: str) -> frozenset[str]:
         known = self._tables_of.get(name)
@@ -325,6 +332,11 @@ class Survey:
 def is_known(kind: str) -> bool:
     """Return True for a kind of files that samples have, and not an extension that nothing is known of."""
     return kind in get_args(PartKind) or kind_of_name(kind) != "bytes" or role_of_name(f"x.{kind}") != "data"
+
+
+def is_series(names: Iterable[str]) -> bool:
+    """Return True if several names differ by a number only, as photographs do, and figures do not."""
+    return max(Counter(map(_without_number, names)).values(), default=0) >= _SERIES
 
 
 def _series_of(names: Iterable[str]) -> frozenset[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import accumulate
 
@@ -21,6 +21,7 @@ from ..tables.name_index import NameIndex
 from ..tables.named_files import split_name
 
 _MIN_FILES = 2  # of a folder, that ids without extensions may name
+_MAX_STEMS = 100  # names that many folders may have, whose files are kept
 _MIN_SHARE = 0.25  # of all files of a kind that they name
 
 
@@ -49,6 +50,7 @@ class TreeFiles:
 
     def __init__(self, tree: FileTree) -> None:
         self.tree = tree
+        self._of_stems: dict[str, dict[str, list[int]]] = {}
 
     @cached_property
     def names(self) -> list[str]:
@@ -68,6 +70,17 @@ class TreeFiles:
     @cached_property
     def index(self) -> NameIndex:
         return NameIndex(self.names)
+
+    def of_stem(self, stem: str) -> Mapping[str, Sequence[int]]:
+        """Return the files of a name without the extension: folder → their numbers."""
+        if stem not in self._of_stems:
+            if len(self._of_stems) >= _MAX_STEMS:
+                self._of_stems.clear()
+            folders: dict[str, list[int]] = {}
+            for file_number in self.index.of_stem(stem):
+                folders.setdefault(posixpath.dirname(self.names[file_number]), []).append(file_number)
+            self._of_stems[stem] = folders
+        return self._of_stems[stem]
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:

@@ -192,7 +192,7 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
         return -1 if min(sizes, default=0) < 0 else sum(sizes)
 
 
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _MAX_BYTES = 1000  # of a key; file systems allow 255 for each folder, tars any length
 
 
@@ -218,9 +218,7 @@ def key_of_path(path: str) -> str:
     is_plain = path.isprintable() and "." not in path and "//" not in path and 4 * len(path) <= _MAX_BYTES
     if is_plain and path[:1] not in "/_" and path[-1] != "/":
         return path
-    # Replace bytes that are not UTF-8, and control characters.
-    text = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    text = _UNSAFE.sub("_", text)
+    text = without_controls(path)
     # Keep folders, but none that is hidden or leads out.
     names = [name for name in text.split("/") if name not in ("", ".")]
     folders = ["_" + name[1:].lstrip(".") if name.startswith(".") else name for name in names]
@@ -235,6 +233,17 @@ def key_of_path(path: str) -> str:
         digest = blake2b(key.encode(), digest_size=8).hexdigest()
         key = key.encode()[: _MAX_BYTES - 20].decode("utf-8", "ignore").rstrip("/") + f"-{digest}"
     return key
+
+
+def without_controls(text: str) -> str:
+    r"""Return a text with replacements for control characters, and for bytes that are not UTF-8.
+
+    >>> without_controls("jpg"), without_controls("x\x1b[31m")
+    ('jpg', 'x_[31m')
+    """
+    if text.isprintable():
+        return text
+    return _UNSAFE.sub("_", text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
 
 
 def unique_part(name: str, taken: Collection[str]) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from ...accounting import Account
 from ...errors import ConfigError
@@ -18,7 +20,8 @@ from ..file_trees.file_names import TAR_ENDINGS, join_names
 from ..file_trees.tree import FileTree, FolderTree, read_tar_members
 from ..file_trees.url_tree import UrlTree
 from ..rows.file_access import file_version
-from ..rows.row import PartRef, RangeRef, Row, key_of_path, printable, unique_part
+from ..rows.row import NO_SPLIT, PartRef, RangeRef, Row, key_of_path, printable, unique_part
+from ..tables.split_names import splits_of_files, splits_of_names
 from .source import Listing, Source
 
 
@@ -55,11 +58,27 @@ class TarSource(Source):
         paths = tar_files(self.path)
         if not paths:
             raise ConfigError("there are no tar files in this folder", at=self.path)
-        for path in paths:
-            yield from webdataset_rows(path, plain_tar(path, listing.scratch), listing.account)
+        splits = splits_of_tars([path.removeprefix(os.path.join(self.path, "")) for path in paths])
+        for path, split in zip(paths, splits, strict=True):
+            for row in webdataset_rows(path, plain_tar(path, listing.scratch), listing.account):
+                yield msgspec.structs.replace(row, split=split)
         tree = _folder_tree(self.path)
         if tree is not None:
             tree.leave_others(listing.account, {path.removeprefix(os.path.join(self.path, "")) for path in paths})
+
+
+def splits_of_tars(names: Sequence[str]) -> list[str]:
+    """Return the split part of each tar of a folder, if names of tars or of their folders show several split parts.
+
+    Without split parts, texts are empty.
+
+    >>> splits_of_tars(["train/0.tar", "val/0.tar", "rest/0.tar"]), splits_of_tars(["train-0.tar", "train-1.tar"])
+    (['train', 'val', '-'], ['', ''])
+    """
+    of_names, of_folders = splits_of_files(names), splits_of_names({os.path.dirname(name) for name in names})
+    splits = [of_names[name] or of_folders.get(os.path.dirname(name), "") for name in names]
+    has_splits = len({*splits} - {""}) > 1
+    return [(split or NO_SPLIT) if has_splits else "" for split in splits]
 
 
 def webdataset_rows(shown: str, path: str, account: Account) -> Iterator[Row]:

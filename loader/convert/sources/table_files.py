@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -57,7 +58,10 @@ class TableFiles(NamedFiles):
         self._tree = tree
         self._name = table
         self._folder, last = posixpath.split(table)
-        self._owners = frozenset({last.partition(".")[0].lower(), subset_of_file(last).lower()} - {""})
+        # Of files of one name, those in a folder that the name of the table begins with are meant.
+        stem = last.partition(".")[0].lower()
+        begins = {stem[: match.start()] for match in re.finditer("[-_ ]", stem)}
+        self._owners = frozenset({stem, *begins, subset_of_file(last).lower()} - {""})
         self.weakest_form, self.is_of_media = NUMBER, False
         self.used: set[str] = set()
         self.last = ""  # name of the first file since it was reset

@@ -33,7 +33,7 @@ from ..rows.row import (
 from ..tables.columns import SourceOptions
 from ..tables.named_files import extension_of_path, part_name_of_column, split_name
 from ..tables.split_names import is_of_several_splits, names_of_parts, split_of_folder, splits_of_files
-from .archives import TarSource
+from .archives import TarSource, splits_of_tars
 from .hugging_face import HuggingFaceSource
 from .joined_rows import JoinedRows
 from .source import Listing
@@ -255,13 +255,14 @@ class TreeRows:
         grouping = self._survey.grouping
         role, base = grouping.role_of((), stem)
         begins = grouping.roles if role else {Role(): ""}
-        alike = {f"{each.prefix}{base}{each.suffix}": begin for each, begin in begins.items()}
-        for file_number, begin in ((n, alike[each]) for each in alike for n in self._files.index.of_stem(each)):
-            name = self._files.names[file_number]
-            above = posixpath.dirname(name)
-            if name == files.last or file_number in self._named:
-                continue
-            if above == folder or (above in self._survey.parallel and are_parallel(folder, above)):
+        for each, begin in begins.items():
+            same = self._files.of_stem(f"{each.prefix}{base}{each.suffix}")
+            others = (other for other in self._survey.parallel if other in same and are_parallel(folder, other))
+            near = [file_number for above in sorted({folder, *others}) for file_number in same.get(above, ())]
+            for name in (self._files.names[n] for n in near if n not in self._named):
+                above = posixpath.dirname(name)
+                if name == files.last:
+                    continue
                 part, all_parts = begin + extension_of_path(name), {**parts, **taken}
                 if part in all_parts and above != folder:
                     part = f"{part_name_of_column(posixpath.basename(above))}.{part}"
@@ -284,9 +285,9 @@ class TreeRows:
         paths = [tree.place(name, scratch) for name in names]
         # Tars are sources of their own; tables are read together.
         if survey.kind == "tars":
-            for name, path in zip(names, paths, strict=True):
+            for name, path, split in zip(names, paths, splits_of_tars(names), strict=True):
                 for row in TarSource(path=path).rows(listing):
-                    yield msgspec.structs.replace(row, origin=row.origin.replace(path, self._shown(name)))
+                    yield msgspec.structs.replace(row, split=split, origin=row.origin.replace(path, self._shown(name)))
         else:
             folder = os.path.join(scratch, "members") if tree.unit == "members" else tree.path
             inner = HuggingFaceSource(path=folder, columns=self._options)

@@ -16,6 +16,7 @@ import numpy as np
 
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
 from ...arrays import IntArray
+from ...cached_property import cached_property
 from .named_files import MAIN_NAMES, ROLE_NAMES, Hit, is_link, path_of_url, split_extension
 
 PATH, END, BASE_NAME, STEM, NUMBER = range(5)
@@ -26,6 +27,8 @@ FORMS: Final = ("path", "end of a path", "base name", "name without extension", 
 _MAX_TEXT = 1024
 _BITS_OF_KEY = 8  # of a table that shows which hashes are known: one of eight or more others is taken for known
 _PADDED = re.compile(r"_(0[0-9]{5,})$")  # the id of a picture behind a prefix, as in COCO_val2014_000000000042
+_MANY = 8  # files of one name, which are worth a shorter way
+_MAX_NEAR = 1 << 16  # names of many files that are kept
 _ODD = re.compile(r"[\\?%#]|://|[^\x00-\x7f]|\s$|^\s|/$")  # in values that name files in another form
 _FRAGMENT = re.compile("#[^/]*$")  # of the caption 2 in a.jpg#2, if no file has the whole name
 
@@ -48,8 +51,13 @@ class NameIndex:
             if (digits := _number_of_stem(stem)) is not None:
                 numbers.append(hash(digits))
                 numbered.append(file_number)
+        self._near: dict[tuple[str, str, frozenset[str]], Hit | None] = {}  # the last names that many files have
         self._last, self._stems = _Keys(names, _last, lasts), _Keys(names, _stem, stems)
         self._numbers = _Keys(names, _number, numbers, numbered)
+
+    @cached_property
+    def _paths(self) -> _Keys:
+        return _Keys(self.names, str, array("q", map(hash, self.names)))
 
     def of_stem(self, stem: str) -> Sequence[int]:
         """Return the numbers of the files of a name without the extension."""
@@ -66,6 +74,9 @@ class NameIndex:
             folder: Folder of the file that has the value.
             owners: Names of folders that have precedence, in lower case: the name of that file, and its split part.
         """
+        paths = [*self._paths.of(text), *(self._paths.of(f"{folder}/{text}") if folder else ())]
+        if len(paths) == 1:
+            return Hit(paths[0], PATH)
         last = text.rpartition("/")[2]
         numbers = self._numbers.of(text.lstrip("0")) if text.isdecimal() else ()
         return self._find(text, (self._last.of(last), self._stems.of(last), numbers), folder, owners)
@@ -82,13 +93,11 @@ class NameIndex:
         are_names, are_stems, are_numbers = (ends > starts for starts, ends in spans)
         files, forms = np.full(len(texts), -1, np.int64), np.full(len(texts), PATH, np.int64)
         # Most names are the path of a file, or the number of a single one.
-        singles = self._last.singles(*spans[0])
-        positions = np.flatnonzero(singles >= 0)
-        named = zip(positions.tolist(), singles[positions].tolist(), strict=True)
-        paths = [n for n, file_number in named if self.names[file_number] == texts[n]]
-        files[paths] = singles[paths]
+        paths = [self._paths.files(texts)] + ([self._paths.files([f"{folder}/{t}" for t in texts])] if folder else [])
+        are_paths = sum(each >= 0 for each in paths) == 1
+        files[are_paths] = np.maximum.reduce(paths)[are_paths]
         singles = self._numbers.singles(*spans[2])
-        positions = np.flatnonzero((singles >= 0) & ~are_names & ~are_stems)
+        positions = np.flatnonzero((singles >= 0) & ~are_names & ~are_stems & ~are_paths)
         named = zip(positions.tolist(), singles[positions].tolist(), strict=True)
         alone = [n for n, file_number in named if (digits[n] or "-") in self.names[file_number]]
         files[alone], forms[alone] = singles[alone], NUMBER
@@ -125,10 +134,21 @@ class NameIndex:
             text = _plain(text)
             last = text.rpartition("/")[2]
             names, stems = self._last.of(last), self._stems.of(last)
-        for form, same in ((BASE_NAME, names), (STEM, stems)):
-            if same and (hit := self._nearest(same, text, form, folder, owners, written)) is not None:
+        # A name that many files have comes in many rows.
+        key = (text, folder, owners)
+        if len(names) + len(stems) < _MANY or key not in self._near:
+            hits = (
+                self._nearest(same, text, form, folder, owners, written)
+                for form, same in ((BASE_NAME, names), (STEM, stems))
+                if same
+            )
+            hit = next(filter(None, hits), None)
+            if len(names) + len(stems) < _MANY:
                 return hit
-        return None
+            if len(self._near) >= _MAX_NEAR:
+                self._near.clear()
+            self._near[key] = hit
+        return self._near[key]
 
     def _nearest(  # noqa: PLR0917 - called at two places
         self, numbers: Sequence[int], text: str, form: int, folder: str, owners: frozenset[str], written: str
@@ -142,8 +162,11 @@ class NameIndex:
             return None  # it leads out of the tree
         if len(numbers) == 1:
             return Hit(numbers[0], _form(self.names[numbers[0]], text, form, folder))
+        # Of many, those in folders of the last name that the text has come first: others share less with it.
+        parent = f"/{text.rpartition('/')[0].rpartition('/')[2]}/"
+        alike = [n for n in numbers if parent in f"/{self.names[n]}"] if len(numbers) >= _MANY and "/" in text else ()
         ranked = []
-        for file_number in numbers:
+        for file_number in alike or numbers:
             name = self.names[file_number]
             above = posixpath.dirname(name)
             actual = _form(name, text, form, folder)
@@ -159,7 +182,12 @@ class NameIndex:
             ranked.append((rank, same, file_number, above))
         best = max(ranked, key=itemgetter(0))
         # Other files of that name are nearer to the table: its own folder may have another name than the value says.
-        if -best[0][0] == END and any(same > best[1] for _, same, _, _ in ranked):
+        nearer = "/".join(folder.split("/")[: best[1] + 1]) + "/"
+        if (
+            -best[0][0] == END
+            and folder.count("/") >= best[1]
+            and any(self.names[n].startswith(nearer) for n in numbers)
+        ):
             return None
         nearest = {above for rank, _, _, above in ranked if rank == best[0]}
         return Hit(best[2], -best[0][0]) if len(nearest) == 1 else None
@@ -207,6 +235,15 @@ class _Keys:
         ends[positions] = first + (self._hashes.take(first, mode="clip") == wanted)
         ends[positions[are_several]] = self._hashes.searchsorted(wanted[are_several], side="right")
         return starts, ends
+
+    def files(self, keys: Sequence[str]) -> IntArray:
+        """Return the file of each key, of keys that differ; -1 for none."""
+        starts, ends = self.spans(np.fromiter(map(hash, keys), np.int64, len(keys)))
+        files = np.full(len(keys), -1, np.int64)
+        for position in np.flatnonzero(ends > starts).tolist():
+            same = self.between((starts[position], ends[position]), keys[position])
+            files[position] = same[0] if same else -1
+        return files
 
     def singles(self, starts: IntArray, ends: IntArray) -> IntArray:
         """Return the only files of spans, which may have other keys with the same hashes; -1 for other spans."""

@@ -142,7 +142,7 @@ def pieces_of_splits(name: str) -> Iterator[tuple[str, str]]:
 def splits_of_names(names: Collection[str]) -> dict[str, str]:
     """Return the names of split parts, and these parts.
 
-    All may begin with the name of a part, or several may differ in it alone: ``train-1``, ``dev-1``; ``my_train_x``.
+    All may begin with the name of a part, or several may differ in it alone, but for numbers: ``my_train_x``.
 
     >>> splits_of_names({"train", "x_train_hr", "x_test_hr", "test_tube"})
     {'train': 'train', 'x_test_hr': 'test', 'x_train_hr': 'train'}
@@ -156,7 +156,7 @@ def splits_of_names(names: Collection[str]) -> dict[str, str]:
         del alike[""]
     for name in others:
         for rest, split in pieces_of_splits(name):
-            alike.setdefault(rest, {})[name] = split
+            alike.setdefault(re.sub("[0-9]+", "0", rest), {})[name] = split
     for group in alike.values():
         is_whole = "train" in group.values() and len({*group.values()}) > 1  # x_dev and x_test may be other data
         splits |= group if is_whole else {}

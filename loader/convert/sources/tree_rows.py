@@ -50,6 +50,7 @@ class TreeRows:
         self._survey = survey
         self._listing = listing
         self._account = listing.account
+        self._splits_of_tables = splits_of_files(survey.tables)
         self._read = {*survey.tables}  # tables, and the files that they name
         self._named = frozenset(survey.rows.named.tolist())
         self._joined = JoinedRows(files, survey.rows, options, listing)
@@ -213,8 +214,7 @@ class TreeRows:
         is_only = self._options.is_only_table and len(joined) + 1 == len(survey.tables)
         options = replace(self._options, is_only_table=is_only)
         files, source, _ = open_rows(self._files, rows, options, self._listing.scratch)
-        of_files = splits_of_files(survey.tables)
-        splits = {name: split for name, split in of_files.items() if name == table or name not in joined}
+        splits = {name: split for name, split in self._splits_of_tables.items() if name == table or name not in joined}
         of_list = split_of_folder(rows.inside)
         has_splits = len({*splits.values()} - {""}) > 1
         of_table = splits[table] or NO_SPLIT if has_splits else ""

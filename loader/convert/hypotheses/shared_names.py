@@ -184,18 +184,21 @@ def _suffixed(trees: Mapping[str, Mapping[tuple[str, ...], ListedFolder]], main:
     for name, tree in trees.items():
         for above, folder in tree.items():
             of_folder = bases.get(above, set())
-            is_searched = bool(of_folder) and (name != main or len(trees) == 1)
-            # Most names have no suffix at all.
-            if name == main and not ending and not (is_searched and _AFFIX.search("\n".join(folder.samples))):
+            is_main, is_searched = name == main, bool(of_folder)
+            if is_main:  # most names have no affix, as quick looks at all of them show
+                is_searched = len(trees) == 1 and len({*map(len, folder.samples)}) > 1
+                is_searched = is_searched and _AFFIX.search("\n".join(folder.samples)) is not None
+            pairs = ((stem, _affixes(stem, of_folder, is_main=is_main)) for stem in folder.samples if is_searched)
+            affixed = {stem: affixes for stem, affixes in pairs if affixes}
+            if is_main and not ending and not affixed:
                 rests[Role(name)].kinds.update(folder.kinds)
                 rests[Role(name)].hashes.extend(map(hash, folder.samples))
                 rests[Role(name)].counts[above] += len(folder.samples)
                 continue
-            for stem, parts in folder.samples.items():
-                affixes = _affixes(stem, of_folder, is_main=name == main) if is_searched else None
-                role = Role(name, *(affixes or ("", ending)))
-                if (affixes or name == main) and (role in rests or len(rests) < _MAX_ROLES):
-                    rests[role].kinds.update(kinds_of(parts))
+            for stem in folder.samples if is_main else affixed:
+                role = Role(name, *affixed.get(stem, ("", ending)))
+                if role in rests or len(rests) < _MAX_ROLES:
+                    rests[role].kinds.update(kinds_of(folder.samples[stem]))
                     rests[role].hashes.append(hash(stem))
                     rests[role].counts[above] += 1
     return rests

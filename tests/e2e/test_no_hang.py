@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.no_hang_jobs import EVENTS, Job, run_job
 from tests.e2e.text_dataset import write_texts
 
-QUICK = {"ranks with unequal data", "worker stopped"}  # test_kills.py and test_worker_failures.py kill, too
+QUICK = {"ranks with unequal data", "worker stopped", "rank killed"}  # test_worker_failures.py kills workers
 
 
 @pytest.fixture(scope="module")

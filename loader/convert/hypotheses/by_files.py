@@ -50,8 +50,9 @@ def _outside(survey: Survey, grouping: Grouping, names: Sequence[str]) -> set[st
     if grouping.by == "name":
         others = [name for name in others if name in of_each or not is_known(kinds[name])]
     samples = {grouping.path_of(name) for name in media if others}
-    alone = {name for name in others if name in of_each or not is_known(kinds[name])}
-    alone = {name for name in alone if grouping.path_of(name) not in samples}
+    of_known = {grouping.path_of(name) for name in names if is_known(kinds[name])} if others else set()
+    alone = {name for name in others if name in of_each and grouping.path_of(name) not in samples}
+    alone |= {name for name in others if not is_known(kinds[name]) and grouping.path_of(name) not in of_known}
     outside = {name for name in others if grouping.path_of(name) is None}
     return outside | alone if len(alone) <= len(media) else outside
 

@@ -55,12 +55,12 @@ def write_tar(path: Path, members: dict[str, bytes]) -> Path:
 
 def test_parts_whose_names_begin_with_an_underscore_are_kept(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-    for name in ("a.jpg", "a._mask.png", "b._x", "c.__key__", "c.txt"):
+    for name in ("a.jpg", "a._mask.png", "b._x", "b.txt", "c.__key__", "c.txt"):
         (tmp_path / "in" / name).write_bytes(name.encode())
     import_folder(tmp_path / "in", tmp_path / "out")
     assert samples_of(tmp_path / "out") == {
         "a": {"jpg": b"a.jpg", "_mask.png": b"a._mask.png"},
-        "b": {"_x": b"b._x"},
+        "b": {"_x": b"b._x", "txt": b"b.txt"},
         "c": {"__key__": b"c.__key__", "txt": b"c.txt"},
     }
 

@@ -328,3 +328,51 @@ def stanford_cars_as_tables(folder: Path) -> None:
 def numbered_photographs_next_to_a_table_of_prices(folder: Path) -> None:
     write(folder, [f"photo_{n}.jpg" for n in range(3)])
     write(folder, {"prices.csv": tsv("product price", [[f"p{n}x", n] for n in range(20)], ",")})
+
+
+@card(
+    samples={**{f"{kind}/{kind}{n}": "cls jpg json" for kind in ("cat", "dog") for n in range(9)}, "cover": "jpg"},
+    sample_type="ImageClassificationSample",
+)
+def class_folders_with_a_picture_next_to_these(folder: Path) -> None:
+    write(folder, [f"{kind}/{kind}{n}.jpg" for kind in ("cat", "dog") for n in range(9)])
+    write(folder, ["cover.jpg"])
+
+
+@card(
+    samples={
+        f"{part}/waves/{speaker}/{speaker}_{n}": f"{part}: genders.json txt wav"
+        for part, speakers in (("train", ("S01", "S02")), ("test", ("D01",)))
+        for speaker in speakers
+        for n in range(3)
+    },
+    holds={"test/waves/D01/D01_1": ("words 1 of D01", '"f"')},
+)
+def vivos_with_a_single_speaker_in_test(folder: Path) -> None:
+    for part, speakers in (("train", ("S01", "S02")), ("test", ("D01",))):
+        write(folder, [f"{part}/waves/{speaker}/{speaker}_{n}.wav" for speaker in speakers for n in range(3)])
+        prompts = [f"{speaker}_{n} words {n} of {speaker}\n" for speaker in speakers for n in range(3)]
+        genders = [f"{speaker} {'m' if at else 'f'}\n" for at, speaker in enumerate(speakers)]
+        write(folder, {f"{part}/prompts.txt": "".join(prompts), f"{part}/genders.txt": "".join(genders)})
+
+
+SEQUENCES = {"train/MOT17-02-FRCNN": 3, "train/MOT17-04-FRCNN": 3, "test/MOT17-01-FRCNN": 3}
+
+
+@card(
+    samples={
+        f"{sequence}/img1/{n:06d}": "train: gt.json jpg json" if sequence.startswith("train") else "test: jpg json"
+        for sequence, frames in SEQUENCES.items()
+        for n in range(1, frames + 1)
+    },
+    holds={"test/MOT17-01-FRCNN/img1/000002": '"column_3":12,"column_4":10'},
+)
+def mot17(folder: Path) -> None:
+    for sequence, frames in SEQUENCES.items():
+        numbers = range(1, frames + 1)
+        write(folder, [f"{sequence}/img1/{n:06d}.jpg" for n in numbers])
+        found = [f"{n},-1,{10 + k},10,5,5,0.9,-1,-1,-1" for n in numbers for k in range(3)]
+        write(folder, {f"{sequence}/det/det.txt": "\n".join(found)})
+        if sequence.startswith("train"):
+            true = [f"{n},{k},{10 + k},10,5,5,1,1,0.9" for n in numbers for k in range(1, 3)]
+            write(folder, {f"{sequence}/gt/gt.txt": "\n".join(true)})

@@ -281,28 +281,6 @@ def a_cut_table_next_to_a_whole_one(folder: Path) -> None:
         write(folder, {f"{split}.parquet": data[: -60 if split == "val" else None]})
 
 
-SEQUENCES = {"train/MOT17-02-FRCNN": 3, "train/MOT17-04-FRCNN": 3, "test/MOT17-01-FRCNN": 3}
-
-
-@card(
-    samples={
-        f"{sequence}/img1/{n:06d}": "train: gt.json jpg json" if sequence.startswith("train") else "test: jpg json"
-        for sequence, frames in SEQUENCES.items()
-        for n in range(1, frames + 1)
-    },
-    holds={"test/MOT17-01-FRCNN/img1/000002": '"column_3":12,"column_4":10'},
-)
-def mot17(folder: Path) -> None:
-    for sequence, frames in SEQUENCES.items():
-        numbers = range(1, frames + 1)
-        write(folder, [f"{sequence}/img1/{n:06d}.jpg" for n in numbers])
-        found = [f"{n},-1,{10 + k},10,5,5,0.9,-1,-1,-1" for n in numbers for k in range(3)]
-        write(folder, {f"{sequence}/det/det.txt": "\n".join(found)})
-        if sequence.startswith("train"):
-            true = [f"{n},{k},{10 + k},10,5,5,1,1,0.9" for n in numbers for k in range(1, 3)]
-            write(folder, {f"{sequence}/gt/gt.txt": "\n".join(true)})
-
-
 @card(
     samples={f"lines/a01/a01-{n:03d}/a01-{n:03d}-00": "png txt" for n in range(6)},
     holds={"lines/a01/a01-004/a01-004-00": "A|MOVE|to|stop"},

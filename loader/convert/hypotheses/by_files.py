@@ -100,6 +100,8 @@ def by_files(survey: Survey, *, takes_all: bool = False, is_webdataset: bool = F
         evidence.append(f"folders are {plural(len(classes), 'class', 'classes')}, such as {classes[0]}")
     if flat := layout.folders.flat:
         evidence.append(f"there are no classes in {names_of(flat)}")
+    if strays := layout.folders.strays:
+        evidence.append(f"there is no class for {plural(strays, 'file')} outside of these folders")
     if layout.folders.split_depth is not None:
         evidence.append("folders are the split parts")
     return accounted(

@@ -21,6 +21,8 @@ from .headers import are_of_samples, groups_of
 from .matched import Match, match_of
 from .shared_names import ListedFolder, Partners, by_folder, by_number, by_suffix, kinds_of
 
+_MAX_STRAYS = 0.1  # of the samples, that may be outside of the folders of classes
+
 
 def layout_of_files(
     survey: Survey, names: Sequence[str], *, is_by_name: bool = False, is_webdataset: bool = False
@@ -66,11 +68,16 @@ def layout_of_files(
     top = _top(paths)
     # In tars of samples, an outer folder that contains everything begins the keys, whatever its name is.
     contains_all = is_webdataset and len({path[:1] for path in paths}) == 1
+    total, outside = (
+        sum(len(each.samples) for each, path in zip(kept, paths, strict=True) if is_any or not path[top:])
+        for is_any in (True, False)
+    )
     layout = find_folder_layout(
         [path[top:] for path in paths],
         are_pictures=all(len(parts) == 1 and kinds_of(parts) == {"image"} for each in kept for parts in each.parts),
         classes=options.classes if grouping.by == "name" else False,
         splits=False if contains_all and options.splits is None else options.splits,
+        strays=outside if outside <= _MAX_STRAYS * total else 0,
         at=survey.files.tree.path,
     )
     samples = len(kept) if grouping.by == "folder" else sum(len(each.samples) for each in listed) - match.total

@@ -25,6 +25,7 @@ class FolderLayout:
         classes: Class → its number: the sorted names of the folders, or of the folders in the split parts; empty for
             none.
         flat: Folders of split parts without folders of classes, sorted; their samples have no class.
+        strays: Samples outside of the folders of classes, which have no class.
         have_initials: The outer folders are the first letters of the classes, as in ``a/abbey``.
     """
 
@@ -32,6 +33,7 @@ class FolderLayout:
     splits: Mapping[str, str] = field(default_factory=dict)
     classes: Mapping[str, int] = field(default_factory=dict)
     flat: Sequence[str] = ()
+    strays: int = 0
     have_initials: bool = False
 
     def split_of(self, names: Sequence[str]) -> str:
@@ -55,7 +57,13 @@ class FolderLayout:
 
 
 def find_folder_layout(
-    paths: Sequence[tuple[str, ...]], *, are_pictures: bool, classes: bool | None, splits: bool | None, at: str
+    paths: Sequence[tuple[str, ...]],
+    *,
+    are_pictures: bool,
+    classes: bool | None,
+    splits: bool | None,
+    at: str,
+    strays: int = 0,
 ) -> FolderLayout:
     """Find the meaning of the names of folders.
 
@@ -66,6 +74,7 @@ def find_folder_layout(
             one depth, in two folders or more, whose names are neither all numbers of three digits or more, nor all
             names of parts, such as ``masks``.
         splits: True if folders are split parts, False if not, None to decide as :func:`_split_depth`.
+        strays: Samples outside of all folders, if they are few; they have no class.
     """
     # Find the folders that are split parts.
     of_names = splits_of_names({path[1] for path in paths if len(path) > 1})
@@ -88,6 +97,7 @@ def find_folder_layout(
     inner = {("/".join(path[1:]),) for path in inner} if have_initials else inner
     # Decide whether the folders below are classes.
     if classes is None:
+        inner -= {()} if strays and depth is None else set()
         names = {path[0] for path in inner if path}
         classes = (
             len(names) > 1
@@ -108,6 +118,7 @@ def find_folder_layout(
         splits=of_names,
         classes={name: label for label, name in enumerate(sorted({path[0] for path in inner}))},
         flat=flat,
+        strays=strays,
         have_initials=have_initials,
     )
 

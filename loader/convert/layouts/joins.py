@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -47,8 +48,13 @@ def with_joins(
             keyed.append(Reference([table], (), 0, 0, table.named(()), 0))
         else:
             waiting.append(table)
-    chained = (join for table in waiting if (join := join_of(table, keyed, files, is_chained=True)) is not None)
-    return replace(rows, rows=(*rows.rows, *joins, *chained))
+    # A table of a split part may have too few rows to show that it joins as the one of another part.
+    known = {posixpath.basename(join.file): join for join in joins if join.key[0]}
+    for table in waiting:
+        twin = known.get(posixpath.basename(table.file))
+        chained = replace(twin, file=table.file) if twin else join_of(table, keyed, files, is_chained=True)
+        joins += [] if chained is None else [chained]
+    return replace(rows, rows=(*rows.rows, *joins))
 
 
 def join_of(

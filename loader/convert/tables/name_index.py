@@ -59,6 +59,23 @@ class NameIndex:
     def _paths(self) -> _Keys:
         return _Keys(self.names, str, array("q", map(hash, self.names)))
 
+    @cached_property
+    def _numbered_folders(self) -> frozenset[str]:
+        """Folders below which pictures, sounds or videos have numbers for names."""
+        names = map(self.names.__getitem__, self._numbers.numbers)
+        folders = {posixpath.dirname(name) for name in names if kind_of_name(split_extension(name)[1]) in MEDIA_KINDS}
+        above = ({folder[: match.start()] for match in re.finditer("/", folder)} for folder in folders)
+        return frozenset(folders.union(*above, {""}))
+
+    def _near_numbers(self, folder: str) -> str:
+        """Return the begin of the paths that numbers name: the nearest folder above them that has numbered files.
+
+        Elsewhere, the same number is of another thing, such as a frame of another film.
+        """
+        while folder not in self._numbered_folders:
+            folder = posixpath.dirname(folder)
+        return f"{folder}/" if folder else ""
+
     def of_stem(self, stem: str) -> Sequence[int]:
         """Return the numbers of the files of a name without the extension."""
         return self._stems.of(_composed(stem))
@@ -99,7 +116,9 @@ class NameIndex:
         singles = self._numbers.singles(*spans[2])
         positions = np.flatnonzero((singles >= 0) & ~are_names & ~are_stems & ~are_paths)
         named = zip(positions.tolist(), singles[positions].tolist(), strict=True)
-        alone = [n for n, file_number in named if (digits[n] or "-") in self.names[file_number]]
+        near = self._near_numbers(folder)
+        names = ((n, self.names[file_number]) for n, file_number in named)
+        alone = [n for n, name in names if (digits[n] or "-") in name and name.startswith(near)]
         files[alone], forms[alone] = singles[alone], NUMBER
         # Most values are no names; the rest is compared one by one.
         if _are_plain(texts, joined):
@@ -160,8 +179,11 @@ class NameIndex:
         """
         if ".." in text and _normal(posixpath.join(folder, text)).startswith("../"):
             return None  # it leads out of the tree
-        if len(numbers) == 1:
-            return Hit(numbers[0], _form(self.names[numbers[0]], text, form, folder))
+        if form == NUMBER:
+            near = self._near_numbers(folder)
+            numbers = [n for n in numbers if self.names[n].startswith(near)]
+        if len(numbers) <= 1:
+            return None if not numbers else Hit(numbers[0], _form(self.names[numbers[0]], text, form, folder))
         # Of many, those in folders of the last name that the text has come first: others share less with it.
         parent = f"/{text.rpartition('/')[0].rpartition('/')[2]}/"
         alike = [n for n in numbers if parent in f"/{self.names[n]}"] if len(numbers) >= _MANY and "/" in text else ()
@@ -218,6 +240,10 @@ class _Keys:
         self._are_known = np.zeros(self._mask + 1, bool)
         self._are_known[self._hashes & self._mask] = True
 
+    @property
+    def numbers(self) -> Sequence[int]:
+        return self._files
+
     def of(self, key: str) -> Sequence[int]:
         """Return the numbers of the files of a key, ascending."""
         wanted = hash(key)
@@ -237,12 +263,14 @@ class _Keys:
         return starts, ends
 
     def files(self, keys: Sequence[str]) -> IntArray:
-        """Return the file of each key, of keys that differ; -1 for none."""
+        """Return the file whose whole name is each key; -1 for none."""
         starts, ends = self.spans(np.fromiter(map(hash, keys), np.int64, len(keys)))
-        files = np.full(len(keys), -1, np.int64)
-        for position in np.flatnonzero(ends > starts).tolist():
-            same = self.between((starts[position], ends[position]), keys[position])
-            files[position] = same[0] if same else -1
+        files, positions = np.full(len(keys), -1, np.int64), np.flatnonzero(ends > starts)
+        named = zip(positions.tolist(), self._numbers[starts[positions]].tolist(), strict=True)
+        hits = [
+            (position, file_number) for position, file_number in named if self._names[file_number] == keys[position]
+        ]
+        files[[position for position, _ in hits]] = [file_number for _, file_number in hits]
         return files
 
     def singles(self, starts: IntArray, ends: IntArray) -> IntArray:

@@ -67,7 +67,7 @@ class Texts:
 
 def _is_mostly_numbers(text: str) -> bool:
     """Return True if most words are numbers; or half of them, with more digits than other characters."""
-    words = text.split()
+    words = re.split(r"[\s,;]+", text.strip())
     others = sum(_NUMBERS.fullmatch(word) is None for word in words)
     has_more_digits = 2 * sum(map(str.isdigit, text)) > sum(map(len, words))
     return 2 * others < len(words) or (2 * others == len(words) and has_more_digits)

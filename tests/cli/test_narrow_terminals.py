@@ -87,7 +87,7 @@ def screens(tmp_path_factory: pytest.TempPathFactory) -> list[list[str]]:
     (folder / "pictures").mkdir()
     for number in range(3):
         (folder / f"pictures/{number}.jpg").write_bytes(picture(number))
-    (folder / "pictures/notes.doc").write_bytes(b"x")
+    (folder / "pictures/notes.md").write_bytes(b"x")
     prepares = [("prepare", name, "--yes", "-q") for name in ("damaged", "sound")]
     texts = []
     for columns in COLUMNS:

@@ -22,6 +22,7 @@ from .things import with_things
 from .unclear import Doubt, several_kinds, way_to_import
 from .unsplit import are_whole, unsplit_names
 
+_REPAIR = "repair it, or move it out of the folder"
 _MAX_PARTS = 20  # tables and archives that samples of a tar may have as parts
 _HYPOTHESES = (by_rows, by_manifest, by_tars, by_tables, by_files)
 
@@ -59,8 +60,7 @@ def decide(survey: Survey, *, takes_all: bool, is_webdataset: bool) -> tuple[Tre
     # What a damaged file says about others is lost; where it is a part, its sample fails.
     damaged = next((name for name in survey.damaged if layout is None or name in layout.left), None)
     if damaged is not None:
-        fault = f"{damaged} cannot be read: {survey.damaged[damaged]}"
-        raise ConfigError(fault, at=survey.files.tree.path, hint="repair it, or move it out of the folder")
+        doubt = f"{damaged} cannot be read: {survey.damaged[damaged]}", [ImportWay(_REPAIR)]
     fault, ways = foreign_format(survey) or doubt
     if layout is None or fault:
         error = UnclearDataError(fault, at=survey.files.tree.path, hint="; ".join(map(str, ways)))

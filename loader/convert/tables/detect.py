@@ -262,7 +262,12 @@ class _Finder:
 
     def repeated_files(self, parts: Sequence[PartColumns]) -> list[str]:
         paths = [part.columns[0] for part in parts if part.role == "path" and not part.is_list]
-        if self._columns.group_column is not None or len(paths) != 1 or not self._table[paths[0]].has_repeats:
+        if (
+            self._columns.group_column is not None
+            or self._columns.segments
+            or len(paths) != 1
+            or not self._table[paths[0]].has_repeats
+        ):
             return []
         joins = f"--group-by column:{paths[0]} makes one sample of these rows"
         return [f"several rows name one file, and each is a sample; {joins}"]

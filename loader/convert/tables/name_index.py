@@ -91,12 +91,17 @@ class NameIndex:
             folder: Folder of the file that has the value.
             owners: Names of folders that have precedence, in lower case: the name of that file, and its split part.
         """
-        paths = [*self._paths.of(text), *(self._paths.of(f"{folder}/{text}") if folder else ())]
-        if len(paths) == 1:
-            return Hit(paths[0], PATH)
         last = text.rpartition("/")[2]
+        span = self._last.span(last)
+        if span[1] - span[0] >= _MANY and (hit := self._of_path(text, folder)) is not None:
+            return hit
         numbers = self._numbers.of(text.lstrip("0")) if text.isdecimal() else ()
-        return self._find(text, (self._last.of(last), self._stems.of(last), numbers), folder, owners)
+        return self._find(text, (self._last.between(span, last), self._stems.of(last), numbers), folder, owners)
+
+    def _of_path(self, text: str, folder: str) -> Hit | None:
+        """Return the only file whose path a value is, from the outer folder or the folder of the table."""
+        paths = [*self._paths.of(text), *(self._paths.of(f"{folder}/{text}") if folder else ())]
+        return Hit(paths[0], PATH) if len(paths) == 1 else None
 
     def find_all(
         self, texts: Sequence[str], folder: str, owners: frozenset[str] = frozenset()
@@ -110,13 +115,15 @@ class NameIndex:
         are_names, are_stems, are_numbers = (ends > starts for starts, ends in spans)
         files, forms = np.full(len(texts), -1, np.int64), np.full(len(texts), PATH, np.int64)
         # Most names are the path of a file, or the number of a single one.
-        paths = [self._paths.files(texts)] + ([self._paths.files([f"{folder}/{t}" for t in texts])] if folder else [])
-        are_paths = sum(each >= 0 for each in paths) == 1
-        files[are_paths] = np.maximum.reduce(paths)[are_paths]
-        singles = self._numbers.singles(*spans[2])
-        positions = np.flatnonzero((singles >= 0) & ~are_names & ~are_stems & ~are_paths)
+        singles = self._last.singles(*spans[0])
+        positions = np.flatnonzero(singles >= 0)
         named = zip(positions.tolist(), singles[positions].tolist(), strict=True)
-        near = self._near_numbers(folder)
+        paths = [n for n, file_number in named if self.names[file_number] == texts[n]]
+        files[paths] = singles[paths]
+        singles = self._numbers.singles(*spans[2])
+        positions = np.flatnonzero((singles >= 0) & ~are_names & ~are_stems)
+        named = zip(positions.tolist(), singles[positions].tolist(), strict=True)
+        near = self._near_numbers(folder) if len(positions) else ""
         names = ((n, self.names[file_number]) for n, file_number in named)
         alone = [n for n, name in names if (digits[n] or "-") in name and name.startswith(near)]
         files[alone], forms[alone] = singles[alone], NUMBER
@@ -127,6 +134,10 @@ class NameIndex:
             rest = np.flatnonzero(files < 0)
         of_rest = ([*zip(starts[rest].tolist(), ends[rest].tolist(), strict=True)] for starts, ends in spans)
         for position, names, stems, numbers in zip(rest.tolist(), *of_rest, strict=True):
+            is_of_many = names[1] - names[0] >= _MANY
+            if is_of_many and (hit := self._of_path(texts[position], folder)) is not None:
+                files[position], forms[position] = hit
+                continue
             same = (
                 self._last.between(names, last[position]),
                 self._stems.between(stems, last[position]),
@@ -246,9 +257,13 @@ class _Keys:
 
     def of(self, key: str) -> Sequence[int]:
         """Return the numbers of the files of a key, ascending."""
+        return self.between(self.span(key), key)
+
+    def span(self, key: str) -> tuple[int, int]:
+        """Return where the files with the hash of a key begin and end."""
         wanted = hash(key)
         start = bisect_left(self._view, wanted)
-        return self.between((start, bisect_right(self._view, wanted, start)), key)
+        return start, bisect_right(self._view, wanted, start)
 
     def spans(self, hashes: IntArray) -> tuple[IntArray, IntArray]:
         """Return where the files with the hashes of some keys begin and end; empty spans for unknown ones."""
@@ -261,17 +276,6 @@ class _Keys:
         ends[positions] = first + (self._hashes.take(first, mode="clip") == wanted)
         ends[positions[are_several]] = self._hashes.searchsorted(wanted[are_several], side="right")
         return starts, ends
-
-    def files(self, keys: Sequence[str]) -> IntArray:
-        """Return the file whose whole name is each key; -1 for none."""
-        starts, ends = self.spans(np.fromiter(map(hash, keys), np.int64, len(keys)))
-        files, positions = np.full(len(keys), -1, np.int64), np.flatnonzero(ends > starts)
-        named = zip(positions.tolist(), self._numbers[starts[positions]].tolist(), strict=True)
-        hits = [
-            (position, file_number) for position, file_number in named if self._names[file_number] == keys[position]
-        ]
-        files[[position for position, _ in hits]] = [file_number for _, file_number in hits]
-        return files
 
     def singles(self, starts: IntArray, ends: IntArray) -> IntArray:
         """Return the only files of spans, which may have other keys with the same hashes; -1 for other spans."""

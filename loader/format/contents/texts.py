@@ -12,7 +12,7 @@ _MAX_SURE_CLASSES = 9  # too few to expect repetitions, if the column is named a
 _MAX_WORDS = 3  # of a name of a class: "African hunting dog"
 _MAX_CHARACTERS = 40
 _NUMBERS = re.compile(r"[\s.,;:+()[\]-]*\d[\d\s.,;:+()[\]eE-]*")  # boxes, coordinates, codes
-_MAX_JUDGED = 1000  # texts that are compared with numbers
+_MAX_JUDGED = 100  # texts that are compared with numbers
 
 
 @dataclass(slots=True)

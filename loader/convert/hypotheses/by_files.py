@@ -43,6 +43,9 @@ def _of_each_sample(survey: Survey) -> set[str]:
 
 def _outside(survey: Survey, grouping: Grouping, names: Sequence[str]) -> set[str]:
     """Return the files in no sample, and files of an unknown kind, or of each sample, that have no partner."""
+    # In most trees all files are media.
+    if {*map(kind_of_extension, {name.rpartition(".")[2] for name in names})} <= {*MEDIA_KINDS}:
+        return set()
     kinds = {name: kind_of_extension(split_name(name)[2]) for name in names}
     media = [name for name, kind in kinds.items() if kind in MEDIA_KINDS]
     others = [name for name, kind in kinds.items() if kind not in MEDIA_KINDS]

@@ -142,8 +142,8 @@ class _Grouping(click.Choice[str]):
 @click.option(
     "--split-lists",
     metavar="PATTERN",
-    help="Of the tables and lists in a folder that are named after split parts, those that count, such as '*1.txt' of"
-    " train1.txt, test1.txt, train2.txt and test2.txt.  [default: all]",
+    help="Read the split parts from the tables and lists of this pattern, such as '*1.txt' of train1.txt, test1.txt,"
+    " train2.txt and test2.txt.  [default: all]",
 )
 @shared_options("split_ratio", help="Divide the samples into train, val and test in this ratio.")
 @shuffle_options

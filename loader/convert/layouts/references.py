@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from array import array
 from collections import Counter
@@ -145,10 +146,17 @@ class Reference:
 def find_references(tables: Iterable[Table], files: TreeFiles) -> list[Reference]:
     """Return the references of tables; tables with the same columns count together."""
     groups: dict[tuple[str, ...], list[Table]] = {}
+    tables = [*tables]
     resolved = [table for table in tables if any(column.resolved for column in table.columns)]
     splits = splits_of_files({table.file for table in resolved})
     for table in resolved:
-        groups.setdefault((table.kind, *(column.name for column in table.columns)), []).append(table)
+        groups.setdefault(_group_of(table), []).append(table)
+    # A table with the name and columns of others has lost its files, instead of being about the data.
+    names = {(posixpath.basename(table.file), _group_of(table)) for table in resolved}
+    for table in tables:
+        if not any(column.resolved for column in table.columns):
+            if (posixpath.basename(table.file), _group_of(table)) in names:
+                groups[_group_of(table)].append(table)
     references = list[Reference]()
     for (kind, *columns), group in groups.items():
         # The tables of a test part may lack the column of labels.
@@ -169,6 +177,10 @@ def find_references(tables: Iterable[Table], files: TreeFiles) -> list[Reference
         )
         for each, tables in pairs
     ]
+
+
+def _group_of(table: Table) -> tuple[str, ...]:
+    return (table.kind, *(column.name for column in table.columns))
 
 
 def say_the_same(tables: Sequence[Table], others: Sequence[Table], places: Sequence[str]) -> bool:

@@ -162,15 +162,18 @@ def list_rows(
         packed = os.path.getsize(source.path) if os.path.isfile(source.path) else None
         unpacked, missing = 0, list[str]()
         for row in join_groups(source.rows(listing), notes):
-            faults = [each for each in row.parts.values() if isinstance(each, FaultRef)]
-            missing += [each.reason for each in faults if each.code == "F102"] if faults else ()
             counts.update(row.parts.keys())
+            urls = list[str]()
+            for part in row.parts.values():
+                if isinstance(part, UrlRef):
+                    urls.append(os.fsdecode(part.url))
+                elif isinstance(part, FaultRef) and part.code == "F102":
+                    missing.append(part.reason)
+                elif packed is not None and not isinstance(part, FileRef):
+                    unpacked += max(0, part.size_bytes)
             # Samples come out of one file, which may be an archive of archives, or have many links to one member.
             if packed is not None:
-                inside = (part for part in row.parts.values() if not isinstance(part, FileRef))
-                unpacked += sum(max(0, part.size_bytes) for part in inside)
                 check_ratio(unpacked, packed, path=source.path)
-            urls = [os.fsdecode(part.url) for part in row.parts.values() if isinstance(part, UrlRef)]
             if urls:
                 hosts.add(urls)
             if on_progress is not None and len(writer) % _REPORT_ROWS == 0:

@@ -80,19 +80,17 @@ def read_sample(reader: ContentReader, row: Row, options: PictureOptions) -> Sam
     # Read the parts, under names that their contents may decide.
     for name, part in row.parts.items():
         data = reader.read(row.source, part)
-        has_objects = is_annotation = False
-        if isinstance(part, ValueRef):
-            has_objects = part.layout == "coco"
-        elif isinstance(part, _NAMED):
-            if part.named_by_contents:
-                name = name_by_contents(name, data)  # noqa: PLW2901 - the name in the row is a guess
-        elif isinstance(part, AnnotationRef):
-            has_objects = is_annotation = True
         stored = part.part if isinstance(part, AnnotationRef) else part
-        lossy += isinstance(stored, ValueRef) and stored.is_lossy
+        has_objects = stored is not part
+        if isinstance(stored, ValueRef):
+            has_objects |= stored.layout == "coco"
+            lossy += stored.is_lossy
+        elif isinstance(part, _NAMED) and part.named_by_contents:
+            name = name_by_contents(name, data)  # noqa: PLW2901 - the name in the row is a guess
         # An empty text may say that a picture has no objects.
-        check_contents("txt" if is_annotation else name, data)
-        name = unique_part(name, contents)  # noqa: PLW2901
+        check_contents("txt" if stored is not part else name, data)
+        if name in contents:
+            name = unique_part(name, contents)  # noqa: PLW2901
         contents[name] = data
         if has_objects:
             coco.add(name)
@@ -111,8 +109,8 @@ def read_sample(reader: ContentReader, row: Row, options: PictureOptions) -> Sam
         sample = _converted(contents, coco, options)
     if options.pages == "split":
         sample = sample._replace(parts=with_document(sample.parts))
-    sample.changed["numbers_lost"] += lossy
-    sample.changed["segments_shortened"] += shortened
+    if lossy or shortened:
+        sample.changed.update(numbers_lost=lossy, segments_shortened=shortened)
     sample.changed["frames_unread"] += sum(has_frames(name, data) for name, data in sample.parts.items())
     return sample._replace(read_bytes=read_bytes)
 

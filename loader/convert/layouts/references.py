@@ -153,10 +153,10 @@ def find_references(tables: Iterable[Table], files: TreeFiles) -> list[Reference
         groups.setdefault(_group_of(table), []).append(table)
     # A table with the name and columns of others has lost its files, instead of being about the data.
     names = {(posixpath.basename(table.file), _group_of(table)) for table in resolved}
+    known = {*map(id, resolved)}
     for table in tables:
-        if not any(column.resolved for column in table.columns):
-            if (posixpath.basename(table.file), _group_of(table)) in names:
-                groups[_group_of(table)].append(table)
+        if id(table) not in known and (posixpath.basename(table.file), _group_of(table)) in names:
+            groups[_group_of(table)].append(table)
     references = list[Reference]()
     for (kind, *columns), group in groups.items():
         # The tables of a test part may lack the column of labels.

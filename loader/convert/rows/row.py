@@ -192,6 +192,7 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
         return -1 if min(sizes, default=0) < 0 else sum(sizes)
 
 
+_FILES = (FileRef, UrlRef, RangeRef)
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _MAX_BYTES = 1000  # of a key; file systems allow 255 for each folder, tars any length
 
@@ -270,12 +271,16 @@ def hash_thing(row: Row, row_index: int) -> int:
     Args:
         row_index: Its position among all rows, by which rows without a file differ.
     """
-    parts = [part.recording if isinstance(part, CutRef) else part for part in row.parts.values()]
-    first: object = next((part for part in parts if isinstance(part, (FileRef, UrlRef, RangeRef))), None)
-    if row.thing or first is None:
-        cells = (part for part in parts if isinstance(part, CellRef))  # values of it, or members of a zip
-        first = (row.source, row.thing or next(cells, row_index))
-    return hash(first)
+    if row.thing:
+        return hash((row.source, row.thing))
+    cell: CellRef | None = None  # a value of it, or a member of a zip
+    for part in row.parts.values():
+        stored = part.recording if isinstance(part, CutRef) else part
+        if isinstance(stored, _FILES):
+            return hash(stored)
+        if cell is None and isinstance(stored, CellRef):
+            cell = stored
+    return hash((row.source, cell or row_index))
 
 
 def rename_repeated(hashes: IntArray, key_of: Callable[[int], str]) -> dict[int, str]:

@@ -20,8 +20,10 @@ def join_groups(rows: Iterable[Row], notes: list[str]) -> Iterator[Row]:
     groups: dict[tuple[str, str], tuple[Row, list[ValueRef]]] = {}
     joined_rows = 0
     for row in rows:
-        name, element = next(((n, part) for n, part in row.parts.items() if isinstance(part, ElementRef)), ("", None))
-        if element is None:
+        for name, element in row.parts.items():  # noqa: B007 - the name is used below
+            if type(element) is ElementRef:
+                break
+        else:
             yield row
             continue
         first, elements = groups.setdefault((element.group, row.split), (row, []))

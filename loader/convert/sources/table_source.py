@@ -23,7 +23,7 @@ from ..annotations.xml_elements import read_xml
 from ..file_trees.file_names import join_names
 from ..file_trees.tree import FolderTree
 from ..readers.registry import reader_of, reader_of_rows, readers
-from ..rows.row import AnnotationRef, ElementRef, Row, ValueRef
+from ..rows.row import AnnotationRef, Row, ValueRef
 from ..tables.arrow_files import open_table, readable_batches
 from ..tables.arrow_rows import ArrowCells, list_table, survey_columns
 from ..tables.columns import FoundColumn, SourceOptions, TableColumn, TableLayout, segment_columns
@@ -286,10 +286,8 @@ class TextTableSource(TableSource):
 
 def _with_reader(row: Row, reader: str) -> Row:
     """Return a row whose ``json`` has annotations of its picture, if a reader is named."""
-    document = row.parts.get("json")
-    if isinstance(document, ElementRef) or not (
-        reader and isinstance(document, ValueRef) and any(kind_of_name(part) == "image" for part in row.parts)
-    ):
+    document = row.parts.get("json") if reader else None
+    if type(document) is not ValueRef or not any(kind_of_name(part) == "image" for part in row.parts):
         return row
     return msgspec.structs.replace(row, parts={**row.parts, "json": AnnotationRef(document, reader)})
 

@@ -41,7 +41,9 @@ def part_bytes(part: PartColumns, values: Mapping[str, Any], class_names: Mappin
     # Several columns are an object of JSON, or a document of texts and pictures.
     if part.is_object:
         present = [column for column in part.columns if column in values]
-        names = {c: "label_name" for c in class_names if isinstance(values.get(c), str) and "label_name" not in values}
+        names = {}
+        if class_names and "label_name" not in values:
+            names = {column: "label_name" for column in class_names if isinstance(values.get(column), str)}
         return encode_json(
             {names.get(c, c): _conversation(c, _named(values[c], class_names.get(c, ()))) for c in present}
         )

@@ -156,33 +156,12 @@ def list_rows(
     hosts = ListedHosts()
     account, notes, pictures = Account(), list[str](), ListedPictures()
 
-    # Count the parts and hosts of rows on their way to the file.
     def numbered(source: Source, source_index: int) -> Iterator[Row]:
         listing = Listing(shuffled=shuffled, scratch=folder, account=account, notes=notes, pictures=pictures)
-        packed = os.path.getsize(source.path) if os.path.isfile(source.path) else None
-        unpacked, missing = 0, list[str]()
-        for row in join_groups(source.rows(listing), notes):
-            counts.update(row.parts.keys())
-            urls = list[str]()
-            for part in row.parts.values():
-                if isinstance(part, UrlRef):
-                    urls.append(os.fsdecode(part.url))
-                elif isinstance(part, FaultRef) and part.code == "F102":
-                    missing.append(part.reason)
-                elif packed is not None and not isinstance(part, FileRef):
-                    unpacked += max(0, part.size_bytes)
-            # Samples come out of one file, which may be an archive of archives, or have many links to one member.
-            if packed is not None:
-                check_ratio(unpacked, packed, path=source.path)
-            if urls:
-                hosts.add(urls)
+        for row in _counted(source, listing, counts, hosts):
             if on_progress is not None and len(writer) % _REPORT_ROWS == 0:
                 on_progress(len(writer))
             yield row if source_index == 0 else msgspec.structs.replace(row, source=source_index)
-        if missing:
-            notes.append(
-                f"files of {os.path.basename(source.path)} are missing: {len(missing):,}, such as {missing[0]}"
-            )
 
     with (
         scratch_folder() as folder,
@@ -208,6 +187,37 @@ def list_rows(
             notes=(*notes, *_notes_on_names(counts)),
             hosts=hosts,
         )
+
+
+def _counted(source: Source, listing: Listing, counts: Counter[str], hosts: ListedHosts) -> Iterator[Row]:
+    """Yield the rows of a source, and count their parts and hosts.
+
+    Raises:
+        FormatError: The contents of one file are very much larger than it.
+    """
+    packed = os.path.getsize(source.path) if os.path.isfile(source.path) else None
+    unpacked, missing = 0, list[str]()
+    for row_index, row in enumerate(join_groups(source.rows(listing), listing.notes)):
+        counts.update(row.parts.keys())
+        urls = list[str]()
+        for part in row.parts.values():
+            if isinstance(part, UrlRef):
+                urls.append(os.fsdecode(part.url))
+            elif isinstance(part, FaultRef) and part.code == "F102":
+                missing.append(part.reason)
+            elif packed is not None and not isinstance(part, FileRef):
+                unpacked += max(0, part.size_bytes)
+        if urls:
+            hosts.add(urls)
+        # Samples come out of one file, which may be an archive of archives, or have many links to one member.
+        if packed is not None and row_index % _REPORT_ROWS == 0:
+            check_ratio(unpacked, packed, path=source.path)
+        yield row
+    if packed is not None:
+        check_ratio(unpacked, packed, path=source.path)
+    if missing:
+        name = os.path.basename(source.path)
+        listing.notes.append(f"files of {name} are missing: {len(missing):,}, such as {missing[0]}")
 
 
 def open_downloads(rows: RowFile, options: DownloadOptions | None, *, keeps: bool = False) -> Downloads | None:

@@ -16,7 +16,7 @@ from ...format.tar.header import BLOCK
 from ...order.index_permutation import permute_array
 from ...storage import ClosesOnExit, raise_storage_error
 from ..writing.shard_file import member_bytes
-from .row import NO_SPLIT, CellRef, PartRef, Row, hash_key, hash_thing, rename_repeated
+from .row import NO_SPLIT, CellRef, Row, hash_key, hash_thing, rename_repeated
 from .whole_groups import parts_of_groups
 
 
@@ -258,16 +258,17 @@ class RowFile:
 
 
 def _shard_bytes(row: Row) -> int:
-    if row.size_bytes < 0:
-        return -1
-    key_bytes = len(row.key.encode()) + 1
-    return sum(member_bytes(key_bytes + len(name), _planned_bytes(part)) for name, part in row.parts.items())
-
-
-def _planned_bytes(part: PartRef) -> int:
-    """Return the size of a part; of an estimated one a little more, so that few shards exceed the plan and are cut."""
-    is_estimate = isinstance(part, CellRef)
-    return part.size_bytes + (part.size_bytes // _ESTIMATE_MARGIN + BLOCK - 1 if is_estimate else 0)
+    """Return the bytes that a row takes in a shard; -1 if they are unknown."""
+    key_bytes, total = len(row.key.encode()) + 1, 0
+    for name, part in row.parts.items():
+        size_bytes = part.size_bytes
+        if size_bytes < 0:
+            return -1
+        # Plan a little more for an estimate, so that few shards exceed the plan and are cut.
+        if isinstance(part, CellRef):
+            size_bytes += size_bytes // _ESTIMATE_MARGIN + BLOCK - 1
+        total += member_bytes(key_bytes + len(name), size_bytes)
+    return total
 
 
 def _frozen(values: array[int]) -> IntArray:

@@ -93,6 +93,9 @@ def by_files(survey: Survey, *, takes_all: bool = False, is_webdataset: bool = F
     names = [name for name in names if name not in outside] if len(outside) > _MAX_OUTSIDE * len(names) else names
     main = [table for table in survey.rows.rows if not table.joins] if not takes_all else []
     joins = tuple(table for table in survey.rows.rows if table.joins and not main and not takes_all)
+    # Rows of tables that name folders as classes say more about the files in these, and elsewhere.
+    if main and survey.classes and survey.classes <= layout.folders.classes.keys():
+        joins, main = tuple(replace(table, joins=table.joins or "file") for table in survey.rows.rows), []
     rows = replace(survey.rows, rows=joins)
     lists = () if takes_all else {table.file for table in rows.lists}
     of_splits = [] if takes_all else [each.file for _, each in rows.split_lists]
@@ -101,7 +104,9 @@ def by_files(survey: Survey, *, takes_all: bool = False, is_webdataset: bool = F
     evidence = [f"the files of a sample have {layout.grouping.describe()}"]
     if classes := [*layout.folders.classes]:
         evidence.append(f"folders are {plural(len(classes), 'class', 'classes')}, such as {classes[0]}")
-    if flat := layout.folders.flat:
+    if survey.classes:
+        evidence.append("a table names them as the classes of other files, too")
+    elif flat := layout.folders.flat:
         evidence.append(f"there are no classes in {names_of(flat)}")
     if strays := layout.folders.strays:
         evidence.append(f"there is no class for {plural(strays, 'file')} outside of these folders")

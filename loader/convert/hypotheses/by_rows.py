@@ -76,6 +76,7 @@ def by_rows(survey: Survey) -> Hypothesis | None:
         used | {*survey.rows.files},
         evidence=_evidence(survey, dict.fromkeys(table.file for table in tables)) + sentence_on_joins(survey),
         samples=rows,
+        named=not survey.classes,  # folders of classes would be lost
     )
 
 

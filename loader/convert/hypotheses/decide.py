@@ -19,7 +19,7 @@ from .by_tables import by_tables
 from .by_tars import by_tars
 from .foreign import foreign_format
 from .things import with_things
-from .unclear import Doubt, several_kinds, way_to_import
+from .unclear import Doubt, several_kinds, unnamed_partners, way_to_import
 from .unsplit import are_whole, unsplit_names
 
 _REPAIR = "repair it, or move it out of the folder"
@@ -61,7 +61,7 @@ def decide(survey: Survey, *, takes_all: bool, is_webdataset: bool) -> tuple[Tre
     damaged = next((name for name in survey.damaged if layout is None or name in layout.left), None)
     if damaged is not None:
         doubt = f"{damaged} cannot be read: {survey.damaged[damaged]}", [ImportWay(_REPAIR)]
-    fault, ways = foreign_format(survey) or doubt
+    fault, ways = foreign_format(survey) or unnamed_partners(survey) or doubt
     if layout is None or fault:
         error = UnclearDataError(fault, at=survey.files.tree.path, hint="; ".join(map(str, ways)))
         error.ways, error.hypotheses = ways, compared
@@ -124,6 +124,14 @@ def _doubts(survey: Survey, layout: TreeLayout) -> Iterator[Doubt]:
         once = way_to_import(survey, "each recording once, without the rows", files, "--group-by", "name")
         fault = f"{table.file} names segments of recordings by {columns}, and whether to cut these is not said"
         yield fault, [segments, whole, once]
+    # Two levels of folders may be classes.
+    if (nested := layout.folders.nested) and not with_things(survey, layout).things:
+        outer, (upper, lower) = plural(len({path[0] for path in nested}), "class", "classes"), nested[0]
+        of_outer = way_to_import(survey, f"classes such as {upper}", outer, "--classes")
+        plain = way_to_import(survey, "pictures without classes", plural(layout.samples, "sample"), "--no-classes")
+        moved = ImportWay(f"for classes such as {lower}, move these folders up first")
+        fault = f"pictures are in two levels of folders, such as {upper}/{lower}: which are classes is unclear"
+        yield fault, [of_outer, plain, moved]
     # Files of one name may be a sample, or samples of several classes.
     if layout.is_unclear:
         shared, joined = layout.grouping.describe(), plural(layout.samples, "sample")

@@ -58,7 +58,7 @@ def layout_of_files(
     if match.is_unclear and any(each.is_list and _names_roles(survey, each, match) for each in survey.references):
         match = Match(0, Grouping())
     # A table that says more about folders shows that each folder is a thing.
-    if any(table.joins == "folder" for table in survey.rows.rows):
+    if not survey.classes and any(table.joins == "folder" for table in survey.rows.rows):
         options = replace(options, classes=options.classes or False)
         if match.is_unclear:
             match = Match(0, Grouping(by="folder" if are_samples(listed) else "name"))
@@ -72,8 +72,11 @@ def layout_of_files(
         sum(len(each.samples) for each, path in zip(kept, paths, strict=True) if is_any or not path[top:])
         for is_any in (True, False)
     )
+    paths = [path[top:] for path in paths]
+    if survey.classes:  # other folders say nothing then
+        paths = [tuple(name for name in path if name in survey.classes or split_of_folder(name)) for path in paths]
     layout = find_folder_layout(
-        [path[top:] for path in paths],
+        paths,
         are_pictures=all(len(parts) == 1 and kinds_of(parts) == {"image"} for each in kept for parts in each.parts),
         classes=options.classes if grouping.by == "name" else False,
         splits=False if contains_all and options.splits is None else options.splits,

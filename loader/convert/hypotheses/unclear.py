@@ -10,7 +10,7 @@ from operator import itemgetter
 from ...accounting.kinds import HEADER_BYTES, POINTER_STARTS
 from ...accounting.other_file import is_unread_archive, refuse_other_file, unpack_command
 from ...errors import plural
-from ...format.documents import ImportWay, import_way
+from ...format.documents import ImportWay, import_way, quoted
 from ..file_trees.file_names import BINARY_TABLES, TAR_ENDINGS, is_about
 from ..file_trees.tree import FileTree
 from ..layouts.hypothesis import Hypothesis, names_of
@@ -71,6 +71,24 @@ def several_kinds(survey: Survey, compared: Sequence[Hypothesis]) -> Doubt:
         groups = _groups(survey, names) if what in (_ANNOTATIONS, _TEXT) else [names]
         ways += [_way_of_kind(survey, what, group, kinds) for group in groups if what != _BARE]
     return f"{fault}, and it is unclear which is meant. {shown}", [way for _, way in sorted(ways, key=itemgetter(0))]
+
+
+def unnamed_partners(survey: Survey) -> Doubt | None:
+    """Return that files without an extension have the names of data; None unless half of them have."""
+    bare, tree = survey.roles["bare"], survey.files.tree
+    partners = [*filter(survey.shares_stem, bare)]
+    if len(partners) < 2 or 2 * len(partners) < len(bare):
+        return None
+    with tree.open(partners[0]) as file:
+        extension = {b"<": "xml", b"{": "json"}.get(file.read(HEADER_BYTES).lstrip()[:1], "txt")
+    fault = f"files without an extension have the names of others, such as {partners[0]}, and their kind is not said"
+    above = os.path.join(_root(tree), posixpath.commonpath(map(posixpath.dirname, partners)))
+    rename = f"find {quoted(above)} -type f ! -name '*.*' -exec mv {{}} {{}}.{extension} \\;"
+    files = plural(len(survey.roles["data"]), "file")
+    return fault, [
+        ImportWay(f"to import them as parts, add the extension: {rename}"),
+        way_to_import(survey, "the other files alone", files, "--group-by", "name"),
+    ]
 
 
 def _groups(survey: Survey, names: Sequence[str]) -> list[list[str]]:

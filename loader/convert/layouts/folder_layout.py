@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import msgspec
 
@@ -27,6 +28,7 @@ class FolderLayout:
         flat: Folders of split parts without folders of classes, sorted; their samples have no class.
         strays: Samples outside of the folders of classes, which have no class.
         have_initials: The outer folders are the first letters of the classes, as in ``a/abbey``.
+        nested: Pairs of folders that may both be classes, as in ``animals/cats``; none if they are classes or others.
     """
 
     split_depth: int | None = None
@@ -35,6 +37,7 @@ class FolderLayout:
     flat: Sequence[str] = ()
     strays: int = 0
     have_initials: bool = False
+    nested: Sequence[tuple[str, ...]] = ()
 
     def split_of(self, names: Sequence[str]) -> str:
         """Return the split part of a folder; an empty text without split parts."""
@@ -45,7 +48,10 @@ class FolderLayout:
     def class_parts(self, names: Sequence[str]) -> dict[str, PartRef]:
         """Return the parts ``cls``, the number of the class, and ``json``, its name, of a picture in a folder."""
         inner = _without_split(names, self.split_depth)
-        name = "/".join(inner[1:] if self.have_initials else inner[:1])
+        return self.parts_of_class("/".join(inner[1:] if self.have_initials else inner[:1]))
+
+    def parts_of_class(self, name: str) -> dict[str, PartRef]:
+        """Return the parts of the pictures of a class; none for another name."""
         if name not in self.classes:  # it is in no split part, or appeared after the folders were listed
             return {}
         # JSON holds no bytes that are not UTF-8.
@@ -96,6 +102,7 @@ def find_folder_layout(
     have_initials = len({path[0] for path in inner if path}) > 1 and all(map(_has_initial, inner))
     inner = {("/".join(path[1:]),) for path in inner} if have_initials else inner
     # Decide whether the folders below are classes.
+    nested = list[tuple[str, ...]]()
     if classes is None:
         inner -= {()} if strays and depth is None else set()
         names = {path[0] for path in inner if path}
@@ -107,9 +114,11 @@ def find_folder_layout(
             and not all(split_of_folder(name) for name in names)
             and not all(map(ROLE_NAMES.fullmatch, names))
         )
+        are_two = are_pictures and len(names) > 1 and all(len(path) == 2 for path in inner)
+        nested = sorted(inner) if are_two and not any(map(_says_no_class, chain(*inner))) else []
     # Number the classes by their sorted names.
     if not classes:
-        return FolderLayout(split_depth=depth, splits=of_names)
+        return FolderLayout(split_depth=depth, splits=of_names, nested=nested)
     if () in inner:
         bare = (path for path in paths if not _without_split(path, depth) and {*path}.isdisjoint(flat))
         raise _no_folder_of(next(bare), "a class", at)
@@ -142,6 +151,10 @@ def _split_depth(splits: Mapping[str, str], paths: Sequence[tuple[str, ...]]) ->
 def _are_splits_below(splits: Mapping[str, str], paths: Sequence[tuple[str, ...]]) -> bool:
     below = {_split_at(splits, path, 1) for path in paths}
     return "" not in below and len(below) > 1
+
+
+def _says_no_class(name: str) -> bool:
+    return name.isdecimal() or bool(split_of_folder(name) or ROLE_NAMES.fullmatch(name))
 
 
 def _has_initial(path: Sequence[str]) -> bool:

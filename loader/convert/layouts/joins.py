@@ -16,6 +16,8 @@ from .references import Reference, Table
 from .rows import NamedRows, RowsOfTable
 from .tree_files import TreeFiles
 
+_MAX_COMPARED = 1000  # files whose folders are compared with classes
+_MIN_CLASSES = 0.98  # of the values of a column, that are names of folders
 _MIN_SHARE = 0.5  # of the values of a column that are keys of the other table, and of its keys
 
 
@@ -64,13 +66,14 @@ def join_of(
 
     A column has keys if half of its values are in a column of a table that names files, and half of the values there
     are among them, or one of both for texts in columns of one name; in one of the two columns, each value comes once. A
-    column has names of folders if each comes once, and half of them are.
+    column has names of folders if each comes once, and half of them are, or if texts name all folders in one folder.
     """
     of_folders = files.folder_hashes
     for column in table.columns:
         hashes = column.unique_hashes()
         if not len(hashes):
             continue
+        # Compare the values with the keys of tables that name files.
         is_key = len(hashes) == column.known  # each value comes once
         for reference in references:
             for key in reference.tables[0].columns:
@@ -86,10 +89,28 @@ def join_of(
                         key=(column.name, key.name),
                         through=through,
                     )
+        # Else they may be names of folders.
         is_split = all(map(is_split_name, column.texts.values or ["-"]))  # whose rows are about files of a part
-        if len(hashes) > 1 and is_key and not is_split and np.isin(hashes, of_folders).mean() >= _MIN_SHARE:
+        if len(hashes) < 2 or not is_key or is_split:
+            continue
+        if np.isin(hashes, of_folders).mean() >= _MIN_SHARE or (column.type == "text" and files.are_in(hashes)):
             return RowsOfTable(file=table.file, inside=table.inside, joins="folder", key=(column.name, ""))
     return None
+
+
+def classes_of(references: Iterable[Reference], files: TreeFiles) -> frozenset[str]:
+    """Return the names of folders that a column has as the classes of files elsewhere; none without such a column."""
+    of_folders = {hash(name): name for folder, _ in files.counts if (name := posixpath.basename(folder))}
+    for reference in references:
+        for column in (each for each in reference.tables[0].columns if each.name not in reference.places):
+            hashes = column.unique_hashes()
+            if 1 < len(hashes) < column.known and np.isin(hashes, files.folder_hashes).mean() >= _MIN_CLASSES:
+                named = of_folders.keys() & {*hashes.tolist()}
+                classes = {of_folders[each] for each in named}
+                paths = (files.names[file_number] for file_number in reference.named[:_MAX_COMPARED])
+                if not any(classes.intersection(path.split("/")) for path in paths):
+                    return frozenset(classes)
+    return frozenset()
 
 
 def may_say_more(table: Table, others: Iterable[Table], files: TreeFiles) -> bool:

@@ -29,7 +29,7 @@ from ..tables.name_index import STEM
 from ..tables.named_files import split_name
 from .alternatives import split_tables
 from .associated import find_associated
-from .joins import may_say_more, with_joins
+from .joins import classes_of, may_say_more, with_joins
 from .references import Reference, Table, find_references
 from .rows import NamedRows, rows_of
 from .tree_files import TreeFiles, kind_of_extension
@@ -184,6 +184,11 @@ class Survey:
         return with_joins(rows_of(references), self.tables, references, self.files)
 
     @cached_property
+    def classes(self) -> frozenset[str]:
+        """The folders that a table names as the classes of files elsewhere."""
+        return classes_of(self.references, self.files)
+
+    @cached_property
     def cut_tables(self) -> list[Table]:
         """The tables whose rows name parts of recordings."""
         return [table for each in self.all_references for table in each.tables if table.names_parts(each.places)]
@@ -268,13 +273,14 @@ class Survey:
 
         Or of a series with such names: its data may be missing.
         """
-        return self._shares_stem(name) or _without_number(name) in self._sidecars
+        return self.shares_stem(name) or _without_number(name) in self._sidecars
 
     @cached_property
     def _sidecars(self) -> frozenset[str]:
-        return _series_of(filter(self._shares_stem, self.roles["document"]))
+        return _series_of(filter(self.shares_stem, self.roles["document"]))
 
-    def _shares_stem(self, name: str) -> bool:
+    def shares_stem(self, name: str) -> bool:
+        """Return True for a file whose name without the extension is a name of data of any folder."""
         stem, index = split_name(name)[1], self.files.index
         names = (self.files.names[file_number] for file_number in (*index.of_stem(stem), *index.of_name(stem)))
         return any(other in self._data for other in names if other != name)

@@ -95,6 +95,13 @@ class TreeFiles:
             np.array([hash(name) for path in paths for name in (path, posixpath.basename(path))], np.int64)
         )
 
+    def are_in(self, hashes: IntArray) -> bool:
+        """Return True if all folders in one folder, at least two, have names with these hashes."""
+        inner: dict[str, list[int]] = {}
+        for folder in {folder for folder, _ in self.counts if folder}:
+            inner.setdefault(posixpath.dirname(folder), []).append(hash(posixpath.basename(folder)))
+        return any(len(names) > 1 and np.isin(names, hashes).all() for names in inner.values())
+
     def folders_of(self, name: str, table: str) -> list[str]:
         """Return the folders of a path or name, each with a slash at its end: those below a table, if there are any."""
         same, near = self._folders.get(posixpath.basename(name), []), posixpath.dirname(table)

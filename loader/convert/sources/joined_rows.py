@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ...accounting import Account
@@ -24,7 +24,16 @@ from .tree_tables import first_files, open_rows, open_table
 class JoinedRows:
     """The parts that tables of a tree add to samples, and the split parts of the files that lists name."""
 
-    def __init__(self, files: TreeFiles, rows: NamedRows, options: SourceOptions, listing: Listing) -> None:
+    def __init__(
+        self,
+        files: TreeFiles,
+        rows: NamedRows,
+        options: SourceOptions,
+        listing: Listing,
+        classes: Collection[str] = (),
+    ) -> None:
+        self._classes = classes  # which rows may name
+        self.class_of: dict[str, str] = {}  # by the names of files
         self._files = files
         self._rows = rows
         self._options = options
@@ -77,8 +86,11 @@ class JoinedRows:
         records: dict[str, list[dict[str, object]]] = {}
         targets = self._targets(rows, files)
         for values in table.records():
+            texts = (text for text in values.values() if self._classes and isinstance(text, str))
+            known = next((text for text in texts if text in self._classes), "")
             for target in targets(values):
                 records.setdefault(target, []).append(dict(values))
+                self.class_of |= {target: known} if known else {}
         are_single = all(len(of_target) == 1 for of_target in records.values())
         # Annotations of pictures become objects; a reader converts the numbers of these.
         reader = table.reader_of_rows(self._listing.notes, f"{begin}.json") if are_single else ""
@@ -102,8 +114,10 @@ class JoinedRows:
             return lambda values: first_files(files, values, rows.places, count)
         # Find the files of each key in the tables that name them, or that join them.
         of_key: dict[str, list[str]] = {}
+        are_samples = not all(main.joins for main in self._rows.rows)
         for main in self._rows.rows:
-            if main.file == rows.through if rows.through else not main.joins and not main.kind:
+            is_main = main.joins == ("" if are_samples else "file") and not main.kind
+            if main.file == rows.through if rows.through else is_main:
                 named, _, table = open_rows(self._files, main, self._options, self._listing.scratch)
                 targets = self._targets(main, named)
                 for values in table.records():

@@ -53,7 +53,7 @@ class TreeRows:
         self._splits_of_tables = splits_of_files(survey.tables)
         self._read = {*survey.tables}  # tables, and the files that they name
         self._named = frozenset(survey.rows.named.tolist())
-        self._joined = JoinedRows(files, survey.rows, options, listing)
+        self._joined = JoinedRows(files, survey.rows, options, listing, survey.folders.classes)
 
     def rows(self) -> Iterator[Row]:
         survey = self._survey
@@ -137,13 +137,16 @@ class TreeRows:
 
     def _row(self, path: str, folder: str, parts: Mapping[str, str]) -> Row:
         layout, names = self._survey.folders, self._survey.names(folder)
-        parts = {**parts, **self._associated(next(iter(parts.values())), parts)}
+        file = next(iter(parts.values()))
+        parts = {**parts, **self._associated(file, parts)}
         refs = self._refs(parts, parts)
-        refs |= self._joined.parts_of(next(iter(parts.values())))
+        refs |= self._joined.parts_of(file)
+        classes = layout.class_parts(names) if layout.classes else {}
+        classes = classes or layout.parts_of_class(self._joined.class_of.get(file, ""))
         return Row(
             key=key_of_path(path),
-            parts=refs if not layout.classes else {**layout.class_parts(names), **refs},
-            origin=self._shown(next(iter(parts.values()))),
+            parts={**classes, **refs},
+            origin=self._shown(file),
             split=self._joined.split_of(parts.values()) or layout.split_of(names),
         )
 

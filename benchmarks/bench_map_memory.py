@@ -26,7 +26,7 @@ from report import machine_facts, print_table
 from loader import open_dataset
 from loader.dataset.opening import folder_at
 from loader.engine import Engine, Share, ShareDone
-from loader.format.columns.column import open_column
+from loader.format.columns.column_files import open_column
 from loader.format.dataset_ref import DatasetRef
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare

@@ -24,7 +24,8 @@ from demo_photographs import FOLDER
 from PIL import Image, ImageDraw, ImageFont
 
 from loader.errors import SkipSample
-from loader.format.columns.column import Column, ColumnRecord
+from loader.format.columns.column import Column, VectorColumn
+from loader.format.columns.column_record import ColumnRecord
 from loader.similarity import hash_picture, near_duplicate_groups, neighbours
 from loader.similarity.picture_hash import HASH_BITS, HASHES
 from loader.similarity.vectors import vectors_of
@@ -108,7 +109,9 @@ def decode(data: bytes) -> int:
 
 
 def column_of(values: Any, model: str = "") -> Column:
-    return Column("vectors", ColumnRecord(samples=len(values), shards="", length=values.shape[1], model=model), values)
+    return VectorColumn(
+        "vectors", ColumnRecord(samples=len(values), shards="", length=values.shape[1], model=model), values
+    )
 
 
 def bench_pictures(count: int) -> None:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from loader.dataset import Dataset
-    from loader.dataset.query import Values
     from loader.format import DatasetRef
+    from loader.format.columns import ComparedValues
     from loader.format.documents import ValueName
 
 
@@ -176,7 +176,7 @@ def copy_options(function: Callable[..., None]) -> Callable[..., None]:
 
 def compute_with_consent(
     folder: Dataset, names: Sequence[ValueName], samples: npt.NDArray[np.int64], *, computes: bool
-) -> Mapping[ValueName, Values]:
+) -> Mapping[ValueName, ComparedValues]:
     """Compute values that are no column, and offer to keep them; what takes long, only with consent."""
     from loader.dataset.query import only_value, write_command
     from loader.engine import usable_cores

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from loader.dataset.opening import folder_at
-from loader.format.columns.column import write_column
+from loader.format.columns.column_files import write_column
 from loader.format.prepare.plan import SplitRequest
 from tests.e2e.dataset_tree import prepare, write_shard
 from tests.e2e.text_dataset import exclude

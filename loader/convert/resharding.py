@@ -199,7 +199,8 @@ def sorted_rows(folder: Dataset, samples: IntArray, by: str, compute: Compute | 
         rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
         missing = missing | (values < 0) | (values >= len(names))
         values = rank[np.where(missing, 0, values).astype(np.int64)]
-    return np.lexsort((np.where(missing, 0, values), missing)).astype(np.int64)
+    values = np.where(missing, values[:1], values) if len(values) else values
+    return np.lexsort((values, missing)).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

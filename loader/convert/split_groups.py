@@ -17,9 +17,9 @@ from ..accounting.large_parts import CHECKED_JSON_BYTES
 from ..arrays import IntArray
 from ..dataset.dataset import Dataset
 from ..dataset.query import Compute, DatasetValues, column_or_values, only_value
-from ..dataset.query.condition import Values
 from ..dataset.tar import tar_index
 from ..errors import ConfigError, SampleError
+from ..format.columns.column import ComparedValues
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.value_name import ValueName, read_value_names
 from ..metadataset.leaf_samples import samples_of_splits
@@ -129,7 +129,7 @@ def _inside_parts(folder: Dataset, expression: str) -> list[list[ValueName]]:
     return [[name] for name in meanings[0][1]]
 
 
-def _as_texts(column: Values) -> list[str | None]:
+def _as_texts(column: ComparedValues) -> list[str | None]:
     values, known = column.values.tolist(), column.known.tolist()
     if column.categories is not None:
         return [column.categories[value] if is_known else None for value, is_known in zip(values, known, strict=True)]

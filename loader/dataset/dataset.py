@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ..cached_property import cached_property
 from ..errors import ConfigError
-from ..format.columns.column import column_names
+from ..format.columns.column_record import column_names
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig, parse_dataset_config
 from ..format.documents.dataset_files import current_split_file, read_split_config

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -12,18 +11,9 @@ import numpy as np
 from ..arrays import IntArray
 from ..errors import ConfigError, EnergonError, plural
 from ..storage import Storage
-from .columns.column import (
-    DATA_EXTENSIONS,
-    Block,
-    Column,
-    column_names,
-    read_column,
-    read_record,
-    shards_digest,
-    staged_files,
-    write_again,
-    write_column_files,
-)
+from .columns.column import Column
+from .columns.column_files import Block, read_column, staged_files, write_column_files
+from .columns.column_record import DATA_EXTENSIONS, column_names, read_record, shards_digest, write_again
 from .filters.rows import FilteredShard, FilterFiles, FilterRows, filter_names
 from .index.layout import ShardEntry
 from .index.publish import STAGING
@@ -31,7 +21,6 @@ from .nv_meta import COLUMNS_FOLDER, FOLDER
 
 _SAMPLES_AT_ONCE = 1 << 20
 _BYTES_AT_ONCE = 1 << 26  # of vectors, or of texts
-_TEXTS_AT_ONCE = 1 << 16
 
 # Write the files of a column or filter, whose names without the extensions it takes.
 Write = Callable[[Storage, str], None]
@@ -140,29 +129,13 @@ def _new_column(order: NewOrder, name: str) -> Write:
     columns = [read_column(dataset.storage, dataset.shards, name) for dataset in order.datasets]
     _check_alike(columns, order.datasets)
     for column in columns:
-        if column.record.has_texts:
-            column.check(reads_texts=False)
+        column.check(reads_values=False)
     # Texts get positions in the list of all texts.
     texts = tuple(dict.fromkeys(text for column in columns for text in column.record.categories))
     # The joined column must hold the values of all datasets, and the codes of all texts.
     dtype = np.result_type(*(column.values.dtype for column in columns))
     if texts and len(columns) > 1:
         dtype = np.result_type(dtype, np.min_scalar_type(len(texts)))
-    # Translate the codes of each dataset into codes of the joined list.
-    position = {text: code for code, text in enumerate(texts)}
-    tables = [np.array([position[text] for text in column.record.categories], dtype) for column in columns]
-
-    def block(dataset: int, samples: IntArray) -> Any:
-        column, table = columns[dataset], tables[dataset]
-        if column.record.has_texts:
-            return column.encoded_texts(samples)
-        values = column.values[samples]
-        if column.record.categories == texts:
-            return values
-        # Codes outside of the list, such as the one of a missing value, stay as they are.
-        known = column.is_known(samples) & (values >= 0) & (values < len(table))
-        return np.where(known, table[np.where(known, values, 0)], values.astype(dtype))
-
     record = msgspec.structs.replace(
         columns[0].record,
         samples=order.samples,
@@ -175,51 +148,29 @@ def _new_column(order: NewOrder, name: str) -> Write:
         for dataset, samples in _pieces(order, columns):
             valid = columns[dataset].valid if record.has_mask else None
             known = np.ones(len(samples), np.bool_) if valid is None else valid[samples].view(np.uint8) != 0
-            yield block(dataset, samples), known
+            yield columns[dataset].stored(samples, texts), known
 
     return lambda storage, stem: write_column_files(storage, stem, record, dtype, blocks())
 
 
 def _pieces(order: NewOrder, columns: Sequence[Column]) -> Iterator[tuple[int, IntArray]]:
     """Yield pieces of the runs whose values take little memory."""
-    record, values = columns[0].record, columns[0].values
-    if not record.has_texts:
-        width = max(column.values.dtype.itemsize for column in columns) * max(1, record.length)
-        yield from order.blocks(min(_SAMPLES_AT_ONCE, max(1, _BYTES_AT_ONCE // width)))
-        return
-    # Texts have any length: cut where they would take more than a block.
-    for dataset, samples in order.blocks(_TEXTS_AT_ONCE):
-        values = columns[dataset].values
-        sizes = values[samples] - columns[dataset].text_starts(samples)
-        block = np.cumsum(sizes) // _BYTES_AT_ONCE
+    for dataset, samples in order.blocks(columns[0].rows_at_once):
+        block = np.cumsum(columns[dataset].stored_bytes(samples)) // _BYTES_AT_ONCE
         for piece in np.split(samples, np.flatnonzero(np.diff(block)) + 1):
             yield dataset, piece
 
 
 def _check_alike(columns: Sequence[Column], datasets: Sequence[OldDataset]) -> None:
     """Raise a ``ConfigError`` with the reason why the values of columns cannot be one column."""
-    first = columns[0].record
+    first = columns[0].traits
     for column, dataset in zip(columns, datasets, strict=True):
-        record = column.record
-        for what, value, expected in (
-            ("the kind of values", column.kind, columns[0].kind),
-            ("the length of vectors", record.length, first.length),
-            ("the type of vectors", _element(column), _element(columns[0])),
-            ("the metric", record.metric, first.metric),
-            ("the model", record.model, first.model),
-            ("the unit", record.unit, first.unit),
-            ("the value of missing ones", record.missing, first.missing),
-        ):
-            if value != expected:
+        for what, value in column.traits.items():
+            if value != first.get(what):
+                expected = first.get(what)
                 raise ConfigError(
                     f"{what} differs: {expected!r} in {datasets[0].path}, {value!r} in {dataset.path}", at=dataset.path
                 )
-
-
-def _element(column: Column) -> str:
-    """Return the type of the elements of vectors, ``"float"`` of any precision; an empty text for other values."""
-    dtype = column.values.dtype
-    return "" if not column.record.length else "float" if dtype.kind == "f" else dtype.name
 
 
 def _new_filter(order: NewOrder, name: str) -> Write:

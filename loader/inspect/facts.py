@@ -14,7 +14,8 @@ from ..dataset.split_parts import excluded_samples, open_filter, runs_of_part
 from ..dataset.unprepared.tar_index import find_tars, is_prepared, is_unprepared, scan_tars
 from ..errors import EnergonError, StorageError
 from ..format import nv_meta
-from ..format.columns.column import ColumnRecord, open_column
+from ..format.columns.column_files import open_column
+from ..format.columns.column_record import ColumnRecord
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.providers import data_path, format_of, is_metadataset, is_record_file, is_tar_file

@@ -13,7 +13,7 @@ import numpy as np
 from ..dataset.dataset import Dataset
 from ..dataset.split_parts import open_filter, samples_of_part
 from ..errors import ConfigError, EnergonError, StorageError, plural
-from ..format.columns.column import read_column
+from ..format.columns.column_files import read_column
 from ..format.compat.sqlite_index import open_sqlite
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.providers import SHARD_SUFFIXES

@@ -14,7 +14,8 @@ from ..dataset.dataset import Dataset
 from ..dataset.exclusions.change import ExclusionFiles
 from ..engine.journal import Journal
 from ..errors import ConfigError, SampleError
-from ..format.columns.column import check_column_name, write_map_column
+from ..format.columns.column_files import write_map_column
+from ..format.columns.column_record import check_column_name
 from ..format.filters.build import build_filter_index, check_filter_name
 from .tasks import MapOutput, MapTask, TaskFailures, TaskResult, Values, Written
 from .values import ColumnPiece, ValueKind, number_type, piece_of, plain_values

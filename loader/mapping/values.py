@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, date, datetime
 from typing import Any
 
 import msgspec
@@ -10,7 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import SampleError
+from ..format.columns.column import DATE
 from ..format.index.npy_column import MAX_VECTOR
+
+_STORED = {"": "|b1", "bool": "|b1", "int": "<i8", "float": "<f8", "date": DATE.str}
+"""Types of values of one kind in the result of a task; vectors have their own."""
 
 _VECTOR_TYPES = ("<f2", "<f4", "|u1", "<u4")
 """Types of the elements of vectors: embeddings, and the bits or the hashes of fingerprints."""
@@ -27,7 +32,7 @@ class ValueKind(msgspec.Struct, frozen=True, kw_only=True):
     """The kind of the values of some samples.
 
     Attributes:
-        name: ``"bool"``, ``"int"``, ``"float"``, ``"text"`` or ``"vector"``; empty if no sample has a value.
+        name: ``"bool"``, ``"int"``, ``"float"``, ``"date"``, ``"text"`` or ``"vector"``; empty without any value.
         dtype: Type of the elements of vectors, as numpy writes it.
         length: Elements of each vector.
         first: Number of the first sample with a value, for messages.
@@ -73,7 +78,7 @@ class ValueKind(msgspec.Struct, frozen=True, kw_only=True):
     def describe(self) -> str:
         if self.name == "vector":
             return f"vectors of {self.length} {np.dtype(self.dtype).name}"
-        return {"bool": "booleans", "int": "integers", "float": "floats", "text": "texts"}.get(self.name, "nothing")
+        return {"bool": "booleans", "int": "integers"}.get(self.name, f"{self.name}s" if self.name else "nothing")
 
 
 class ColumnPiece(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,10 +111,9 @@ class ColumnPiece(msgspec.Struct, frozen=True, kw_only=True):
         """Return the values, of shape (n,), or (n, length) of vectors, in another type."""
         samples = len(self.valid)
         if not self.kind.name:
-            empty = np.nan if dtype.kind == "f" else 0
+            empty: Any = {"f": np.nan, "M": np.datetime64("NaT")}.get(dtype.kind, 0)
             return np.full((samples, length) if length else samples, empty, dtype)
-        stored = {"bool": "|b1", "int": "<i8", "float": "<f8", "vector": self.kind.dtype}[self.kind.name]
-        values = np.frombuffer(self.data, stored).astype(dtype)
+        values = np.frombuffer(self.data, self.kind.dtype or _STORED[self.kind.name]).astype(dtype)
         if length:
             values = values.reshape(samples, length)
         if dtype.kind == "f":
@@ -122,7 +126,7 @@ class UnfitValueError(SampleError):
 
 
 def plain_values(values: list[Any]) -> Iterator[tuple[int, Exception]]:
-    """Replace values by booleans, integers, floats, texts and arrays of one dimension; None stays.
+    """Replace values by booleans, integers, floats, texts, dates and arrays of one dimension; None stays.
 
     Yields:
         The row of each value that no column holds, which becomes None, and the error.
@@ -174,15 +178,17 @@ def piece_of(values: Sequence[Any], first: int, *, column: str, at: str, key: Ca
             if value is not None:
                 vectors[row] = value
         return ColumnPiece(kind=kind, data=vectors.tobytes(), valid=valid)
-    stored = {"": "|b1", "bool": "|b1", "int": "<i8", "float": "<f8"}[kind.name]
-    numbers = np.array([0 if value is None else value for value in values], stored)
+    gap = np.datetime64("NaT") if kind.name == "date" else 0
+    numbers = np.array([gap if value is None else value for value in values], _STORED[kind.name])
     return ColumnPiece(kind=kind, data=numbers.tobytes(), valid=valid)
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as bool, int, float, str, or an array of one dimension."""
+    """Return a value as bool, int, float, str, a date in UTC, or an array of one dimension."""
     if isinstance(value, bool | int | float | str):
         return _checked(value)
+    if isinstance(value, date | np.datetime64):
+        return plain_date(value)
     value = without_torch(value)
     if isinstance(value, list | tuple) and value and all(isinstance(each, int | float) for each in value):
         value = np.array(value, np.float32)
@@ -213,11 +219,24 @@ def _checked(value: Any) -> Any:
     raise _refused(value)
 
 
+def plain_date(value: date | np.datetime64) -> np.datetime64 | None:
+    """Return a date, or a date with the time of day, as microseconds in UTC; None for NaT.
+
+    >>> plain_date(datetime.fromisoformat("2024-03-05T12:00+02:00"))
+    np.datetime64('2024-03-05T10:00:00.000000')
+    """
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        value = value.astimezone(UTC).replace(tzinfo=None)
+    plain = np.datetime64(value).astype(DATE)
+    return None if np.isnat(plain) else plain
+
+
 def _refused(value: Any) -> UnfitValueError:
     shape = f" of {value.dtype} and shape {value.shape}" if isinstance(value, np.ndarray) else ""
     return UnfitValueError(
         f"a value of {type(value).__name__}{shape} cannot be in a column; return a number of at most 64 bits, a text, a"
-        f" boolean, or a vector of one dimension with 1 to {MAX_VECTOR:,} numbers (float16, float32, uint8, uint32)"
+        " boolean, a date, or"
+        f" a vector of one dimension with 1 to {MAX_VECTOR:,} numbers (float16, float32, uint8, uint32)"
     )
 
 
@@ -231,6 +250,8 @@ def _kind_of_all(values: Sequence[Any], first: int) -> ValueKind | None:
         return ValueKind(name="text", first=first)
     if types == {float}:
         return ValueKind(name="float", first=first)
+    if types == {np.datetime64}:
+        return ValueKind(name="date", first=first)
     if types <= {bool, int}:
         integers = [value for value in values if value is not None]
         name = "int" if int in types else "bool"
@@ -244,9 +265,7 @@ def _kind_of_vector(value: npt.NDArray[Any], sample: int) -> ValueKind:
 
 def number_type(kind: ValueKind) -> np.dtype[Any]:
     """Return the type of a column of numbers: of integers, the smallest that holds all."""
-    if kind.name == "bool":
-        return np.dtype(np.bool_)
     if kind.name == "int":
         types = (np.int16, np.int32, np.int64)
         return np.dtype(next(t for t in types if np.iinfo(t).min <= kind.low and kind.high <= np.iinfo(t).max))
-    return np.dtype(kind.dtype) if kind.name == "vector" else np.dtype(np.float64)
+    return np.dtype(kind.dtype or _STORED[kind.name])

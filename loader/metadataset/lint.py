@@ -10,7 +10,7 @@ from itertools import product
 from ..dataset.opening import folder_at
 from ..engine.run import Engine, ShareEnds
 from ..errors import ConfigError, EnergonError, plural
-from ..format.columns.column import column_names, read_record
+from ..format.columns.column_record import column_names, read_record
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.messages import nearest_hint
 from ..format.documents.providers import is_record_file

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from ..arrays import IntArray
 from ..dataset.records import SingleFile, as_bytes
 from ..errors import ConfigError, SampleError
-from ..format.columns.column import Column, open_column
+from ..format.columns.column import Column
+from ..format.columns.column_files import open_column
 from .leaf import Leaf
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Columns(Mapping[str, npt.NDArray[Any]]):
             FormatError: A column is damaged, or of other shards.
         """
         # A single dataset keeps its memory-mapped array; several are copied into one.
-        pieces = [_values(column, numbers) for column, numbers in self.opened(name)]
+        pieces = [column.array(_rows(numbers)) for column, numbers in self.opened(name)]
         if len(pieces) == 1:
             return pieces[0]
         is_masked = any(isinstance(piece, np.ma.MaskedArray) for piece in pieces)
@@ -73,9 +74,10 @@ class Columns(Mapping[str, npt.NDArray[Any]]):
         columns = [(_open(leaf, name), numbers) for leaf, numbers in indexes]
         first = columns[0][0]
         for (column, _), (leaf, _) in zip(columns, indexes, strict=True):
-            if column.record.length != first.record.length:
+            if column.values.shape[1:] != first.values.shape[1:]:
+                here, there = column.describe(), f"{first.describe()} in {indexes[0][0].first.path}"
                 raise ConfigError(
-                    f"column {name!r} has {_shape(first)} in {indexes[0][0].first.path}, and {_shape(column)} here",
+                    f"column {name!r} has {there}, and {here} here",
                     at=leaf.first.path,
                     hint="select one of the datasets",
                 )
@@ -92,37 +94,10 @@ def _open(leaf: Leaf, name: str) -> Column:
     return open_column(dataset.storage, dataset.index, name)
 
 
-def _shape(column: Column) -> str:
-    return f"vectors of {column.record.length} numbers" if column.record.length else column.kind
-
-
-def _values(column: Column, numbers: IntArray | None) -> npt.NDArray[Any]:
-    if column.record.has_texts:
-        return column.texts(np.arange(len(column.values)) if numbers is None else numbers)
-    rows = slice(None) if numbers is None else _rows(numbers)
-    values = column.values[rows]
-    if column.record.categories:
-        # The last entry is the value of samples without one, whose code is out of range.
-        texts = np.array([*column.record.categories, None], dtype=object)
-        known = column.is_known(rows) & (values >= 0) & (values < len(texts) - 1)
-        return texts[np.where(known, values, -1)]
-    # Floats are NaN already, if the program that wrote them kept to the format.
-    if column.valid is not None:
-        unknown = ~column.is_known(rows)
-        is_marked = values.dtype.kind == "f" and bool(
-            np.isnan(values[unknown, 0] if column.record.length else values[unknown]).all()
-        )
-        if not unknown.any() or is_marked:
-            return values
-        mask = np.broadcast_to(unknown[:, None], values.shape) if column.record.length else unknown
-        return np.ma.MaskedArray(values, mask=mask, copy=False)
-    if column.record.missing is None:
-        return values
-    return np.ma.MaskedArray(values, mask=values == column.record.missing, copy=False)
-
-
-def _rows(numbers: IntArray) -> slice | IntArray:
-    """Return neighbours as a slice, which copies nothing."""
+def _rows(numbers: IntArray | None) -> slice | IntArray:
+    """Return neighbours as a slice, which copies nothing; None are all."""
+    if numbers is None:
+        return slice(None)
     is_run = len(numbers) and int(numbers[-1]) - int(numbers[0]) == len(numbers) - 1 and (np.diff(numbers) == 1).all()
     return slice(int(numbers[0]), int(numbers[-1]) + 1) if is_run else numbers
 
@@ -151,7 +126,7 @@ def arrow_table(
     if keys:
         table["key"] = pa.array([key for leaf, some in columns.indexes() for key in _keys(leaf, some)], pa.string())
     for name in columns if names is None else names:
-        pieces = [_arrow(column, numbers) for column, numbers in columns.opened(name)]
+        pieces = [column.arrow(_rows(numbers)) for column, numbers in columns.opened(name)]
         table[name] = pa.chunked_array(pieces).combine_chunks() if len(pieces) > 1 else pieces[0]
     # Parts are read last: it takes the longest, and the columns may be wrong.
     if parts:
@@ -163,25 +138,6 @@ def arrow_table(
 def _keys(leaf: Leaf, numbers: IntArray | None) -> Iterator[str]:
     index = leaf.first.index
     return map(index.full_key, range(len(index)) if numbers is None else numbers.tolist())
-
-
-def _arrow(column: Column, numbers: IntArray | None) -> pa.Array:
-    import pyarrow as pa
-
-    if column.record.has_texts:
-        return pa.array(_values(column, numbers), pa.string())
-    rows: Any = slice(None) if numbers is None else numbers
-    values, known = np.asarray(column.values)[rows], column.is_known(rows)
-    if column.record.length:
-        elements = pa.array(values.astype(values.dtype.newbyteorder("="), copy=False).reshape(-1))
-        valid = None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little"))
-        kind = pa.list_(elements.type, column.record.length)
-        return pa.Array.from_buffers(kind, len(values), [valid], children=[elements])
-    if column.record.categories:
-        known &= (values >= 0) & (values < len(column.record.categories))
-        places = pa.array(values.astype(np.int64), mask=~known)
-        return pa.DictionaryArray.from_arrays(places, pa.array(column.record.categories)).cast(pa.string())
-    return pa.array(values.astype(values.dtype.newbyteorder("=")), mask=None if known.all() else ~known)
 
 
 def _texts(leaf: Leaf, index: int, names: Sequence[str]) -> dict[str, str | None]:

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from ..arrays import IntArray
 from ..dataset.dataset import Dataset
 from ..errors import ConfigError, plural
-from ..format.columns.column import Column, open_column
+from ..format.columns.column import Column
+from ..format.columns.column_files import open_column
 from .picture_hash import HASH_BITS, HASHES
 
 PICTURE_HASH = "phash"

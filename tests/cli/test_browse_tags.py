@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from loader.dataset.opening import folder_at
-from loader.format.columns.column import open_column
+from loader.format.columns.column_files import open_column
 from tests.cli.make_dataset import write_captions
 from tests.cli.run_energon import RunEnergon
 from tests.cli.test_browse import Site, serve

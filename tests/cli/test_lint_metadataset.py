@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from loader.dataset.opening import folder_at
-from loader.format.columns.column import write_column, write_map_column
+from loader.format.columns.column_files import write_column, write_map_column
 from loader.metadataset.joins.prepare_join import prepare_join
 from loader.metadataset.plans.plan_leaves import plan_leaves
 from tests.cli.make_mix import JOINER, copy_datasets, write_datasets, write_mix

@@ -13,7 +13,7 @@ import yaml
 
 from loader import TextSample, WorkerConfig, get_savable_loader, get_train_dataset, sample_size_metric
 from loader.dataset.opening import folder_at
-from loader.format.columns.column import write_column
+from loader.format.columns.column_files import write_column
 from tests.cli.run_energon import RunEnergon
 from tests.cli.test_checkpoint_migrate import Shout, states_in
 from tests.e2e.test_edited_mixes import Packing, number_in

@@ -13,7 +13,7 @@ import pytest
 
 from energon_cli.main import main
 from loader.dataset.opening import folder_at
-from loader.format.columns.column import write_column
+from loader.format.columns.column_files import write_column
 from tests.cli.make_dataset import write_captions
 from tests.cli.run_energon import RunEnergon
 from tests.e2e.dataset_tree import RATIO, prepare

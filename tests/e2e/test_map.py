@@ -22,7 +22,7 @@ from energon_cli.main import main
 from loader import open_dataset
 from loader.engine import AlreadyDoneError, Engine, Share, ShareDone
 from loader.errors import ConfigError, SampleError, StorageError
-from loader.format.columns.column import column_path
+from loader.format.columns.column_record import column_path
 from loader.format.dataset_ref import DatasetRef
 from loader.mapping import MapReport, MapRequest, named_function, output_of, run_map, whole_dataset
 from tests.e2e.dataset_tree import contents, prepare, write_shards

@@ -20,7 +20,7 @@ from loader.convert.resharding import ReshardPlan, ReshardReport, run_reshard
 from loader.convert.rows.row_file import ShardLayout
 from loader.dataset.opening import folder_at
 from loader.engine import AlreadyDoneError
-from loader.format.columns.column import open_column, write_column
+from loader.format.columns.column_files import open_column, write_column
 from loader.format.dataset_ref import DatasetRef
 from tests.e2e.dataset_tree import RATIO, caption_samples, prepare, shard_path, write_shard
 from tests.e2e.test_prepare_kills import every_call, in_child, kill_before

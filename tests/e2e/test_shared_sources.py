@@ -25,7 +25,7 @@ from loader import (
     prepare_recipe,
 )
 from loader.dataset.opening import folder_at
-from loader.format.columns.column import write_column
+from loader.format.columns.column_files import write_column
 from loader.pipeline.reading.quarantined_sample import QuarantinedSample
 from tests.e2e.mixed_data import MixedData, write_mixed_data
 from tests.e2e.rank_processes import RankProcesses, rank_processes

@@ -37,7 +37,7 @@ from loader import (
     sample_size_metric,
 )
 from loader.dataset.opening import folder_at
-from loader.format.columns.column import write_column
+from loader.format.columns.column_files import write_column
 from loader.format.prepare.plan import SplitRequest
 from loader.pipeline.measuring import recorder
 from loader.training.stats.report_files import metrics_of, prometheus_text

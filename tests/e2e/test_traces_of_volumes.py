@@ -23,7 +23,7 @@ from loader import (
     sample_size_metric,
 )
 from loader.dataset.opening import folder_at
-from loader.format.columns.column import write_column
+from loader.format.columns.column_files import write_column
 from loader.inspect.runs import PlannedRun, RunRequest, explain_run, open_run, steps_of_key, trace_step
 from tests.e2e.mixed_data import MixedData, write_mixed_data
 

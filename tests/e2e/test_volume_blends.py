@@ -30,7 +30,7 @@ from loader import (
     sample_size_metric,
 )
 from loader.dataset.opening import folder_at
-from loader.format.columns.column import write_column, write_map_column
+from loader.format.columns.column_files import write_column, write_map_column
 from loader.pipeline.reading import read_together
 from tests.e2e.drawing_encoders import Augmented, Cooking, PackingTwice, number_in
 from tests.e2e.drawing_pipelines import ignore

@@ -15,7 +15,8 @@ import pytest
 from loader.dataset.opening import folder_at
 from loader.dataset.query import SampleQuery, find_samples
 from loader.errors import FormatError
-from loader.format.columns.column import Column, open_column, write_map_column
+from loader.format.columns.column import Column
+from loader.format.columns.column_files import open_column, write_map_column
 from loader.format.dataset_ref import DatasetRef
 from loader.inspect.facts import dataset_facts
 from loader.lint.report import LintPlan
@@ -185,7 +186,7 @@ def test_damaged_values_are_found_by_lint(
 def test_texts_with_wrong_ends_are_not_read(folder: Path) -> None:
     save_as(reorder)(file_of(folder, "caption.npy"))
     with pytest.raises(FormatError, match="column 'caption' is damaged or stale: the ends of its texts"):
-        column_of(folder, "caption").texts(np.arange(8))
+        column_of(folder, "caption").array(np.arange(8))
 
 
 def test_a_mask_of_other_bytes_marks_samples_with_a_value(folder: Path) -> None:

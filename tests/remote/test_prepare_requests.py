@@ -15,7 +15,7 @@ from loader import build_filter_index
 from loader.dataset.opening import folder_at
 from loader.dataset.split_parts import open_filter
 from loader.engine.share import Share
-from loader.format.columns.column import open_column, write_column, write_map_column
+from loader.format.columns.column_files import open_column, write_column, write_map_column
 from loader.format.prepare.part import run_part
 from loader.format.prepare.plan import PreparePlan, PrepareProgress
 from loader.format.prepare.run import run_prepare
@@ -116,8 +116,8 @@ def test_vectors_texts_and_masks_move_in_a_store(server: ObjectServer, folder: P
     rows = np.arange(count - 3)
     hashes, captions, empty = (open_column(now.storage, now.index, name) for name in ("hash", "caption", "empty"))
     assert hashes.values.tolist() == vectors[3:].tolist()
-    assert captions.texts(rows).tolist() == [f"é{i}" for i in range(3, count)]
-    assert empty.texts(rows).tolist() == [""] * (count - 3)
+    assert captions.array(rows).tolist() == [f"é{i}" for i in range(3, count)]
+    assert empty.array(rows).tolist() == [""] * (count - 3)
     # The masks are gone with the shard.
     assert sorted(path.name for path in (folder / ".nv-meta/columns").iterdir()) == [
         *("caption.json", "caption.npy", "caption.utf8"),

@@ -1,6 +1,6 @@
 # The public names of this package, each with the module that defines it.
 
-from .condition import Condition as Condition, Values as Values
+from .condition import Condition as Condition
 from .dataset_values import (
     Compute as Compute,
     DatasetValues as DatasetValues,

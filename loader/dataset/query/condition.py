@@ -10,14 +10,14 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import ConfigError
+from ...format.columns.column import ComparedValues
 from ...format.documents.value_name import value_name_end
 
 _MAX_CHARACTERS = 10_000
@@ -49,25 +49,10 @@ _Truth = tuple[Any, Any]
 """Arrays of bools, or single ones: where a condition is true, if it is known there; where it is known."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Values:
-    """A value for each of some samples.
-
-    Attributes:
-        values: Numbers, or positions in ``categories``, shape (n,); of vectors no elements, shape (n, 0).
-        known: True for samples that have a value; shape (n,).
-        categories: The texts of the positions; None for numbers.
-    """
-
-    values: npt.NDArray[Any]
-    known: _Bools
-    categories: tuple[str, ...] | None = None
-
-
-ValuesOf = Callable[[str, bool], Values]
+ValuesOf = Callable[[str, bool], ComparedValues]
 """Returns the values of a name for some samples; with True, the sizes in bytes of the part of this name, if any."""
 
-_Value = Values | int | float | str
+_Value = ComparedValues | int | float | str
 
 
 class Condition:
@@ -214,9 +199,9 @@ class Condition:
                 return exists, np.ones_like(exists)
         # A number alone is true unless it is 0.
         value = self._value(node, source)
-        if isinstance(value, str) or (isinstance(value, Values) and value.categories is not None):
-            raise self._invalid(f"expected a comparison, found the text {self._shown(node)!r}")
-        if isinstance(value, Values):
+        if _is_text(value) or (isinstance(value, ComparedValues) and value.with_text is not None):
+            raise self._invalid(f"expected a comparison, found {self._shown(node)!r} alone")
+        if isinstance(value, ComparedValues):
             return value.values != 0, value.known
         return np.bool_(value), np.True_
 
@@ -230,14 +215,32 @@ class Condition:
             for other, other_known in comparisons[1:]:
                 is_true, known = is_true | other, known & other_known
             return (is_true if isinstance(op, ast.In) else ~is_true), known
-        # Other comparisons are between two texts or two numbers.
+        # Other comparisons are between two texts, two numbers or two values of a kind, such as dates.
         first, second = self._value(left, source), self._value(right, source)
+        known = _known(first) & _known(second)
+        kinds = [value.with_text for value in (first, second) if isinstance(value, ComparedValues) and value.with_text]
+        if kinds:
+            first, second = self._of_kind(first, second, kinds, f"{self._shown(left)!r} and {self._shown(right)!r}")
+            return _COMPARISONS[type(op)](first, second), known
         if _is_text(first) != _is_text(second):
             raise self._invalid(f"{self._shown(left)!r} and {self._shown(right)!r}: one is a text, the other a number")
         if _is_text(first):
             first, second = _with_common_categories(first, second)
-        known = _known(first) & _known(second)
+            known = _known(first) & _known(second)
         return _COMPARISONS[type(op)](_plain(first), _plain(second)), known
+
+    def _of_kind(self, first: _Value, second: _Value, kinds: Sequence[Callable[..., Any]], shown: str) -> Any:
+        """Return values of a kind, and the other values or the text that they are compared with."""
+        try:
+            if isinstance(second, str):
+                return kinds[0](_plain(first), second)
+            if isinstance(first, str):
+                return kinds[0](_plain(second), first)[::-1]
+        except ValueError as error:
+            raise self._invalid(f"{shown}: {error}") from error
+        if len({*kinds}) > 1 or len(kinds) < 2:
+            raise self._invalid(f"{shown}: they are of two kinds; a date is written as a text: '2024-03-05'")
+        return _plain(first), _plain(second)
 
     def _value(self, node: ast.expr, source: ValuesOf) -> _Value:
         match node:
@@ -259,54 +262,54 @@ class Condition:
                 return self._number(left, right, _OPERATIONS[type(op)], source)
         # A condition inside of a comparison or a calculation is a value.
         is_true, known = self._truth(node, source)
-        return Values(np.asarray(is_true), np.asarray(known))
+        return ComparedValues(np.asarray(is_true), np.asarray(known))
 
     def _number(
         self, left: ast.expr | int, right: ast.expr, operation: Callable[[Any, Any], Any], source: ValuesOf
     ) -> _Value:
         first = left if isinstance(left, int) else self._value(left, source)
         second = self._value(right, source)
-        if _is_text(first) or _is_text(second):
-            raise self._invalid("texts are compared, not calculated with")
+        if any(_is_text(value) or (isinstance(value, ComparedValues) and value.with_text) for value in (first, second)):
+            raise self._invalid("texts are compared, not calculated with; so are dates")
         try:
             # Unsigned and small integers would wrap round.
             result = operation(_widened(first), _widened(second))
         except (ZeroDivisionError, OverflowError) as error:
             raise self._invalid(str(error)) from error
-        if isinstance(first, Values) or isinstance(second, Values):
-            return Values(result, _known(first) & _known(second) & np.isfinite(result))
+        if isinstance(first, ComparedValues) or isinstance(second, ComparedValues):
+            return ComparedValues(result, _known(first) & _known(second) & np.isfinite(result))
         return result  # type: ignore[no-any-return]
 
 
 def _is_text(value: _Value) -> bool:
-    return isinstance(value, str) or (isinstance(value, Values) and value.categories is not None)
+    return isinstance(value, str) or (isinstance(value, ComparedValues) and value.categories is not None)
 
 
 def _known(value: _Value) -> Any:
-    return value.known if isinstance(value, Values) else np.True_
+    return value.known if isinstance(value, ComparedValues) else np.True_
 
 
 def _plain(value: _Value) -> Any:
-    return value.values if isinstance(value, Values) else value
+    return value.values if isinstance(value, ComparedValues) else value
 
 
 def _widened(value: _Value) -> Any:
-    if not isinstance(value, Values):
+    if not isinstance(value, ComparedValues):
         return value
     return value.values.astype(np.float64 if value.values.dtype.kind in "fu" else np.int64)
 
 
-def _with_common_categories(*values: _Value) -> tuple[Values, Values]:
+def _with_common_categories(*values: _Value) -> tuple[ComparedValues, ComparedValues]:
     """Return texts as ranks in the sorted list of all their texts, so that they compare as texts do."""
-    listed = [value.categories or () if isinstance(value, Values) else (str(value),) for value in values]
+    listed = [value.categories or () if isinstance(value, ComparedValues) else (str(value),) for value in values]
     ranks = {text: rank for rank, text in enumerate(sorted({text for texts in listed for text in texts}))}
     ranked = []
     for value, texts in zip(values, listed, strict=True):
         # Translate positions in the list of this value to ranks.
         table = np.array([ranks[text] for text in texts] or [0], np.int64)
-        if not isinstance(value, Values):
-            ranked.append(Values(table[:1], np.ones(1, np.bool_)))
+        if not isinstance(value, ComparedValues):
+            ranked.append(ComparedValues(table[:1], np.ones(1, np.bool_)))
             continue
         is_valid = value.known & (value.values >= 0) & (value.values < len(texts))
-        ranked.append(Values(table[np.where(is_valid, value.values, 0)], is_valid))
+        ranked.append(ComparedValues(table[np.where(is_valid, value.values, 0)], is_valid))
     return ranked[0], ranked[1]

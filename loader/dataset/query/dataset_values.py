@@ -6,21 +6,23 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from ...arrays import IntArray
 from ...errors import ConfigError
-from ...format.columns.column import Column, column_of, open_column
+from ...format.columns.column import Column, ComparedValues
+from ...format.columns.column_files import open_column
+from ...format.columns.column_record import column_of
 from ...format.documents.messages import did_you_mean, nearest_names
 from ...format.documents.value_name import INDEX_COLUMNS, ValueName, values_meant
 from ...format.nv_meta import FOLDER, TEMPORARY_INDEX
 from ..dataset import Dataset
 from ..records import SingleFile
 from ..tar import tar_index
-from .condition import Values
 
-Compute = Callable[[Dataset, Sequence[ValueName], IntArray], Mapping[ValueName, Values]]
+Compute = Callable[[Dataset, Sequence[ValueName], IntArray], Mapping[ValueName, ComparedValues]]
 """Reads values of some samples of a dataset; each has as many as there are samples."""
 
 
@@ -121,16 +123,6 @@ def _write_hint(folder: Dataset, name: str) -> str:
     return f"write it: {command}" if command else "columns need a prepared folder: run energon prepare on it"
 
 
-def _as_categories(texts: Sequence[str | None]) -> Values:
-    positions: dict[str, int] = {}
-    codes = [-1 if text is None else positions.setdefault(text, len(positions)) for text in texts]
-    return Values(np.array(codes, np.int64), np.array([code >= 0 for code in codes], np.bool_), tuple(positions))
-
-
-_ROWS_AT_ONCE = 1 << 20
-_TEXTS_AT_ONCE = 1 << 16
-
-
 class DatasetValues:
     """The values of some names.
 
@@ -138,7 +130,7 @@ class DatasetValues:
         names: The names, as :func:`column_or_values` takes them.
         samples: Numbers of the samples whose values are looked up, ascending.
         compute: Reads what is no column; None refuses it.
-        are_all: Values that no sample has are unknown names; otherwise, other samples may have them.
+        are_all: ComparedValues that no sample has are unknown names; otherwise, other samples may have them.
     """
 
     def __init__(
@@ -154,7 +146,7 @@ class DatasetValues:
         self._samples = samples
         self._columns: dict[str, Column] = {}
         self._sizes: dict[str, str] = {}
-        self._computed: dict[str, Values] = {}
+        self._computed: dict[str, ComparedValues] = {}
         wanted: dict[str, tuple[ValueName, ...]] = {}
         # Look each name up in the columns and the index.
         columns = folder.documents.column_names()
@@ -183,10 +175,9 @@ class DatasetValues:
     @property
     def rows_at_once(self) -> int:
         """Number of samples whose values take little memory."""
-        has_texts = any(column.record.has_texts for column in self._columns.values())
-        return _TEXTS_AT_ONCE if has_texts else _ROWS_AT_ONCE
+        return min((column.rows_at_once for column in self._columns.values()), default=Column.rows_at_once)
 
-    def values(self, name: str, samples: IntArray, *, vectors: bool = False) -> Values:
+    def values(self, name: str, samples: IntArray, *, vectors: bool = False) -> ComparedValues:
         """Return the values of a name for some samples.
 
         Args:
@@ -197,34 +188,31 @@ class DatasetValues:
         """
         # The value is in a column, the size of a part, computed, or part of the index.
         column = self._columns.get(name)
-        if column is not None and column.record.length:
-            if not vectors:
+        if column is not None:
+            compared = column.compared(samples)
+            if compared.values.ndim > 1 and not vectors:
                 raise ConfigError(
-                    f"expected a column of numbers or texts, found vectors in column {name!r}",
+                    f"expected a column of numbers or texts, found {column.kind} in column {name!r}",
                     at=self.folder.path,
                     hint="name another column",
                 )
-            return Values(np.empty((len(samples), 0)), column.is_known(samples))
-        if column is not None and column.record.has_texts:
-            return _as_categories(column.texts(samples).tolist())
-        if column is not None:
-            return Values(column.values[samples], column.is_known(samples), column.record.categories or None)
+            return compared
         if name in self._sizes:
             return self.size(self._sizes[name], samples)
         if name in self._computed:
             computed, places = self._computed[name], np.searchsorted(self._samples, samples)
-            return Values(computed.values[places], computed.known[places], computed.categories)
+            return replace(computed, values=computed.values[places], known=computed.known[places])
         if name == "shard":
             shards = self.folder.index.shards
             firsts = np.array([shard.first_sample for shard in shards])
             shard = np.searchsorted(firsts, samples, side="right") - 1
-            return Values(shard, np.ones(len(samples), np.bool_), tuple(entry.name for entry in shards))
+            return ComparedValues(shard, np.ones(len(samples), np.bool_), tuple(entry.name for entry in shards))
         return self._of_parts(samples, None)
 
-    def size(self, part: str, samples: IntArray) -> Values:
+    def size(self, part: str, samples: IntArray) -> ComparedValues:
         return self._of_parts(samples, part)
 
-    def _of_parts(self, samples: IntArray, part: str | None) -> Values:
+    def _of_parts(self, samples: IntArray, part: str | None) -> ComparedValues:
         if self.folder.traits.are_records:
             raise ConfigError(
                 "the sizes of parts are known of tar shards only", at=self.folder.path, hint="use a column instead"
@@ -249,4 +237,4 @@ class DatasetValues:
             owners, rows = owners[is_part], rows[is_part]
         # Add the sizes of each sample's parts.
         sizes = np.bincount(owners, index.part_size[rows], minlength=len(samples)).astype(np.int64)
-        return Values(sizes, np.bincount(owners, minlength=len(samples)) > 0)
+        return ComparedValues(sizes, np.bincount(owners, minlength=len(samples)) > 0)

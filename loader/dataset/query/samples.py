@@ -17,11 +17,12 @@ import numpy as np
 
 from ...arrays import IntArray, numbers_in
 from ...errors import ConfigError, StorageError, required_package
+from ...format.columns.column import ComparedValues
 from ...format.documents.messages import nearest_names
 from ..dataset import Dataset
 from ..records import SingleFile
 from ..split_parts import excluded_samples, filter_of_part, open_filter, samples_of_part
-from .condition import Condition, Values
+from .condition import Condition
 from .dataset_values import Compute, DatasetValues, column_or_values, is_indexed
 
 _COLUMNS = ("key", "__key__", "sample", "name")
@@ -238,7 +239,7 @@ def unknown_names(folder: Dataset, query: SampleQuery) -> list[str]:
     return [*lacking, *(f"part {name!r}" for name in parsed.parts if name not in parts)]
 
 
-def _look_up(columns: DatasetValues, samples: IntArray, name: str, is_size: bool) -> Values:
+def _look_up(columns: DatasetValues, samples: IntArray, name: str, is_size: bool) -> ComparedValues:
     return columns.size(name, samples) if is_size else columns.values(name, samples, vectors=True)
 
 

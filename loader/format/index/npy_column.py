@@ -28,8 +28,6 @@ MAX_VECTOR = 1 << 20
 
 INTEGERS = re.compile(rb"[<|][iu][1248]")  # types of the columns of an index
 
-NUMBERS = re.compile(rb"[<|](?:[iu][1248]|f[248]|b1)")  # types of values of samples: also floats and booleans
-
 
 class ColumnWriter:
     """Writes an array of shape (n,), or (n, length) of vectors, piece by piece."""
@@ -42,7 +40,7 @@ class ColumnWriter:
         self._write_header()
 
     def append(self, values: npt.NDArray[np.generic]) -> None:
-        self._file.write(np.ascontiguousarray(values, dtype=self._dtype).data)
+        self._file.write(np.ascontiguousarray(values, dtype=self._dtype).view(np.uint8).data)  # dates have no buffer
         self.rows += len(values)
 
     def finish(self) -> None:
@@ -115,18 +113,24 @@ class ColumnReader(ClosesOnExit):
 
 
 def map_column(
-    storage: Storage, name: str, dtype: str | None, *, length: int = 0, is_fixed: bool = True
+    storage: Storage,
+    name: str,
+    dtype: str | None,
+    *,
+    accepted: re.Pattern[bytes] = INTEGERS,
+    length: int = 0,
+    is_fixed: bool = True,
 ) -> npt.NDArray[np.generic]:
     """Map a column into memory, read-only, at a cost that does not depend on the number of rows.
 
     Args:
-        dtype: The expected type; None accepts any number.
+        dtype: The expected type; None for any that is accepted.
+        accepted: Pattern of the types, as numpy writes them.
         length: Elements of each vector; 0 for numbers.
     """
     with _mapping(storage, name):
         path = storage.copy_of_fixed(name) if is_fixed else str(storage.local_path(name))
         file = map_file(path)
-        accepted = NUMBERS if dtype is None else INTEGERS
         start = bytes(memoryview(file)[:_HEADER_BYTES])
         stored, shape, offset = _parse_header(storage, name, start, len(file), accepted, length=length)
         if dtype is not None and stored != np.dtype(dtype):

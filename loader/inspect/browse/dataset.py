@@ -23,7 +23,7 @@ from ...dataset.records import SingleFile
 from ...dataset.split_parts import is_excluded, runs_of_part
 from ...dataset.tar import TarDataset
 from ...errors import ConfigError, FormatError
-from ...format.columns.column import open_column, write_column
+from ...format.columns.column_files import open_column, write_column
 from ...format.dataset_ref import DatasetRef
 from ...format.index.dataset_index import PartLocation
 from ...format.index.layout import ShardEntry

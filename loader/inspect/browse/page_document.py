@@ -13,7 +13,7 @@ import numpy as np
 
 from ...dataset.dataset import PartPlace
 from ...errors import EnergonError, plural
-from ...format.columns.column import open_column
+from ...format.columns.column_files import open_column
 from ...format.dataset_ref import DatasetRef
 from ...format.media.picture_traits import turn_note
 from ...storage import LocalStorage

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ConfigError
-from ...format.columns.column import open_column
+from ...format.columns.column_files import open_column
 from ...format.documents.messages import nearest_hint
 from ...metadataset.documents.leaf_plan import EntrySchedule, combine_starts
 from ...metadataset.plans.plan_node import UnitBlend, sample_shares

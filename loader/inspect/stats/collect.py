@@ -25,7 +25,9 @@ from ...dataset.records import SingleFile
 from ...engine.run import JobTasks, RunsOnEngine, in_order
 from ...errors import ConfigError, EnergonError
 from ...escaped_log import get_logger
-from ...format.columns.column import BY_STATS, column_of, read_record, value_of_column, write_column
+from ...format.columns.column import DATE
+from ...format.columns.column_files import write_column
+from ...format.columns.column_record import BY_STATS, column_of, read_record, value_of_column
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.messages import did_you_mean
 from ...format.documents.value_name import ValueName, parse_value_name, values_meant
@@ -247,11 +249,11 @@ def _add_columns(folder: Dataset, samples: IntArray, report: StatsReport) -> Non
             numbers, texts = Distribution(), TopValues()
             for start in range(0, len(samples), columns.rows_at_once):
                 some = columns.values(name, samples[start : start + columns.rows_at_once])
-                known = some.values[some.known]
-                if some.categories is None:
-                    numbers.add(known)
+                of_texts = some.texts()
+                if of_texts is None:
+                    numbers.add(some.values[some.known])
                 else:
-                    texts.add(Counter(some.categories[code] for code in known.tolist()))
+                    texts.add(Counter(of_texts))
         except EnergonError as error:
             _log.warning("%s", error)
             continue
@@ -346,7 +348,10 @@ def _write(folder: Dataset, name: str, kept: Mapping[str, ColumnValues], report:
     # Encode texts as categories, and numbers as the smallest type that holds them.
     options: dict[str, Any] = {"description": str(value), "made_by": f"{BY_STATS} {__version__}"}
     samples, texts = values.texts()
-    if texts:
+    if values.are_dates:
+        codes = np.full(len(folder.index), "NaT", DATE)
+        codes[samples] = np.array(texts, DATE)
+    elif texts:
         # A column has texts or numbers, and a bounded number of texts.
         categories = sorted(set(texts))
         if len(categories) > _MAX_CATEGORIES or len(texts) < len(values):

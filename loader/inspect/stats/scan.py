@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from datetime import date
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -21,11 +22,11 @@ from ...accounting.large_parts import CHECKED_JSON_BYTES, LargePartError
 from ...arrays import IntArray
 from ...dataset.dataset import Dataset
 from ...dataset.opening import dataset_at
-from ...dataset.query.condition import Values
 from ...dataset.tar import tar_index
 from ...engine.workers import run_in_workers
 from ...errors import ConfigError, EnergonError, SampleError, TrustError, required_package
 from ...escaped_log import get_logger
+from ...format.columns.column import DATE, ComparedValues, date_and_text
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.value_name import ValueName
 from ...storage import AscendingFile, ReadableFile
@@ -110,6 +111,8 @@ def scan_samples(task: ScanTask) -> ScanResult:
             for name, value in shown if not task.kept_only else ():
                 if isinstance(value, str):
                     texts[name][value] += 1
+                elif isinstance(value, date):
+                    texts[name][f"{value:%Y-%m}"] += 1
                 else:
                     numbers[name].append(value)
             for name, value in named:
@@ -347,7 +350,7 @@ def compute_values(
     *,
     workers: int = 1,
     on_progress: Callable[[int, int], None] | None = None,
-) -> dict[ValueName, Values]:
+) -> dict[ValueName, ComparedValues]:
     """Read values of samples; broken parts have none, and a log names those that are too large to be parsed.
 
     Args:
@@ -377,13 +380,16 @@ def _task(folder: Dataset, names: Sequence[ValueName], samples: IntArray) -> Sca
     )
 
 
-def _as_values(values: dict[int, Value], samples: IntArray) -> Values:
+def _as_values(values: dict[int, Value], samples: IntArray) -> ComparedValues:
     numbers = samples.tolist()
     known = np.array([sample in values for sample in numbers], np.bool_)
+    if values and all(isinstance(value, date) for value in values.values()):
+        dates = np.array([values.get(sample, "NaT") for sample in numbers], DATE)
+        return ComparedValues(dates, known, with_text=date_and_text)
     # A value that is a text in some samples is compared as a text in all.
-    if any(isinstance(value, str) for value in values.values()):
+    if any(isinstance(value, str | date) for value in values.values()):
         texts = sorted({str(value) for value in values.values()})
         codes = {text: code for code, text in enumerate(texts)}
         positions = [codes[str(values[sample])] if sample in values else -1 for sample in numbers]
-        return Values(np.array(positions, np.int64), known, tuple(texts))
-    return Values(as_array([values.get(sample, 0) for sample in numbers]), known)
+        return ComparedValues(np.array(positions, np.int64), known, tuple(texts))
+    return ComparedValues(as_array([values.get(sample, 0) for sample in numbers]), known)

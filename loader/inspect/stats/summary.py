@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 
 import msgspec
 import numpy as np
@@ -22,24 +23,27 @@ class KeptValues(msgspec.Struct, frozen=True):
         numbers: Their values, float64.
         text_samples: Numbers of the samples with texts, int64.
         texts: Their values.
+        are_dates: The texts are dates.
     """
 
     samples: bytes
     numbers: bytes
     text_samples: bytes
     texts: list[bytes]
+    are_dates: bool = False
 
     @classmethod
     def of(cls, samples: Sequence[int], values: Sequence[Value]) -> KeptValues:
         """Return the values of samples."""
         pairs = [*zip(samples, values, strict=True)]
-        numbers = [(sample, value) for sample, value in pairs if not isinstance(value, str)]
-        texts = [(sample, value) for sample, value in pairs if isinstance(value, str)]
+        numbers = [(sample, value) for sample, value in pairs if isinstance(value, int | float)]
+        texts = [(sample, str(value)) for sample, value in pairs if not isinstance(value, int | float)]
         return cls(
             samples=np.array([sample for sample, _ in numbers], "<i8").tobytes(),
             numbers=as_array([value for _, value in numbers]).astype("<f8").tobytes(),
             text_samples=np.array([sample for sample, _ in texts], "<i8").tobytes(),
             texts=[_packed(text) for _, text in texts],
+            are_dates=bool(values) and all(isinstance(value, date) for value in values),
         )
 
 
@@ -105,6 +109,11 @@ class ColumnValues:
         """Return the numbers of the samples with numbers, and the values."""
         samples = np.frombuffer(b"".join(piece.samples for piece in self._pieces), "<i8").astype(np.int64)
         return samples, np.frombuffer(b"".join(piece.numbers for piece in self._pieces), "<f8").astype(np.float64)
+
+    @property
+    def are_dates(self) -> bool:
+        """True if all values are dates."""
+        return bool(self._pieces) and all(piece.are_dates for piece in self._pieces)
 
     def texts(self) -> tuple[IntArray, list[str]]:
         """Return the numbers of the samples with texts, and the texts."""

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
 from functools import lru_cache
 from itertools import islice
 from typing import Any, BinaryIO, cast
@@ -26,7 +27,7 @@ from ...format.media.metadata import AVMetadata, ImageMetadata, MediaFilter
 from ...format.media.picture_traits import picture_traits
 from ...storage import ReadableFile
 
-Value = int | float | str
+Value = int | float | str | date
 SampleValues = list[tuple[str, Value]]
 """Pairs of a name, as :mod:`...format.documents.value_name` prints it, and a value."""
 
@@ -216,6 +217,9 @@ def _add_values(
         values.append((names[0], "true" if value else "false"))
     elif isinstance(value, int | float):
         values.append((names[0], value))
+    elif isinstance(value, date):  # of a table
+        is_aware = isinstance(value, datetime) and value.tzinfo is not None
+        values.append((names[0], value.astimezone(UTC).replace(tzinfo=None) if is_aware else value))  # type: ignore[attr-defined]
     elif isinstance(value, list | tuple | dict):
         values.append((names[4], len(value)))
     elif value is None:

@@ -14,7 +14,8 @@ from typing import Any
 
 from ...cached_property import cached_property
 from ...errors import ConfigError
-from ...format.columns.column import Column, open_column
+from ...format.columns.column import Column
+from ...format.columns.column_files import open_column
 from ...format.documents.messages import nearest_hint
 from ...pipeline.contract.hook import makes_several
 from ...pipeline.contract.stage import SavableDataset

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...convert import sources
 from ...errors import ConfigError, EnergonError, StorageError
-from ...format.columns.column import read_record
+from ...format.columns.column_record import read_record
 from ...format.dataset_ref import DOCUMENT_CHOICES
 from ...format.documents.messages import did_you_mean
 from ...format.documents.next_command import deciding_imports

@@ -19,7 +19,7 @@ from loader.dataset.opening import folder_at
 from loader.dataset.split_parts import open_filter
 from loader.dataset.tar import tar_index
 from loader.errors import ConfigError, FormatError, StorageError
-from loader.format.columns.column import open_column, write_column
+from loader.format.columns.column_files import open_column, write_column
 from loader.format.documents.split_config import SplitConfig, format_split_config
 from loader.format.filters.build import build_filter_index
 from loader.format.prepare.plan import PreparePlan, SplitRequest

@@ -18,7 +18,7 @@ from loader.dataset.opening import folder_at
 from loader.dataset.query import SampleQuery
 from loader.dataset.split_parts import open_filter, samples_of_part
 from loader.errors import ConfigError, FormatError
-from loader.format.columns.column import open_column, write_column
+from loader.format.columns.column_files import open_column, write_column
 from loader.format.dataset_ref import DatasetRef
 from tests.e2e.dataset_tree import RATIO, caption_samples, prepare, shard_path, write_shard, write_tar
 

@@ -17,7 +17,7 @@ from loader.convert.splitting import SplitPlan, assign_balanced, run_split, undo
 from loader.dataset.opening import folder_at
 from loader.dataset.tar import tar_index
 from loader.errors import ConfigError
-from loader.format.columns.column import write_column
+from loader.format.columns.column_files import write_column
 from loader.format.dataset_ref import DatasetRef
 from loader.format.filters.build import build_filter_index
 from loader.format.filters.rows import filter_names

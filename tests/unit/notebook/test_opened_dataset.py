@@ -45,7 +45,7 @@ from loader import (
 )
 from loader.dataset.open_files import OpenFiles
 from loader.dataset.opening import folder_at
-from loader.format.columns.column import write_column
+from loader.format.columns.column_files import write_column
 from loader.format.dataset_ref import DatasetRef
 from loader.format.filters.build import build_filter_index
 from loader.format.jsonl.index import prepare_jsonl

@@ -13,7 +13,8 @@ from demo_photographs import FOLDER as PHOTOGRAPHS
 from PIL import Image, ImageDraw, ImageFont
 
 from loader.errors import SkipSample
-from loader.format.columns.column import Column, ColumnRecord
+from loader.format.columns.column import Column, VectorColumn
+from loader.format.columns.column_record import ColumnRecord
 from loader.similarity import hash_picture, hash_text, near_duplicate_groups
 from loader.similarity.candidates import Components
 from loader.similarity.vectors import THRESHOLDS, vectors_of
@@ -76,7 +77,7 @@ def hashed() -> tuple[list[Image.Image], Column]:
             continue
         pictures.append(scene)
     record = ColumnRecord(samples=len(hashes), shards="", length=90, metric="hamming", model="phash")
-    return pictures, Column("phash", record, np.stack(hashes))
+    return pictures, VectorColumn("phash", record, np.stack(hashes))
 
 
 @pytest.mark.parametrize("edit", EDITS)
@@ -119,10 +120,10 @@ def test_different_pages_of_text_are_no_near_duplicates_and_their_copies_are(for
     pages = [page(number) for number in range(30)]
     hashes = np.stack([hash_picture(encoded(each, form)) for each in pages])
     record = ColumnRecord(samples=len(pages), shards="", length=90, metric="hamming", model="phash")
-    assert near_duplicate_groups(Column("phash", record, hashes)).groups == []
+    assert near_duplicate_groups(VectorColumn("phash", record, hashes)).groups == []
     # Columns of earlier versions have the first two hashes alone, by which pages are alike.
     record = msgspec.structs.replace(record, length=36)
-    assert len(near_duplicate_groups(Column("phash", record, hashes[:, :36])).copies) > 10
+    assert len(near_duplicate_groups(VectorColumn("phash", record, hashes[:, :36])).copies) > 10
     vectors = vectors_of(hashed()[1])
     for edit in EDITS.values():
         edited = np.stack([hash_picture(encoded(edit(each), quality=50)) for each in pages[:5]])

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pytest
 
 from loader.errors import ConfigError
-from loader.format.columns.column import Column, ColumnRecord
+from loader.format.columns.column import Column, VectorColumn
+from loader.format.columns.column_record import ColumnRecord
 from loader.similarity import (
     candidates as candidates_module,
     groups as groups_module,
@@ -23,7 +24,7 @@ from loader.similarity.vectors import vectors_of
 
 def column(values: npt.NDArray[Any], *, metric: str = "", model: str = "", valid: Any = None) -> Column:
     record = ColumnRecord(samples=len(values), shards="", length=values.shape[1], metric=metric, model=model)
-    return Column("vectors", record, values, valid)
+    return VectorColumn("vectors", record, values, valid)
 
 
 def unit_vectors(samples: int, length: int, *, seed: int = 0, copies: float = 0.3) -> npt.NDArray[np.float16]:
@@ -236,7 +237,7 @@ def test_large_groups_of_equal_hashes_are_joined_without_all_their_pairs() -> No
 
 
 def test_unsuitable_columns_and_thresholds_are_refused() -> None:
-    numbers = Column("width", ColumnRecord(samples=3, shards=""), np.arange(3))
+    numbers = VectorColumn("width", ColumnRecord(samples=3, shards=""), np.arange(3))
     with pytest.raises(ConfigError, match="has no vectors"):
         near_duplicate_groups(numbers)
     with pytest.raises(ConfigError, match="another type for the metric"):

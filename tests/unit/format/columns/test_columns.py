@@ -11,7 +11,9 @@ import pytest
 
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, FormatError
-from loader.format.columns.column import Column, column_names, open_column, write_column
+from loader.format.columns.column import Column
+from loader.format.columns.column_files import open_column, write_column
+from loader.format.columns.column_record import column_names
 from loader.format.prepare.plan import PreparePlan, PrepareReport
 from loader.format.prepare.run import run_prepare
 from tests.e2e.dataset_tree import RATIO, caption_samples, shard_path, write_shard, write_shards
@@ -91,7 +93,7 @@ def test_other_names_are_refused(folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize("values", [np.zeros(3), np.zeros((40, 2)), np.array(["x"] * 40)])
 def test_other_values_are_refused(folder: Path, values: npt.NDArray[np.generic]) -> None:
-    with pytest.raises(ConfigError, match="numbers for column 'x', found an array of"):
+    with pytest.raises(ConfigError, match="numbers or dates for column 'x', found an array of"):
         write(folder, "x", values)
 
 

@@ -14,8 +14,10 @@ import pytest
 
 from loader.dataset.opening import folder_at
 from loader.errors import FormatError
-from loader.format.columns import column as columns
-from loader.format.columns.column import Column, column_names, open_column, write_column, write_map_column
+from loader.format.columns import column_files
+from loader.format.columns.column import Column
+from loader.format.columns.column_files import open_column, write_column, write_map_column
+from loader.format.columns.column_record import column_names, current_file
 from loader.storage import LocalStorage
 from tests.e2e.dataset_tree import caption_samples, prepare, shard_path, write_shard, write_shards
 from tests.e2e.test_prepare_kills import in_child, kill_before
@@ -111,7 +113,7 @@ def test_a_reader_sees_the_files_of_one_write(
     again(folder)
     new = values(folder)
     write(folder)
-    calls, exists = 0, columns._current
+    calls, exists = 0, current_file
 
     def replaced(*args: Any) -> str:
         nonlocal calls
@@ -120,7 +122,7 @@ def test_a_reader_sees_the_files_of_one_write(
             again(folder)
         return exists(*args)
 
-    monkeypatch.setattr(columns, "_current", replaced)
+    monkeypatch.setattr(column_files, "current_file", replaced)
     read_then = values(folder)
     monkeypatch.undo()
     assert read_then == new or calls <= moment
@@ -165,7 +167,7 @@ def test_processes_write_one_column_at_once_and_readers_see_whole_writes(folder:
 def test_a_record_of_the_same_size_and_time_is_another_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clocks of file systems tick every few milliseconds, in which a column may be replaced twice."""
     write_texts(folder)
-    before, read_files = values(folder), columns._read_files
+    before, read_files = values(folder), column_files._read_files
     record = folder / ".nv-meta/columns/x.json"
     times, calls = record.stat(), 0
 
@@ -181,7 +183,7 @@ def test_a_record_of_the_same_size_and_time_is_another_one(folder: Path, monkeyp
             assert record.stat().st_size == times.st_size
         return column
 
-    monkeypatch.setattr(columns, "_read_files", replaced)
+    monkeypatch.setattr(column_files, "_read_files", replaced)
     assert values(folder) == before.replace("text ", "TEXT ")
     assert calls == 2
 
@@ -208,7 +210,7 @@ def test_a_write_that_was_not_committed_does_not_replace_a_column_that_is_droppe
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_numbers(folder)
-    monkeypatch.setattr(columns, "_rename_staged", lambda *_: None)
+    monkeypatch.setattr(column_files, "_rename_staged", lambda *_: None)
     with monkeypatch.context() as patched:
         patched.setattr(type(folder_at(folder).storage), "remove", lambda *_: None)
         write_texts(folder)  # as if it was killed before it removes the record

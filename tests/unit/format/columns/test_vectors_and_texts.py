@@ -23,10 +23,12 @@ from loader.dataset.opening import folder_at
 from loader.dataset.query import SampleQuery, find_samples
 from loader.errors import ConfigError
 from loader.format import carry
-from loader.format.columns.column import Column, column_names, open_column, write_column, write_map_column
+from loader.format.columns.column import STORED, Column
+from loader.format.columns.column_files import open_column, write_column, write_map_column
+from loader.format.columns.column_record import column_names
 from loader.format.dataset_ref import DatasetRef
 from loader.format.index import publish
-from loader.format.index.npy_column import NUMBERS as NUMBERS_OF_SAMPLES, ColumnReader
+from loader.format.index.npy_column import ColumnReader
 from loader.inspect.browse.dataset import BrowsedDataset
 from loader.inspect.browse.page_document import sample_page
 from loader.inspect.browse.search import statistics
@@ -176,9 +178,7 @@ def test_vectors_need_not_be_read(pristine: Path) -> None:
     assert (header.values.shape, header.values.dtype) == (whole.values.shape, whole.values.dtype)
     assert header.values.strides == (0, 0)
     assert header.is_known().tolist() == whole.is_known().tolist()
-    with ColumnReader(
-        opened.storage, ".nv-meta/columns/clip.npy", accepted=NUMBERS_OF_SAMPLES, length=LENGTH
-    ) as reader:
+    with ColumnReader(opened.storage, ".nv-meta/columns/clip.npy", accepted=STORED, length=LENGTH) as reader:
         assert np.array_equal(reader[3:9], whole.values[3:9], equal_nan=True)
         assert len(reader) == COUNT
 
@@ -365,7 +365,7 @@ def test_a_mask_goes_with_the_last_sample_that_it_marks(folder: Path) -> None:
     shard_path(folder, 0).unlink()
     prepare(folder)
     assert not (folder / ".nv-meta/columns/late.valid.npy").exists()
-    assert column_of(folder, "late").texts(np.arange(COUNT - SAMPLES)).tolist() == ["a"] * (COUNT - SAMPLES)
+    assert column_of(folder, "late").array(np.arange(COUNT - SAMPLES)).tolist() == ["a"] * (COUNT - SAMPLES)
     assert (folder / ".nv-meta/columns/clip.valid.npy").exists()
 
 
@@ -413,7 +413,7 @@ def test_reshard_carries_vectors_texts_and_masks(folder: Path, tmp_path: Path, o
     assert check_values(tmp_path / "new") == COUNT
     if "sort_by" in options:
         new = column_of(tmp_path / "new", options["sort_by"])
-        texts = new.texts(np.arange(COUNT)).tolist()
+        texts = new.array(np.arange(COUNT)).tolist()
         known = [text for text in texts if text is not None]
         assert known == sorted(known)
         assert texts == known + [None] * (COUNT - len(known))

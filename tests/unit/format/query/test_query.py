@@ -17,7 +17,7 @@ from loader.dataset.query import Condition, SampleQuery, find_samples
 from loader.dataset.split_parts import samples_of_part
 from loader.dataset.tar import tar_index
 from loader.errors import ConfigError
-from loader.format.columns.column import write_column
+from loader.format.columns.column_files import write_column
 from loader.format.filters.build import build_filter_index
 from loader.format.prepare.plan import PreparePlan
 from loader.format.prepare.run import run_prepare
@@ -62,7 +62,7 @@ class Row(dict[str, Any]):
 
 
 def rows(folder: Dataset) -> list[Row]:
-    from loader.format.columns.column import open_column
+    from loader.format.columns.column_files import open_column
 
     columns = {
         name: open_column(folder.storage, folder.index, name) for name in ("width", "tokens", "score", "mode", "good")

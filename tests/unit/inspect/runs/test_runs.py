@@ -16,7 +16,7 @@ import pytest
 from loader import WorkerConfig, get_savable_loader, get_train_dataset
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError
-from loader.format.columns.column import write_column
+from loader.format.columns.column_files import write_column
 from loader.format.filters.build import build_filter_index
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare

@@ -20,7 +20,7 @@ from PIL import Image
 from loader.dataset.opening import folder_at
 from loader.dataset.query import SampleQuery, find_samples
 from loader.errors import ConfigError, TrustError
-from loader.format.columns.column import open_column, write_column, write_map_column
+from loader.format.columns.column_files import open_column, write_column, write_map_column
 from loader.format.dataset_ref import DatasetRef
 from loader.format.jsonl.index import prepare_jsonl
 from loader.format.prepare.plan import PreparePlan, SplitRequest

@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from loader.engine import workers as worker_pool
+from tests.cheap_forks import prepare_forks
 from tests.forked_scripts import ForkedScripts, forked_scripts
 
 # No deadlines, since machines differ in speed; the same examples in each run, so failures are reproducible.
@@ -61,8 +62,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 
 def pytest_collection_finish() -> None:
     """Exempt the thousands of collected tests from garbage collection, which the code under test starts often."""
-    gc.collect()
-    gc.freeze()
+    prepare_forks()
     gc.enable()
 
 

@@ -123,9 +123,9 @@ def write_members(path: Path, members: Sequence[tuple[tarfile.TarInfo, Content]]
 def repeated(text: bytes, size_bytes: int, *, head: bytes = b"", tail: bytes = b"") -> Content:
     """Return a content of this size, made of a short text, between two others."""
     times, rest = divmod(size_bytes - len(head) - len(tail), len(text))
-    block = text * 1024
 
     def write(file: IO[bytes]) -> None:
+        block = text * 1024
         file.write(head)
         for _ in range(times // 1024):
             file.write(block)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import io
 import json
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import nbclient
-import nbformat
 import numpy as np
 import pytest
 from PIL import Image
@@ -54,11 +53,11 @@ def test_the_cells_of_the_page_run_in_a_notebook(coco: Path) -> None:
     page = PAGE.read_text(encoding="utf-8")
     cells = re.findall(r"^```python\n(.*?)^```$(?:\n\n^```text\n(.*?)^```$)?", page, flags=re.MULTILINE | re.DOTALL)
     assert page.count("```python") == len(cells) > 8
-    form: Any = nbformat.v4
+    form: Any = import_module("nbformat.v4")  # slow to import for those who only collect this test
     notebook = form.new_notebook(
         cells=[form.new_code_cell(source.replace("/data/coco", str(coco))) for source, _ in cells]
     )
-    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute(cwd=str(coco.parent))
+    import_module("nbclient").NotebookClient(notebook, timeout=120, kernel_name="python3").execute(cwd=str(coco.parent))
     shown: dict[str, str] = {}
     for cell, (source, expected) in zip(notebook.cells, cells, strict=True):
         assert printed(cell).replace(str(coco), "/data/coco") == expected, source

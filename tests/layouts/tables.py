@@ -6,10 +6,10 @@ import base64
 import csv
 import io
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pyarrow as pa
 from pyarrow import parquet
 
@@ -80,12 +80,14 @@ def parquet_with_nulls_in_the_first_row_group(folder: Path) -> str:
 )
 def parquet_of_polars_with_text_only_rows(folder: Path) -> str:
     images = [picture(), picture(), None]
+    pl: Any = import_module("polars")  # slow to import for those who only collect
     pl.DataFrame({"image": images, "text": ["a", "b", "c"]}).write_parquet(folder / "t.parquet")
     return "t.parquet"
 
 
 @layout(samples={"000000000": "jpg txt", "000000001": "jpg txt"}, sample_type="CaptioningSample", forms=("folder",))
 def arrow_of_polars_with_views(folder: Path) -> str:
+    pl: Any = import_module("polars")
     pl.DataFrame({"image": [picture()] * 2, "caption": ["a", "b"]}).write_ipc(folder / "t.arrow", compression="lz4")
     return "t.arrow"
 

@@ -311,7 +311,7 @@ def test_several_extension_headers_belong_to_the_member_behind_them(tmp_path: Pa
 
 
 LONG_LINKS = {
-    "20 MB": header(b"@", 20_000_000, b"L") + bytes(20_000_256),
+    "20 MB": header(b"@", 20_000_000, b"L"),
     "10,000 bytes": member(b"@", b"p" * 10_000, b"L"),
     "without contents": member(b"@", b"", b"L"),
     "empty": member(b"@", b"\0", b"L"),
@@ -320,10 +320,11 @@ LONG_LINKS = {
 }
 
 
-@pytest.mark.parametrize("data", LONG_LINKS.values(), ids=LONG_LINKS)
-def test_damaged_gnu_long_names_are_refused(tmp_path: Path, data: bytes) -> None:
+@pytest.mark.parametrize("damage", LONG_LINKS)
+def test_damaged_gnu_long_names_are_refused(tmp_path: Path, damage: str) -> None:
     before = member(b"z.txt")
-    rest = b"" if data in (LONG_LINKS["cut"], LONG_LINKS["nothing behind it"]) else member() + END
+    data = LONG_LINKS[damage] + bytes(20_000_256 if damage == "20 MB" else 0)
+    rest = b"" if damage in ("cut", "nothing behind it") else member() + END
     with pytest.raises(FormatError) as caught:
         scan(tmp_path, before + data + rest)
     assert caught.value.offset is not None

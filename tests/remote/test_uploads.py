@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,12 @@ from tests.object_server import Fault, FaultPlan, ObjectServer, Request
 from .test_store_contract import MSC_CONFIG
 
 PART = 5 << 20
-CONTENT = os.urandom(1 << 20) * 12  # two parts and a third
+
+
+@cache
+def content() -> bytes:
+    """Return two parts and a third, made for the first test that uploads them."""
+    return os.urandom(1 << 20) * 12
 
 
 @pytest.fixture
@@ -39,7 +45,7 @@ def storage(server: ObjectServer, direct: None, monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "large"
-    path.write_bytes(CONTENT)
+    path.write_bytes(content())
     return path
 
 
@@ -61,7 +67,7 @@ def test_a_large_file_is_sent_by_parts_and_a_small_one_at_once(
 ) -> None:
     etag = storage.upload("x", file)
     assert sent(server) == {"start": 1, "part": 3, "finish": 1}
-    assert storage.read("x") == CONTENT
+    assert storage.read("x") == content()
     assert etag == storage.stat("x").etag
     server.start_again()
     (tmp_path / "small").write_bytes(b"1")
@@ -88,7 +94,7 @@ def test_a_part_that_fails_is_sent_again_and_no_other(
     assert len(failed) == 1
     assert sent(server) == {"start": 1, "part": 4, "finish": 1}
     assert sum(second in request.query for request in server.requests) == 2
-    assert storage.read("x") == CONTENT
+    assert storage.read("x") == content()
 
 
 @pytest.mark.parametrize("request_number", [0, 1], ids=["start", "finish"])
@@ -97,7 +103,7 @@ def test_an_upload_whose_answer_is_lost_is_whole(
 ) -> None:
     server.faults = FaultPlan(faults=[Fault(kind="dropped put", method="POST", requests=[request_number])])
     storage.upload("x", file)
-    assert storage.read("x") == CONTENT
+    assert storage.read("x") == content()
 
 
 def test_an_upload_that_is_refused_leaves_the_old_file_and_no_parts(
@@ -116,7 +122,7 @@ def test_an_upload_that_is_refused_leaves_the_old_file_and_no_parts(
 def test_a_block_that_fails_uploads_nothing(storage: RemoteStorage, server: ObjectServer) -> None:
     def interrupted_write() -> None:
         with storage.create("x") as file:
-            file.write(CONTENT)
+            file.write(content())
             raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):

@@ -14,12 +14,17 @@ from loader.pipeline.reading.read_ahead import ReadAhead
 from tests.unit.pipeline.reading.stub_file import StubFile
 
 FILE_BYTES = 40 << 20
-CONTENT = np.random.default_rng(0).integers(0, 256, FILE_BYTES, np.uint8).tobytes()
+
+
+def content(start: int, size_bytes: int) -> bytes:
+    """Return a range of a file in which no four bytes come twice."""
+    numbers = np.arange(start // 4, (start + size_bytes) // 4 + 1, dtype=np.uint32)
+    return numbers.tobytes()[start % 4 :][:size_bytes]
 
 
 class Pending:
     def __init__(self, file: RemoteStub, start: int, size_bytes: int) -> None:
-        self.data = CONTENT[start : start + size_bytes]
+        self.data = content(start, size_bytes)
         self._file = file
         file.held_bytes += size_bytes
         file.most_bytes = max(file.most_bytes, file.held_bytes)
@@ -120,7 +125,7 @@ class Lane:
             found.extend(chunk)
         assert [position for _, position in found] == [*range(len(self._samples))]
         for (data, _), (start, size_bytes) in zip(found, self._samples, strict=True):
-            assert data == CONTENT[start : start + size_bytes]
+            assert data == content(start, size_bytes)
         return [data for data, _ in found]
 
 

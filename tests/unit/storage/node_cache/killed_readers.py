@@ -5,6 +5,7 @@ Arguments: the folder, the number of kills, the processes at a time, 1 to forbid
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import signal
@@ -19,7 +20,11 @@ from loader.storage.node_cache.private_folder import CacheSettings
 
 OBJECTS, SIZE_BYTES, LIMIT_BYTES = 40, 300_000, 6_000_000
 UNSEEN_BYTES = 500_000  # that a process adds before it counts again; 64 MiB outside of tests
-CONTENTS = [random.Random(number).randbytes(SIZE_BYTES) for number in range(OBJECTS)]
+
+
+@functools.cache
+def content_of(number: int) -> bytes:
+    return random.Random(number).randbytes(SIZE_BYTES)
 
 
 def read_for(cache: BlockCache, choice: random.Random, stop_s: float = float("inf"), reads: int = 1 << 60) -> int:
@@ -31,7 +36,8 @@ def read_for(cache: BlockCache, choice: random.Random, stop_s: float = float("in
         start = choice.randrange(SIZE_BYTES)
         stop = min(SIZE_BYTES, start + choice.choice([10, 10_000, SIZE_BYTES]))
         source = RemoteObject("https://host\0s3://bucket/object", f"v{number}", SIZE_BYTES)
-        wrong += cache.read(source, start, stop, _fetch_of(CONTENTS[number])) != CONTENTS[number][start:stop]
+        content = content_of(number)
+        wrong += cache.read(source, start, stop, _fetch_of(content)) != content[start:stop]
     return wrong
 
 

@@ -17,8 +17,6 @@ from loader.storage.node_cache.block_cache import BLOCK_BYTES, BlockCache
 
 from .opened_caches import FakeObject, block_files, open_cache, size_of
 
-LARGE = FakeObject(0, 2 * BLOCK_BYTES + 100_000)
-
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BlockCache:
@@ -26,16 +24,16 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BlockCache:
 
 
 def test_every_range_is_right_and_each_block_is_fetched_once(cache: BlockCache, tmp_path: Path) -> None:
-    LARGE.fetched.clear()
+    large = FakeObject(0, 2 * BLOCK_BYTES + 100_000)
     choice = random.Random(1)
-    edges = [0, 1, 16_383, 16_384, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, len(LARGE.data) - 1]
-    for start in edges + [choice.randrange(len(LARGE.data)) for _ in range(200)]:
-        LARGE.read(cache, start, min(len(LARGE.data), start + choice.randrange(1, 40_000)))
-    LARGE.read(cache)
-    assert sorted(LARGE.fetched) == [
+    edges = [0, 1, 16_383, 16_384, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, len(large.data) - 1]
+    for start in edges + [choice.randrange(len(large.data)) for _ in range(200)]:
+        large.read(cache, start, min(len(large.data), start + choice.randrange(1, 40_000)))
+    large.read(cache)
+    assert sorted(large.fetched) == [
         (0, BLOCK_BYTES),
         (BLOCK_BYTES, 2 * BLOCK_BYTES),
-        (2 * BLOCK_BYTES, len(LARGE.data)),
+        (2 * BLOCK_BYTES, len(large.data)),
     ]
     assert len(block_files(tmp_path)) == 3
 

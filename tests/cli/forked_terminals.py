@@ -98,7 +98,7 @@ class ForkedProcess(ptyprocess.PtyProcess):  # type: ignore[misc] # has no types
 def start_forked(arguments: list[str], *, rows: int, columns: int, variables: Mapping[str, str]) -> pexpect.spawn[str]:
     """Start ``energon`` with arguments on a new pseudo-terminal."""
     terminal, end = pty.openpty()
-    spawned: Any = pexpect.spawn(None, encoding="utf-8")  # type: ignore[arg-type] # started elsewhere
+    spawned: Any = pexpect.spawn(None, encoding="utf-8", use_poll=True)  # type: ignore[arg-type] # started elsewhere
     spawned.pid = server().ask(
         arguments=arguments, variables=dict(variables), terminal=os.ttyname(end), size=[rows, columns]
     )

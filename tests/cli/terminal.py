@@ -87,6 +87,7 @@ class TerminalRun:
             dimensions=(rows, columns),
             encoding="utf-8",
             cwd=str(ROOT),
+            use_poll=True,  # select fails in a process with a thousand open files
         )
 
     def __enter__(self) -> Self:

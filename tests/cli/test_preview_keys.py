@@ -229,6 +229,7 @@ _STTY = "; stty -a | tr ' ' '\n' | grep -x -e -icanon -e icanon -e -echo -e echo
 
 
 @pytest.mark.parametrize("ending", ["q", CTRL_C, "kill"])
+@pytest.mark.sampled(2)
 def test_the_terminal_is_restored(prepared: Path, ending: str) -> None:
     command = f"trap : INT; {sys.executable} -m energon_cli preview {prepared} --crude" + _STTY
     with TerminalRun(program=["sh", "-c", command]) as run:
@@ -246,7 +247,7 @@ def test_the_terminal_is_restored(prepared: Path, ending: str) -> None:
 
 
 def test_ctrl_z_pauses_and_the_walk_continues(prepared: Path) -> None:
-    with TerminalRun(program=["bash", "--norc", "-i"]) as run:
+    with TerminalRun(program=["bash", "--norc", "-i"], environment={"PS1": "$ "}) as run:
         run.press(f"{sys.executable} -m energon_cli preview {prepared} --crude\r").wait_for(KEYS_HELP)
         run.press(RIGHT).wait_for("sample 1 of 12").press("\x1a").wait_for("Stopped")
         assert run.raw.count("\x1b[?1049l") == 1

@@ -369,7 +369,7 @@ from loader import WorkerConfig, get_savable_loader, get_train_dataset, open_dat
 open_files = len(os.listdir("/proc/self/fd"))
 resource.setrlimit(resource.RLIMIT_NOFILE, (open_files + 40, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 dataset = open_dataset(sys.argv[1])
-assert [dataset.parts(number)["txt"] for number in range(len(dataset))] == [b"%d" % n for n in range(120)]
+assert [dataset.parts(number)["txt"] for number in range(len(dataset))] == [b"%03d" % n for n in range(120)]
 config = WorkerConfig(rank=0, world_size=1, num_workers=0)
 options = dict(batch_size=4, shuffle_buffer_size=None, max_samples_per_sequence=None, repeat=False)
 batches = get_savable_loader(get_train_dataset(sys.argv[1], worker_config=config, **options))
@@ -379,11 +379,15 @@ print(sorted(int(text) for batch in batches for text in batch["txt"]) == [*range
 
 def test_a_mix_has_more_datasets_than_a_process_may_open_files(tmp_path: Path) -> None:
     lines = ["__module__: megatron.energon", "__class__: MetadatasetV2", "splits:", "  train:", "    blend_epochized:"]
+    write_shard(tmp_path / "000" / "a.tar", {"0": {"txt": b"000"}})
+    crude = {"dataset.yaml": "__module__: megatron.energon\n__class__: CrudeWebdataset\n"}
+    split = SplitRequest(ratio={"train": 1.0})
+    run_prepare(PreparePlan(path=str(tmp_path / "000"), workers=1, split=split, files=crude))
+    prepared = (tmp_path / "000" / "a.tar").read_bytes()
     for number in range(120):
-        write_shard(tmp_path / f"{number}" / "a.tar", {"0": {"txt": b"%d" % number}})
-        crude = {"dataset.yaml": "__module__: megatron.energon\n__class__: CrudeWebdataset\n"}
-        split = SplitRequest(ratio={"train": 1.0})
-        run_prepare(PreparePlan(path=str(tmp_path / f"{number}"), workers=1, split=split, files=crude))
+        folder = shutil.copytree(tmp_path / "000", tmp_path / f"{number}")
+        (folder / "a.tar").write_bytes(prepared[:512] + b"%03d" % number + prepared[515:])
+        shutil.copystat(tmp_path / "000" / "a.tar", folder / "a.tar")
         lines += [f"      - path: ./{number}", "        repetitions: 1"]
     (tmp_path / "mix.yaml").write_text("\n".join(lines))
     command = [sys.executable, "-c", FEW_FILES, str(tmp_path / "mix.yaml")]

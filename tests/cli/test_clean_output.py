@@ -187,6 +187,7 @@ def test_a_pipe_as_an_index_of_another_tool_does_not_hang(dataset: Path, energon
 
 
 @pytest.mark.parametrize("start", [_start_detached, lambda: show_samples([("missing", "key")])])
+@pytest.mark.sampled(2)
 def test_background_commands_import_nothing_of_the_working_directory(
     start: Callable[[], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -160,6 +160,7 @@ def _small_record_batches(folder: Path) -> Path:
 @pytest.mark.parametrize(
     "write", [_zip_of_many, _zip_of_tars, _tar_of_links, _rows_of_one_value, _small_record_batches]
 )
+@pytest.mark.sampled(3)
 def test_an_archive_of_small_contents_is_refused_by_their_sum(
     write: Callable[[Path], Path], tmp_path: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,6 +136,7 @@ def call(command: str, path: str, energon: RunEnergon) -> Done:
 
 
 @pytest.mark.parametrize("build", SOURCES)
+@pytest.mark.sampled(3)
 def test_the_command_line_that_is_named_imports_the_source(
     build: Callable[[Path], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, energon: RunEnergon
 ) -> None:
@@ -175,6 +176,7 @@ def test_the_command_line_that_is_named_imports_the_source(
         if layout.build.__module__ in {module.__name__ for module in (documents, folders, public, tables)}
     ],
 )
+@pytest.mark.sampled(2)
 def test_a_layout_that_import_refuses_is_imported_by_the_line_that_is_named(
     layout: Layout, form: Form, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, energon: RunEnergon
 ) -> None:

@@ -84,6 +84,7 @@ def test_a_trace_links_its_keys_and_datasets(broken: Path) -> None:
         (["--color", "never"], {"FORCE_HYPERLINK": "1"}),
     ],
 )
+@pytest.mark.sampled(3)
 def test_no_links_where_they_are_not_shown_or_not_wanted(
     broken: Path, flags: list[str], environment: dict[str, str]
 ) -> None:

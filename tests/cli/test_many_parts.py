@@ -27,6 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [("preview", "--crude"), ("get", "s_0.tar/a"), ("info",), ("lint",), ("stats",)],
     ids=lambda one: one[0],
 )
+@pytest.mark.sampled(3)
 def test_the_parts_of_a_sample_are_printed_shortened(
     folder: Path, energon: RunEnergon, arguments: tuple[str, ...]
 ) -> None:

@@ -163,6 +163,7 @@ def test_results_of_other_samples_are_never_kept(prepared: Path, functions: str,
 
 
 @pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.sampled(2)
 def test_what_a_function_prints_is_no_part_of_the_json(prepared: Path, functions: str, workers: int) -> None:
     command = ["-m", "energon_cli", "map", str(prepared), f"{functions}:prints", "--write", "n", "--json"]
     done = subprocess.run(
@@ -356,6 +357,7 @@ class Devices:
         ((0.5, "--num-workers", 3), ["GPU-8", "MIG-3", "MIG-3"]),
     ],
 )
+@pytest.mark.sampled(3)
 def test_each_worker_sees_its_gpus(
     flags: tuple[object, ...],
     expected: list[str],

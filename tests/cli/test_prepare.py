@@ -394,6 +394,7 @@ def test_a_field_map_that_no_sample_can_fill_warns(captions: Path, energon: RunE
     ],
 )
 @pytest.mark.parametrize("how", ["flags", "yes", "lines"])
+@pytest.mark.sampled(2)
 def test_a_field_map_is_checked_against_a_real_sample(
     captions: Path, energon: RunEnergon, field_map: dict[str, str], message: list[str], how: str
 ) -> None:

@@ -52,7 +52,7 @@ def test_a_sixel_terminal_gets_sixel(prepared: Path) -> None:
         ({"LC_ALL": "C.UTF-8"}, LATIN_ANSWERS),
     ],
 )
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 def test_an_ascii_terminal_gets_ascii(prepared: Path, environment: dict[str, str], answers: str | None) -> None:
     with TerminalRun("preview", prepared, "--crude", environment=environment, answers=answers) as run:
         run.wait_for("q quit")

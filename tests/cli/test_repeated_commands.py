@@ -81,7 +81,7 @@ def counted_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return calls
 
 
-@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [16, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_that_is_killed_after_its_commit_is_already_done(
     name: str, step: int, folder: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch

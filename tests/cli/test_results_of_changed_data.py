@@ -66,7 +66,7 @@ def results(dataset: Path) -> dict[str, bytes]:
 
 @commands
 @pytest.mark.parametrize("changed", [change, change_under_one_uuid])
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_shares_of_a_dataset_that_has_changed_are_refused_until_they_are_given_up(
     command: tuple[str, ...], changed: Callable[[Path, RunEnergon], None], dataset: Path, energon: RunEnergon
 ) -> None:

@@ -119,6 +119,7 @@ def files(folder: Path) -> dict[str, bytes]:
         ("--fix",),
     ],
 )
+@pytest.mark.sampled(2)
 def test_a_lint_in_shares_reports_what_one_process_does(
     made: Path, copied: Callable[[Path], tuple[Path, Path]], energon: RunEnergon, flags: tuple[str, ...]
 ) -> None:

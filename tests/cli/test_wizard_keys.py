@@ -217,11 +217,10 @@ def words_of_prompts(captions: Path, columns: int) -> set[str]:
         return {word for word in words | {*wizard.text.split()} if not {*word} & {"/", "▀", "…"}}
 
 
-def test_lines_are_broken_between_words_only(captions: Path) -> None:
-    whole = words_of_prompts(captions, 300)
-    for columns in (60, 120):
-        broken = words_of_prompts(captions, columns) - whole
-        assert not [word for word in broken if word.strip(":") not in str(captions)], columns
+@pytest.mark.parametrize("columns", [60, pytest.param(120, marks=pytest.mark.slow)])
+def test_lines_are_broken_between_words_only(captions: Path, columns: int) -> None:
+    broken = words_of_prompts(captions, columns) - words_of_prompts(captions, 300)
+    assert not [word for word in broken if word.strip(":") not in str(captions)]
 
 
 @pytest.mark.parametrize("arguments", [("lint", "x", "--level", "all"), ("info", "no folder")], ids=["usage", "error"])
@@ -372,6 +371,7 @@ def test_patterns_are_proposed_from_shard_names(shards: list[str], pattern: str)
 
 
 @pytest.mark.parametrize("environment", [{"LANG": "C", "LC_ALL": "C"}, {"TERM": "linux"}], ids=str)
+@pytest.mark.sampled(2)
 def test_an_ascii_terminal_gets_ascii(captions: Path, environment: dict[str, str]) -> None:
     with TerminalRun("prepare", captions, "--num-workers", 1, rows=70, environment=environment) as wizard:
         wizard.wait_for("(up down choose, Enter accepts, q leaves)").press(DOWN, ENTER).wait_for("from ... to")

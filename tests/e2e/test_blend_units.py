@@ -120,6 +120,7 @@ def share_of_more(dataset: Any, count: int = 4096) -> float:
     ("unit", "encoder", "expected"),
     [("tokens", Sized(), 0.25), ("pages", Sized(), 0.2), ("samples", Sized(), 0.5), (None, TaskEncoder(), 0.5)],
 )
+@pytest.mark.sampled(2)
 def test_weights_are_shares_of_the_volume(data: MixedData, unit: str | None, encoder: Any, expected: float) -> None:
     path = blend(data, f"by_{unit}.yaml", unit)
     assert share_of_more(train(path, encoder)) == pytest.approx(expected, abs=0.01)

@@ -103,7 +103,7 @@ LINES = {"pictures": photos_line, "table": table_line, "reshard": reshard_line}
 
 
 @pytest.mark.parametrize("name", LINES)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_shares_and_a_merge_write_the_files_of_one_process(name: str, energon: RunEnergon, tmp_path: Path) -> None:
     line = LINES[name](tmp_path)
     whole = energon(*line("whole"))

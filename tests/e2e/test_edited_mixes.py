@@ -169,6 +169,7 @@ def without(sequence: Sequence[int], whole: Sequence[int]) -> list[int]:
     return lacking
 
 
+@pytest.mark.slow
 def test_each_sample_of_a_packed_blend_that_is_edited_twice_is_followed(
     data: Mixes, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -357,6 +358,7 @@ class PackingBySize(Packing):
 
 
 @pytest.mark.parametrize("packs", [False, True])
+@pytest.mark.sampled(2)
 def test_blends_by_volume_are_edited(data: Mixes, packs: bool) -> None:
     options: dict[str, Any] = {"packing_buffer_size": 8, "task_encoder": PackingBySize()} if packs else {}
     builds = [
@@ -494,6 +496,7 @@ class Doubling(Packing):
 
 
 @pytest.mark.parametrize("encoder", [Packing, Doubling])
+@pytest.mark.sampled(2)
 def test_packs_in_a_shuffle_buffer_that_lack_samples_of_a_dataset_that_left_do_not_end_the_run(
     data: Mixes, encoder: type[Packing]
 ) -> None:

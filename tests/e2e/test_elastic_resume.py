@@ -175,6 +175,7 @@ QUICK = (
     ("name", "every"),
     [*((name, 5) for name in QUICK), *(pytest.param(name, 1, marks=pytest.mark.slow) for name in ALL)],
 )
+@pytest.mark.sampled(2)
 def test_a_run_saved_at_any_step_goes_on_exactly_on_other_ranks(name: str, every: int, data: Data) -> None:
     case, pipeline, saved_by = ALL[name], ALL[name].pipeline(data), Spread(ALL[name].saved_by)
     if name in JOINED:  # test_joined_lanes.py restores on other ranks and workers
@@ -209,7 +210,7 @@ WITH_WORKERS = {
         for name in WITH_WORKERS
     ],
 )
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_worker_processes_change_nothing(name: str, data: Data) -> None:
     case, workers, restored_by = WITH_WORKERS[name]
     pipeline = case.pipeline(data)
@@ -255,6 +256,7 @@ def test_a_state_is_plain_data_and_no_larger_for_a_larger_shuffle_buffer(data: D
     ],
     ids=["virtual epoch", "limit"],
 )
+@pytest.mark.sampled(2)
 def test_a_virtual_epoch_or_limit_goes_on_where_it_was_saved(build: Build, rest: list[int], data: Data) -> None:
     pipeline = Pipeline(build=partial(build, data))
     with running(pipeline, Spread(2)) as run:

@@ -80,7 +80,7 @@ def mixes(pool: Path, number: int) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize("number", range(20))
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(20)
 def test_shares_are_those_of_the_dataset_written_without_the_excluded_half(pool: Path, number: int) -> None:
     counts = []
     for path in mixes(pool, number):
@@ -222,7 +222,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
 
 
 @pytest.mark.parametrize("name", RUNS)
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(14)
 def test_a_run_continues_without_the_samples_of_its_beginning_that_are_no_longer_excluded(
     name: str, recorded: tuple[Path, dict[str, Any]]
 ) -> None:

@@ -60,7 +60,7 @@ def contents(path: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("name", LINES)
 @pytest.mark.usefixtures("small_tasks")
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_shares_and_workers_write_what_one_process_writes(
     name: str, energon: RunEnergon, dataset: Path, tmp_path: Path
 ) -> None:

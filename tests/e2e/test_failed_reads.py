@@ -88,6 +88,7 @@ def test_a_broken_disk_stops_the_run(name: str, tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("name", LEAVES)
+@pytest.mark.sampled(2)
 def test_a_removed_file_stops_the_run(name: str, tmp_path: Path) -> None:
     folder, failures = data(tmp_path), list[Any]()
     samples = iter(get_loader(train(folder / name, failures)))

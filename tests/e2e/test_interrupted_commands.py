@@ -110,6 +110,7 @@ def add_parts_of(_: Path, dataset: Path, output: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("command", [import_of, reshard_of, pytest.param(add_parts_of, marks=pytest.mark.slow)])
+@pytest.mark.sampled(2)
 def test_a_killed_run_is_named_by_all_commands_and_continued_by_their_line(
     *,
     command: Callable[[Path, Path, Path], list[str]],
@@ -198,7 +199,7 @@ def merge_of(_: Path, dataset: Path, output: Path) -> list[str]:
         pytest.param(export_to_a_file_of, signal.SIGINT, marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_an_output_that_appears_whole_has_what_is_left_named_beside_it(
     *,
     command: Callable[[Path, Path, Path], list[str]],

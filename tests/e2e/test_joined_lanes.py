@@ -236,7 +236,7 @@ def check(case: Case, parts: Sequence[tuple[Sequence[bytes], int]], what: str) -
 
 @pytest.mark.parametrize("ranks", [(1, 3, 6), pytest.param((2, 4), marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("name", "val"), every_value_once(CASES, ORDERS))
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_at_most_one_batch_of_a_worker_is_short(name: str, val: bool, ranks: tuple[int, ...], texts: Path) -> None:
     for spread in map(Spread, ranks):
         with running(pipeline_of(CASES[name], texts, val=val), spread) as run:
@@ -277,7 +277,7 @@ def check_resumed_twice(case: Case, pipeline: Pipeline, run: Run, spreads: tuple
 
 
 @pytest.mark.parametrize(("name", "val"), every_value_once([*CASES, "blended by volume"], ORDERS))
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_a_pass_that_is_resumed_on_as_many_ranks_continues_with_the_same_batches(
     name: str, val: bool, texts: Path
 ) -> None:
@@ -287,6 +287,7 @@ def test_a_pass_that_is_resumed_on_as_many_ranks_continues_with_the_same_batches
 
 
 @pytest.mark.parametrize("val", ORDERS)
+@pytest.mark.sampled(2)
 def test_each_sample_of_a_blend_by_volume_comes_once_if_its_pass_is_resumed(val: bool, texts: Path) -> None:
     pipeline = pipeline_of(BLENDED, texts, val=val)
     with running(pipeline, Spread(2)) as run:
@@ -297,7 +298,7 @@ def test_each_sample_of_a_blend_by_volume_comes_once_if_its_pass_is_resumed(val:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_a_batch_with_samples_of_several_lanes_is_restored_by_its_key(name: str, texts: Path) -> None:
     pipeline = pipeline_of(CASES[name], texts, val=True)
     loader, again = (get_savable_loader(pipeline.build(pipeline.config(0, Spread()))) for _ in range(2))
@@ -308,7 +309,7 @@ def test_a_batch_with_samples_of_several_lanes_is_restored_by_its_key(name: str,
 
 
 @pytest.mark.parametrize("name", ["generator", "skips", "grouping", "packing, generators", "sorted pools"])
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_worker_processes_share_a_pass_and_resume_it(name: str, texts: Path) -> None:
     case, val = CASES[name], name != "skips"
     pipeline = pipeline_of(case, texts, val=val, lanes=12)
@@ -357,6 +358,7 @@ def test_the_length_of_sorted_pools_is_their_number_of_batches(
 
 
 @pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.sampled(2)
 def test_a_worker_finishes_a_repeated_pass_before_the_next(drop_last: bool, texts: Path) -> None:
     for encoder, samples in ((Twice, 235), (Groups, 157), (Skips, 88)):
         config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=12)
@@ -396,7 +398,7 @@ def test_excluded_samples_do_not_shrink_batches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "spread"), every_value_once(CASES, [Spread(3), Spread(1, 2), Spread(1, 4)]))
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_fewer_samples_than_ranks_workers_and_lanes(spread: Spread, name: str, tmp_path: Path) -> None:
     case = CASES[name]
     data = write_texts(tmp_path / "texts", train=(2,))
@@ -408,6 +410,7 @@ def test_fewer_samples_than_ranks_workers_and_lanes(spread: Spread, name: str, t
 
 
 @pytest.mark.parametrize("encoder", [Numbers, Twice, Groups, Packs])
+@pytest.mark.sampled(4)
 def test_few_samples_repeat_on_all_ranks_and_workers(encoder: type[Any], tmp_path: Path) -> None:
     data = write_texts(tmp_path / "texts", train=(2,))
     options: dict[str, Any] = {"packing_buffer_size": 4} if encoder is Packs else {}
@@ -430,7 +433,7 @@ def test_few_samples_repeat_on_all_ranks_and_workers(encoder: type[Any], tmp_pat
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("ranks", [1, 3])
 @pytest.mark.parametrize("repeat", [True, False])
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_a_run_that_is_not_shuffled_follows_the_dataset(ranks: int, workers: int, repeat: bool, texts: Path) -> None:
     loaders = [
         get_savable_loader(

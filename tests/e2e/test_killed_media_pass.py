@@ -41,6 +41,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("whom", ["main", "all"])
+@pytest.mark.sampled(2)
 def test_a_kill_in_the_media_pass_leaves_the_journal_and_the_next_run_has_the_same_result(
     tmp_path: Path, whom: str
 ) -> None:

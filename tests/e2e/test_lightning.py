@@ -61,6 +61,7 @@ def expected(texts: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.sampled(2)
 def test_lightning_saves_and_restores_a_loader_by_itself(
     lightning: Any, workers: int, texts: str, expected: list[list[str]], tmp_path: Path
 ) -> None:
@@ -90,6 +91,7 @@ def test_a_pass_that_ends_is_gone_through_once(lightning: Any, texts: str, tmp_p
 
 
 @pytest.mark.parametrize("limit", [None, EPOCH])
+@pytest.mark.sampled(2)
 def test_an_endless_loader_is_saved_and_restored_at_any_step(
     lightning: Any, limit: int | None, texts: str, expected: list[list[str]], tmp_path: Path
 ) -> None:

@@ -89,7 +89,7 @@ def numbers_of(batches: Iterable[Any]) -> list[int]:
 
 
 @pytest.mark.parametrize(("ranks", "workers"), SPREADS)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_validation_gives_each_sample_once_in_the_order_of_the_dataset(ranks: int, workers: int, data: Data) -> None:
     loaders = loaders_of(partial(val, encoder=TaskEncoder, batch_size=4), data, ranks, workers)
     for _ in range(2):  # each pass
@@ -132,7 +132,7 @@ def test_a_last_smaller_batch_may_be_dropped(data: Data) -> None:
 
 
 @pytest.mark.parametrize(("ranks", "workers"), [(1, 0), (3, 0), (2, 2)])
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_packed_validation_gives_the_same_packs_of_full_buffers_in_each_pass(
     ranks: int, workers: int, data: Data
 ) -> None:
@@ -466,6 +466,7 @@ def test_more_workers_than_lanes_change_nothing(data: Data) -> None:
 
 
 @pytest.mark.parametrize("samples", [1, 2, 63, 65])
+@pytest.mark.sampled(4)
 def test_small_datasets_give_every_sample_and_never_hang(samples: int, data: Data, tmp_path: Path) -> None:
     texts = write_texts(tmp_path / "texts", train=(samples,), val=(1,))
     small = Data(texts=texts, more=texts, crude=texts)

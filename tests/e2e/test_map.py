@@ -111,7 +111,7 @@ forms = pytest.mark.parametrize("form", FORMS)
 
 
 @forms
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_workers_and_shares_make_the_same_bytes(form: str, copied: Copied) -> None:
     alone, workers, shares = copied(form, "alone"), copied(form, "workers"), copied(form, "shares")
     assert alone.run().samples == SHARDS * SAMPLES
@@ -135,7 +135,7 @@ def few_copied(tmp_path: Path) -> Copied:
 
 @every_call
 @forms
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_a_kill_before_any_call_that_changes_the_disk(
     form: str, every: int, few_copied: Copied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,7 +165,7 @@ def finish(mapped: Mapped) -> None:
 
 @pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.slow)])
 @forms
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_kills_of_workers_and_of_the_command_at_random_moments(form: str, kills: int, copied: Copied) -> None:
     whole, chance = copied(form, "whole"), random.Random(form)
     whole.run()
@@ -221,7 +221,7 @@ def finish_if_begun(mapped: Mapped) -> None:
 
 
 @forms
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_tasks_span_small_shards_if_there_are_many(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_shards(tmp_path / "small", 30, samples=1)
     prepare(tmp_path / "small")

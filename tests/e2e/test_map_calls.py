@@ -36,6 +36,7 @@ def workers() -> Engine:
 
 
 @pytest.mark.parametrize(("function", "batch_size"), [("hangs", None), ("batch_hangs", 3)])
+@pytest.mark.sampled(2)
 def test_a_call_that_hangs_is_a_failure_of_its_sample(function: str, batch_size: int | None, copied: Copied) -> None:
     mapped = copied()
     engine = Engine(workers=2, forks=True)
@@ -47,7 +48,7 @@ def test_a_call_that_hangs_is_a_failure_of_its_sample(function: str, batch_size:
 
 
 @forms
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_a_sample_that_ends_its_worker_fails_like_one_that_raises_an_error(form: str, copied: Copied) -> None:
     mapped, expected = copied(form, "ends"), copied(form, "raises")
     function, _ = FORMS[form]
@@ -140,6 +141,7 @@ def test_a_generator_that_hangs_is_a_failure_of_its_sample(copied: Copied) -> No
 
 
 @pytest.mark.parametrize(("name", "message"), [("Hangs", "did not return within 0.2 s"), ("Ends", "ended with code 7")])
+@pytest.mark.sampled(2)
 def test_a_class_that_cannot_be_made_in_time_ends_the_map(name: str, message: str, copied: Copied) -> None:
     with pytest.raises(ConfigError, match=f"the function cannot be made: .*{message}"):
         copied().run(name, workers(), start_timeout_s=0.2)

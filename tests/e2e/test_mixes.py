@@ -328,7 +328,7 @@ CASES: dict[str, tuple[Callable[[MixedData], Path], dict[str, Any], int | None, 
 
 @pytest.mark.parametrize("every", [5, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_a_mix_goes_on_exactly_where_it_stopped(name: str, every: int, data: MixedData) -> None:
     write, options, batches, known_ahead = CASES[name]
     build = partial(mixed_chain, write(data), **options)
@@ -336,6 +336,7 @@ def test_a_mix_goes_on_exactly_where_it_stopped(name: str, every: int, data: Mix
     check_every_save(pipeline, Spread(2), every=every)
 
 
+@pytest.mark.slow
 def test_a_mix_goes_on_under_other_worker_processes(data: MixedData) -> None:
     pipeline = Pipeline(build=partial(mixed_chain, crude_mix(data), encoder=Cooking), batches=20, lanes=12)
     check_every_save(pipeline, Spread(1, 2), [Spread(2, 1), Spread(3, 2)], every=9)

@@ -130,7 +130,7 @@ def test_a_rank_without_any_sample_gets_padding_of_the_structure_of_others(data:
     ("name", "workers"),
     [*((name, 0) for name in BUILDS), ("known ahead", 2), pytest.param("packing", 2, marks=pytest.mark.slow)],
 )
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_a_pass_continues_at_any_step_on_any_number_of_ranks(name: str, workers: int, data: Data) -> None:
     build = partial(BUILDS[name], pad_ranks=True)
     whole = Counter(number for loader in loaders_of(build, data, 1) for batch in loader for number in numbers_in(batch))

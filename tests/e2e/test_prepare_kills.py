@@ -99,6 +99,7 @@ def prepare_that_drops_compat_files(folder: Path) -> PreparePlan:
 
 @every_call
 @pytest.mark.parametrize("scenario", [first_prepare, prepare_after_changes, prepare_that_drops_compat_files])
+@pytest.mark.sampled(3)
 def test_a_kill_at_any_moment_leaves_the_old_dataset_or_the_new_one_and_the_next_run_completes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: Callable[[Path], PreparePlan], every: int
 ) -> None:
@@ -324,6 +325,7 @@ for _ in worker_pool.run_in_workers(time.sleep, [60, 60], workers=2): pass
 
 @pytest.mark.parametrize("interrupted", [1, 2])
 @pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.sampled(2)
 def test_ctrl_c_while_workers_start_leaves_none_and_no_word_of_theirs(method: str, interrupted: int) -> None:
     command = [sys.executable, "-c", INTERRUPTED_START, method, str(interrupted)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)

@@ -287,6 +287,7 @@ def test_a_part_that_is_killed_at_any_moment_leaves_a_usable_journal(tmp_path: P
 
 
 @pytest.mark.parametrize("kind", ["threads", "processes"])
+@pytest.mark.sampled(2)
 def test_an_executor_gives_the_files_of_one_process(tmp_path: Path, kind: str) -> None:
     one = write_shards(tmp_path / "one", 20)
     other = copy_of(one, tmp_path / "other")

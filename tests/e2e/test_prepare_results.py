@@ -182,7 +182,7 @@ WITH_WORKERS = {"four workers": (flat, with_an_empty_shard), "resumed": (duplica
         ),
     ],
 )
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_the_same_shards_give_the_same_bytes(tmp_path: Path, shape: Callable[[Path], None], other: str) -> None:
     shape(tmp_path / "one")
     copy_of(tmp_path / "one", tmp_path / "two")

@@ -136,6 +136,7 @@ def repacked_twice(one: Source) -> Drawn:
 
 
 @pytest.mark.parametrize("draw", [concatenated, iterated_twice])
+@pytest.mark.sampled(2)
 def test_a_finished_pass_whose_items_are_rebuilt_is_not_read_again(
     draw: Callable[[Sequence[Source]], Drawn], sources: list[Source]
 ) -> None:

@@ -127,7 +127,7 @@ def content_of(item: Any) -> bytes:
 
 
 @pytest.mark.parametrize("name", AGAIN)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 def test_every_batch_and_sample_is_made_again_from_its_key_alone(name: str, data: Data) -> None:
     build = AGAIN[name]
     config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=4)

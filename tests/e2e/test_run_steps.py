@@ -96,6 +96,7 @@ def take(loader: Any, count: int) -> list[Any]:
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("kind", ENCODERS)
+@pytest.mark.sampled(3)
 def test_steps_are_left_out_and_the_others_stay_the_same(texts: Path, kind: str, workers: int) -> None:
     with loader_of(texts, kind, workers=workers) as loader:
         every = take(loader, 20)
@@ -157,6 +158,7 @@ def test_wrong_steps_to_leave_out_are_refused(texts: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ENCODERS)
+@pytest.mark.sampled(3)
 def test_a_replayed_step_has_the_tensors_of_the_run(texts: Path, kind: str) -> None:
     with loader_of(texts, kind, workers=2) as loader:
         every = take(loader, 24)
@@ -202,6 +204,7 @@ def test_a_replay_reads_no_samples_but_those_of_the_step(texts: Path, monkeypatc
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("kind", ENCODERS)
+@pytest.mark.sampled(3)
 def test_the_log_names_the_samples_in_few_bytes(texts: Path, tmp_path: Path, kind: str, workers: int) -> None:
     with loader_of(texts, kind, workers=workers, trace_dir=tmp_path / "log", skip_steps=[(2, 3)]) as loader:
         take(loader, 300)

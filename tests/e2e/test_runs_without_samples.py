@@ -198,6 +198,7 @@ def test_a_single_pass_that_drop_last_drops_ends_with_a_warning(
         *(pytest.param(*one, marks=pytest.mark.slow) for one in (("validation", 2), ("training", 1))),
     ],
 )
+@pytest.mark.sampled(2)
 def test_a_repeated_pass_with_few_good_samples_goes_on(data: Path, mode: str, batch_size: int) -> None:
     """Two of 20 samples are kept. The lanes of a worker take turns, and most of them have none of the two."""
     config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=4)

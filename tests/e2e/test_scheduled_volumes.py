@@ -87,7 +87,7 @@ CASES: dict[str, tuple[str, type[Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("every", [7, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 def test_a_run_whose_weights_change_continues_exactly_on_other_ranks(
     scheduled: MixedData, case: str, every: int
 ) -> None:
@@ -191,6 +191,7 @@ def edited(data: MixedData, name: str, states: Any, ranks: int, batches: int, *,
 
 
 @pytest.mark.parametrize("first", ["steps_tokens.yaml", "tokens.yaml"])
+@pytest.mark.sampled(2)
 def test_a_schedule_is_edited_and_resumed_on_other_ranks(
     scheduled: MixedData, caplog: pytest.LogCaptureFixture, first: str
 ) -> None:

@@ -180,7 +180,7 @@ def assert_by_source(stats: LoaderStats, *, skips: bool = True, sizes: bool = Tr
 
 @pytest.mark.parametrize("options", [{"workers": 2}, {"workers": 0}], ids=["processes", "none"])
 @pytest.mark.parametrize("encoder", [Encoder(), Skipping(), Grouping()], ids=lambda one: type(one).__name__)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 def test_sizes_and_skips_of_a_mix_have_sources(mix: Path, encoder: Any, options: dict[str, Any]) -> None:
     stats = run(chain(mix / "mix.yaml", encoder=encoder, batch_size=4, **options), 80)
     assert_by_source(stats, skips=type(encoder) is not Encoder, buffered=80)
@@ -228,6 +228,7 @@ def test_sizes_and_skips_of_repeated_passes_have_sources(mix: Path, workers: int
 
 
 @pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.sampled(2)
 def test_passes_that_are_left_before_their_end_are_counted(mix: Path, workers: int) -> None:
     passes: RepeatDataset[Any] = RepeatDataset(finite(mix / "one", workers), repeats=30.25)
     assert run(BatchDataset(passes, 4, list), 10_000).samples == 3630
@@ -314,6 +315,7 @@ def test_the_sizes_of_a_blend_by_volume_are_exact(
 
 
 @pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.sampled(2)
 def test_the_sizes_of_a_blend_by_volume_are_exact_to_its_end(
     uneven: Path, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,6 +335,7 @@ def test_the_sizes_of_a_blend_by_volume_are_exact_to_its_end(
 
 
 @pytest.mark.parametrize("kind", ["thread", "fork"])
+@pytest.mark.sampled(2)
 def test_micro_batches_that_a_shutdown_drops_are_not_counted(uneven: Path, kind: Any) -> None:
     encoder = Delivered()
     dataset = chain(uneven, encoder=encoder, batch_size=1, workers=2)

@@ -155,6 +155,7 @@ def test_a_blend_may_have_tiny_weights_and_unusual_paths(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["token file", "folder of Parquet files", "blend of files"])
+@pytest.mark.sampled(3)
 def test_a_run_resumes_on_other_ranks(folder: Path, name: str) -> None:
     pipeline = TABLES[name].pipeline(folder)
     check_every_save(pipeline, Spread(2), (Spread(3), Spread(1), Spread(4)), every=5)

@@ -76,6 +76,7 @@ def test_batches_and_states_at_each_step_are_those_of_the_loader(
 
 
 @pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.sampled(2)
 def test_a_state_saved_with_batches_ahead_restores_with_the_batch_after_the_last_delivered(
     workers: int, data: Data
 ) -> None:
@@ -103,6 +104,7 @@ def test_an_iteration_that_was_left_continues_without_a_lost_batch(data: Data) -
 
 
 @pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.sampled(2)
 def test_an_iteration_continues_after_each_new_start_of_the_workers(data: Data, workers: int) -> None:
     expected = [fingerprint(batch) for batch in islice(get_loader(train(data, config(workers))), 24)]
     moved = get_loader(train(data, config(workers))).to_device("cpu", prefetch=3)
@@ -146,6 +148,7 @@ class FailingOnce:
 
 @pytest.mark.parametrize("prefetch", [0, 1, 5])
 @pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.sampled(3)
 def test_the_batches_before_an_error_are_delivered_first(workers: int, prefetch: int, tmp_path: Path) -> None:
     alone = WorkerConfig(rank=0, world_size=1, num_workers=workers, lanes=4)
     values = Values(list(range(40)), worker_config=alone)

@@ -154,6 +154,7 @@ def found_uses(samples: Iterator[TracedSample]) -> Counter[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.sampled(2)
 def test_each_step_of_a_run_that_is_edited_twice_is_traced_from_each_checkpoint(
     data: Path, tmp_path: Path, workers: int, energon: RunEnergon
 ) -> None:

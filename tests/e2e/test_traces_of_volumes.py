@@ -134,6 +134,7 @@ class Nothing(TaskEncoder[Any, Any, Any, Any]):
 
 
 @pytest.mark.parametrize("name", ["tokens", "steps", "samples"])
+@pytest.mark.sampled(3)
 def test_a_run_by_columns_is_traced_by_its_arguments_and_by_a_checkpoint(
     data: MixedData, tmp_path: Path, name: str
 ) -> None:

@@ -205,6 +205,7 @@ def one_pass(data: Path, config: WorkerConfig) -> SavableDataset[Any]:
 
 
 @pytest.mark.parametrize("build", [shuffled, mixed, nested, packed])
+@pytest.mark.sampled(2)
 def test_runs_resume_on_other_ranks_and_workers(data: Path, build: Any) -> None:
     pipeline = Pipeline(build=partial(build, data), batches=20, lanes=4, known_ahead=False)
     expected = uninterrupted(pipeline, Spread(2))
@@ -267,6 +268,7 @@ def small_batches(data: Path, config: WorkerConfig) -> SavableDataset[Any]:
     )
 
 
+@pytest.mark.slow
 def test_each_epoch_of_a_small_dataset_below_a_user_dataset_arrives_whole_and_resumes(data: Path) -> None:
     def build(config: WorkerConfig) -> SavableDataset[Any]:
         return Taken(Taken(small_batches(data, config)))

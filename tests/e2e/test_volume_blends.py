@@ -138,7 +138,7 @@ CASES: dict[str, tuple[str, type[Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("every", [7, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_a_run_continues_exactly_on_other_ranks_and_workers(data: MixedData, case: str, every: int) -> None:
     name, encoder, options = CASES[case]
     if encoder is Cooking or encoder is SizedCooking:
@@ -341,6 +341,7 @@ def test_a_sample_that_ends_workers_is_quarantined(data: MixedData) -> None:
     assert (quarantined["dataset"], quarantined["key"]) == (str(data.more), "train_0.tar/05003")
 
 
+@pytest.mark.slow
 def test_killed_workers_change_no_batch(data: MixedData) -> None:
     config = WorkerConfig(rank=0, world_size=1, num_workers=2, lanes=4)
 

@@ -75,6 +75,7 @@ def batches_of(build: Build, spread: Spread, count: int, states: Any = None) -> 
 
 
 @pytest.mark.parametrize("spread", [Spread(1), Spread(2, 2), Spread(4, 1)])
+@pytest.mark.sampled(3)
 def test_the_weights_change_at_their_steps(data: Mixes, spread: Spread) -> None:
     build = partial(train, mix(data, LONG), batch_size=10)
     found = batches_of(build, spread, 40 * spread.ranks)
@@ -145,6 +146,7 @@ def test_validation_and_random_access_ignore_weights_that_change(data: Mixes) ->
 
 
 @pytest.mark.parametrize("steps", [10, 24, *(pytest.param(steps, marks=pytest.mark.slow) for steps in (9, 11, 26))])
+@pytest.mark.sampled(2)
 def test_a_run_resumes_exactly_on_other_ranks_and_workers_around_a_change(data: Mixes, steps: int) -> None:
     build = partial(train, mix(data, LONG), batch_size=6)
     whole = batches_of(build, Spread(2), 84)
@@ -160,6 +162,7 @@ def test_a_run_resumes_exactly_on_other_ranks_and_workers_around_a_change(data: 
         assert (settings["ranks"], settings["batch_samples"]) == (2, 6), "steps are those of the ranks at the beginning"
 
 
+@pytest.mark.slow
 def test_every_save_of_packs_and_groups_resumes_exactly(data: Mixes) -> None:
     samples = {"unit": "samples", "change": "linear", "at": {0: 0, 80: 3}}
     path = mix(data, {"a": samples, "b": {"unit": "samples", "at": {0: 1, 40: 2}}})
@@ -273,6 +276,7 @@ def test_packed_samples_count_as_samples_and_not_as_steps(data: Mixes) -> None:
 # -------------------------------------------------------------------------------------------------------------- edits
 
 
+@pytest.mark.slow
 def test_a_schedule_edited_twice_on_changing_ranks_is_followed_sample_by_sample(
     data: Mixes, caplog: pytest.LogCaptureFixture
 ) -> None:

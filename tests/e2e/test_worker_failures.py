@@ -257,6 +257,7 @@ def test_five_failures_of_a_cause_are_a_line_each_and_the_first_a_traceback(
 @pytest.mark.parametrize(
     ("encoder", "hook"), [(FailingAlways, "encode_sample"), (FailingToBatch, "batch")], ids=["encode", "batch"]
 )
+@pytest.mark.sampled(2)
 def test_a_hook_that_always_fails_stops_the_run_with_its_error_as_the_cause(
     texts: Path, workers: int, method: str | None, encoder: type[Encoder], hook: str
 ) -> None:
@@ -281,6 +282,7 @@ def test_a_hook_that_always_fails_stops_the_run_with_its_error_as_the_cause(
     ],
     ids=["raising-handler", "programming-error", "fatal"],
 )
+@pytest.mark.sampled(2)
 def test_an_error_that_stops_the_run_comes_whole_with_the_sample_and_the_place_in_the_hook(
     texts: Path, *, workers: int, method: str | None, encoder: type[Encoder], handler: Any, kind: Any
 ) -> None:

@@ -144,6 +144,7 @@ def test_killed_workers_change_no_batch(mix: Path, method: str) -> None:
 
 
 @pytest.mark.parametrize("trouble", [crash, leave, hang_in_c, stop])
+@pytest.mark.sampled(2)
 def test_a_worker_that_fails_once_is_replaced(mix: Path, tmp_path: Path, trouble: Callable[[], None]) -> None:
     expected = batches_of(loader_of(mix, encoder=Packing()), 40)
     encoder = Troubled("two 17", trouble, tmp_path / "once")
@@ -250,6 +251,7 @@ class TroubledBatch(Packing):
 
 
 @pytest.mark.parametrize("hook", ["batch", "pack"])
+@pytest.mark.sampled(2)
 def test_a_hook_of_several_samples_that_always_crashes_ends_the_run_and_blames_no_sample(mix: Path, hook: str) -> None:
     loader = loader_of(mix, encoder=TroubledBatch(hook, crash))
     with pytest.raises(WorkerError, match="was killed by SIGSEGV") as caught:

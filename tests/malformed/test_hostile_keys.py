@@ -82,6 +82,7 @@ _QUICK = ("several samples of each", "packing several of each", "grouping", "ble
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in _QUICK else pytest.mark.slow) for name in AGAIN]
 )
+@pytest.mark.sampled(3)
 def test_a_key_with_any_value_in_any_place_is_refused_or_restored_at_once(
     name: str, opened: Callable[[str], tuple[SavableDataLoader[Any], Any]]
 ) -> None:

@@ -215,6 +215,7 @@ def make_html(jpeg: bytes) -> bytes:
         ),
     ],
 )
+@pytest.mark.sampled(2)
 def test_one_broken_picture_of_two_thousand_is_named(
     pictures: Path, damage: Callable[[bytes], bytes], workers: str, request: pytest.FixtureRequest
 ) -> None:
@@ -804,6 +805,7 @@ CHANGES = [(row, value) for row in (0, 7, -1) for value in ("1 more", "huge", "z
         for turn, change in enumerate(CHANGES)
     ],
 )
+@pytest.mark.sampled(2)
 def test_a_changed_column_is_told(small: Path, name: str, row: int, value: str) -> None:
     column = column_of(small, name)
     before = int(column[row])

@@ -106,6 +106,7 @@ def fill(disk: Path, *, leave_bytes: int) -> Path:
         *(pytest.param(leave_kib, 2, marks=pytest.mark.slow) for leave_kib in (4, 8, 32, 48, 80, 96, 112, 128)),
     ],
 )
+@pytest.mark.sampled(2)
 def test_a_full_disk_is_told_and_the_old_dataset_stays_and_space_helps(
     small_disk: Path, tmp_path: Path, leave_kib: int, workers: int
 ) -> None:

@@ -77,6 +77,7 @@ def test_the_bounds_hold_for_datasets_of_different_sizes(
 
 
 @pytest.mark.parametrize("seed", range(2))
+@pytest.mark.sampled(2)
 def test_the_bounds_hold_over_100_000_items_of_a_heavy_tail(seed: int) -> None:
     draw = random.Random(seed)
     plan = [(10_000, [draw.choice([0.1, 1.0, 5.0]) for _ in range(5)]) for _ in range(10)]

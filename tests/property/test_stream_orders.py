@@ -365,6 +365,7 @@ def test_a_run_cut_off_and_continued_elsewhere_gives_the_micro_batches_that_the_
         for turn, lanes in enumerate([1, 2, 3, 16, 48, 63, 64])
     ],
 )
+@pytest.mark.sampled(3)
 def test_the_smallest_datasets_fill_all_lanes_and_workers_while_they_repeat_and_come_once_where_they_do_not(
     samples: int, lanes: int
 ) -> None:

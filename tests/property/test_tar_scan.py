@@ -217,6 +217,7 @@ EVERY_KIND = [
 
 
 @pytest.mark.parametrize("tar_format", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+@pytest.mark.sampled(2)
 def test_no_boundary_of_a_window_or_batch_changes_a_scan(tmp_path: Path, tar_format: int) -> None:
     write_archive(tmp_path / "s.tar", EVERY_KIND, tar_format, "made by a test")
     samples, end, _ = listing(tmp_path / "s.tar")

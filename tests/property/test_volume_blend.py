@@ -74,6 +74,7 @@ def small(draw: random.Random) -> float:
 
 
 @pytest.mark.parametrize("seed", range(2))
+@pytest.mark.sampled(2)
 def test_the_bounds_hold_over_100_000_items_of_a_heavy_tail(seed: int) -> None:
     draw = random.Random(seed)
     weights = [5.0, 3.0, 1.0, 0.5, 0.1]

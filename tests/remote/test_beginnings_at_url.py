@@ -119,6 +119,7 @@ def the_columns_of_another_table(folder: Path, names: list[str]) -> None:
         (the_columns_of_another_table, 20),
     ],
 )
+@pytest.mark.sampled(3)
 def test_what_the_rest_of_a_long_file_says_is_found(
     build: Callable[[Path, list[str]], None], count: int, server: ObjectServer, tmp_path: Path
 ) -> None:
@@ -131,6 +132,7 @@ def test_what_the_rest_of_a_long_file_says_is_found(
 
 
 @pytest.mark.parametrize("name", ["common_voice_with_its_sentences", "kaldi", "bids", "nerf_synthetic"])
+@pytest.mark.sampled(2)
 def test_long_tables_of_other_things_change_no_decision(name: str, server: ObjectServer, tmp_path: Path) -> None:
     folder = tmp_path / "store/bucket/raw"
     folder.mkdir()

@@ -129,6 +129,7 @@ def test_redirects_are_followed_five_times(redirecting: str, server: ObjectServe
 
 
 @pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.sampled(2)
 def test_a_dataset_is_loaded_from_a_web_server(tmp_path: Path, server: ObjectServer, workers: int) -> None:
     folder = write_shards(tmp_path / "objects/data/ds", 4, samples=10)
     prepare(folder, compat=False)

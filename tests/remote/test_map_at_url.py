@@ -32,7 +32,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_a_map_in_a_bucket_writes_the_files_of_a_map_in_a_folder(form: str, bucket: Path, tmp_path: Path) -> None:
     name, target = FORMS[form]
     prepare(write_shards(tmp_path / "data", 3, samples=5), compat=False)

@@ -155,7 +155,7 @@ def answering(status: int, body: str) -> type[BaseHTTPRequestHandler]:
     ],
 )
 @pytest.mark.parametrize("protocol", ["s3://data", "msc://s3"])
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 def test_a_refusal_that_no_other_key_helps_has_a_hint_of_its_own(
     answer: tuple[int, str], hint: str, protocol: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -71,6 +71,7 @@ def test_sixteen_processes_get_a_block_once(server: ObjectServer, tmp_path: Path
 
 
 @pytest.mark.parametrize("has_cache", [True, False])
+@pytest.mark.sampled(2)
 def test_eight_processes_download_a_column_once(
     server: ObjectServer, tmp_path: Path, has_cache: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,6 +85,7 @@ def test_eight_processes_download_a_column_once(
 
 
 @pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.sampled(2)
 def test_an_epoch_fetches_each_block_once_and_the_next_one_nothing(
     server: ObjectServer, tmp_path: Path, workers: int
 ) -> None:

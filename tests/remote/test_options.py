@@ -80,6 +80,7 @@ def test_wrong_options_are_refused_without_their_values(options: dict[str, Any],
 
 
 @pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.sampled(2)
 def test_options_reach_datasets_and_their_workers(elsewhere: dict[str, Any], workers: int) -> None:
     with loader_of(elsewhere, workers) as loader:
         batches = iter(loader)
@@ -212,6 +213,7 @@ profiles:
     [(("rclone/rclone.conf", RCLONE), True), (("msc/config.yaml", MSC), False)],
     ids=["rclone", "msc, by the helper process"],
 )
+@pytest.mark.sampled(2)
 def test_a_profile_whose_file_has_changed_is_read_again_when_a_url_is_opened(
     server: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: tuple[str, str], direct: bool
 ) -> None:

@@ -93,6 +93,7 @@ def findings(path: str, level: Any = "headers") -> list[tuple[str, str]]:
         pytest.param(without("ETag", "Last-Modified"), id="neither"),
     ],
 )
+@pytest.mark.sampled(3)
 def test_a_web_server_of_a_bucket_is_read(web: ObjectServer, folder: Path, alter: Alter) -> None:
     web.alter = alter
     url = f"{web.url}/data/ds"
@@ -116,6 +117,7 @@ def test_versions_of_one_store_are_compared_without_a_request(folder: Path, serv
 
 
 @pytest.mark.parametrize("alter", [without("ETag"), without("ETag", "Last-Modified")])
+@pytest.mark.sampled(2)
 def test_an_answer_without_a_version_is_no_changed_object(folder: Path, server: ObjectServer, alter: Alter) -> None:
     expected = texts(URL)
     server.alter = lambda request, headers: alter(request, headers) if request.key.endswith(".tar") else None
@@ -199,6 +201,7 @@ def test_an_unversioned_file_is_pinned_by_its_first_answer(web: ObjectServer, fo
 
 
 @pytest.mark.parametrize("patterns", [("a-{}", "b-{}"), ("{}", "{}-gzip")])
+@pytest.mark.sampled(2)
 def test_a_server_with_two_versions_of_one_file_is_named_with_the_setting(
     web: ObjectServer, folder: Path, patterns: tuple[str, str]
 ) -> None:

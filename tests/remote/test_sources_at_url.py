@@ -82,6 +82,7 @@ SOURCES = [write_pictures, write_classes, write_described, write_parquet, write_
 
 
 @pytest.mark.parametrize("write", SOURCES)
+@pytest.mark.sampled(3)
 def test_a_folder_at_a_url_becomes_what_its_copy_becomes(
     write: Callable[[Path], None], server: ObjectServer, energon: RunEnergon, tmp_path: Path
 ) -> None:

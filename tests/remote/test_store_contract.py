@@ -25,10 +25,10 @@ from .conftest import AZURE_KEY
 
 BACKENDS = (
     "own server",
-    "own server, helper process",
+    pytest.param("own server, helper process", marks=pytest.mark.slow),
     "SeaweedFS",
     pytest.param("SeaweedFS, helper process", marks=pytest.mark.slow),
-    "msc",
+    pytest.param("msc", marks=pytest.mark.slow),
     pytest.param("msc, posix", marks=pytest.mark.slow),
     "GCS on our server",
     "Azurite",

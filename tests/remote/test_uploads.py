@@ -76,6 +76,7 @@ def test_a_large_file_is_sent_by_parts_and_a_small_one_at_once(
 
 
 @pytest.mark.parametrize("kind", ["503", "500", "429", "408", "reset"])
+@pytest.mark.sampled(2)
 def test_a_part_that_fails_is_sent_again_and_no_other(
     storage: RemoteStorage, server: ObjectServer, file: Path, kind: str
 ) -> None:
@@ -98,6 +99,7 @@ def test_a_part_that_fails_is_sent_again_and_no_other(
 
 
 @pytest.mark.parametrize("request_number", [0, 1], ids=["start", "finish"])
+@pytest.mark.sampled(2)
 def test_an_upload_whose_answer_is_lost_is_whole(
     storage: RemoteStorage, server: ObjectServer, file: Path, request_number: int
 ) -> None:
@@ -244,6 +246,7 @@ def test_one_object_is_removed_by_a_request_for_its_key(server: ObjectServer, tm
 
 
 @pytest.mark.parametrize(("url", "without_bulk"), [("s3://data/below", False), ("msc://s3", False), ("msc://s3", True)])
+@pytest.mark.sampled(3)
 def test_an_object_is_removed_where_signatures_in_urls_are_refused(
     server: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, without_bulk: bool
 ) -> None:

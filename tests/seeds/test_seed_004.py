@@ -413,6 +413,7 @@ def test_blending_gives_whole_batches_of_either_kind(paths: dict[str, str], vari
     assert not multiprocessing.active_children()
 
 
+@pytest.mark.slow
 def test_mixing_puts_both_datasets_into_each_batch(paths: dict[str, str], variables: dict[str, Any]) -> None:
     run_until_interrupted([PREAMBLE, MIXING], paths, variables)
     for batch in some(variables, 4):
@@ -422,6 +423,7 @@ def test_mixing_puts_both_datasets_into_each_batch(paths: dict[str, str], variab
     check_restored(variables, lambda batch: batch.__key__)
 
 
+@pytest.mark.slow
 def test_mixing_of_two_kinds_gives_what_the_mixer_makes(paths: dict[str, str], variables: dict[str, Any]) -> None:
     run_until_interrupted([PREAMBLE, HETEROGENEOUS], paths, variables)
     missing = 0

@@ -55,6 +55,7 @@ def filtered(bucket: Bucket) -> Bucket:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.sampled(2)
 def test_filters_subsets_and_excluded_samples_are_those_of_the_files(filtered: Bucket, workers: int) -> None:
     expected = keys(filtered.folder / "mix.yaml")
     assert len(expected) > 8

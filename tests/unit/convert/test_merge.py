@@ -211,6 +211,7 @@ run_merge(plan, on_progress=kill if moment == "shards" else None)
 
 
 @pytest.mark.parametrize("moment", ["shards", "run_prepare", "_new_order"])
+@pytest.mark.sampled(3)
 def test_a_kill_leaves_nothing_and_the_next_run_the_whole(tmp_path: Path, moment: str) -> None:
     first, second = two_datasets(tmp_path)
     output = tmp_path / "all"

@@ -112,6 +112,7 @@ def test_the_order_is_that_of_the_key_the_column_or_the_seed(folder: Path, tmp_p
 
 
 @pytest.mark.parametrize("seed", [None, 5])
+@pytest.mark.sampled(2)
 def test_any_number_of_workers_writes_the_same_bytes(folder: Path, tmp_path: Path, seed: int | None) -> None:
     for workers in (1, 2):
         reshard(folder, tmp_path / str(workers), shuffle_seed=seed, workers=workers)

@@ -77,6 +77,7 @@ FULL_KEYS = ["shard_000.tar/00003", "shard_001.tar/00012"]
 
 @pytest.mark.parametrize("name", [None, "good"])
 @pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.sampled(2)
 def test_excluded_samples_are_not_trained_on_until_the_undo(folder: Path, name: str | None, workers: int) -> None:
     options = {} if name is None else {"filter_name": name}
     every = trained(folder, workers=workers)
@@ -216,6 +217,7 @@ else:
         *(pytest.param(*one, marks=pytest.mark.slow) for one in (("exclude", "good"), ("undo", ""))),
     ],
 )
+@pytest.mark.sampled(2)
 def test_a_kill_before_any_write_leaves_a_dataset_that_can_be_undone(folder: Path, action: str, name: str) -> None:
     run(folder, keys=["00003"], filter=name or None)
     if action == "undo":

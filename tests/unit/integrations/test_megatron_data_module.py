@@ -93,6 +93,7 @@ def test_a_broken_lightning_raises_its_own_error(
 
 
 @pytest.mark.parametrize("state", [{}, {"consumed_samples": "9"}, {"consumed_samples": -1}, {"consumed_samples": None}])
+@pytest.mark.sampled(2)
 def test_a_state_without_a_number_of_samples_is_an_error(state: dict[str, Any]) -> None:
     module = loader.MegatronDataModule()
     module.data_sampler = MegatronDataSampler(global_batch_size=8)

@@ -259,6 +259,7 @@ class Odd(BaseException):
     ],
 )
 @pytest.mark.parametrize("batch_size", [None, 3])
+@pytest.mark.sampled(3)
 def test_a_function_that_exits_fails_for_its_sample_only(
     error: type[BaseException], workers: int, batch_size: int | None, folder: Path
 ) -> None:

@@ -100,6 +100,7 @@ def test_control_characters_are_escaped() -> None:
     [[["x" * 9999] * 999] * 999, {number: {} for number in range(9999)}, {"x" * 9999: "y" * 9999}, [[{}] * 99] * 99],
     ids=["texts", "dicts", "key", "nested"],
 )
+@pytest.mark.sampled(2)
 def test_the_length_is_bounded(value: Any) -> None:
     assert len(str(Free(value=value))) < 20_000
     assert len(repr(Free(value=value))) < 20_000

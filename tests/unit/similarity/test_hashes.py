@@ -81,6 +81,7 @@ def hashed() -> tuple[list[Image.Image], Column]:
 
 
 @pytest.mark.parametrize("edit", EDITS)
+@pytest.mark.sampled(2)
 def test_an_edited_copy_has_a_near_hash(edit: str) -> None:
     pictures, column = hashed()
     quality = 50 if edit.startswith("JPEG") else 90
@@ -116,6 +117,7 @@ def page(number: int) -> Image.Image:
 
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG"])
+@pytest.mark.sampled(2)
 def test_different_pages_of_text_are_no_near_duplicates_and_their_copies_are(form: str) -> None:
     pages = [page(number) for number in range(30)]
     hashes = np.stack([hash_picture(encoded(each, form)) for each in pages])

@@ -97,6 +97,7 @@ CASES: dict[str, tuple[Callable[[], Column], tuple[float, ...]]] = {
 
 @pytest.mark.parametrize("chains", [False, True])
 @pytest.mark.parametrize("kind", CASES)
+@pytest.mark.sampled(3)
 def test_groups_are_those_of_all_pairs(kind: str, chains: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidates_module, "_BLOCK", 64)
     build, thresholds = CASES[kind]
@@ -163,6 +164,7 @@ def test_blocks_choose_short_heads_and_miss_no_pair(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("kind", ["cosine", "hamming"])
+@pytest.mark.sampled(2)
 def test_cells_have_nearly_all_pairs_and_always_the_same(kind: str) -> None:
     values = unit_vectors(2000, 32, copies=0.1) if kind == "cosine" else picture_hashes(2000)
     vectors = column(values, model="phash")

@@ -91,6 +91,7 @@ def test_no_shard_is_scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     "layout", [SMALL, ShardLayout(shard_bytes=20_000, shuffle_seed=3, split_ratio={"a": 3, "b": 1})]
 )
+@pytest.mark.sampled(2)
 def test_any_number_of_workers_writes_the_same_bytes(tmp_path: Path, layout: ShardLayout) -> None:
     photos = write_photos(tmp_path / "photos")
     for workers in (1, 3):

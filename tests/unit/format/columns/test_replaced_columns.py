@@ -77,7 +77,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(("write", "again"), list(zip(WRITES, [*WRITES[1:], WRITES[0]], strict=True)))
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_a_kill_leaves_the_earlier_values_or_the_new_ones(
     folder: Path, write: Write, again: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,6 +70,7 @@ def write_hollow(path: Path, sizes: list[int]) -> int:
 @pytest.mark.parametrize("mode", ["auto", "hop", "stream"])
 @pytest.mark.parametrize("stream_bytes", [512, 1536, 4096, 16 * MIB])
 @pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+@pytest.mark.sampled(3)
 def test_any_way_of_scanning_finds_what_a_local_scan_finds(
     tmp_path: Path, mode: ScanMode, stream_bytes: int, form: int
 ) -> None:

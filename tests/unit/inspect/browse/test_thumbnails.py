@@ -37,6 +37,7 @@ def decoded(data: bytes) -> Image.Image:
 
 @pytest.mark.parametrize("width", [300, 333, 375, 400, 512, 577, 640, 800, 1024, 1280, 1740, 1920, 2300])
 @pytest.mark.parametrize("is_tall", [False, True])
+@pytest.mark.sampled(3)
 def test_the_longer_side_of_a_large_jpeg_is_about_as_wanted(width: int, is_tall: bool) -> None:
     size = (width * 2 // 3, width) if is_tall else (width, width * 2 // 3)
     made = decoded(make_thumbnail(encoded(photograph(*size), quality=90), 256))
@@ -52,6 +53,7 @@ def test_a_small_picture_keeps_its_size(size: tuple[int, int], form: str) -> Non
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])
 @pytest.mark.parametrize("size", [(640, 480), (1300, 900), (200, 150), (5000, 400)])
+@pytest.mark.sampled(3)
 def test_a_thumbnail_looks_like_its_picture(form: str, size: tuple[int, int]) -> None:
     image = photograph(*size)
     made = decoded(make_thumbnail(encoded(image, form, quality=95), 256))

@@ -106,6 +106,7 @@ def test_other_arguments_change_the_trace_as_the_run(datasets: Path, options: di
 
 
 @pytest.mark.parametrize("path", ["blend.yaml", "excluded"])
+@pytest.mark.sampled(2)
 def test_a_trace_continues_over_a_restart_on_other_ranks(datasets: Path, path: str) -> None:
     """Two ranks, then one rank that continues their states: micro-batches keep their numbers."""
     loaders = [loader_of(datasets / path, rank=rank, ranks=2, workers=0) for rank in range(2)]
@@ -125,6 +126,7 @@ def test_a_trace_continues_over_a_restart_on_other_ranks(datasets: Path, path: s
 
 
 @pytest.mark.parametrize("path", PATHS)
+@pytest.mark.sampled(3)
 def test_counts_are_those_of_the_trace(datasets: Path, path: str) -> None:
     run = planned(datasets / path, ranks=2)
     facts = explain_run(run, 60)

@@ -124,6 +124,7 @@ def test_faults_have_their_places(files: MetadatasetFiles, weight: Any, faults: 
 
 
 @pytest.mark.parametrize("points", [1001, 20_000, 1_000_000])
+@pytest.mark.sampled(3)
 def test_too_many_points_are_one_fault(files: MetadatasetFiles, points: int) -> None:
     text = ", ".join(f'"{step}": -1' for step in range(points))
     head = '{"__class__": "MetadatasetV2", "splits": {"train": {"blend": [{"path": "a", "weight": {"at": {'

@@ -149,6 +149,7 @@ PACKED = {"packing_buffer_size": 4}
         ("batch_group_criterion", fail, {}),
     ],
 )
+@pytest.mark.sampled(3)
 def test_a_hook_that_drops_every_sample_ends_the_run(
     small: Path, hook: str, function: Any, options: dict[str, Any], *, ends: bool, workers: int
 ) -> None:

@@ -93,6 +93,7 @@ def test_a_shuffled_pass_has_each_sample_once(small: Path, other: Path, count: i
 @pytest.mark.parametrize(
     "plan", [SequentialPlan(), SequentialPlan(deal=4), shuffled(sources=2), shuffled(sources=2, repeats=True)]
 )
+@pytest.mark.sampled(2)
 def test_a_restored_lane_continues_and_every_sample_can_be_rebuilt(small: Path, other: Path, plan: Any) -> None:
     check_resumes(reader(small, other, plan=plan), count=2, most=40)
 

@@ -87,6 +87,7 @@ def test_equal_datasets_have_different_orders() -> None:
 
 
 @pytest.mark.parametrize("lengths", [(40, 30), (7, 50), (0, 20), (60, 60)])
+@pytest.mark.sampled(2)
 def test_a_restored_lane_continues_where_it_stopped(lengths: tuple[int, int]) -> None:
     blend: BlendDataset[Any] = BlendDataset(
         (Values(range(lengths[0])), 2), (Values(range(100, 100 + lengths[1]), skips=(2,)), 1)

@@ -82,6 +82,7 @@ def loader_of(folder: Path, encoder: Any, *, workers: int = 0, lanes: int = 4) -
 
 
 @pytest.mark.parametrize("encoder", [Draws, DrawsSeeded, DrawsInGenerator, DrawsAndPacks])
+@pytest.mark.sampled(2)
 def test_draws_are_those_of_the_run(texts: Path, encoder: type[Draws]) -> None:
     """The numbers are the same with other workers, and after a restore at any step."""
     straight = list(itertools.islice(iter(loader_of(texts, encoder())), 24))

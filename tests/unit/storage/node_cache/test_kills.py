@@ -16,6 +16,7 @@ _SCRIPT = Path(__file__).with_name("killed_readers.py")
 
 @pytest.mark.parametrize("kills", [60, pytest.param(500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("is_named", [False, True], ids=["unnamed files", "named files"])
+@pytest.mark.sampled(2)
 def test_kills_leave_a_usable_cache(kills: int, is_named: bool, tmp_path: Path) -> None:
     outside = tmp_path / "cache" / "of others"
     outside.parent.mkdir()

@@ -79,6 +79,7 @@ def steps_of(run: Run, steps: int) -> Delivered:
 
 
 @pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.sampled(3)
 def test_ranks_that_restore_their_own_part_deliver_the_rest(name: str, data: Data) -> None:
     pipeline = pipeline_of(name, data)
     expected = uninterrupted(pipeline)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+from tests.layouts.cards_speech import VOICE, tsv, voice_row
 from tests.layouts.layout import card, write
 
 WNIDS = {"n01443537": "goldfish", "n01629819": "salamander"}
@@ -78,3 +80,48 @@ def stanford_dogs_with_the_extension_that_is_proposed(folder: Path) -> None:
 def classes_of_two_levels(folder: Path) -> None:
     for above, names in {"animals": ("cats", "dogs"), "plants": ("roses", "tulips")}.items():
         write(folder, [f"{above}/{name}/{name}{n}.jpg" for name in names for n in range(4)])
+
+
+@card(error="validated.tsv, other.tsv and invalidated.tsv name different files and no split part")
+def common_voice_without_split_parts(folder: Path) -> None:
+    clips = [f"common_voice_en_{1000 + n}" for n in range(30)]
+    write(folder, [f"clips/{name}.mp3" for name in clips])
+    for table, names in {"validated": clips[:20], "invalidated": clips[20:25], "other": clips[25:]}.items():
+        write(folder, {f"{table}.tsv": tsv(VOICE, map(voice_row, names))})
+
+
+@card(samples={f"{n}": "jpg json" for n in range(20)}, sample_type="ConversationSample")
+def llava_with_a_small_list(folder: Path) -> None:
+    write(folder, [f"images/{n:04d}.jpg" for n in range(20)])
+    rows = [
+        {
+            "id": f"{n}",
+            "image": f"{n:04d}.jpg",
+            "conversations": [{"from": "human", "value": "<image>\nWhat?"}, {"from": "gpt", "value": f"Thing {n}."}],
+        }
+        for n in range(20)
+    ]
+    write(folder, {"train.json": json.dumps(rows), "train_small.json": json.dumps(rows[:4])})
+
+
+@card(samples={f"images/{n:04d}": "jpg txt" for n in range(20)})
+def captions_with_a_small_list(folder: Path) -> None:
+    write(folder, [f"images/{n:04d}.jpg" for n in range(20)])
+    rows = [{"image": f"images/{n:04d}.jpg", "caption": f"A picture of thing {n}."} for n in range(20)]
+    write(folder, {"train.json": json.dumps(rows), "train_small.json": json.dumps(rows[:4])})
+
+
+@card(
+    samples={
+        f"{part}/wav/{part.upper()}_{n:04d}": "txt wav"
+        for part, count in (("basic5000", 8), ("travel1000", 4))
+        for n in range(1, count + 1)
+    },
+    texts={"basic5000/wav/BASIC5000_0003.txt": "水をマレーシアから買わなくては、BASIC5000_0003。"},
+)
+def jsut(folder: Path) -> None:
+    for part, count in (("basic5000", 8), ("travel1000", 4)):
+        names = [f"{part.upper()}_{n:04d}" for n in range(1, count + 1)]
+        write(folder, [f"{part}/wav/{name}.wav" for name in names])
+        text = "".join(f"{name}:水をマレーシアから買わなくては、{name}。\n" for name in names)
+        write(folder, {f"{part}/transcript_utf8.txt": text})

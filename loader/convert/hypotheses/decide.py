@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
+from itertools import permutations
 
 from ...errors import ConfigError, plural
 from ...format.documents import ImportWay
 from ..layouts.alternatives import alternatives, disagreement, split_tables
-from ..layouts.hypothesis import Hypothesis, TreeLayout
+from ..layouts.hypothesis import Hypothesis, TreeLayout, names_of
 from ..layouts.survey import Survey
 from ..tables.named_files import split_name
 from .annotated import with_readers
@@ -69,6 +71,19 @@ def decide(survey: Survey, *, takes_all: bool, is_webdataset: bool) -> tuple[Tre
     return with_readers(survey, with_things(survey, layout)), compared
 
 
+def _pooled_tables(survey: Survey, layout: TreeLayout) -> list[str]:
+    """Return the tables in one folder whose rows are samples, if their names say more than numbers do.
+
+    There are three or more of them, or one name is in another one, as in ``validated`` and ``invalidated``.
+    """
+    main = (each for each in survey.rows.rows if each.file in layout.tables and not (each.joins or each.is_again))
+    tables = [*dict.fromkeys(each.file for each in main if not each.kind)]
+    stems = [re.sub("[0-9]+", "0", split_name(name)[1]) for name in tables]
+    is_one = len({split_name(name)[0] for name in tables}) == 1 and not any(survey.rows.splits.values())
+    says_more = len(stems) > 2 or any(stem in other for stem, other in permutations(stems, 2))
+    return tables if is_one and says_more and len({*stems}) == len(stems) <= _MAX_PARTS else []
+
+
 class UnclearDataError(ConfigError):
     """There are several kinds of data in a tree.
 
@@ -114,6 +129,13 @@ def _doubts(survey: Survey, layout: TreeLayout) -> Iterator[Doubt]:
         fault = f"names such as {shown} tell split parts in an unknown way, and chance would divide the samples"
         moved = ImportWay("to keep the split parts, move the files to folders train, val and test")
         yield fault, [way_to_import(survey, "split parts by chance", "all samples", "--no-splits"), moved]
+    # The names of tables may say which rows are meant.
+    pooled = [] if survey.options.splits is not None else _pooled_tables(survey, layout)
+    if pooled:
+        singly = [way_to_import(survey, f"{n} alone", plural(survey.rows_in(n), "row"), sources=[n]) for n in pooled]
+        rows = plural(sum(map(survey.rows_in, pooled)), "row")
+        fault = f"{names_of(pooled)} name different files and no split part: whether all rows are meant is unclear"
+        yield fault, [*singly, way_to_import(survey, "all of them", rows, "--no-splits")]
     # Rows may name parts of recordings.
     cut = () if survey.options.segments else survey.cut_tables
     for table in (each for each in cut if each.file in layout.tables):

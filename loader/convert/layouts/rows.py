@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import msgspec
 import numpy as np
 
 from ...arrays import IntArray, union
@@ -138,7 +139,8 @@ def rows_of(references: Sequence[Reference]) -> NamedRows:
             read.append(of_table)
             is_said = is_of_several_splits(table.file) and bool(np.isin(of_table, union(said)).all())
             said.append(of_table)
-            if joins and is_said:  # a table of train and val next to one of each
+            larger = [each for each in reference.tables if each.rows > table.rows] if are_chats else ()
+            if (joins and is_said) or any(_repeats(table, each, places) for each in larger):  # such as one of each part
                 lists.append(replace(reference, tables=[table]))
                 continue
             rows[known] = RowsOfTable(
@@ -211,6 +213,15 @@ def _clusters(reference: Reference, again: set[int]) -> list[Reference]:
         is_named[each.named] = True
         again.update(map(id, each.tables if is_again else ()))
     return [_part_of(reference, first), *apart]
+
+
+def _repeats(table: Table, other: Table, places: Sequence[str]) -> bool:
+    """Return True if all rows of a table of chats are rows of another one."""
+    is_inside = bool(np.isin(table.named(places), other.named(places)).all())
+    if not is_inside or table.files_of_rows is None or other.files_of_rows is None:
+        return False
+    rows = {msgspec.json.encode(values) for _, values in table.files_of_rows(places)}
+    return bool(rows) and not rows.difference(msgspec.json.encode(values) for _, values in other.files_of_rows(places))
 
 
 def _part_of(reference: Reference, tables: Sequence[Table]) -> Reference:

@@ -131,7 +131,7 @@ class TableSource(Source):
             )
 
 
-TextKind = Literal["csv", "tsv", "jsonl", "words", "xml", "kaldi"]
+TextKind = Literal["csv", "tsv", "jsonl", "words", "colons", "xml", "kaldi"]
 _MAX_DRAWN = 1000  # elements of a document that show its format
 _ROWS_OF_STEP = 1024
 _BYTES_OF_STEP = 4 << 20
@@ -147,7 +147,8 @@ class TextTableSource(TableSource):
     Rows that are no valid record fail alone: with another number of fields, or invalid JSON.
 
     Attributes:
-        kind: ``"words"`` are lines of a name and a text behind it; ``"kaldi"`` is ``wav.scp`` and the lists next to it.
+        kind: ``"words"`` are lines of a name and a text behind it, ``"colons"`` such lines with a colon between both;
+            ``"kaldi"`` is ``wav.scp`` and the lists next to it.
         inside: The list in an object of JSON.
     """
 
@@ -256,8 +257,8 @@ class TextTableSource(TableSource):
             if self.kind == "jsonl":
                 yield [], read_json_lines(file)
                 return
-            if self.kind == "words":
-                yield [], read_words(file)
+            if self.kind in ("words", "colons"):
+                yield [], read_words(file, ":" if self.kind == "colons" else None)
                 return
             files = self.columns.files
             reader = DelimitedReader(

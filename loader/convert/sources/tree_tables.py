@@ -67,7 +67,8 @@ def open_table(
     elif not lower.endswith((".json", *LINE_ENDINGS)):
         with open(path, "rb") as file:
             delimiter = delimiter_of(file.read(_HEAD_BYTES), files.is_name)
-        text = "words" if not delimiter else "tsv" if delimiter == "\t" else "csv"
+        kinds: dict[str, TextKind] = {"": "words", ":": "colons", "\t": "tsv"}
+        text = kinds.get(delimiter, "csv")
     return files, TextTableSource(path=path, kind=text, columns=named, inside=inside)
 
 

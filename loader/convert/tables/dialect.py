@@ -99,12 +99,16 @@ def find_dialect(
 def delimiter_of(head: bytes, is_name: IsName) -> str:
     """Return the delimiter by which all lines at the begin of a file have as many fields; an empty text for none.
 
-    A delimiter by which a field of most lines is the name of a file has precedence; that may be a blank, too.
+    A delimiter by which a field of most lines is the name of a file has precedence; that may be a blank, too, or a
+    colon behind the name.
     """
     lines = _lines(head, "\n")
     named = _delimiter_of_names(lines, is_name)
     if named is not None:
         return named
+    before = [line.partition(":")[0] for line in filter(None, lines)]
+    if 2 * sum(map(is_name, before)) > len(before):
+        return ":"
     forms = [form for form in _forms(lines, _DELIMITERS) if form.agreement == 1]
     return max(forms, key=_worth).delimiter if forms else ""
 

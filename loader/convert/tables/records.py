@@ -169,7 +169,7 @@ def read_json_lines(file: BinaryIO) -> Iterator[Record]:
         yield parse_record(line_number, text)
 
 
-def read_words(file: BinaryIO) -> Iterator[Record]:
+def read_words(file: BinaryIO, delimiter: str | None = None) -> Iterator[Record]:
     """Yield a record of each line: its first word, and the text behind it, if any line has one.
 
     Lines before the first record that begin with ``#`` are comments.
@@ -179,7 +179,7 @@ def read_words(file: BinaryIO) -> Iterator[Record]:
         is_comment = is_comment and (line or b"").startswith(b"#")
         if is_comment:
             continue
-        fields = (line or b"").decode("utf-8", "surrogateescape").split(maxsplit=1)
+        fields = (line or b"").decode("utf-8", "surrogateescape").split(delimiter, 1)
         fault = TOO_LONG if line is None else NOT_UTF8 if DAMAGE.search("".join(fields)) else ""
         values = {f"column_{position}": field for position, field in enumerate(fields, 1)}
         yield Record(line_number, {} if fault else values, fault, size_bytes=len(line or b""))

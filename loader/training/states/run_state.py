@@ -227,9 +227,14 @@ class RunState:
         if not isinstance(state.kind, str | None):
             raise _damaged(f"the name of a kind, found {short_repr(state.kind)}")
         # Compare the checksum last: a lane that is missing is named.
-        if not allow_edited and saved["checksum"] != _digest(plain):
+        if not allow_edited and saved["checksum"] != (checksum := _digest(plain)):
             state._check_begun_lanes()
-            _check_earlier_checksum(saved)
+            raise StateError(
+                f"this state is damaged or was edited: expected the checksum {short_repr(saved['checksum'])} of its "
+                f"values, found {checksum!r}",
+                hint="restore another state; if it was edited on purpose, pass allow_edited_state=True to the call "
+                "that restores it, or write its checksum by `energon checkpoint redist --allow-edited-state`",
+            )
         return state
 
     def _check_begun_lanes(self) -> None:
@@ -265,21 +270,6 @@ def _digest(plain: Mapping[str, Any]) -> str:
     entries = {key: value for key, value in plain.items() if key != "checksum"}
     text = json.dumps(entries, sort_keys=True, separators=(",", ":"), default=_json_value)
     return blake2b(_WHOLE_FLOAT.sub(r"\1", text).encode(), digest_size=_CHECKSUM_BYTES).hexdigest()
-
-
-def _check_earlier_checksum(saved: Mapping[str, Any]) -> None:
-    """Check the checksum of a version that sorted integer keys as integers, in a state that was kept as a pickle."""
-    try:
-        if saved["checksum"] == _digest(saved):
-            return
-    except (TypeError, ValueError, RecursionError) as error:
-        raise StateError(f"this state is damaged: {error}", hint="restore another state") from error
-    raise StateError(
-        f"this state is damaged or was edited: expected the checksum {short_repr(saved['checksum'])} of its values, "
-        f"found {checksum_of(saved)!r}",
-        hint="restore another state; if it was edited on purpose, pass allow_edited_state=True to the call that "
-        "restores it, or write its checksum by `energon checkpoint redist --allow-edited-state`",
-    )
 
 
 def _json_value(value: Any) -> Any:

@@ -307,6 +307,10 @@ class Dataset(ABC):
             FormatError: The shard ends within a part, or is damaged.
         """
 
+    def find(self, key: str) -> list[int]:
+        """Return the samples of a key, ``<shard>/<key>`` or the key alone, ascending."""
+        return self.index.find(key)
+
     def full_key(self, sample: int) -> str:
         """Return ``shard/key`` of a sample, or its number if the dataset is a single file."""
         return self.index.full_key(sample)

@@ -27,7 +27,8 @@ class JoinedDataset:
         self.members = members
         self.names = names or tuple(map(str, range(len(members))))
         self.rows = rows
-        self.file, self.place = file, place
+        self.path = f"{file}: {place}"
+        self._file = file
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -43,8 +44,8 @@ class JoinedDataset:
         if (numbers[:, 0] < 0).any() or (numbers >= [len(member) for member in self.members]).any():
             raise FormatError(
                 "the prepared rows of this join name samples that do not exist",
-                at=f"{self.file}: {self.place}",
-                hint=f"run: energon prepare {self.file}",
+                at=self.path,
+                hint=f"run: energon prepare {self._file}",
             )
         return numbers
 

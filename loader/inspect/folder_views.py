@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ..dataset.dataset import Dataset
 from ..dataset.opening import dataset_at
 from ..dataset.records import SingleFile
-from ..dataset.split_parts import runs_of_part
+from ..dataset.selection import Selection
 from ..dataset.unprepared.tar_index import TarFolder, UnpreparedDataset, find_tars, scan_first_samples, scan_tars
 from ..errors import ConfigError, EnergonError, plural
 from ..format.documents import quoted
@@ -18,7 +18,7 @@ from ..format.media.metadata import AVMetadata, MediaMetadata, MediaMetadataRead
 from ..storage import Storage
 from .fields import FieldView, describe_part
 from .media_views import media_views
-from .sample_view import Build, MixOrder, PreviewRequest, SampleView, Selection, make_build, place_of, view_of_sample
+from .sample_view import Build, MixOrder, PreviewRequest, SampleView, ShownOrder, make_build, place_of, view_of_sample
 from .text import format_bytes
 
 
@@ -39,18 +39,18 @@ def open_folder_views(request: PreviewRequest) -> SampleViews:
     dataset = dataset_at(request.ref)
     build = None if request.crude else make_build(dataset, request)
     if request.key is not None:
-        selection = _with_key(dataset, request.key, at=dataset.path)
+        order = _with_key(dataset, request.key, at=dataset.path)
     elif request.split_parts is None:
-        selection = Selection([range(len(dataset.index))], seed=request.seed)
+        order = ShownOrder([range(len(dataset.index))], seed=request.seed)
     else:
-        ranges = [some for name in request.split_parts for some in runs_of_part(dataset, name)]
-        selection = Selection(ranges, seed=request.seed)
-    return _views(dataset, selection, request, build=build)
+        ranges = [some for name in request.split_parts for some in Selection(dataset, name).runs()]
+        order = ShownOrder(ranges, seed=request.seed)
+    return _views(dataset, order, request, build=build)
 
 
 def _views(
     dataset: Dataset,
-    selection: Selection,
+    order: ShownOrder,
     request: PreviewRequest,
     *,
     build: Build | None = None,
@@ -59,36 +59,36 @@ def _views(
 ) -> SampleViews:
 
     def view(position: int) -> SampleView:
-        sample_number = selection[position]
-        index: int | None = selection.position(position)
-        title = place_text(selection, position, shuffled=request.seed is not None) + suffix
+        sample_number = order[position]
+        index: int | None = order.position(position)
+        title = place_text(order, position, shuffled=request.seed is not None) + suffix
         if request.key is not None:  # the position in the dataset, since a key selects only one sample or a few
             index, title = sample_number, place_of(sample_number, len(dataset.index))
             if in_shard:
                 shard = dataset.index.shard_of(sample_number)
                 index, title = None, f"{place_of(sample_number - shard.first_sample, shard.samples)} of its shard"
-            if len(selection) > 1:
-                title += f", {position + 1} of {len(selection):,} with this key"
+            if len(order) > 1:
+                title += f", {position + 1} of {len(order):,} with this key"
         sample = view_of_sample(dataset, sample_number, title=title, build=build, max_json_bytes=request.max_json_bytes)
         return replace(sample, index=index)
 
-    return SampleViews(len(selection), view)
+    return SampleViews(len(order), view)
 
 
-def place_text(selection: Selection | MixOrder, position: int, *, shuffled: bool) -> str:
+def place_text(order: ShownOrder | MixOrder, position: int, *, shuffled: bool) -> str:
     """Format the place of a sample as ``--index`` counts without ``--shuffle``, and its draw in a random order.
 
-    >>> place_text(Selection([range(10)]), 3, shuffled=False)
+    >>> place_text(ShownOrder([range(10)]), 3, shuffled=False)
     'sample 3 of 10'
     """
-    text = place_of(selection.position(position), len(selection))
+    text = place_of(order.position(position), len(order))
     return f"{text}, drawn as number {position:,}" if shuffled else text
 
 
-def _with_key(dataset: Dataset, key: str, *, at: str) -> Selection:
-    numbers = dataset.index.find(key)
+def _with_key(dataset: Dataset, key: str, *, at: str) -> ShownOrder:
+    numbers = dataset.find(key)
     if numbers:
-        return Selection([range(start, start + 1) for start in numbers])
+        return ShownOrder([range(start, start + 1) for start in numbers])
     hint = "give it as '<shard>/<key>', or as the key alone; energon preview shows some"
     if isinstance(dataset, SingleFile):
         hint = f"keys are the numbers from 0 to {len(dataset) - 1}"
@@ -109,12 +109,12 @@ def open_file_views(request: PreviewRequest) -> SampleViews:
             hint="give its path relative to the folder; energon preview shows some",
         )
     chosen = range(len(names)) if key is None else range(names.index(key), names.index(key) + 1)
-    selection = Selection([chosen], seed=request.seed)
+    order = ShownOrder([chosen], seed=request.seed)
 
     # Describe a file when it is viewed.
     def view(position: int) -> SampleView:
-        name = names[selection[position]]
-        file_index = selection[position]
+        name = names[order[position]]
+        file_index = order[position]
         drawn = "" if request.seed is None else f", drawn as number {position:,}"
         title = f"{name}   file {file_index:,} of {len(names):,}{drawn}"
         described = SampleView(title=title, fields=(), bare_key=name, index=file_index)
@@ -123,7 +123,7 @@ def open_file_views(request: PreviewRequest) -> SampleViews:
         except EnergonError as error:
             return replace(described, fault=str(error))
 
-    return SampleViews(len(selection), view)
+    return SampleViews(len(order), view)
 
 
 def _describe_file(storage: Storage, name: str, metadata: MediaMetadata) -> FieldView:
@@ -162,10 +162,10 @@ def open_tar_views(request: PreviewRequest) -> SampleViews:
         scan = scan_tars(replace(tars, shards=shards), workers=request.workers, on_progress=request.on_progress)
     _note(request, tars, scan)
     # View what was scanned.
-    every = Selection([range(len(scan.index))], seed=request.seed)
-    selection = every if key is None else _with_key(scan, key, at=tars.path)
+    every = ShownOrder([range(len(scan.index))], seed=request.seed)
+    order = every if key is None else _with_key(scan, key, at=tars.path)
     suffix = "" if scan.complete else " scanned"
-    return _views(scan, selection, request, suffix=suffix, in_shard=len(shards) < len(tars.shards))
+    return _views(scan, order, request, suffix=suffix, in_shard=len(shards) < len(tars.shards))
 
 
 def scan_note(tars: TarFolder, scan: UnpreparedDataset) -> str:

@@ -222,14 +222,14 @@ def _is_excluded(dataset: Dataset, sample: int) -> bool:
         return False  # preview does not need the split file: lint reports its faults
 
 
-class Selection:
+class ShownOrder:
     """A sequence of some of a dataset's sample numbers.
 
     Args:
         seed: Shuffles, reproducibly; None keeps the order.
 
-    >>> selection = Selection([range(10, 12), range(20, 23)])
-    >>> [selection[place] for place in range(len(selection))]
+    >>> order = ShownOrder([range(10, 12), range(20, 23)])
+    >>> [order[place] for place in range(len(order))]
     [10, 11, 20, 21, 22]
     """
 
@@ -250,8 +250,8 @@ class Selection:
     def position(self, position: int) -> int:
         """Return the place of a sample if nothing were shuffled.
 
-        >>> shuffled = Selection([range(10, 12), range(20, 23)], seed=1)
-        >>> all(shuffled[place] == Selection([range(10, 12), range(20, 23)])[shuffled.position(place)]
+        >>> shuffled = ShownOrder([range(10, 12), range(20, 23)], seed=1)
+        >>> all(shuffled[place] == ShownOrder([range(10, 12), range(20, 23)])[shuffled.position(place)]
         ...     for place in range(5))
         True
         """
@@ -297,7 +297,7 @@ class MixOrder:
         self._random = random.Random(seed)
         self._drawn: list[tuple[int, int]] = []  # of each place requested so far: dataset, and its earlier draws
         self._times = [0] * len(sizes)
-        self._shuffled: dict[tuple[int, int], Selection] = {}
+        self._shuffled: dict[tuple[int, int], ShownOrder] = {}
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
@@ -321,8 +321,8 @@ class MixOrder:
         which, index = self[position]
         return index + (self._ends[which - 1] if which else 0)
 
-    def _order(self, which: int, epoch: int) -> Selection:
+    def _order(self, which: int, epoch: int) -> ShownOrder:
         if (which, epoch) not in self._shuffled:
             seed = random.Random(f"{self._seed} {which} {epoch}").getrandbits(64)
-            self._shuffled[which, epoch] = Selection([range(self._sizes[which])], seed=seed)
+            self._shuffled[which, epoch] = ShownOrder([range(self._sizes[which])], seed=seed)
         return self._shuffled[which, epoch]

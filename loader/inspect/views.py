@@ -8,16 +8,13 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-import numpy as np
-
 from ..cached_property import cached_property
 from ..dataset.join import JoinedDataset
 from ..dataset.opening import dataset_at
-from ..dataset.split_parts import filter_of_part, rows_of_part, samples_of_part
+from ..dataset.selection import Selection
 from ..dataset.unprepared.tar_index import is_unprepared
 from ..errors import ConfigError, EnergonError
 from ..format.documents.providers import data_path, is_metadataset, is_record_file, is_tar_file
-from ..format.documents.subset import resolve_subset
 from ..format.media.metadata import is_media_folder
 from ..metadataset.documents.leaf_plan import JoinMember, JoinPlan, LeafPlan
 from ..metadataset.joins.files import open_join
@@ -29,7 +26,6 @@ from .sample_view import (
     MixOrder,
     PreviewRequest,
     SampleView,
-    Selection,
     describe_sample,
     make_build,
     reason_of,
@@ -40,42 +36,17 @@ _NOT_JOINED = "shown one after another"
 
 
 class _Samples:
-    """A split part of a dataset, or a file of samples; with a filter, samples are numbered by its rows."""
+    """A split part of a dataset, or a file of samples."""
 
     def __init__(self, leaf: LeafPlan, request: PreviewRequest) -> None:
         self._folder = dataset_at(leaf.ref)
         part = self._folder.documents.loaded_part(leaf.split_part)
-        # Choose the samples in the order of a run: the split part, then the filter, then the subset.
-        ranges = samples_of_part(self._folder, part, excluded_shards=True)
-        self._filter = filter_of_part(self._folder, part, leaf.filter)
-        if self._filter is not None:
-            ranges = rows_of_part(self._folder, self._filter, part)
-        start, stop = resolve_subset(leaf.request.subset, sum(map(len, ranges)), at=leaf.path)
-        self._ranges = _cut(ranges, start, stop)
-        self._numbers = Selection(self._ranges)
+        self.selection = Selection(self._folder, part, leaf.filter, leaf.request.subset, at=leaf.path)
         self._build = None if request.crude else make_build(self._folder, request)
         self._limit = request.max_json_bytes
 
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def find(self, key: str) -> Sequence[int]:
-        numbers = self._folder.index.find(key)
-        if self._filter is not None:
-            numbers = self._filter.find(np.array(numbers, np.int64)).tolist()
-        # Positions count over the ranges, one after another.
-        begins = np.cumsum([0, *map(len, self._ranges)]).tolist()
-        return [
-            begin + sample - some.start
-            for sample in numbers
-            for begin, some in zip(begins, self._ranges, strict=False)
-            if sample in some
-        ]
-
     def view(self, index: int, title: str) -> SampleView:
-        sample = self._numbers[index]
-        if self._filter is not None:
-            sample = int(self._filter.numbers(np.array([sample]))[0])
+        sample = self.selection[index]
         return view_of_sample(self._folder, sample, title=title, build=self._build, max_json_bytes=self._limit)
 
 
@@ -83,13 +54,11 @@ class _Rows:
     """Rows of a join: the joined samples, or the members' samples if the joiner cannot run."""
 
     def __init__(self, leaf: LeafPlan, join: JoinPlan, request: PreviewRequest) -> None:
-        # The rows, of which a subset may take some.
         rows = open_join(join)
-        at = f"{join.file}: {join.place}"
-        self._start, self._stop = resolve_subset(leaf.request.subset, len(rows), at=at)
         self._members = [_Member(member, member_index, request) for member_index, member in enumerate(join.members)]
         folders = tuple(member.folder for member in self._members)
         self._joined = JoinedDataset(folders, None, rows, file=join.file, place=join.place)
+        self.selection = Selection(self._joined, subset=leaf.request.subset)
         self._joiner: Callable[..., Any] | None = None
         self._refused: EnergonError | None = None
         # A joiner is code of the dataset: without trust, the members are shown alone.
@@ -97,19 +66,14 @@ class _Rows:
             from ..samples.building.dataset_code import load_joiner
 
             try:
-                self._joiner = load_joiner(join.joiner, at=at, trust_code=request.ref.trust_code)
+                self._joiner = load_joiner(join.joiner, at=self._joined.path, trust_code=request.ref.trust_code)
             except EnergonError as error:
                 self._refused = error
 
-    def __len__(self) -> int:
-        return self._stop - self._start
-
-    def find(self, key: str) -> Sequence[int]:
-        return [row - self._start for row in self._joined.find(key) if self._start <= row < self._stop]
-
     def view(self, index: int, title: str) -> SampleView:
-        numbers = self._joined.rows[self._start + index].tolist()
-        heading = f"{self._joined.full_key(self._start + index)}   {title}"
+        row = self.selection[index]
+        numbers = self._joined.rows[row].tolist()
+        heading = f"{self._joined.full_key(row)}   {title}"
         if self._joiner is None:
             return self._separately(numbers, heading)
         try:
@@ -161,19 +125,6 @@ class _Member:
         return replace(view, fields=[replace(field, name=f"{self._label}: {field.name}") for field in view.fields])
 
 
-def _cut(ranges: Sequence[range], start: int, stop: int) -> list[range]:
-    """Return the elements ``[start, stop)`` of concatenated ranges, as ranges.
-
-    >>> _cut([range(10, 15), range(30, 35)], 3, 7)
-    [range(13, 15), range(30, 32)]
-    """
-    cut, begin = [], 0
-    for some in ranges:
-        cut.append(some[max(0, start - begin) : max(0, stop - begin)])
-        begin += len(some)
-    return [some for some in cut if len(some)]
-
-
 def open_views(request: PreviewRequest) -> SampleViews:
     """Open the samples that a request selects.
 
@@ -218,14 +169,14 @@ def _open_mix(request: PreviewRequest) -> SampleViews:
                 join = planned_leaf.join
                 views = _Samples(planned_leaf, request) if join is None else _Rows(planned_leaf, join, request)
                 leaves.append(_MixedLeaf(planned_leaf, views, folder))
-        total = sum(len(leaf.views) for leaf in leaves)
+        total = sum(len(leaf.views.selection) for leaf in leaves)
         for leaf in leaves:  # splits are drawn in proportion to their numbers of samples
             leaf.weight *= total / (sum(other.share for other in leaves) or 1)
-        mixed += [leaf for leaf in leaves if len(leaf.views)]
+        mixed += [leaf for leaf in leaves if len(leaf.views.selection)]
     # View the samples of a key, or all in the order of the mix.
     if request.key is not None:
         return _find_in_mix(mixed, request.key, request.ref.path)
-    order = MixOrder([len(leaf.views) for leaf in mixed], [leaf.weight for leaf in mixed], seed=request.seed)
+    order = MixOrder([len(leaf.views.selection) for leaf in mixed], [leaf.weight for leaf in mixed], seed=request.seed)
 
     def view(position: int) -> SampleView:
         which, index = order[position]
@@ -236,7 +187,7 @@ def _open_mix(request: PreviewRequest) -> SampleViews:
 
 
 def _find_in_mix(mixed: list[_MixedLeaf], key: str, path: str) -> SampleViews:
-    matches = [(leaf, index) for leaf in mixed for index in leaf.views.find(key)]
+    matches = [(leaf, index) for leaf in mixed for index in leaf.views.selection.find(key)]
     if not matches:
         raise ConfigError(
             f"no sample of these datasets has the key {key!r}",
@@ -246,7 +197,7 @@ def _find_in_mix(mixed: list[_MixedLeaf], key: str, path: str) -> SampleViews:
 
     def view(position: int) -> SampleView:
         leaf, index = matches[position]
-        title = f"sample {index:,} of {len(leaf.views):,} of its dataset"
+        title = f"sample {index:,} of {len(leaf.views.selection):,} of its dataset"
         return leaf.view(
             index, f"{title}, {position + 1} of {len(matches):,} with this key" if len(matches) > 1 else title
         )
@@ -264,8 +215,9 @@ class _MixedLeaf:
 
     def __init__(self, plan: LeafPlan, views: _Samples | _Rows, folder: str) -> None:
         self.views = views
+        samples = len(views.selection)  # raises errors of the split part and the subset
         repetitions = 1.0 if plan.repetitions is None else plan.repetitions
-        self.share = plan.weight if plan.weight is not None else repetitions * len(views)
+        self.share = plan.weight if plan.weight is not None else repetitions * samples
         if plan.schedule is not None:  # samples of all stretches are drawn
             self.share = fmean(plan.schedule.weights)
         self.weight = self.share

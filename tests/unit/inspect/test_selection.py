@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from loader.inspect.sample_view import MixOrder, Selection
+from loader.inspect.sample_view import MixOrder, ShownOrder
 
 
 @pytest.mark.parametrize("seed", [None, 0, 7])
 def test_a_selection_gives_every_sample_once(seed: int | None) -> None:
-    selection = Selection([range(5), range(5, 5), range(100, 120)], seed=seed)
+    selection = ShownOrder([range(5), range(5, 5), range(100, 120)], seed=seed)
     expected = [*range(5), *range(100, 120)]
     assert sorted(selection[place] for place in range(len(selection))) == expected
     if seed is None:
@@ -19,8 +19,8 @@ def test_a_selection_gives_every_sample_once(seed: int | None) -> None:
 
 
 def test_a_shuffled_selection_is_the_same_from_whatever_end_it_is_read() -> None:
-    forward = Selection([range(1000)], seed=3)
-    backward = Selection([range(1000)], seed=3)
+    forward = ShownOrder([range(1000)], seed=3)
+    backward = ShownOrder([range(1000)], seed=3)
     assert [forward[place] for place in range(1000)] == [backward[place] for place in reversed(range(1000))][::-1]
 
 

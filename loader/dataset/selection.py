@@ -1,0 +1,166 @@
+"""The samples that a run chooses of a dataset: a split part, what a filter keeps of it, and a subset of that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..arrays import IntArray, numbers_in, positions_in
+from ..cached_property import cached_property
+from ..format.documents.providers import ALL_PARTS
+from ..format.documents.subset import SubsetRange, resolve_subset
+from ..format.filters.rows import FilterRows
+from .dataset import Dataset
+from .join import JoinedDataset, Samples
+from .split_parts import excluded_samples, open_filter, samples_of_part, shards_of_part
+
+
+class Selection:
+    """Some samples of a dataset, excluded ones included, or rows of a join. Each answer reads what it needs.
+
+    Samples have positions, which count the chosen ones from 0, and numbers in the index.
+
+    Args:
+        split_part: Its samples, in the order of its shards; None for all samples, in the order of the index.
+        filter_name: Only samples that this filter keeps; the filter of the split part applies, too.
+        subset: Ranges of what remains, the innermost first.
+        at: Place of the subset, for messages; None for the path of the dataset.
+    """
+
+    def __init__(
+        self,
+        dataset: Samples,
+        split_part: str | None = None,
+        filter_name: str | None = None,
+        subset: Sequence[SubsetRange] = (),
+        *,
+        at: str | None = None,
+    ) -> None:
+        self.dataset = dataset
+        self._split_part = split_part
+        self._filter_name = filter_name
+        self._subset = subset
+        self._at = at
+
+    @cached_property
+    def filter(self) -> FilterRows | None:
+        """The filters of the split part and of the run; None keeps all samples."""
+        split = None if self._split_part is None else self._first.documents.split
+        names = (split.sample_filters.get(self._split_part or "") if split else None, self._filter_name)
+        filters = [open_filter(self._first, name) for name in names if name is not None]
+        return filters[0].intersect(filters[1]) if len(filters) > 1 else filters[0] if filters else None
+
+    @property
+    def _first(self) -> Dataset:
+        return self.dataset.members[0] if isinstance(self.dataset, JoinedDataset) else self.dataset
+
+    @cached_property
+    def whole(self) -> tuple[IntArray, IntArray]:
+        """The ranges before the subset, as in :attr:`ranges`; the first array ends with the number of samples."""
+        ranges = [some for some in self._whole_ranges() if len(some)]
+        ends = np.cumsum([0, *map(len, ranges)])
+        return ends, np.array([some.start for some in ranges], dtype=np.int64)
+
+    def _whole_ranges(self) -> list[range]:
+        """Return a range of numbers for each shard of the split part; with a filter, of its rows."""
+        kept = self.filter
+        if self._split_part is None:
+            return [range(len(self.dataset if kept is None else kept))]
+        ranges = samples_of_part(self._first, self._split_part, excluded_shards=True)
+        if kept is None:
+            return ranges
+        rows = []
+        for samples in filter(len, ranges):
+            shard = self._first.index.shard_of(samples.start)
+            some = kept.rows_of(shard.name)
+            # The part has a range of this shard only, and so a range of its rows.
+            if len(samples) < shard.samples:
+                numbers = kept.numbers(np.arange(some.start, some.stop))
+                some = some[numbers.searchsorted(samples.start) : numbers.searchsorted(samples.stop)]
+            rows.append(some)
+        return rows
+
+    @cached_property
+    def bounds(self) -> tuple[int, int]:
+        """Where the subset begins and ends among the samples before it."""
+        samples = self._whole_shards()
+        if samples is None:
+            samples = int(self.whole[0][-1])
+        return resolve_subset(self._subset, samples, at=self._at or self.dataset.path)
+
+    def _whole_shards(self) -> int | None:
+        """Count the samples of whole shards, without the index; None if others are chosen."""
+        part, documents = self._split_part, self._first.documents
+        if part in (None, ALL_PARTS) or self._first.traits.is_file or self.filter is not None:
+            return None
+        if documents.split is not None and part in documents.split.sample_ranges:
+            return None
+        return sum(self._first.shard_counts.get(name, 0) for name in shards_of_part(self._first, part))
+
+    def __len__(self) -> int:
+        return max(0, self.bounds[1] - self.bounds[0])
+
+    @cached_property
+    def ranges(self) -> tuple[IntArray, IntArray]:
+        """Runs of neighbours: position of the first sample of each, and its number, or its row in the filter."""
+        (ends, starts), (first, stop) = self.whole, self.bounds
+        rows = (ends[1:] > first) & (ends[:-1] < stop)
+        skipped = np.maximum(first - ends[:-1][rows], 0)
+        return ends[:-1][rows] + skipped - first, starts[rows] + skipped
+
+    def numbers(self, positions: IntArray | None = None) -> IntArray:
+        """Return the numbers of samples by their positions, shape (n,); None for all."""
+        if positions is None:
+            positions = np.arange(len(self))
+        if not len(positions):
+            return positions
+        begins, firsts = self.ranges
+        rows = positions + (firsts - begins)[begins.searchsorted(positions, side="right") - 1]
+        return rows if self.filter is None else self.filter.numbers(rows)
+
+    def __getitem__(self, position: int) -> int:
+        return int(self.numbers(np.array([position]))[0])
+
+    def positions(self, numbers: IntArray) -> IntArray:
+        """Return the positions of samples by their numbers, ascending; those that were not chosen are omitted."""
+        return positions_in(self.ranges, len(self), numbers if self.filter is None else self.filter.find(numbers))
+
+    def find(self, key: str) -> list[int]:
+        """Return the positions of the samples of a key, ascending; of rows, of the first member's samples."""
+        positions: list[int] = self.positions(np.array(self.dataset.find(key), np.int64)).tolist()
+        return positions
+
+    @cached_property
+    def excluded(self) -> IntArray:
+        """Positions of the samples that the split excludes, ascending."""
+        numbers = excluded_samples(self._first)
+        return self.positions(numbers) if len(numbers) else numbers
+
+    def without(self, positions: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the ranges without the samples at some positions, which ascend."""
+        begins, firsts = self.ranges
+        if not len(positions):
+            return begins, firsts
+        # A run of neighbours also begins after each omitted sample.
+        starts = np.setdiff1d(np.union1d(begins, positions + 1), np.append(positions, len(self)))
+        row = begins.searchsorted(starts, side="right") - 1
+        return starts - positions.searchsorted(starts), firsts[row] + starts - begins[row]
+
+    def runs(self) -> list[range]:
+        """Return the numbers in runs of neighbours; of a split part, without excluded shards."""
+        begins, firsts = self.ranges
+        stops = firsts + np.diff(begins, append=len(self))
+        # Filters and subsets keep the samples of excluded shards.
+        hidden = frozenset[str]() if self._split_part is None else self._first.documents.excluded_shards
+        if hidden:
+            shards = map(self._first.index.shard_of, self.numbers(begins).tolist())
+            shown = [shard.name not in hidden for shard in shards]
+            firsts, stops = firsts[shown], stops[shown]
+        ranges = list(map(range, firsts.tolist(), stops.tolist()))
+        if self.filter is None:
+            return ranges
+        # A run of a filter ends where the next number is no neighbour.
+        numbers = self.filter.numbers(numbers_in(ranges))
+        breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
+        return [range(int(run[0]), int(run[-1]) + 1) for run in np.split(numbers, breaks) if len(run)]

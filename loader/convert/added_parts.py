@@ -17,7 +17,8 @@ from ..accounting import Account
 from ..arrays import IntArray
 from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
-from ..dataset.split_parts import excluded_samples, runs_of_part
+from ..dataset.selection import Selection
+from ..dataset.split_parts import excluded_samples
 from ..dataset.tar import tar_index
 from ..engine.journal import AlreadyDoneError
 from ..engine.run import RunsOnEngine
@@ -388,7 +389,7 @@ def _used_samples(folder: Dataset) -> npt.NDArray[np.bool_]:
     """Return True for the samples that a split part has and that are not excluded, shape (n,)."""
     used = np.zeros(len(folder.index), np.bool_)
     for part in folder.documents.split.split_parts if folder.documents.split else ():
-        for run in runs_of_part(folder, part):
+        for run in Selection(folder, part).runs():
             used[run.start : run.stop] = True
     used[excluded_samples(folder)] = False
     return used

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
-from ..dataset.split_parts import excluded_samples, open_filter, runs_of_part
+from ..dataset.selection import Selection
+from ..dataset.split_parts import excluded_samples, open_filter
 from ..dataset.unprepared.tar_index import find_tars, is_prepared, is_unprepared, scan_tars
 from ..errors import EnergonError, StorageError
 from ..format import nv_meta
@@ -233,7 +234,7 @@ def _split_facts(dataset: Dataset, split: SplitConfig | None) -> list[dict[str, 
             excluded = excluded_samples(dataset)
             samples = sum(
                 len(some) - int(excluded.searchsorted(some.stop) - excluded.searchsorted(some.start))
-                for some in runs_of_part(dataset, name)
+                for some in Selection(dataset, name).runs()
             )
         else:
             # Whole shards are counted by their entries, without reading the index.

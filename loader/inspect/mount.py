@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 from ..convert import file_name, key_of, split_file_name
 from ..dataset.dataset import Dataset
 from ..dataset.opening import dataset_at, folder_at
-from ..dataset.split_parts import is_excluded, runs_of_part
+from ..dataset.selection import Selection
+from ..dataset.split_parts import is_excluded
 from ..dataset.unprepared.tar_index import index_temporarily
 from ..errors import ConfigError, EnergonError, StorageError
 from ..escaped_log import get_logger
@@ -60,8 +61,7 @@ class DatasetFiles:
         self._layout = layout
         self.resources = ExitStack()
         self._is_restricted = split_part is not None
-        every = [range(len(folder.index))] if split_part is None else runs_of_part(folder, split_part)
-        self._ranges: Sequence[range] = [some for some in every if len(some)]
+        self._ranges: Sequence[range] = Selection(folder, split_part).runs()
         self._shards = {file_name(shard.name): shard for shard in folder.index.shards if self._of_shard(shard)}
 
     def entry(self, path: Sequence[str]) -> Entry | None:

@@ -22,7 +22,7 @@ from ..convert.writing.written_shards import OpenShard, repeated_keys, shard_ent
 from ..dataset.dataset import Dataset
 from ..dataset.job_journal import request_of_metadata
 from ..dataset.opening import folder_at
-from ..dataset.split_parts import runs_of_part
+from ..dataset.selection import Selection
 from ..engine.journal import Job, Journal
 from ..errors import ConfigError, SampleError
 from ..format.carry import Carried, NewOrder, OldDataset
@@ -131,7 +131,7 @@ class ToDataset(MapOutput):
         folder = folder_at(self.ref)
         split = folder.documents.split
         names = split.split_parts if split else ()
-        runs = sorted((run.start, run.stop, name) for name in names for run in runs_of_part(folder, name))
+        runs = sorted((run.start, run.stop, name) for name in names for run in Selection(folder, name).runs())
         return [start for start, _, _ in runs], [(stop, name) for _, stop, name in runs]
 
     def _split_of(self, sample_index: int) -> str:

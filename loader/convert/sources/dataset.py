@@ -13,7 +13,8 @@ from ...accounting import Account
 from ...arrays import IntArray
 from ...dataset.dataset import Dataset
 from ...dataset.opening import folder_at
-from ...dataset.split_parts import filter_of_part, samples_of_part
+from ...dataset.selection import Selection
+from ...dataset.split_parts import samples_of_part
 from ...dataset.tar import tar_index
 from ...dataset.unprepared import find_tars, is_prepared
 from ...errors import ConfigError
@@ -172,7 +173,7 @@ def splits_of_samples(folder: Dataset) -> SampleSplits:
     overlapping = 0
     # Samples of several parts stay in the first of them.
     for position, name in enumerate(names):
-        kept = filter_of_part(folder, name)
+        kept = Selection(folder, name).filter
         for samples in samples_of_part(folder, name, excluded_shards=True):
             assigned = numbers[samples.start : samples.stop]
             is_member = True if kept is None else kept.keeps(np.arange(samples.start, samples.stop))

@@ -20,7 +20,8 @@ from ...dataset.dataset import Dataset, PartPlace
 from ...dataset.opening import dataset_at
 from ...dataset.query import SampleQuery, find_samples
 from ...dataset.records import SingleFile
-from ...dataset.split_parts import is_excluded, runs_of_part
+from ...dataset.selection import Selection
+from ...dataset.split_parts import is_excluded
 from ...dataset.tar import TarDataset
 from ...errors import ConfigError, FormatError
 from ...format.columns.column_files import open_column, write_column
@@ -211,10 +212,9 @@ class BrowsedDataset:
     def ranges(self, *, split_part: str | None = None, shard: str | None = None) -> Sequence[range]:
         """Return the samples of a split part or shard, as ranges of numbers."""
         with self._lock:
-            split_part = split_part or self.split_part
-            some = [range(len(self))] if split_part is None else runs_of_part(self.folder, split_part)
+            some = Selection(self.folder, split_part or self.split_part).runs()
             if shard is None:
-                return [run for run in some if len(run)]
+                return some
             entry = self.shards.get(shard)
             if entry is None:
                 raise ConfigError(f"there is no shard {shard!r}", at=self.folder.path, hint="check its name")

@@ -9,10 +9,11 @@ from functools import cache
 
 import numpy as np
 
-from ..arrays import IntArray, numbers_in, positions_in
+from ..arrays import IntArray
 from ..dataset.dataset import Dataset
-from ..dataset.opening import dataset_at, folder_at
-from ..dataset.split_parts import excluded_samples, filter_of_part, rows_of_part, samples_of_part, shards_of_part
+from ..dataset.opening import dataset_at
+from ..dataset.selection import Selection
+from ..dataset.split_parts import excluded_samples
 from ..errors import ConfigError, EnergonError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import is_metadataset, is_record_file
@@ -32,38 +33,21 @@ class LeafCounter:
     """
 
     def __init__(self) -> None:
-        self._folder: Callable[[DatasetRef], Dataset] = cache(folder_at)
-        self._records = cache(_count_records)
-        self._filter = cache(filter_of_part)
+        self._folder: Callable[[DatasetRef], Dataset] = cache(dataset_at)
 
     def count(self, leaf: LeafPlan) -> int:
         """Return the number of samples in a leaf's filter and subset, without excluded ones."""
-        # A join and a file exclude no samples.
-        if leaf.join is not None or is_record_file(leaf.path):
-            whole = len(open_join(leaf.join)) if leaf.join is not None else self._records(leaf.path, leaf.filter)
-            start, stop = resolve_subset(leaf.request.subset, whole, at=leaf.path)
+        subset = leaf.request.subset
+        # Of a join, only the rows are opened.
+        if leaf.join is not None:
+            start, stop = resolve_subset(subset, len(open_join(leaf.join)), at=leaf.path)
             return _checked(leaf, start, stop, stop - start)
         folder = self._folder(leaf.ref)
-        part = folder.documents.loaded_part(leaf.split_part)
         # `dataset.yaml` may name another split part than the request.
+        part = folder.documents.loaded_part(leaf.split_part)
+        selection = Selection(folder, part, leaf.filter, subset, at=leaf.path)
         leaf = replace(leaf, request=replace(leaf.request, split_part=part))
-        kept = self._filter(folder, part, leaf.filter)
-        # Whole shards: their numbers of samples, without the index.
-        split = folder.documents.split
-        if kept is None and (split is None or not (split.exclude or part in split.sample_ranges)):
-            whole = sum(folder.shard_counts.get(name, 0) for name in shards_of_part(folder, part))
-            start, stop = resolve_subset(leaf.request.subset, whole, at=leaf.path)
-            return _checked(leaf, start, stop, stop - start)
-        # A filter, ranges of shards or exclusions: numbers of samples in the index.
-        excluded = excluded_samples(folder)
-        if kept is None:
-            ranges = samples_of_part(folder, part, excluded_shards=True)
-        else:
-            ranges, excluded = rows_of_part(folder, kept, part), kept.find(excluded)
-        ends, firsts = np.cumsum([0, *map(len, ranges)]), np.array([some.start for some in ranges], np.int64)
-        positions = positions_in((ends[:-1], firsts), int(ends[-1]), excluded)
-        start, stop = resolve_subset(leaf.request.subset, int(ends[-1]), at=leaf.path)
-        return _checked(leaf, start, stop, stop - start - int(np.diff(positions.searchsorted((start, stop)))[0]))
+        return _checked(leaf, *selection.bounds, len(selection) - len(selection.excluded))
 
 
 def _checked(leaf: LeafPlan, start: int, stop: int, count: int) -> int:
@@ -105,22 +89,14 @@ def _samples(
     folder: Dataset, split_part: str, filter_name: str | None = None, subset: Sequence[SubsetRange] = ()
 ) -> IntArray:
     # Subsets are cut before exclusions.
-    part = split_part if folder.traits.is_file else folder.documents.loaded_part(split_part)
-    kept = filter_of_part(folder, part, filter_name)
-    ranges = samples_of_part(folder, part, excluded_shards=True) if kept is None else rows_of_part(folder, kept, part)
-    numbers = numbers_in(ranges) if kept is None else kept.numbers(numbers_in(ranges))
-    start, stop = resolve_subset(subset, len(numbers), at=folder.path)
-    return np.setdiff1d(numbers[start:stop], excluded_samples(folder), assume_unique=True)
+    selection = Selection(folder, folder.documents.loaded_part(split_part), filter_name, subset)
+    return np.setdiff1d(selection.numbers(), excluded_samples(folder), assume_unique=True)
 
 
 def open_record_filter(path: str, name: str) -> FilterRows:
     """Open a filter of a single file."""
     file = open_record_path(path)
     return open_file_filter(file.storage, file.name, name, len(file))
-
-
-def _count_records(path: str, kept: str | None) -> int:
-    return len(open_record_path(path)) if kept is None else len(open_record_filter(path, kept))
 
 
 def _no_samples(leaf: LeafPlan, *, start: int, stop: int) -> str:

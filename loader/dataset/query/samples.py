@@ -15,13 +15,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...arrays import IntArray, numbers_in
+from ...arrays import IntArray, union
 from ...errors import ConfigError, StorageError, required_package
 from ...format.columns.column import ComparedValues
 from ...format.documents.messages import nearest_names
 from ..dataset import Dataset
 from ..records import SingleFile
-from ..split_parts import excluded_samples, filter_of_part, open_filter, samples_of_part
+from ..selection import Selection
+from ..split_parts import excluded_samples
 from .condition import Condition
 from .dataset_values import Compute, DatasetValues, column_or_values, is_indexed
 
@@ -193,18 +194,9 @@ def read_keys(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _of_parts(folder: Dataset, query: SampleQuery, within: range) -> IntArray:
-    pieces = []
-    for part in query.split_parts or (None,):
-        if part is None:
-            samples = np.arange(within.start, within.stop)
-            rows = None if query.filter is None else open_filter(folder, query.filter)
-        else:
-            samples = numbers_in(samples_of_part(folder, part, excluded_shards=True))
-            rows = filter_of_part(folder, part, query.filter)
-        if rows is not None:
-            samples = np.intersect1d(samples, rows.numbers(np.arange(len(rows))), assume_unique=True)
-        pieces.append(samples)
-    return pieces[0] if len(pieces) == 1 else np.unique(np.concatenate(pieces))
+    if not query.split_parts and query.filter is None:
+        return np.arange(within.start, within.stop)
+    return union(Selection(folder, part, query.filter).numbers() for part in query.split_parts or (None,))
 
 
 def samples_of_keys(folder: Dataset, keys: Iterable[str]) -> dict[str, Sequence[int]]:

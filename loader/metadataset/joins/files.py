@@ -19,7 +19,8 @@ import numpy as np
 from ...arrays import IntArray
 from ...dataset.dataset import Dataset
 from ...dataset.opening import folder_at
-from ...dataset.split_parts import filter_of_part, samples_of_part
+from ...dataset.selection import Selection
+from ...dataset.split_parts import samples_of_part
 from ...errors import ConfigError, StorageError
 from ...format.tar.names import printable
 from ...storage import Storage, open_storage, raise_storage_error, read_document
@@ -147,7 +148,7 @@ def identify_member(member: JoinMember, folder: Dataset) -> MemberIdentity:
         samples_of_part(folder, part)  # raises, and lists the existing parts
     shards = split.split_parts.get(part, ()) if split else ()
     part_range = split.sample_ranges.get(part) if split else None
-    kept = filter_of_part(folder, part, member.filter)
+    kept = Selection(folder, part, member.filter).filter
     whole, keys = (split.excluded_shards(), split.excluded_samples()) if split else (frozenset[str](), {})
     # List the shards of the part, each with its excluded samples unless it is excluded as a whole.
     excluded = [[shard] if shard in whole else [shard, *sorted(keys.get(shard, ()))] for shard in sorted(shards)]

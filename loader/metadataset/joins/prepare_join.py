@@ -12,7 +12,8 @@ import numpy.typing as npt
 from ...arrays import IntArray, numbers_in
 from ...dataset.dataset import Dataset
 from ...dataset.opening import folder_at
-from ...dataset.split_parts import excluded_samples, filter_of_part, samples_of_part
+from ...dataset.selection import Selection
+from ...dataset.split_parts import excluded_samples, samples_of_part
 from ...dataset.tar import tar_index
 from ...errors import ConfigError
 from ...format.filters.rows import FilterRows
@@ -126,7 +127,7 @@ class _Join:
         self._keys = [SampleKeys(tar_index(folder)) for folder in folders]
         self._runs = list(map(samples_of_part, folders, parts))
         self._filters = [
-            filter_of_part(folder, part, member.filter)
+            Selection(folder, part, member.filter).filter
             for (folder, member), part in zip(self._pairs(), parts, strict=True)
         ]
         self._matchers = list(map(KeyMatcher, folders[1:], self._keys[1:], self._runs[1:], self._filters[1:]))

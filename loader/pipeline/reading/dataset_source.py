@@ -10,15 +10,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from ...arrays import IntArray, positions_in
+from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...dataset.dataset import Dataset
 from ...dataset.opening import dataset_at
-from ...dataset.split_parts import excluded_samples, filter_of_part, rows_of_part, samples_of_part
+from ...dataset.selection import Selection
 from ...errors import EmptyDatasetError, FormatError, plural
 from ...format.documents.next_command import split_hint
 from ...format.documents.providers import LoadRequest, resolve_key_format
-from ...format.documents.subset import resolve_subset
 from ...format.filters.rows import FilterRows
 from ...format.index.locations import SampleLocations
 from ...format.nv_meta import FOLDER
@@ -148,35 +147,29 @@ class DatasetSource(Source):
         return [shard.name for shard in self.folder.index.shards]
 
     @cached_property
+    def selection(self) -> Selection:
+        """The samples that are loaded, excluded ones included."""
+        return Selection(self.folder, self.split_part, self.request.filter, self.request.subset)
+
+    @property
     def filter(self) -> FilterRows | None:
-        """The filters of the split part and of the run; None keeps all samples."""
-        return filter_of_part(self.folder, self.split_part, self.request.filter)
+        return self.selection.filter
 
     @property
     def kept_share(self) -> float:
         return 1.0 if self.filter is None else len(self.filter) / max(1, len(self.folder))
 
     @cached_property
-    def _ranges(self) -> tuple[IntArray, IntArray]:
-        """First sample of each shard in the split part (and, at the end, the total), and in the index or the filter."""
-        part = self.split_part
-        if self.filter is None:
-            ranges = [some for some in samples_of_part(self.folder, part, excluded_shards=True) if len(some)]
-        else:
-            ranges = rows_of_part(self.folder, self.filter, part)
-        ends = np.cumsum([0, *(len(some) for some in ranges)])
-        return ends, np.array([some.start for some in ranges], dtype=np.int64)
-
-    @cached_property
     def samples(self) -> int:
-        start, stop = self._subset
-        if stop <= start:
+        _ = self.folder.index  # raise its errors first
+        chosen = len(self.selection)
+        if not chosen:
             raise self._no_samples()
-        count = stop - start - len(self._omitted)
+        count = chosen - len(self._omitted)
         # An endless order would search forever for a sample that is not excluded.
         if len(self.excluded) >= count:
             raise EmptyDatasetError(
-                f"all samples of split part {self.split_part!r} are excluded ({stop - start:,})",
+                f"all samples of split part {self.split_part!r} are excluded ({chosen:,})",
                 at=self.folder.path,
                 hint=f"remove some from 'exclude' in {FOLDER}/{self.folder.documents.split_file}",
             )
@@ -198,23 +191,14 @@ class DatasetSource(Source):
         )
 
     @cached_property
-    def _subset(self) -> tuple[int, int]:
-        samples = int(self._ranges[0][-1])
-        if not self.request.subset:
-            return 0, samples
-        return resolve_subset(self.request.subset, samples, at=self.folder.path)
-
-    @cached_property
     def largest_shard(self) -> int:
         if self.folder.traits.is_file:
             return len(self.folder)
-        return int(np.diff(self._ranges[0]).max(initial=1))
+        return int(np.diff(self.selection.whole[0]).max(initial=1))
 
     @property
     def is_one_shard(self) -> bool:
-        start, stop = self._subset
-        first, last = np.searchsorted(self._ranges[0], (start, stop - 1), side="right")
-        return bool(first == last)
+        return len(self.selection.ranges[0]) == 1
 
     def begin_without(self, left_out: str | None) -> None:
         for name in ("left_out", "samples", "ranges", "excluded", "_omitted"):
@@ -227,51 +211,20 @@ class DatasetSource(Source):
 
     @cached_property
     def _omitted(self) -> IntArray:
-        """The samples that take no turn, counted over the subset; ascending."""
-        if self._begun is None:
-            return self._excluded_now
-        start, stop = self._subset
-        return unpack_numbers(self._begun, stop - start)
-
-    @cached_property
-    def _excluded_now(self) -> IntArray:
-        """All excluded samples, counted over the subset; ascending."""
-        numbers, (start, stop) = excluded_samples(self.folder), self._subset
-        return positions_in(self._cut, stop - start, numbers if self.filter is None else self.filter.find(numbers))
+        """Positions in the selection of the samples that take no turn, ascending."""
+        return self.selection.excluded if self._begun is None else unpack_numbers(self._begun, len(self.selection))
 
     @cached_property
     def excluded(self) -> IntArray:
-        if self._omitted is self._excluded_now:
-            return np.empty(0, np.int64)
-        positions = np.setdiff1d(self._excluded_now, self._omitted, assume_unique=True)
-        return np.sort(self._numbers_at(positions, self._cut))
+        positions = np.setdiff1d(self.selection.excluded, self._omitted, assume_unique=True)
+        return np.sort(self.selection.numbers(positions))
 
     @cached_property
     def ranges(self) -> tuple[IntArray, IntArray]:
-        (begins, firsts), omitted = self._cut, self._omitted
-        if not len(omitted):
-            return begins, firsts
-        # A run of neighbours also begins after each omitted sample.
-        starts = np.setdiff1d(np.union1d(begins, omitted + 1), np.append(omitted, self._subset[1] - self._subset[0]))
-        row = begins.searchsorted(starts, side="right") - 1
-        return starts - omitted.searchsorted(starts), firsts[row] + starts - begins[row]
-
-    @cached_property
-    def _cut(self) -> tuple[IntArray, IntArray]:
-        """Return the ranges with the samples that take no turn: subsets and split parts are cut before exclusions."""
-        ends, starts = self._ranges
-        first, stop = self._subset
-        rows = (ends[1:] > first) & (ends[:-1] < stop)
-        skipped = np.maximum(first - ends[:-1][rows], 0)
-        return ends[:-1][rows] + skipped - first, starts[rows] + skipped
+        return self.selection.without(self._omitted)
 
     def index_numbers(self) -> IntArray:
-        return self._numbers_at(np.arange(self.samples), self.ranges)
-
-    def _numbers_at(self, positions: IntArray, ranges: tuple[IntArray, IntArray]) -> IntArray:
-        begins, firsts = ranges
-        rows = positions + (firsts - begins)[begins.searchsorted(positions, side="right") - 1]
-        return rows if self.filter is None else self.filter.numbers(rows)
+        return self.selection.numbers(np.delete(np.arange(len(self.selection)), self._omitted))
 
     def identity(self) -> dict[str, Any]:
         folder, kept = self.folder, self.filter
@@ -280,13 +233,13 @@ class DatasetSource(Source):
         if folder.traits.is_file:  # all of it is the split part
             runs = zlib.crc32(cast("RecordIndex", folder.index).file(0).fingerprint(), start)
         else:
-            ends, starts = self._ranges
+            ends, starts = self.selection.whole
             runs = zlib.crc32(starts.tobytes(), zlib.crc32(ends.tobytes(), start))
         return {
             "path": self.request.path,
             **({} if folder.traits.is_file else {"uuid": folder.index.uuid, "split_part": self.split_part}),
-            "samples": self._subset[1] - self._subset[0],
-            "which": zlib.crc32(np.array(self._subset, np.int64).tobytes(), runs),
+            "samples": len(self.selection),
+            "which": zlib.crc32(np.array(self.selection.bounds, np.int64).tobytes(), runs),
             **({} if kept is None else {"filter": kept.name}),
             **({"excluded": self.left_out} if self.left_out else {}),
         }

@@ -15,9 +15,9 @@ from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...dataset.join import JoinedDataset
 from ...dataset.open_files import OpenFiles
+from ...dataset.selection import Selection
 from ...errors import EmptyDatasetError, plural
 from ...format.documents.providers import LoadRequest
-from ...format.documents.subset import resolve_subset
 from ...samples.building.sample_builder import RawSample
 from ...samples.decoding.decoder import AnyDecoder
 from ..contract.stage import SKIPPED
@@ -77,16 +77,15 @@ class JoinedSource(Source):
         Raises:
             EmptyDatasetError: The source has no samples.
         """
-        start, stop = self._subset
-        if stop <= start:
-            raise EmptyDatasetError(
-                "this join has no rows", at=f"{self.request.path}: {self.place}", hint="check the keys that it joins"
-            )
-        return stop - start
+        samples = len(self.selection)
+        if not samples:
+            raise EmptyDatasetError("this join has no rows", at=self.folder.path, hint="check the keys that it joins")
+        return samples
 
     @cached_property
-    def _subset(self) -> tuple[int, int]:
-        return resolve_subset(self.request.subset, len(self.folder), at=f"{self.request.path}: {self.place}")
+    def selection(self) -> Selection:
+        """The rows that are loaded."""
+        return Selection(self.folder, subset=self.request.subset)
 
     @property
     def decoder(self) -> AnyDecoder | None:  # type: ignore[override] # read only
@@ -98,7 +97,7 @@ class JoinedSource(Source):
 
     @property
     def ranges(self) -> tuple[IntArray, IntArray]:
-        return np.zeros(1, np.int64), np.array([self._subset[0]])
+        return self.selection.ranges
 
     def build(self, raw: RawRow, restore_key: tuple[Any, ...]) -> Any:
         samples = [
@@ -116,12 +115,12 @@ class JoinedSource(Source):
         return {"__key__": "/", "__sources__": tuple(chain.from_iterable(sources))}
 
     def identity(self) -> dict[str, Any]:
-        start, stop = self._subset
+        start, stop = self.selection.bounds
         rows = self.folder.rows
         # The ends of the rows show a change in the members' shards; all rows would take long to read.
         head, tail = np.ascontiguousarray(rows[start : start + 1024]), np.ascontiguousarray(rows[-1024:])
         return {
-            "path": f"{self.request.path}: {self.place}",
+            "path": self.folder.path,
             "samples": stop - start,
             "which": zlib.crc32(
                 np.array([start, stop]).tobytes(), zlib.crc32(tail.tobytes(), zlib.crc32(head.tobytes()))

@@ -85,46 +85,6 @@ def samples_of_part(dataset: Dataset, split_part: str, *, excluded_shards: bool 
     return [samples[kept.start : kept.stop] for samples, kept in zip(ranges.values(), chosen, strict=True)]
 
 
-def rows_of_part(dataset: Dataset, kept: FilterRows, split_part: str) -> list[range]:
-    """Return the rows of a filter that are samples of a split part, one range for each shard with any."""
-    ranges = []
-    for samples in samples_of_part(dataset, split_part, excluded_shards=True):
-        if not len(samples):
-            continue
-        shard = dataset.index.shard_of(samples.start)
-        rows = kept.rows_of(shard.name)
-        # The part has a range of this shard only, and so a range of its rows.
-        if len(samples) < shard.samples:
-            numbers = kept.numbers(np.arange(rows.start, rows.stop))
-            rows = rows[numbers.searchsorted(samples.start) : numbers.searchsorted(samples.stop)]
-        if len(rows):
-            ranges.append(rows)
-    return ranges
-
-
-def runs_of_part(dataset: Dataset, split_part: str) -> list[range]:
-    """Return the numbers of the samples of a split part in runs of neighbours, without excluded shards."""
-    kept = filter_of_part(dataset, split_part)
-    if kept is None:
-        return samples_of_part(dataset, split_part)
-    numbers = kept.numbers(numbers_in(rows_of_part(dataset, kept, split_part)))
-    # Filters keep the samples of excluded shards.
-    for shard in dataset.index.shards:
-        if shard.name in dataset.documents.excluded_shards:
-            samples = dataset.index.samples_of(shard)
-            numbers = numbers[(numbers < samples.start) | (numbers >= samples.stop)]
-    # A run ends where the next number is no neighbour.
-    breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
-    return [range(int(run[0]), int(run[-1]) + 1) for run in np.split(numbers, breaks) if len(run)]
-
-
-def filter_of_part(dataset: Dataset, split_part: str, name: str | None = None) -> FilterRows | None:
-    """Open the filter that keeps the samples of a split part, and of another filter; None if none does."""
-    part_filter = dataset.documents.split.sample_filters.get(split_part) if dataset.documents.split else None
-    filters = [open_filter(dataset, each) for each in (part_filter, name) if each is not None]
-    return filters[0].intersect(filters[1]) if len(filters) > 1 else filters[0] if filters else None
-
-
 def open_filter(dataset: Dataset, name: str) -> FilterRows:
     """Open a filter; its files are in ``.nv-meta``, or next to a single file."""
     if isinstance(dataset, SingleFile):

@@ -133,7 +133,9 @@ class Selection:
 
     @cached_property
     def excluded(self) -> IntArray:
-        """Positions of the samples that the split excludes, ascending."""
+        """Positions of the samples that the split excludes, ascending; rows of a join are prepared without them."""
+        if isinstance(self.dataset, JoinedDataset):
+            return np.empty(0, np.int64)
         numbers = excluded_samples(self._first)
         return self.positions(numbers) if len(numbers) else numbers
 

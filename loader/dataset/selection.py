@@ -83,7 +83,7 @@ class Selection:
 
     @cached_property
     def bounds(self) -> tuple[int, int]:
-        """Where the subset begins and ends among the samples before it."""
+        """The first sample of the subset, and the one behind its last, as the whole part counts them."""
         samples = self._whole_shards()
         if samples is None:
             samples = int(self.whole[0][-1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -254,6 +254,17 @@ class Dataset(ABC):
     @abstractmethod
     def index(self) -> SampleIndex:
         """The index of all samples."""
+
+    @property
+    def part_names(self) -> Sequence[str]:
+        """Names of the parts that samples may have."""
+        return self.index.part_names
+
+    @property
+    def sample_bytes(self) -> int:
+        """Average size of a sample in bytes, which decides how many are fetched ahead."""
+        layout = self.index.layout
+        return sum(part.total_bytes for part in layout.part_stats) // max(1, layout.samples)
 
     @abstractmethod
     def parts(self, sample: int) -> list[PartPlace]:

@@ -38,6 +38,10 @@ class JoinedDataset:
         pairs = zip(self.names, self.members, strict=True)
         return [f"{name}/{part}" for name, member in pairs for part in member.index.part_names]
 
+    @property
+    def sample_bytes(self) -> int:
+        return sum(member.sample_bytes for member in self.members)
+
     def numbers(self, rows: IntArray) -> IntArray:
         """Return the sample numbers of some rows in their members' indexes, shape (rows, members); -1 for none."""
         numbers = np.asarray(self.rows[rows])

@@ -46,13 +46,14 @@ class Selection:
     @cached_property
     def filter(self) -> FilterRows | None:
         """The filters of the split part and of the run; None keeps all samples."""
-        split = None if self._split_part is None else self._first.documents.split
+        split = None if self._split_part is None else self.first.documents.split
         names = (split.sample_filters.get(self._split_part or "") if split else None, self._filter_name)
-        filters = [open_filter(self._first, name) for name in names if name is not None]
+        filters = [open_filter(self.first, name) for name in names if name is not None]
         return filters[0].intersect(filters[1]) if len(filters) > 1 else filters[0] if filters else None
 
     @property
-    def _first(self) -> Dataset:
+    def first(self) -> Dataset:
+        """The dataset, or the first member of a join: it has the keys, columns and filters."""
         return self.dataset.members[0] if isinstance(self.dataset, JoinedDataset) else self.dataset
 
     @cached_property
@@ -67,12 +68,12 @@ class Selection:
         kept = self.filter
         if self._split_part is None:
             return [range(len(self.dataset if kept is None else kept))]
-        ranges = samples_of_part(self._first, self._split_part, excluded_shards=True)
+        ranges = samples_of_part(self.first, self._split_part, excluded_shards=True)
         if kept is None:
             return ranges
         rows = []
         for samples in filter(len, ranges):
-            shard = self._first.index.shard_of(samples.start)
+            shard = self.first.index.shard_of(samples.start)
             some = kept.rows_of(shard.name)
             # The part has a range of this shard only, and so a range of its rows.
             if len(samples) < shard.samples:
@@ -91,12 +92,12 @@ class Selection:
 
     def _whole_shards(self) -> int | None:
         """Count the samples of whole shards, without the index; None if others are chosen."""
-        part, documents = self._split_part, self._first.documents
-        if part in (None, ALL_PARTS) or self._first.traits.is_file or self.filter is not None:
+        part, documents = self._split_part, self.first.documents
+        if part in (None, ALL_PARTS) or self.first.traits.is_file or self.filter is not None:
             return None
         if documents.split is not None and part in documents.split.sample_ranges:
             return None
-        return sum(self._first.shard_counts.get(name, 0) for name in shards_of_part(self._first, part))
+        return sum(self.first.shard_counts.get(name, 0) for name in shards_of_part(self.first, part))
 
     def __len__(self) -> int:
         return max(0, self.bounds[1] - self.bounds[0])
@@ -136,7 +137,7 @@ class Selection:
         """Positions of the samples that the split excludes, ascending; rows of a join are prepared without them."""
         if isinstance(self.dataset, JoinedDataset):
             return np.empty(0, np.int64)
-        numbers = excluded_samples(self._first)
+        numbers = excluded_samples(self.first)
         return self.positions(numbers) if len(numbers) else numbers
 
     def without(self, positions: IntArray) -> tuple[IntArray, IntArray]:
@@ -149,14 +150,32 @@ class Selection:
         row = begins.searchsorted(starts, side="right") - 1
         return starts - positions.searchsorted(starts), firsts[row] + starts - begins[row]
 
+    @property
+    def kept_share(self) -> float:
+        """Share of the samples that the filter keeps, in [0, 1]; 1 without a filter."""
+        return 1.0 if self.filter is None else len(self.filter) / max(1, len(self.dataset))
+
+    @property
+    def largest_shard(self) -> int:
+        """Number of samples in the largest shard of the split part."""
+        return len(self.first) if self.first.traits.is_file else int(np.diff(self.whole[0]).max(initial=1))
+
+    def first_numbers(self, numbers: IntArray) -> IntArray:
+        """Return the numbers of samples, or rows, in the first dataset."""
+        return self.dataset.numbers(numbers)[:, 0] if isinstance(self.dataset, JoinedDataset) else numbers
+
+    def with_first(self, numbers: IntArray) -> IntArray:
+        """Return the samples, or rows, that have some numbers in the first dataset, ascending."""
+        return self.dataset.with_first(numbers) if isinstance(self.dataset, JoinedDataset) else numbers
+
     def runs(self) -> list[range]:
         """Return the numbers in runs of neighbours; of a split part, without excluded shards."""
         begins, firsts = self.ranges
         stops = firsts + np.diff(begins, append=len(self))
         # Filters and subsets keep the samples of excluded shards.
-        hidden = frozenset[str]() if self._split_part is None else self._first.documents.excluded_shards
+        hidden = frozenset[str]() if self._split_part is None else self.first.documents.excluded_shards
         if hidden:
-            shards = map(self._first.index.shard_of, self.numbers(begins).tolist())
+            shards = map(self.first.index.shard_of, self.numbers(begins).tolist())
             shown = [shard.name not in hidden for shard in shards]
             firsts, stops = firsts[shown], stops[shown]
         ranges = list(map(range, firsts.tolist(), stops.tolist()))

@@ -66,17 +66,17 @@ class Leaf:
     @property
     def first(self) -> Dataset:
         """The dataset, of a join the first member: it has the keys, columns and filters."""
-        return self.source.first
+        return self.source.selection.first
 
     def find(self, query: SampleQuery) -> IntArray:
         """Return the samples, or rows, whose sample in the first dataset a query chooses; ascending."""
         compute = partial(compute_values, workers=usable_cores())
-        return self.source.with_first(find_samples(self.first, replace(query, compute=compute)))
+        return self.source.selection.with_first(find_samples(self.first, replace(query, compute=compute)))
 
     def find_keys(self, keys: Sequence[str]) -> dict[str, IntArray]:
         """Return the samples, or rows, of each key, ascending; a key may also be the name of a shard."""
         by_key = samples_of_keys(self.first, keys)
-        return {key: self.source.with_first(np.asarray(some, np.int64)) for key, some in by_key.items()}
+        return {key: self.source.selection.with_first(np.asarray(some, np.int64)) for key, some in by_key.items()}
 
     def parts(self, index: int, names: Sequence[str] | None = None) -> dict[str, bytes]:
         """Read parts of a sample or row, as bytes: those named that it has; all without names."""

@@ -279,7 +279,7 @@ class OpenedDataset(NumberedSamples[Any]):
                 low, high = self._chosen.searchsorted((first, first + source.samples))
                 positions = self._chosen[low:high]
             _, indexes = self._reader.picking.locate(positions) if len(positions) else (None, positions)
-            yield leaf, leaf.source.first_numbers(indexes) if len(indexes) else indexes
+            yield leaf, leaf.source.selection.first_numbers(indexes) if len(indexes) else indexes
 
     # ---------------------------------------------------------------------------------------------------- samples
 
@@ -389,7 +389,7 @@ class OpenedDataset(NumberedSamples[Any]):
     @property
     def part_names(self) -> list[str]:
         """Names of the parts that samples may have; in a join, after the name of the member and a slash."""
-        return list(dict.fromkeys(name for leaf in self._leaves for name in leaf.source.part_names))
+        return list(dict.fromkeys(name for leaf in self._leaves for name in leaf.source.folder.part_names))
 
     @property
     def columns(self) -> Columns:
@@ -445,7 +445,8 @@ class OpenedDataset(NumberedSamples[Any]):
             if by_key is not None:
                 indexes = by_key[leaf_index] if indexes is None else np.intersect1d(indexes, by_key[leaf_index])
             pieces.append(
-                first + (np.arange(leaf.source.samples) if indexes is None else leaf.source.positions(indexes))
+                first
+                + (np.arange(leaf.source.samples) if indexes is None else leaf.source.selection.positions(indexes))
             )
         # Keep those that this selection has, and name the criteria for the text of the dataset.
         chosen = np.concatenate(pieces)
@@ -530,7 +531,9 @@ class OpenedDataset(NumberedSamples[Any]):
             )
         if not isinstance(source, WholeDataset) or source.folder.traits.is_file:
             raise ConfigError(
-                "expected the folder of a prepared dataset", at=source.first.path, hint="open each dataset of a mix"
+                "expected the folder of a prepared dataset",
+                at=self._leaves[0].first.path,
+                hint="open each dataset of a mix",
             )
         # Leave excluded samples out.
         folder, samples, excluded = source.folder, self._chosen, source.excluded

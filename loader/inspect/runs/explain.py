@@ -138,7 +138,7 @@ def explain_run(run: PlannedRun, steps: int) -> RunFacts:
     )
     # Measure the shuffling, and estimate memory by the largest samples.
     shuffling, reads_per_sample = measure_shuffling(run)
-    sample_bytes = max((source.sample_bytes for source in run.sources), default=0)
+    sample_bytes = max((source.folder.sample_bytes for source in run.sources), default=0)
     workers = max(1, run.request.num_workers)
     is_remote = any(dataset.storage != "local" for dataset in facts)
     run_facts = RunFacts(
@@ -219,7 +219,7 @@ def _source_facts(
         used=used,
         epochs=used / source.samples,
         exhausted_at=exhausted,
-        bytes_read=used * source.sample_bytes,
+        bytes_read=used * source.folder.sample_bytes,
         shards=len(files_of(source)),
         storage=storage_of(source),
         amounts=_amounts(source, used),

@@ -46,7 +46,7 @@ def storage_facts(run: PlannedRun, used: IntArray, reads_per_sample: float) -> t
     for source, samples in zip(run.sources, used.tolist(), strict=True):
         storage = storage_of(source)
         files[storage].update(files_of(source)[:samples])
-        counts[storage] += round(samples * reads_per_sample), samples * source.sample_bytes
+        counts[storage] += round(samples * reads_per_sample), samples * source.folder.sample_bytes
     return tuple(
         StorageFacts(storage=name, files=len(files[name]), requests=int(requests), bytes=int(size))
         for name, (requests, size) in sorted(counts.items())
@@ -64,8 +64,8 @@ def files_of(source: Source) -> list[tuple[str, int]]:
         return []
     # Each range of samples is in one shard; a shard with samples that take no turn has several.
     first = source.ranges[1]
-    if source.filter is not None:
-        first = source.filter.numbers(first)
+    if source.selection.filter is not None:
+        first = source.selection.filter.numbers(first)
     return [(source.request.path, shard) for shard in np.unique(_shards_at(source, first)).tolist()]
 
 

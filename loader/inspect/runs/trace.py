@@ -151,7 +151,7 @@ def steps_of_key(run: PlannedRun | RestoredRun, key: str, *, steps: int) -> Iter
     """
     planned = run.run if isinstance(run, RestoredRun) else run
     # Find the sample in the datasets.
-    indexes = {source_index: source.find(key) for source_index, source in enumerate(planned.sources)}
+    indexes = {source_index: source.folder.find(key) for source_index, source in enumerate(planned.sources)}
     wanted = {source_index: np.array(some, np.int64) for source_index, some in indexes.items() if some}
     if not wanted:
         only = planned.sources[0] if len(planned.sources) == 1 else None

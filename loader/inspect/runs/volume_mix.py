@@ -41,7 +41,9 @@ class VolumeMix:
         self.units = tuple(dict.fromkeys(unit for unit in tree.units() if unit != "samples"))
         means = {unit: [_mean_size(leaf, unit) for leaf in datasets.leaves] for unit in self.units}
         self.unknown: dict[str, list[str]] = {}
-        self._columns = {name for leaf in datasets.leaves for name in leaf.source.first.documents.column_names()}
+        self._columns = {
+            name for leaf in datasets.leaves for name in leaf.source.selection.first.documents.column_names()
+        }
         for unit, leaf_means in means.items():
             known = [mean for mean in leaf_means if mean is not None]
             if len(known) < len(leaf_means):
@@ -94,7 +96,7 @@ class VolumeMix:
 
 def _mean_size(leaf: Leaf, unit: str) -> float | None:
     """Return the mean size of a dataset's samples from its column; None without this column."""
-    if unit not in leaf.source.first.documents.column_names():
+    if unit not in leaf.source.selection.first.documents.column_names():
         return None
     return mean_of_column(leaf.source.members[0], unit)
 

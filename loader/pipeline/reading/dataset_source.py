@@ -18,7 +18,6 @@ from ...dataset.selection import Selection
 from ...errors import EmptyDatasetError, FormatError, plural
 from ...format.documents.next_command import split_hint
 from ...format.documents.providers import LoadRequest, resolve_key_format
-from ...format.filters.rows import FilterRows
 from ...format.index.locations import SampleLocations
 from ...format.nv_meta import FOLDER
 from ...format.records.folder_index import RecordIndex
@@ -128,15 +127,6 @@ class DatasetSource(Source):
 
     # ---------------------------------------------------------------------------------------- where samples are
 
-    @property
-    def sample_bytes(self) -> int:
-        layout = self.folder.index.layout
-        return sum(part.total_bytes for part in layout.part_stats) // max(1, layout.samples)
-
-    @property
-    def is_remote(self) -> bool:
-        return self.folder.traits.is_fetched
-
     @cached_property
     def locate(self) -> Callable[..., SampleLocations]:
         """Function that locates the needed parts of samples, by their numbers in the index."""
@@ -147,17 +137,9 @@ class DatasetSource(Source):
         return [shard.name for shard in self.folder.index.shards]
 
     @cached_property
-    def selection(self) -> Selection:
+    def selection(self) -> Selection:  # type: ignore[override] # read only
         """The samples that are loaded, excluded ones included."""
         return Selection(self.folder, self.split_part, self.request.filter, self.request.subset)
-
-    @property
-    def filter(self) -> FilterRows | None:
-        return self.selection.filter
-
-    @property
-    def kept_share(self) -> float:
-        return 1.0 if self.filter is None else len(self.filter) / max(1, len(self.folder))
 
     @cached_property
     def samples(self) -> int:
@@ -190,16 +172,6 @@ class DatasetSource(Source):
             f"{'the subset of ' if request.subset else ''}{what} has no samples{kept}", at=at, hint=hint
         )
 
-    @cached_property
-    def largest_shard(self) -> int:
-        if self.folder.traits.is_file:
-            return len(self.folder)
-        return int(np.diff(self.selection.whole[0]).max(initial=1))
-
-    @property
-    def is_one_shard(self) -> bool:
-        return len(self.selection.ranges[0]) == 1
-
     def begin_without(self, left_out: str | None) -> None:
         for name in ("left_out", "samples", "ranges", "excluded", "_omitted"):
             self.__dict__.pop(name, None)
@@ -227,7 +199,7 @@ class DatasetSource(Source):
         return self.selection.numbers(np.delete(np.arange(len(self.selection)), self._omitted))
 
     def identity(self) -> dict[str, Any]:
-        folder, kept = self.folder, self.filter
+        folder, kept = self.folder, self.selection.filter
         start = 0 if kept is None else kept.checksum
         # A changed file, other shards of a split part and another filter must all give another number.
         if folder.traits.is_file:  # all of it is the split part

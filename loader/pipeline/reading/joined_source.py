@@ -61,16 +61,6 @@ class JoinedSource(Source):
         return JoinedDataset(members, self.names, rows, file=self.request.path, place=self.place)
 
     @property
-    def part_names(self) -> list[str]:
-        return self.folder.part_names
-
-    def first_numbers(self, samples: IntArray) -> IntArray:
-        return self.folder.numbers(samples)[:, 0]
-
-    def with_first(self, numbers: IntArray) -> IntArray:
-        return self.folder.with_first(numbers)
-
-    @property
     def samples(self) -> int:
         """Number of rows in the subset.
 
@@ -83,7 +73,7 @@ class JoinedSource(Source):
         return samples
 
     @cached_property
-    def selection(self) -> Selection:
+    def selection(self) -> Selection:  # type: ignore[override] # read only
         """The rows that are loaded."""
         return Selection(self.folder, subset=self.request.subset)
 

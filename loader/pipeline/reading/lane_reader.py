@@ -83,7 +83,7 @@ class LaneReader:
         if lane.recorder is not None:
             sources, first = definition.sources, lane.recorder.first_source(definition)
             self._counter = SourceCounter(
-                first, self.position, lambda source: sources[source].sample_bytes, sources=len(sources)
+                first, self.position, lambda source: sources[source].folder.sample_bytes, sources=len(sources)
             )
             lane.recorder.samples.add_counter(self)
         lane.readers = ReaderSources(definition, lane, first=first)

@@ -189,9 +189,7 @@ def _begin(position: int) -> None:
 def excluded_positions(sources: Sequence[Source]) -> IntArray:
     """Return the positions of all excluded samples, ascending, counted over consecutive sources."""
     firsts = accumulate((source.samples for source in sources), initial=0)
-    return np.concatenate(
-        [first + source.positions(source.excluded) for first, source in zip(firsts, sources, strict=False)]
-    )
+    return np.concatenate([first + source.selection.excluded for first, source in zip(firsts, sources, strict=False)])
 
 
 def positions_without(excluded: IntArray, numbers: IntArray) -> IntArray:

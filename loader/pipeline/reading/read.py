@@ -209,7 +209,7 @@ class ReadDataset(SavableDataset[Raw]):
         return frozenset(
             row
             for row, (source, times) in enumerate(zip(self.sources, repetitions, strict=True))
-            if min(1.0, times) * source.kept_share < _SPARSE_SHARE
+            if min(1.0, times) * source.selection.kept_share < _SPARSE_SHARE
         )
 
     @cached_property
@@ -219,11 +219,11 @@ class ReadDataset(SavableDataset[Raw]):
 
     @cached_property
     def is_remote(self) -> bool:
-        return any(source.is_remote for source in self.sources)
+        return any(member.folder.traits.is_fetched for source in self.sources for member in source.members)
 
     @cached_property
     def sample_bytes(self) -> int:
-        return max(source.sample_bytes for source in self.sources)
+        return max(source.folder.sample_bytes for source in self.sources)
 
     def ahead_bytes(self, lanes: int) -> int:
         """Return the number of bytes that a lane fetches ahead: its share of the process's."""

@@ -44,7 +44,9 @@ class SourceTable:
         self._begin = np.concatenate([first + begin for first, (begin, _) in zip(self._first, ranges, strict=True)])
         start = np.concatenate([start for _, start in ranges])
         self._shift = start - self._begin
-        self._filters = {row: source.filter for row, source in enumerate(sources) if source.filter is not None}
+        self._filters = {
+            row: source.selection.filter for row, source in enumerate(sources) if source.selection.filter is not None
+        }
         # Excluded samples of all sources are one sorted array: a stride keeps the sources apart.
         excluded = [source.excluded for source in sources]
         lasts = [_last(some) for some in excluded] + [kept.last for kept in self._filters.values()]
@@ -147,7 +149,7 @@ class SampleChunk:
 
     def fetch(self, queue: FetchQueue) -> FetchedRanges | None:
         """Return the ranges of the samples that are in object stores, which the queue is to fetch."""
-        is_remote = np.array([source.is_remote for source in self._sources])[self._source]
+        is_remote = np.array([source.members[0].folder.traits.is_fetched for source in self._sources])[self._source]
         wanted = is_remote & (self._size >= 0)
         if self._excluded is not None:
             wanted &= ~self._excluded

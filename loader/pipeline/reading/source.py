@@ -6,19 +6,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ...arrays import IntArray, positions_in
+from ...arrays import IntArray
 from ...cached_property import cached_property
-from ...dataset.dataset import Dataset
 from ...dataset.join import Samples
+from ...dataset.selection import Selection
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.providers import LoadRequest
-from ...format.filters.rows import FilterRows
 from ...samples.building.sample_builder import RawSample
 from ...samples.decoding.decoder import AnyDecoder, whole_sample_decoder
 from ...samples.types import CrudeSample
@@ -47,6 +46,7 @@ class Source(ABC):
         request: What was loaded, and the choices made about it.
         decoder: Decoder of the parts; None leaves them bytes.
         members: The :class:`.DatasetSource` of each dataset that samples are read from; the first one has the keys.
+        selection: The samples that were chosen: of the dataset, or rows of the join.
         build: Builds a sample from a raw sample and its restore key. It raises SampleError if a part does not decode,
             or a field is missing.
     """
@@ -54,27 +54,8 @@ class Source(ABC):
     request: LoadRequest
     decoder: AnyDecoder | None
     members: tuple[Any, ...]
+    selection: Selection
     build: Callable[[Any, tuple[Any, ...]], Any]
-
-    @property
-    def sample_bytes(self) -> int:
-        """Average size of a sample in bytes, which decides how many are fetched ahead."""
-        return sum(member.sample_bytes for member in self.members)
-
-    @property
-    def is_remote(self) -> bool:
-        """True if samples are fetched from an object store."""
-        return any(member.is_remote for member in self.members)
-
-    @property
-    def filter(self) -> FilterRows | None:
-        """The filter that selects samples; None keeps all."""
-        return None
-
-    @property
-    def kept_share(self) -> float:
-        """Share of the samples that the filter keeps, in [0, 1]; 1 without a filter."""
-        return 1.0
 
     @property
     @abstractmethod
@@ -85,16 +66,6 @@ class Source(ABC):
             EmptyDatasetError: There are no samples, or all are excluded: an endless order would search forever for
                 a sample to yield.
         """
-
-    @property
-    def largest_shard(self) -> int:
-        """Number of samples in the largest shard of the first member."""
-        return int(self.members[0].largest_shard)
-
-    @property
-    def is_one_shard(self) -> bool:
-        """True if all samples of the first member are in one shard, or one file."""
-        return bool(self.members[0].is_one_shard)
 
     @property
     def sample_class(self) -> type[Any]:
@@ -144,15 +115,6 @@ class Source(ABC):
         """
         return np.empty(0, np.int64)
 
-    def positions(self, numbers: IntArray) -> IntArray:
-        """Return where samples come in the source, ascending; those that it does not have are omitted.
-
-        Args:
-            numbers: Numbers in the index, ascending.
-        """
-        # A filter has rows, in which its ranges count.
-        return positions_in(self.ranges, self.samples, numbers if self.filter is None else self.filter.find(numbers))
-
     @abstractmethod
     def named(self, raw: Any) -> dict[str, Any]:
         """Return the parts of a raw sample with its ``__key__`` and ``__sources__``, for the handlers of errors."""
@@ -164,30 +126,6 @@ class Source(ABC):
 
     is_join: ClassVar[bool] = False
     """True if a sample is a row of samples, of each member at most one."""
-
-    @property
-    def first(self) -> Dataset:
-        """The dataset of the first member."""
-        dataset: Dataset = self.members[0].folder
-        return dataset
-
-    @property
-    def part_names(self) -> Sequence[str]:
-        """Names of the parts that samples may have."""
-        return self.first.index.part_names
-
-    def first_numbers(self, samples: IntArray) -> IntArray:
-        """Return the numbers of samples in the index of the first dataset."""
-        return samples
-
-    def with_first(self, numbers: IntArray) -> IntArray:
-        """Return the samples that have some numbers in the first dataset, ascending."""
-        return numbers
-
-    def find(self, key: str) -> list[int]:
-        """Return the samples that have a key in the first dataset, ascending."""
-        samples: list[int] = self.with_first(np.array(self.first.index.find(key), np.int64)).tolist()
-        return samples
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:

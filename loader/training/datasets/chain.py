@@ -283,7 +283,7 @@ class ColumnSize:
         value = column.values[number].item()
         is_masked = column.valid is not None and not column.valid[number]
         if is_masked or isnan(value) or value == column.record.missing:
-            dataset = self._sources[source].first
+            dataset = self._sources[source].selection.first
             raise ConfigError(
                 f"column {self.__name__!r} has no value for sample {dataset.full_key(number)!r}, and a blend counts it",
                 at=dataset.path,
@@ -292,7 +292,7 @@ class ColumnSize:
         return float(value)
 
     def _open(self, source: int) -> Column:
-        dataset = self._sources[source].first
+        dataset = self._sources[source].selection.first
         column = open_column(dataset.storage, dataset.index, self.__name__)
         column.check_numbers("a blend", at=dataset.path)
         self._columns[source] = column
@@ -368,7 +368,7 @@ class VolumeUnits:
     def _lacking(self, unit: str, leaves: Sequence[int]) -> Iterator[str]:
         seen: set[str] = set()
         for leaf in leaves:
-            dataset = self._sources[leaf].first
+            dataset = self._sources[leaf].selection.first
             path = dataset.ref.path
             if path not in seen and unit not in dataset.documents.column_names():
                 yield path

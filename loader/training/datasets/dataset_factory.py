@@ -251,7 +251,7 @@ class BaseCoreDatasetFactory(ABC, Generic[T_co]):
             return SequentialPlan(deal=1)
         has_end = self.shuffle_over_epochs != -1
         return ShuffledPlan(
-            slice_lengths=(self.max_samples_per_sequence or self.source.largest_shard,),
+            slice_lengths=(self.max_samples_per_sequence or self.source.members[0].selection.largest_shard,),
             shuffle_buffer=0,
             epochs_together=(self.shuffle_over_epochs,),
             weights=(1.0,),

@@ -111,11 +111,11 @@ class NumberedSamples(Dataset[T_co], ABC):
         first = 0
         positions: list[int] = []
         for source in self._reader.sources:
-            numbers = source.find(key)
+            numbers = source.folder.find(key)
             if numbers and self._is_whole(source):
                 positions += [first + sample_number for sample_number in numbers]
             elif numbers:
-                positions += (first + source.positions(np.array(numbers, np.int64))).tolist()
+                positions += (first + source.selection.positions(np.array(numbers, np.int64))).tolist()
             first += source.samples
         return sorted(positions)
 

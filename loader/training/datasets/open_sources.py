@@ -82,7 +82,7 @@ class Leaf:
     @property
     def slice_samples(self) -> int:
         """Number of neighbouring samples that are read one after another."""
-        return self.slice_length or self.source.largest_shard
+        return self.slice_length or int(self.source.members[0].selection.largest_shard)
 
     @property
     def repetitions(self) -> float:
@@ -91,7 +91,7 @@ class Leaf:
     def epochs_shuffled(self, shuffle_buffer: int | None) -> int | None:
         """Return the epochs whose slices are permuted together; None in the order of a file that nothing shuffles."""
         together = self.plan.request.epochs_together
-        is_one_slice = self.slice_length is None and self.source.is_one_shard
+        is_one_slice = self.slice_length is None and len(self.source.members[0].selection.ranges[0]) == 1
         return None if is_one_slice and not shuffle_buffer and together == 1 else together
 
 

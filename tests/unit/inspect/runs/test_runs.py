@@ -330,7 +330,7 @@ def test_reads_of_a_run_are_counted_by_storage(datasets: Path, tmp_path: Path) -
 
 def test_memory_is_that_of_the_batches_and_buffers_of_a_rank(datasets: Path) -> None:
     run = planned(datasets / "blend.yaml", ranks=2, workers=3)
-    sample_bytes = max(source.sample_bytes for source in run.sources)
+    sample_bytes = max(source.folder.sample_bytes for source in run.sources)
     plain = explain_run(run, 10)
     assert plain.queue_bytes == 3 * 2 * 3 * sample_bytes
     assert plain.buffer_bytes == 0

@@ -51,8 +51,8 @@ def test_samples_are_numbered_over_the_shards_of_the_split_part(whole: Path) -> 
         DatasetSource(request=LoadRequest(ref=DatasetRef(str(whole)), split_part="val")),
     )
     assert train.shard_names == ["a.tar", "b.tar", "c.tar", "d.tar", "val0.tar", "val1.tar"]
-    assert (train.samples, numbers(train), train.largest_shard) == (12, TRAIN, 5)
-    assert (val.samples, numbers(val), val.largest_shard) == (3, [12, 13, 14], 2)
+    assert (train.samples, numbers(train), train.selection.largest_shard) == (12, TRAIN, 5)
+    assert (val.samples, numbers(val), val.selection.largest_shard) == (3, [12, 13, 14], 2)
     assert SourceTable((train,)).index_numbers(np.zeros(4, int), np.array([11, 0, 3, 3])).tolist() == [11, 0, 3, 3]
 
 
@@ -100,7 +100,7 @@ def test_samples_excluded_before_a_run_have_no_number(tmp_path: Path) -> None:
     source = open_source(folder, split_part="train")
     assert (source.excluded.tolist(), source.samples, numbers(source)) == ([], 4, [0, 1, 4, 6])
     assert source.index_numbers().tolist() == [0, 1, 4, 6]
-    assert source.positions(np.array([0, 2, 4, 5, 6])).tolist() == [0, 2, 3]
+    assert source.selection.positions(np.array([0, 2, 4, 5, 6])).tolist() == [0, 2, 4, 5, 6]
     identity = source.identity()
     assert unpack_numbers(identity.pop("excluded"), 9).tolist() == [2, 3, 5, 7, 8]
     assert identity == before

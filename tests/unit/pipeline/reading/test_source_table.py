@@ -21,6 +21,10 @@ class Runs:
     filter: None = None
 
     @property
+    def selection(self) -> Runs:
+        return self
+
+    @property
     def numbers(self) -> list[int]:
         return [number for run in self.runs for number in run]
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from report import machine_facts, print_table
 
-from loader.format.index.keys import hash_ragged
+from loader.format.index.key_hash import hash_ragged
 from loader.format.index.shard_index import ShardIndex
 from loader.format.index.writer import IndexWriter
 from loader.storage import LocalStorage

@@ -17,7 +17,8 @@ import click
 
 from loader.errors import StorageError, escape_controls, plural
 
-from .settings import AsciiStream, break_between_words, is_ascii_only, name_program, output_settings
+from .settings import name_program, output_settings
+from .terminal_text import AsciiStream, break_between_words, is_ascii_only
 
 if TYPE_CHECKING:
     from rich.console import Console

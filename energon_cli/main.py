@@ -16,7 +16,8 @@ import click
 from .command import CONTEXT_SETTINGS, LazyCommand, LazyGroup, add_common_options
 from .environment import PREFIX, explain_source
 from .installation import installation_faults, shadowed_loader
-from .settings import OutputSettings, break_between_words, name_program, output_settings, program_name, scoped_settings
+from .settings import OutputSettings, name_program, output_settings, program_name, scoped_settings
+from .terminal_text import break_between_words
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as in shells

@@ -88,16 +88,20 @@ from .pipeline.contract.worker_config import WorkerConfig as WorkerConfig
 from .pipeline.failures.error_handlers import log_exception as log_exception, reraise_exception as reraise_exception
 from .pipeline.stages.batch import BatchDataset as BatchDataset
 from .pipeline.stages.blend import BlendDataset as BlendDataset, MixBatchDataset as MixBatchDataset
+from .pipeline.stages.collect_garbage import GcDataset as GcDataset
 from .pipeline.stages.concat import ConcatDataset as ConcatDataset
+from .pipeline.stages.epochize import EpochizeDataset as EpochizeDataset
+from .pipeline.stages.filter import FilterDataset as FilterDataset
 from .pipeline.stages.group_batch import GroupBatchDataset as GroupBatchDataset
 from .pipeline.stages.iter_map import IterMapDataset as IterMapDataset
-from .pipeline.stages.limit import EpochizeDataset as EpochizeDataset, LimitDataset as LimitDataset
-from .pipeline.stages.map import FilterDataset as FilterDataset, MapDataset as MapDataset
-from .pipeline.stages.observers import GcDataset as GcDataset, LogSampleDataset as LogSampleDataset
+from .pipeline.stages.limit import LimitDataset as LimitDataset
+from .pipeline.stages.map import MapDataset as MapDataset
+from .pipeline.stages.observers import LogSampleDataset as LogSampleDataset
 from .pipeline.stages.packing import PackingDataset as PackingDataset
 from .pipeline.stages.repeat import RepeatDataset as RepeatDataset
-from .pipeline.stages.sort_pool import ShuffleBufferDataset as ShuffleBufferDataset, SortPoolDataset as SortPoolDataset
-from .samples.batching.batch import Batch as Batch, empty_batch as empty_batch, is_padding as is_padding
+from .pipeline.stages.shuffle_buffer import ShuffleBufferDataset as ShuffleBufferDataset
+from .pipeline.stages.sort_pool import SortPoolDataset as SortPoolDataset
+from .samples.batching.batch import Batch as Batch
 from .samples.batching.collate import (
     batch_list as batch_list,
     batch_pad_stack as batch_pad_stack,
@@ -109,7 +113,10 @@ from .samples.batching.concat import (
     generic_concat as generic_concat,
     homogeneous_concat_mix as homogeneous_concat_mix,
 )
+from .samples.batching.empty_batch import empty_batch as empty_batch
+from .samples.batching.padding_marks import is_padding as is_padding
 from .samples.decoding.decoder import FileStoreDecoder as FileStoreDecoder, SampleDecoder as SampleDecoder
+from .samples.edataclass import edataclass as edataclass
 from .samples.encoding.augment_task_encoder import AugmentTaskEncoder as AugmentTaskEncoder
 from .samples.encoding.cooking import Cooker as Cooker, basic_sample_keys as basic_sample_keys, cooker as cooker
 from .samples.encoding.size_metric import sample_size_metric as sample_size_metric
@@ -118,8 +125,7 @@ from .samples.encoding.task_encoder import (
     PackedSamplesOutput as PackedSamplesOutput,
     TaskEncoder as TaskEncoder,
 )
-from .samples.hooks import skip_safe as skip_safe, stateless as stateless
-from .samples.sample_dataclass import edataclass as edataclass
+from .samples.hook_marks import skip_safe as skip_safe, stateless as stateless
 from .samples.source_info import SourceInfo as SourceInfo
 from .samples.types import (
     CaptioningSample as CaptioningSample,
@@ -139,7 +145,7 @@ from .samples.types import (
     join_parts as join_parts,
 )
 from .storage.epath import EPath as EPath
-from .stores.aux_store import DecodeFileStore as DecodeFileStore, PrimaryFileStore as PrimaryFileStore
+from .stores.aux_store import PrimaryFileStore as PrimaryFileStore
 from .stores.cache_pool import (
     CachePool as CachePool,
     DirectLazy as DirectLazy,
@@ -148,6 +154,7 @@ from .stores.cache_pool import (
     NoCachePool as NoCachePool,
 )
 from .stores.dataset_file_store import DatasetFileStore as DatasetFileStore
+from .stores.decode_store import DecodeFileStore as DecodeFileStore
 from .stores.file_store import FileStore as FileStore, MissingFileError as MissingFileError
 from .stores.file_store_cache_pool import (
     FileCacheLazy as FileCacheLazy,
@@ -164,8 +171,8 @@ from .training.datasets.get_datasets import (
 from .training.datasets.random_access import RandomAccessDataset as RandomAccessDataset, random_access as random_access
 from .training.loaders.data_loader import DataLoader as DataLoader, SavableDataLoader as SavableDataLoader
 from .training.loaders.get_loader import get_loader as get_loader, get_savable_loader as get_savable_loader
+from .training.stats.options import StatsOptions as StatsOptions
 from .training.stats.profile import LoaderProfile as LoaderProfile
-from .training.stats.report_files import StatsOptions as StatsOptions
 from .training.stats.snapshot import LoaderStats as LoaderStats
 from .training.workers.watchdog import WatchdogDataset as WatchdogDataset
 from .version import __version__ as __version__

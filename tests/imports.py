@@ -8,7 +8,8 @@ from typing import Any
 
 from PIL import Image
 
-from loader.convert.importing.plan import ImportPlan, ImportReport
+from loader.convert.importing.plan import ImportPlan
+from loader.convert.importing.report import ImportReport
 from loader.convert.importing.run import run_import
 from loader.convert.sources.source import Source
 from loader.dataset.opening import folder_at

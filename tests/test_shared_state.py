@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tests.source_tree import ROOT
 
 REASONS = {
-    "format/index/sample_bytes.py _touched": "setdefault and add are one step; at worst a line of the log comes twice",
+    "format/index/fresh_shard.py _touched": "setdefault and add are one step; at worst a line of the log comes twice",
     "format/records/row_file.py row_cache": "each change of its dicts is one step; see RowCache",
     "format/records/row_file.py serials": "next() of a count is one step",
     "pipeline/contract/dataset_methods.py _direct_loaders": "set when the modules are imported",

@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any, Literal, Self
 
 from ..console import is_terminal
-from ..settings import is_ascii_only
+from ..terminal_text import is_ascii_only
 
 _NAMES = {
     "\r": "enter",

@@ -11,7 +11,7 @@ from loader.errors import escape_controls
 from loader.inspect import FieldView, SampleView
 from loader.samples import Picture, PictureError
 
-from ..settings import in_ascii, is_ascii_only
+from ..terminal_text import in_ascii, is_ascii_only
 from .drawing import Drawing, draw_picture, fit_cells
 from .keys import Keyboard, PictureMethod, Terminal, ask_terminal
 

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import plural
-from ..format.media.av_container import audio_stream, import_av, is_indexed
+from ..format.media.av_container import audio_stream, is_indexed
+from ..format.media.import_av import import_av
 from ..lazy_torch import torch
 from .av_data import MediaReader
 

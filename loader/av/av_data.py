@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from ..format.media.av_container import open_container
+from ..format.media.import_av import open_container
 from ..lazy_torch import torch
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from dataclasses import fields, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal, TypeVar, overload
 
-from ..format.media.av_container import audio_stream, media_start, open_av, video_stream
+from ..format.media.av_container import audio_stream, media_start, video_stream
 from ..format.media.av_probe import probe_av, stream_spans
+from ..format.media.import_av import open_av
 from ..format.media.metadata import AVMetadata
 from ..lazy_torch import torch
 from .audio_clips import AudioReader, decode_audio_clips, ranges_to_windows

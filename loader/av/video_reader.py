@@ -14,15 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..format.media.av_container import (
-    check_frame_size,
-    import_av,
-    is_cut,
-    is_indexed,
-    packet_time,
-    shown_packets,
-    video_stream,
-)
+from ..format.media.av_container import check_frame_size, is_cut, is_indexed, packet_time, shown_packets, video_stream
+from ..format.media.import_av import import_av
 from ..lazy_torch import torch
 from .av_data import MediaReader
 

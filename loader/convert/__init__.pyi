@@ -21,7 +21,7 @@ from .resharding import (
     ReshardReport as ReshardReport,
     run_reshard as run_reshard,
 )
-from .rows.row_file import ShardLayout as ShardLayout
+from .rows.shard_layout import ShardLayout as ShardLayout
 from .split_groups import (
     LeakReport as LeakReport,
     check_group_expression as check_group_expression,

@@ -36,14 +36,14 @@ from ..storage.durable_copy import scratch_folder
 from .importing.plan import ImportPlan, ProgressCallback
 from .importing.run import run_import
 from .rows.row import CellReader, FileRef, PartRef, Row
-from .rows.row_file import ShardLayout
+from .rows.shard_layout import ShardLayout
 from .sources.dataset import DatasetSource
 from .sources.detect import open_source
 from .sources.source import Listing, Source
-from .tables.columns import SourceOptions
 from .tables.delimited import DelimitedReader
 from .tables.part_values import encode_json, value_ref
 from .tables.records import open_text_table, read_json_lines
+from .tables.source_options import SourceOptions
 from .writing.new_output import remove_partials
 
 _TABLES = (".jsonl", ".csv", ".tsv")

@@ -23,7 +23,7 @@ from ..engine.run import Engine, JobTasks, in_order
 from ..format.dataset_ref import DatasetRef
 from ..storage import Storage, open_storage
 from .sources.dataset import splits_of_samples
-from .writing.new_output import place_shard
+from .writing.place_shard import place_shard
 from .writing.sample_writers import ExportedSample
 
 _TASK_SAMPLES = 1024

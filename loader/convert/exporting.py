@@ -26,14 +26,8 @@ from ..metadataset.datasets import ChosenSamples, choose_samples, named_datasets
 from ..storage import LocalStorage
 from .export_pieces import Pieces, ReadRequest, ReadSample, digest_of_samples
 from .sources.dataset import kept_parts
-from .writing.new_output import (
-    NewOutput,
-    ShardSource,
-    check_new_output,
-    place_shard,
-    remove_partials,
-    written_output,
-)
+from .writing.new_output import NewOutput, check_new_output, remove_partials, written_output
+from .writing.place_shard import ShardSource, place_shard
 from .writing.sample_writers import (
     ExportedSample,
     FilesWriter,

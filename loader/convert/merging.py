@@ -32,7 +32,8 @@ from ..format.prepare.plan import PartSize, PreparePlan, PrepareReport
 from ..format.prepare.run import run_prepare
 from ..format.tar.header import tar_idx_bytes
 from ..storage import FileInfo, LocalStorage, read_document, split_url
-from .writing.new_output import NewOutput, ShardSource, check_linkable, place_shard
+from .writing.new_output import NewOutput
+from .writing.place_shard import ShardSource, check_linkable, place_shard
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _CODE = re.compile(r"[A-Za-z0-9_.-]+\.py")

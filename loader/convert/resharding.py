@@ -24,9 +24,10 @@ from ..format.documents.providers import data_path, is_metadataset, is_record_fi
 from ..format.nv_meta import DATASET_YAML, FOLDER
 from ..format.tar.names import printable
 from ..storage import Storage, is_url, read_document
-from .importing.plan import ImportPlan, ImportReport, ProgressCallback
+from .importing.plan import ImportPlan, ProgressCallback
+from .importing.report import ImportReport
 from .importing.run import run_import
-from .rows.row_file import ShardLayout
+from .rows.shard_layout import ShardLayout
 from .sources.dataset import (
     DatasetSource,
     is_prepared_dataset,

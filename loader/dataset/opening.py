@@ -13,7 +13,7 @@ from ..format.documents.next_command import command_for_ref, fault_of_file
 from ..format.documents.providers import data_path, is_metadataset, is_record_file, record_format
 from ..format.index.current import index_folders, prefetch_documents
 from ..format.index.layout import ROW_COLUMNS
-from ..format.index.publish import read_committed_documents
+from ..format.index.object_commit import read_committed_documents
 from ..format.nv_meta import FOLDER, INDEX_FOLDER
 from ..format.records.folder_index import open_record_index
 from ..format.unfinished import check_finished

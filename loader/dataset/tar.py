@@ -8,9 +8,10 @@ from ..cached_property import cached_property
 from ..errors import ConfigError
 from ..format.index.current import current_index
 from ..format.index.dataset_index import DatasetIndex, PartLocation
+from ..format.index.fresh_shard import open_fresh_shard
 from ..format.index.layout import ShardEntry
 from ..format.index.locations import SampleLocator
-from ..format.index.sample_bytes import open_fresh_shard, read_sample
+from ..format.index.sample_bytes import read_sample
 from ..format.media.metadata import MediaMetadataReader
 from ..storage import ReadableFile, Storage
 from .dataset import Dataset, DatasetTraits, Documents, PartPlace

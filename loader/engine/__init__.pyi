@@ -1,6 +1,6 @@
 # The public names of this package, each with the module that defines it.
 
-from .executor import open_dask_executor as open_dask_executor
+from .dask_executor import open_dask_executor as open_dask_executor
 from .journal import AlreadyDoneError as AlreadyDoneError
 from .ray_executor import open_ray_executor as open_ray_executor
 from .run import Engine as Engine, ShareDone as ShareDone, ShareEnds as ShareEnds

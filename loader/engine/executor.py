@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
-import re
 import socket
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ..errors import ConfigError, EnergonError, WorkerError, error_text, required_package
-from .clusters import CONTINUES, check_server
+from ..errors import EnergonError, WorkerError, error_text
+from .clusters import CONTINUES
 from .ray_executor import HEAD_PERIOD_S, RayExecutor
 from .workers import MAX_DEATHS, STOP_PERIOD_S, StoppedError
 
@@ -134,51 +131,3 @@ def _results(
         # Tasks that have not begun must not run after an error or an interrupt.
         for future in futures:
             future.cancel()
-
-
-_GREETING = rb".*pickle-protocol"  # a scheduler says first how it packs messages
-_CONNECT_S = 15  # a scheduler answers at once, unless its machine is busy
-_WORKERS_S = 60  # a queue of jobs may start them later
-
-
-@contextmanager
-def open_dask_executor(scheduler: str) -> Iterator[Executor]:
-    """Connect to a Dask cluster; its executor is valid in the block.
-
-    Args:
-        scheduler: Address (``tcp://host:8786``) or file of the scheduler.
-    """
-    with required_package("the engine dask needs the package distributed", hint="pip install 'energon-toolkit[dask]'"):
-        from distributed import Client
-    # Check what the user gave, before a connection is tried.
-    address = scheduler
-    with suppress(OSError, ValueError, LookupError, TypeError), open(scheduler, "rb") as file:
-        address = json.load(file)["address"]
-    if not re.search(r"://|:\d+$", str(address)):
-        raise ConfigError(
-            "this is no file of a Dask scheduler, and no address",
-            at=scheduler,
-            hint="give an address such as tcp://node1:8786, or the file that dask scheduler --scheduler-file writes",
-        )
-    # Connect, and wait for the first worker.
-    try:
-        if "tls" not in address:
-            with suppress(ConnectionRefusedError):  # the client waits for a scheduler that starts
-                check_server(address, _GREETING)
-        client = Client(address, timeout=_CONNECT_S, set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:  # TimeoutError is an OSError; without certificates, a TypeError
-        raise WorkerError(
-            f"cannot connect to the Dask scheduler: {error}",
-            at=scheduler,
-            hint="check that it runs (dask scheduler) and that this machine reaches its port, or give the file that "
-            "dask scheduler --scheduler-file wrote; for tls://, set distributed.comm.tls in Dask's configuration",
-        ) from error
-    with client:
-        try:
-            client.wait_for_workers(1, timeout=_WORKERS_S)
-        except TimeoutError as error:
-            raise WorkerError(
-                f"the Dask scheduler at {scheduler} has no workers after {_WORKERS_S} s",
-                hint="start some: dask worker ADDRESS, or cluster.scale(64)",
-            ) from error
-        yield client.get_executor(pure=False)  # a task of another command with the same arguments runs, too

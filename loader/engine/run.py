@@ -14,7 +14,8 @@ from typing import Any, Generic, TypeVar
 from ..errors import ConfigError, WorkerError, plural
 from .executor import run_in_executor
 from .journal import Job, Journal, Journaled, NumberedTask
-from .share import Share, command_with, divide, incomplete_shares
+from .share import Share, command_with, incomplete_shares
+from .share_plan import divide
 from .workers import MAX_DEATHS, Environments, run_in_workers
 
 _Result = TypeVar("_Result")

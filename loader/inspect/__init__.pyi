@@ -1,5 +1,11 @@
 # The public names of this package, each with the module that defines it.
 
+from .broken_samples import (
+    ExcludedSamples as ExcludedSamples,
+    ExclusionAdvice as ExclusionAdvice,
+    exclude_broken as exclude_broken,
+    exclusion_advice as exclusion_advice,
+)
 from .browse.page_document import sample_document as sample_document
 from .doctor import (
     Advice as Advice,
@@ -40,20 +46,13 @@ from .fields import (
 )
 from .folder_views import SampleViews as SampleViews
 from .lint import (
-    ExcludedSamples as ExcludedSamples,
-    ExclusionAdvice as ExclusionAdvice,
     LintRequest as LintRequest,
-    exclude_broken as exclude_broken,
-    exclusion_advice as exclusion_advice,
     find_rule as find_rule,
     kind_at as kind_at,
     rule_groups as rule_groups,
     run_lint as run_lint,
 )
-from .media_views import (
-    media_facts as media_facts,
-    media_folder_facts as media_folder_facts,
-)
+from .media_facts import media_facts as media_facts, media_folder_facts as media_folder_facts
 from .metadataset import metadataset_facts as metadataset_facts
 from .mount import (
     Entry as Entry,

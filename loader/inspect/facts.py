@@ -29,7 +29,7 @@ from ..format.records.record_file import RecordFile
 from ..format.unfinished import left_sentence
 from ..storage import EPath, Storage, open_parent
 from .folder_views import one_line, scan_note
-from .media_views import media_facts, media_folder_facts
+from .media_facts import media_facts, media_folder_facts
 
 _CHECKPOINT_SUFFIXES = (".json", ".pt", ".pth", ".ckpt", ".pkl")
 _RUNS = 512  # spread evenly over a file, for the median of sizes

@@ -10,8 +10,9 @@ from ..format.dataset_ref import DOCUMENT_CHOICES, DatasetRef
 from ..metadataset.documents.leaf_plan import JoinMember, JoinPlan, LeafPlan
 from ..metadataset.documents.paths import DatasetPaths
 from ..metadataset.leaf_samples import LeafCounter
+from ..metadataset.plans.blend_tree import SAMPLES
 from ..metadataset.plans.plan_leaves import plan_splits
-from ..metadataset.plans.plan_node import SAMPLES, PlanNode
+from ..metadataset.plans.repeated_leaves import PlanNode
 
 
 def metadataset_facts(ref: DatasetRef | str) -> dict[str, Any]:

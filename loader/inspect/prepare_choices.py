@@ -20,7 +20,8 @@ from ..format.documents.value_name import is_part_name
 from ..format.nv_meta import FOLDER
 from ..format.prepare.dataset_yaml import SAMPLE_LOADER, DatasetYaml, dataset_config_of, files_to_write
 from ..format.prepare.plan import SplitRequest
-from ..format.prepare.split import detect_split, ranges_by_ratio, split_by_ratio
+from ..format.prepare.split import ranges_by_ratio, split_by_ratio
+from ..format.prepare.split_names import detect_split
 from .sample_view import SampleView, describe_sample, view_decoder
 from .sampled_contents import SampledContents, ShardFolder, coverage, field_map_warnings
 

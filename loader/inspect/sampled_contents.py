@@ -19,7 +19,7 @@ from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.field_map import FieldMap, parse_field_map
 from ..format.documents.messages import nearest_names
 from ..format.index.layout import SampleIndex, once_warning
-from ..format.index.publish import read_committed_documents
+from ..format.index.object_commit import read_committed_documents
 from ..format.nv_meta import FOLDER, INFO_JSON, INFO_YAML
 from ..format.prepare.dataset_yaml import DatasetYaml
 from ..format.prepare.plan import PreparePlan, RunningPrepare

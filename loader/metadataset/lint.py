@@ -22,8 +22,9 @@ from .documents.leaf_plan import JoinMember, LeafPlan
 from .documents.paths import DatasetPaths
 from .joins.files import open_join
 from .leaf_samples import LeafCounter, open_record_filter
+from .plans.blend_tree import SAMPLES
 from .plans.plan_leaves import PlannedSplits, plan_splits
-from .plans.plan_node import SAMPLES, find_repeated_leaves, find_shared_leaves
+from .plans.repeated_leaves import find_repeated_leaves, find_shared_leaves
 
 
 def lint_metadataset(

@@ -16,6 +16,7 @@ from .finite_pass import (
     pass_samples as pass_samples,
     samples_of_batch as samples_of_batch,
 )
+from .lane_hosting import LaneHosting as LaneHosting, possible_ranks as possible_ranks
 from .lane_mixes import (
     GONE as GONE,
     MAX_SCHEDULED_SAMPLES as MAX_SCHEDULED_SAMPLES,
@@ -38,12 +39,10 @@ from .stream_order import (
     PASS_LANES as PASS_LANES,
     BlendedLane as BlendedLane,
     DealtOrder as DealtOrder,
-    LaneHosting as LaneHosting,
     LaneOrder as LaneOrder,
     RepeatedOrder as RepeatedOrder,
     StreamOrder as StreamOrder,
     default_lanes as default_lanes,
-    possible_ranks as possible_ranks,
     worker_share as worker_share,
 )
 from .volume_blend import (

@@ -16,6 +16,7 @@ from .building.check import DecodeCheck as DecodeCheck, check_image_bytes as che
 from .building.sample_builder import SampleBuilder as SampleBuilder
 from .decoding.decoder import SampleDecoder as SampleDecoder
 from .decoding.image_decode import EncodedImage as EncodedImage
+from .edataclass import edataclass as edataclass
 from .encoding.augment_task_encoder import AugmentTaskEncoder as AugmentTaskEncoder
 from .encoding.cooking import Cooker as Cooker, basic_sample_keys as basic_sample_keys, cooker as cooker
 from .encoding.size_metric import sample_size_metric as sample_size_metric
@@ -24,25 +25,19 @@ from .encoding.task_encoder import (
     PackedSamplesOutput as PackedSamplesOutput,
     TaskEncoder as TaskEncoder,
 )
-from .hooks import (
-    HookContext as HookContext,
+from .hook_marks import (
     failure_tolerance as failure_tolerance,
-    is_default as is_default,
     is_stateless as is_stateless,
     restores_seeds as restores_seeds,
-    set_hook_context as set_hook_context,
 )
+from .hooks import HookContext as HookContext, is_default as is_default, set_hook_context as set_hook_context
 from .picture import (
     Picture as Picture,
     PictureError as PictureError,
     array_picture as array_picture,
     encoded_picture as encoded_picture,
 )
-from .sample_dataclass import (
-    ExtendableDataclassMixin as ExtendableDataclassMixin,
-    PinMemoryMixin as PinMemoryMixin,
-    edataclass as edataclass,
-)
+from .sample_dataclass import ExtendableDataclassMixin as ExtendableDataclassMixin, PinMemoryMixin as PinMemoryMixin
 from .sample_format import (
     format_sample_compact as format_sample_compact,
     format_sample_detailed as format_sample_detailed,

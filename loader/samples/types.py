@@ -18,14 +18,8 @@ from typing import Any, Self
 from ..errors import ConfigError, SampleError
 from ..format.documents.conversation import Turn, conversation_turns
 from ..lazy_torch import torch
-from .sample_dataclass import (
-    ExtendableDataclassMixin,
-    PinMemoryMixin,
-    SummaryMixin,
-    TagsMixin,
-    edataclass,
-    with_field_names,
-)
+from .edataclass import SummaryMixin, edataclass
+from .sample_dataclass import ExtendableDataclassMixin, PinMemoryMixin, TagsMixin, with_field_names
 from .source_info import SourceInfo
 
 

@@ -1,10 +1,6 @@
 # The public names of this package, each with the module that defines it.
 
-from .aux_store import (
-    DecodeFileStore as DecodeFileStore,
-    PrimaryFileStore as PrimaryFileStore,
-    open_aux_store as open_aux_store,
-)
+from .aux_store import PrimaryFileStore as PrimaryFileStore, open_aux_store as open_aux_store
 from .cache_pool import (
     CachePool as CachePool,
     DirectLazy as DirectLazy,
@@ -15,6 +11,7 @@ from .cache_pool import (
 from .dataset_file_store import (
     DatasetFileStore as DatasetFileStore,
 )
+from .decode_store import DecodeFileStore as DecodeFileStore
 from .file_store import (
     FileStore as FileStore,
     MissingFileError as MissingFileError,

@@ -16,7 +16,7 @@ from loader.convert.importing.plan import ImportPlan, list_rows
 from loader.convert.importing.run import run_import
 from loader.convert.rows.file_access import FileAccess
 from loader.convert.rows.row import FaultRef
-from loader.convert.rows.row_file import ShardLayout
+from loader.convert.rows.shard_layout import ShardLayout
 from loader.convert.sources import SourceOptions, open_sources
 from loader.errors import ConfigError
 from tests.cli.run_energon import RunEnergon

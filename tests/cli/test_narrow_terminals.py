@@ -12,7 +12,7 @@ import pytest
 
 from energon_cli.commands.look.preview.walk import KEYS_HELP
 from energon_cli.console import output_console
-from energon_cli.settings import break_between_words
+from energon_cli.terminal_text import break_between_words
 from loader.inspect import print_table
 from tests.cli.make_dataset import caption_parts, picture, write_captions
 from tests.cli.terminal import TerminalRun

@@ -18,7 +18,7 @@ import pytest
 from energon_cli.main import main
 from loader.convert.importing.plan import ImportPlan
 from loader.convert.importing.run import run_import
-from loader.convert.rows.row_file import ShardLayout
+from loader.convert.rows.shard_layout import ShardLayout
 from loader.convert.sources.files import FilesSource
 from loader.engine import Engine
 from tests.cli.run_energon import Done, RunEnergon, run_in_this_process

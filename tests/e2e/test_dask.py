@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from loader.engine import executor
-from loader.engine.executor import open_dask_executor
+from loader.engine.dask_executor import open_dask_executor
 from loader.engine.run import Engine
 from loader.errors import ConfigError, FormatError, WorkerError
 from loader.format.prepare.plan import PreparePlan

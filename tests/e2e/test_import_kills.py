@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from loader.convert.rows.row_file import ShardLayout
+from loader.convert.rows.shard_layout import ShardLayout
 from loader.engine import AlreadyDoneError
 from tests.e2e.test_prepare_kills import every_call, in_child, kill_before
 from tests.unit.convert.importing.test_run import import_folder, samples_of, shards_of, write_photos

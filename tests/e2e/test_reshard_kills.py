@@ -17,7 +17,7 @@ import pytest
 
 from loader import ShardWriter
 from loader.convert.resharding import ReshardPlan, ReshardReport, run_reshard
-from loader.convert.rows.row_file import ShardLayout
+from loader.convert.rows.shard_layout import ShardLayout
 from loader.dataset.opening import folder_at
 from loader.engine import AlreadyDoneError
 from loader.format.columns.column_files import open_column, write_column

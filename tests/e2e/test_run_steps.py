@@ -15,7 +15,7 @@ from loader import DefaultTaskEncoder, WorkerConfig, get_savable_loader, get_tra
 from loader.errors import ConfigError, FormatError, StateError
 from loader.pipeline.contract.item_id import samples_in
 from loader.pipeline.stages.batch import BatchDataset
-from loader.samples.hooks import stateless
+from loader.samples.hook_marks import stateless
 from loader.training.states import RunState, list_state_files, read_state_file, redistribute_files
 from loader.training.workers.batch_trace import TraceFile, list_traces
 from tests.e2e.text_dataset import write_texts

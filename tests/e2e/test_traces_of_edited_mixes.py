@@ -15,7 +15,7 @@ import yaml
 from loader import DefaultTaskEncoder, WorkerConfig, get_savable_loader, get_train_dataset
 from loader.errors import StateError
 from loader.inspect.runs import RestoredRun, TracedSample, open_run, steps_of_key, trace_step
-from loader.samples.hooks import stateless
+from loader.samples.hook_marks import stateless
 from tests.cli.run_energon import RunEnergon, run_in_this_process
 from tests.e2e.text_dataset import write_texts
 

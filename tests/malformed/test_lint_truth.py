@@ -35,7 +35,7 @@ from loader.format.index.dataset_index import DatasetIndex, PartLocation
 from loader.format.index.layout import ShardEntry
 from loader.format.index.sample_bytes import read_sample
 from loader.format.prepare.plan import SplitRequest
-from loader.inspect.lint import exclude_broken_samples
+from loader.inspect.broken_samples import exclude_broken_samples
 from loader.lint import contents as lint_contents, metadata as lint_metadata, run as lint_run
 from loader.lint.metadata import Split
 from loader.lint.report import LintPlan, LintProgress, LintReport, SampleCheck

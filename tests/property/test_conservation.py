@@ -21,7 +21,7 @@ from loader.convert.exporting import ExportRequest, export_samples
 from loader.convert.importing import ImportPlan, run_import
 from loader.convert.merging import MergePlan, run_merge
 from loader.convert.resharding import ReshardPlan, run_reshard
-from loader.convert.rows.row_file import ShardLayout
+from loader.convert.rows.shard_layout import ShardLayout
 from loader.convert.sources import SourceOptions, open_sources
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, FormatError, SampleError

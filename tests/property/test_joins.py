@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from loader.errors import ConfigError
 from loader.format.index import dataset_index, shard_index, small_shards
-from loader.format.index.keys import hash_key, hash_keys
+from loader.format.index.key_hash import hash_key, hash_keys
 from loader.metadataset.joins import keys as packed_keys, keys as sample_keys, prepare_join
 from loader.metadataset.joins.files import open_join
 from tests.unit.metadataset.joined_data import JoinedData

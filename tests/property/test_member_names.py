@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from loader.format.index.keys import hash_key, hash_keys
+from loader.format.index.key_hash import hash_key, hash_keys
 from loader.format.tar.names import decode_name, encode_name, split_member_name, split_member_names
 
 pieces = st.sampled_from(

@@ -14,13 +14,15 @@ from loader.pipeline.contract.stage import SavableDataset
 from loader.pipeline.stages.batch import BatchDataset
 from loader.pipeline.stages.blend import BlendDataset
 from loader.pipeline.stages.concat import ConcatDataset
+from loader.pipeline.stages.filter import FilterDataset
 from loader.pipeline.stages.group_batch import GroupBatchDataset
 from loader.pipeline.stages.iter_map import IterMapDataset
-from loader.pipeline.stages.map import FilterDataset, MapDataset
+from loader.pipeline.stages.map import MapDataset
 from loader.pipeline.stages.packing import PackingDataset
 from loader.pipeline.stages.repeat import RepeatDataset
-from loader.pipeline.stages.sort_pool import ShuffleBufferDataset
-from loader.samples.hooks import hook_context, stateless
+from loader.pipeline.stages.shuffle_buffer import ShuffleBufferDataset
+from loader.samples.hook_marks import stateless
+from loader.samples.hooks import hook_context
 from loader.testing.stage import Values, check_resumes
 
 Item = tuple[Any, ...]  # its last element is an integer, which determines what the functions below do

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from loader.format.index import shard_index as shard_index_module
-from loader.format.index.keys import hash_key
+from loader.format.index.key_hash import hash_key
 from loader.format.index.shard_index import ShardIndex, decode_shard_index, encode_shard_index, index_shard
 from loader.format.tar import scan as tar_scan_module
 from loader.format.tar.names import encode_name, split_member_name

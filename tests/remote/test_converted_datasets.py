@@ -8,7 +8,7 @@ import pytest
 
 from loader import ShardWriter
 from loader.convert.resharding import ReshardPlan, run_reshard
-from loader.convert.rows.row_file import ShardLayout
+from loader.convert.rows.shard_layout import ShardLayout
 from loader.dataset.opening import folder_at
 from loader.format.dataset_ref import DatasetRef
 from tests.e2e.dataset_tree import caption_samples, prepare, shard_path, write_shard

@@ -15,7 +15,7 @@ from loader import open_dataset, prepare_metadataset
 from loader.dataset.records import as_bytes
 from loader.format.jsonl.index import prepare_jsonl
 from loader.notebook.opened_dataset import OpenedDataset
-from loader.samples.sample_dataclass import edataclass
+from loader.samples.edataclass import edataclass
 from loader.samples.types import Sample, TextSample
 from loader.storage import open_storage
 from loader.testing import DatasetContent, DatasetContract

@@ -18,7 +18,7 @@ from loader.storage.remote import remember_options
 from loader.storage.remote.clients.connection import Retries, few_tries
 from loader.storage.remote.failures import Remedy, RequestFailure
 from loader.storage.remote.fetcher import Fetch, Fetcher, Pace
-from loader.storage.remote.object_requests import ListedFolders
+from loader.storage.remote.listed_folders import ListedFolders
 from loader.storage.remote.options import OPTIONS_VARIABLE
 from tests.object_server import Fault, FaultPlan, ObjectServer
 

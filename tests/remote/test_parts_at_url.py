@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from loader.engine.share import Share, divide_shards, read_plan, write_plan
+from loader.engine.share import Share
+from loader.engine.share_plan import divide_shards, read_plan, write_plan
 from loader.errors import ConfigError
 from loader.format.prepare.part import PART_PLAN, run_part
 from loader.format.prepare.plan import PreparePlan, PrepareProgress, PrepareReport

@@ -10,7 +10,7 @@ from loader.errors import escape_controls, plural
 
 from ...command import energon_command
 from ...console import output_console, print_json, show_account, show_note
-from ...dataset_options import check_path
+from ...dataset_paths import check_path
 from ...engine_options import EngineChoice, engine_options
 from ...options import parse_pairs, shared_options
 from ...progress import ProgressBar

@@ -12,7 +12,8 @@ from loader.errors import escape_controls, plural
 
 from ...command import energon_command
 from ...console import facts_of, output_console, print_json, printing_to_stderr, show_note
-from ...dataset_options import check_ref, copy_options, dataset_options
+from ...dataset_options import copy_options, dataset_options
+from ...dataset_paths import check_ref
 from ...engine_options import ENGINE_PARAMETERS, EngineChoice, engine_options
 from ...options import shared_options
 from ...progress import ProgressBar

@@ -13,7 +13,8 @@ from loader.errors import escape_controls, plural
 
 from ...command import energon_command
 from ...console import facts_of, is_terminal, output_console, print_json, print_reports, show_note
-from ...dataset_options import check_ref, dataset_options, query_options
+from ...dataset_options import dataset_options, query_options
+from ...dataset_paths import check_ref
 from ...engine_options import EngineChoice, engine_options
 from ...options import shared_options
 from ...progress import ProgressBar

@@ -16,7 +16,8 @@ from loader.inspect import format_bytes
 
 from ...command import energon_command
 from ...console import print_json, show_account, show_note
-from ...dataset_options import check_ref, copy_options, dataset_options
+from ...dataset_options import copy_options, dataset_options
+from ...dataset_paths import check_ref
 from ...engine_options import EngineChoice, engine_options
 from ...options import combined, parse_size_or_megabytes, shared_options
 from ...progress import ProgressBar

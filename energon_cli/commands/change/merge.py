@@ -10,7 +10,7 @@ from loader.errors import escape_controls, plural
 
 from ...command import energon_command
 from ...console import output_console, print_json, show_warning
-from ...dataset_options import check_path
+from ...dataset_paths import check_path
 from ...options import shared_options
 from ...progress import ProgressBar
 

@@ -11,7 +11,8 @@ from loader.inspect import format_bytes
 
 from ...command import energon_command
 from ...console import facts_of, print_json, show_account, show_note, show_warning
-from ...dataset_options import check_ref, copy_options, dataset_options
+from ...dataset_options import copy_options, dataset_options
+from ...dataset_paths import check_ref
 from ...engine_options import EngineChoice, engine_options
 from ...options import layout_of, shared_options, shuffle_options
 from ...progress import ProgressBar

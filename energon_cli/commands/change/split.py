@@ -13,7 +13,8 @@ from loader.inspect import format_percent
 
 from ...command import energon_command
 from ...console import output_console, print_json, show_note, show_warning
-from ...dataset_options import check_path, compute_with_consent, yes_option
+from ...dataset_options import compute_with_consent, yes_option
+from ...dataset_paths import check_path
 from ...options import checked, shared_options
 from ...progress import ProgressBar
 

@@ -13,7 +13,8 @@ from loader.inspect import format_bytes
 
 from ...command import energon_command
 from ...console import is_terminal, output_console, print_json, show_note
-from ...dataset_options import check_ref, dataset_options
+from ...dataset_options import dataset_options
+from ...dataset_paths import check_ref
 from ...options import shared_options
 from .near_output import show_neighbours
 

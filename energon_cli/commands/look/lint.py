@@ -10,7 +10,8 @@ import click
 from loader.errors import ConfigError, EnergonError
 
 from ...command import energon_command
-from ...dataset_options import check_ref, dataset_options
+from ...dataset_options import dataset_options
+from ...dataset_paths import check_ref
 from ...engine_options import EngineChoice, engine_options
 from ...options import shared_options
 from ...progress import ProgressBar

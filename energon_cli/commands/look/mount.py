@@ -14,7 +14,8 @@ import click
 
 from ...command import energon_command
 from ...console import facts_of, print_json, show_note
-from ...dataset_options import check_ref, dataset_options
+from ...dataset_options import dataset_options
+from ...dataset_paths import check_ref
 from ...options import shared_options
 from ...progress import ProgressBar
 

@@ -15,7 +15,8 @@ from loader.inspect import print_part_sets, print_table
 
 from ...command import energon_command
 from ...console import output_console, print_reports, show_note, write_file
-from ...dataset_options import check_ref, dataset_options, query_options
+from ...dataset_options import dataset_options, query_options
+from ...dataset_paths import check_ref
 from ...engine_options import EngineChoice, engine_options
 from ...options import shared_options
 from ...progress import ProgressBar

@@ -16,8 +16,8 @@ import click
 from loader.errors import escape_controls
 
 from ...console import error_console
-from ...settings import in_ascii, is_ascii_only
 from ...terminal.keys import RawMode, discard_input
+from ...terminal_text import in_ascii, is_ascii_only
 
 
 class GoBack(Exception):  # noqa: N818 - a wish of the user

@@ -12,9 +12,9 @@ from loader.errors import escape_controls, plural
 
 from ...command import energon_command
 from ...console import facts_of, linked_text, output_console, print_json, show_note, write_file
-from ...dataset_options import check_path
+from ...dataset_paths import check_path
 from ...options import plan_run, run_options, shared_options
-from ...settings import break_between_words
+from ...terminal_text import break_between_words
 
 if TYPE_CHECKING:
     from loader.inspect.runs import LoggedLoader

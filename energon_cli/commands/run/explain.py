@@ -11,7 +11,7 @@ from loader.inspect import format_bytes, format_percent
 
 from ...command import energon_command
 from ...console import output_console, print_json
-from ...dataset_options import check_path
+from ...dataset_paths import check_path
 from ...options import RUN_OPTIONS, plan_run, run_options, shared_options
 
 if TYPE_CHECKING:

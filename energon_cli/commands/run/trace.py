@@ -17,9 +17,9 @@ from loader.errors import escape_controls
 
 from ...command import energon_command
 from ...console import json_line, linked_text, show_note
-from ...dataset_options import check_path
+from ...dataset_paths import check_path
 from ...options import RUN_OPTIONS, plan_run, run_options, shared_options
-from ...settings import break_between_words
+from ...terminal_text import break_between_words
 
 if TYPE_CHECKING:
     from loader.inspect.runs import RestoredRun, TracedSample

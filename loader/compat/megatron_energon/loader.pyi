@@ -6,4 +6,4 @@ from loader import SavableDataset as SavableDataset
 from loader import WorkerConfig as WorkerConfig
 from loader.compat.run_functions import get_loader as get_loader
 from loader.compat.run_functions import get_savable_loader as get_savable_loader
-from loader.pipeline.stages.observers import GC_DEFAULT_EVERY_N_ITER as GC_DEFAULT_EVERY_N_ITER
+from loader.pipeline.stages.collect_garbage import GC_DEFAULT_EVERY_N_ITER as GC_DEFAULT_EVERY_N_ITER

@@ -2,4 +2,4 @@
 from loader import WorkerConfig as WorkerConfig
 from loader.compat.saved_states import SystemRng as SystemRng
 from loader.compat.saved_states import SystemRngState as SystemRngState
-from loader.compat.saved_states import WorkerRng as WorkerRng
+from loader.compat.worker_rng import WorkerRng as WorkerRng

@@ -15,6 +15,6 @@ from loader.compat.saved_states import SavableDataLoaderState as SavableDataLoad
 from loader.compat.saved_states import SavableDatasetCheckpoint as SavableDatasetCheckpoint
 from loader.compat.saved_states import SavableDatasetState as SavableDatasetState
 from loader.pipeline.failures.error_handlers import default_get_batch_keys as default_get_batch_keys
-from loader.pipeline.stages.observers import GC_DEFAULT_EVERY_N_ITER as GC_DEFAULT_EVERY_N_ITER
+from loader.pipeline.stages.collect_garbage import GC_DEFAULT_EVERY_N_ITER as GC_DEFAULT_EVERY_N_ITER
 from loader.training.loaders.data_loader import DataLoader as _DataLoader
 BasicDataLoader = _DataLoader

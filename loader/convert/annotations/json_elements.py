@@ -12,7 +12,8 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from ...errors import ConfigError, SampleError
-from ..rows.row import FaultRef, Row, key_of_path
+from ..rows.key_names import key_of_path
+from ..rows.row import FaultRef, Row
 from ..tables.records import TOO_LONG, bounded_lines, open_text_table
 from ..tables.split_names import split_of_folder
 from .json_document import JsonDocument, without_constants

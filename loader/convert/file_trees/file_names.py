@@ -9,8 +9,10 @@ from typing import Literal
 
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
 from ...accounting.other_file import is_unread_archive
-from ..rows.row import unique_part, without_controls
-from ..tables.named_files import EXTENSIONS, split_extension
+from ..rows.key_names import without_controls
+from ..rows.row import unique_part
+from ..tables.named_files import split_extension
+from ..tables.table_files import EXTENSIONS
 
 TAR_ENDINGS = (".tar", ".tgz", ".tar.gz", ".tbz2", ".tar.bz2", ".txz", ".tar.xz", ".tar.zst", ".tar.lz4")
 """Endings of tar files, compressed ones included."""

@@ -13,8 +13,8 @@ from ..layouts.grouping import Grouping, Role, folder_names
 from ..layouts.hypothesis import TreeLayout
 from ..layouts.references import Reference
 from ..layouts.survey import Survey
-from ..tables.columns import GroupBy
 from ..tables.named_files import split_name
+from ..tables.source_options import GroupBy
 from ..tables.split_names import pieces_of_splits, split_of_folder, subset_of_file
 from .folder_samples import are_samples
 from .headers import are_of_samples, groups_of

@@ -9,8 +9,8 @@ from itertools import chain
 
 from ...accounting.kinds import kind_of_name
 from ..layouts.grouping import Grouping
-from ..tables.columns import GroupBy
 from ..tables.named_files import MAIN_NAMES, ROLE_NAMES, part_name_of_column
+from ..tables.source_options import GroupBy
 from ..tables.split_names import split_of_folder, splits_of_names, subset_of_file
 from .shared_names import Partners
 

@@ -2,14 +2,13 @@
 
 from .pictures import PictureOptions as PictureOptions
 from .plan import (
-    FailedRow as FailedRow,
     ImportPlan as ImportPlan,
     ImportProgress as ImportProgress,
-    ImportReport as ImportReport,
     ListedRows as ListedRows,
     PlannedPart as PlannedPart,
     list_rows as list_rows,
 )
+from .report import FailedRow as FailedRow, ImportReport as ImportReport
 from .run import (
     check_output as check_output,
     run_import as run_import,

@@ -14,7 +14,8 @@ from ...errors import ConfigError
 from ...format.unfinished import IMPORT_FOLDER
 from ...storage import LocalStorage
 from ...storage.durable_copy import scratch_folder
-from ..rows.row_file import PlannedShard, RowFile
+from ..rows.row_file import RowFile
+from ..rows.shard_layout import PlannedShard
 from ..sources.source import Source
 from .write_shard import WriteShard, Written
 

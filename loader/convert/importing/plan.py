@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 import numpy as np
@@ -16,18 +16,17 @@ import numpy as np
 from ...accounting import Account
 from ...arrays import IntArray
 from ...engine.run import RunsOnEngine
-from ...errors import ConfigError, SampleError, plural
-from ...format.prepare.plan import PrepareReport
-from ...format.unfinished import IMPORT_FOLDER
+from ...errors import ConfigError, plural
 from ...storage import Storage
 from ...storage.durable_copy import scratch_folder
 from ...storage.remote import DownloadOptions, host_of
 from ...storage.unpacked import check_ratio
 from ..rows.row import FaultRef, FileRef, Row, UrlRef
-from ..rows.row_file import RowFile, RowFileWriter, ShardLayout, order_rows, plan_shards
+from ..rows.row_file import RowFile, RowFileWriter
 from ..rows.row_groups import join_groups
+from ..rows.shard_layout import ShardLayout, order_rows, plan_shards
 from ..sources.source import ListedPictures, Listing, Source
-from ..writing.written_shards import FileVersion, version_of
+from ..writing.written_shards import FileVersion
 from .pictures import PictureOptions
 
 if TYPE_CHECKING:
@@ -37,7 +36,6 @@ _REPORT_ROWS = 1000
 _MAX_HOSTS = 100_000  # whose rows are counted
 _CONTACTED_HOSTS = 64  # those with the most rows
 _FIRST_URLS = 3  # of a host, which is given up if none of them is answered
-_SHARE_OF_FAILURES = 0.01  # one damaged file in a hundred is usual in data from the web
 _MAX_RARE_NAMES = 20  # part names with dots that occur once; more are no names of parts
 
 
@@ -276,52 +274,6 @@ class ImportPlan(RunsOnEngine):
     inputs: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class FailureLimit:
-    """The rows of an import that may fail.
-
-    Args:
-        rows: Number of all rows.
-        given: Most failures, or a share below 1; None for 1 %, or one.
-        at: The place that errors name.
-        command: Only ``import`` may allow failures.
-    """
-
-    rows: int
-    given: float | None
-    at: str = ""
-    command: str = "import"
-
-    @property
-    def allowed(self) -> float:
-        """A number, or a share below 1."""
-        return (_SHARE_OF_FAILURES if _SHARE_OF_FAILURES * self.rows >= 1 else 1) if self.given is None else self.given
-
-    def is_exceeded(self, failed: int) -> bool:
-        limit = self.allowed
-        return failed > (round(limit * self.rows, 3) if limit < 1 else limit)  # 100 % is a little less than 1
-
-    def check(self, failed: int, *, example: str, is_end: bool = False) -> None:
-        """Raise a ``SampleError`` that names the limit to pass, if more rows failed.
-
-        Args:
-            is_end: All rows were tried; else others may fail, too.
-        """
-        if not self.is_exceeded(failed):
-            return
-        limit = self.allowed
-        allowed = f"{100 * limit:.3g}%" if limit < 1 else f"{limit:g}"
-        least = "" if is_end or failed == self.rows else "at least "
-        enough = f"100%, or {failed} if no other sample fails" if least else f"{failed}"
-        # If all rows fail, there is no dataset with any limit.
-        more = f", or pass --max-failures {enough}" if failed < self.rows and self.command == "import" else ""
-        raise SampleError(
-            f"{least}{failed:,} of {plural(self.rows, 'sample')} failed, more than {allowed} allow; {example}",
-            at=self.at,
-            hint=f"fix them{more}; otherwise the same command ends the same way. Shards that are written are kept",
-        )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportProgress:
     """Progress of an import: it lists the samples of the sources, and then writes shards."""
@@ -340,108 +292,3 @@ ProgressCallback = Callable[[ImportProgress], None]
 
 BeforeCommit = Callable[[Storage, IntArray, list[tuple[FileVersion, int]]], None]
 """Called with the dataset, the row of each sample, shape (samples,), and the files with their numbers of samples."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportReport:
-    """The outcome of an import.
-
-    Attributes:
-        prepared: The report of the prepare that ended it.
-        failures: The first rows that failed, at most a hundred.
-        failed: Number of all rows that failed.
-        failures_file: Path of the list of all failures; None without failures.
-        renamed: Number of samples whose key another sample had.
-        written: Number of shards that this run has written.
-        resumed: Number of shards that an interrupted run had written.
-        changed: What was changed or lost → number of pictures (``bits_scaled``, ``alpha_composed``, ``frames_dropped``,
-            ``cmyk_converted``, ``frames_unread``) or documents (``geometry_moved``, ``geometry_ignored``,
-            ``sizes_kept``, ``numbers_lost``), or segments of recordings (``segments_shortened``).
-        first_changed: The same → place of the first row.
-    """
-
-    prepared: PrepareReport
-    failures: tuple[FailedRow, ...]
-    failed: int
-    failures_file: str | None
-    renamed: int
-    written: int
-    resumed: int
-    size_bytes: int
-    seconds: float
-    account: Account
-    changed: Mapping[str, int] = field(default_factory=dict)
-    first_changed: Mapping[str, str] = field(default_factory=dict)
-
-
-class FailedRow(msgspec.Struct, frozen=True, array_like=True):
-    """A row that is not in the dataset.
-
-    Attributes:
-        key: The key that its sample would have.
-        size_bytes: Their bytes, as far as they are known.
-    """
-
-    origin: str
-    key: str
-    reason: str
-    code: str = "F101"
-    parts: int = 0
-    size_bytes: int = 0
-
-    def to_document(self) -> dict[str, str]:
-        return {"origin": self.origin, "key": self.key, "reason": self.reason, "code": self.code}
-
-    @property
-    def example(self) -> str:
-        return f"one of them: {self.origin}: {self.reason}"
-
-
-class DoneShard(msgspec.Struct, frozen=True, kw_only=True):
-    """A shard that is written.
-
-    Attributes:
-        digest: Digest of its rows and of all settings.
-        files: Names, sizes and versions of its files: none if all rows failed, several if the plan had taken the rows
-            for smaller than they are.
-        read_bytes: Bytes of the parts of these samples, as they were read.
-        changed: What was changed or lost in pictures and their documents → how often.
-        first_changed: The same → place of the first row.
-    """
-
-    digest: str
-    files: tuple[FileVersion, ...]
-    samples: tuple[int, ...]
-    read_bytes: int
-    failures: tuple[FailedRow, ...] = ()
-    changed: dict[str, int] = {}
-    first_changed: dict[str, str] = {}
-
-    def is_valid(self, digest: str, storage: Storage) -> bool:
-        if self.digest != digest:
-            return False
-        return all(
-            storage.exists(name) and version_of(storage.stat(name)) == (name, *rest) for name, *rest in self.files
-        )
-
-
-def _record(shard: str) -> str:
-    return f"{IMPORT_FOLDER}/{shard}.json"
-
-
-def read_done(storage: Storage, shard: str) -> DoneShard | None:
-    """Return the record of a planned shard; None if it is missing or damaged."""
-    name = _record(shard)
-    if not storage.exists(name):
-        return None
-    try:
-        return msgspec.json.decode(storage.read(name), type=DoneShard)
-    except msgspec.DecodeError:
-        return None
-
-
-def write_done(storage: Storage, shard: str, done: DoneShard) -> None:
-    """Store the record of a planned shard."""
-    data: Any = msgspec.json.encode(done)
-    with storage.create(_record(shard), durable=False) as file:
-        file.write(data)

@@ -36,22 +36,13 @@ from ...format.unfinished import (
 )
 from ...storage import LocalStorage, Storage, may_use_rust, open_storage
 from ..rows.row import NO_SPLIT
-from ..rows.row_file import order_rows, plan_shards
+from ..rows.shard_layout import order_rows, plan_shards
 from ..writing.new_output import check_new_folder, check_not_written, check_outside, remove_other_shards
 from ..writing.written_shards import FileVersion
+from .failure_limit import FailureLimit
 from .packed_shard import PackedShard, check_visible
-from .plan import (
-    BeforeCommit,
-    DoneShard,
-    FailedRow,
-    FailureLimit,
-    ImportPlan,
-    ImportProgress,
-    ImportReport,
-    ListedRows,
-    ProgressCallback,
-    list_rows,
-)
+from .plan import BeforeCommit, ImportPlan, ImportProgress, ListedRows, ProgressCallback, list_rows
+from .report import DoneShard, FailedRow, ImportReport
 from .shares import agree_on_shares, job_of_import, share_lock
 from .write_shard import WriteShard, Written, contact_hosts
 

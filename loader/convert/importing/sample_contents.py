@@ -12,7 +12,8 @@ import msgspec
 
 from ...accounting.kinds import HEADER_BYTES, kind_of_bytes, kind_of_name, part_extension, with_extension
 from ...errors import EnergonError, SampleError, StorageError
-from ..annotations.coordinates import Coordinates, PictureChange, Size, find_coordinates, is_moved, move_document
+from ..annotations.coordinates import PictureChange, Size, is_moved, move_document
+from ..annotations.known_coordinates import Coordinates, find_coordinates
 from ..readers.reader import About, Annotation
 from ..readers.registry import read_annotation
 from ..rows.documents import Item, lined_up_items, with_items

@@ -13,11 +13,13 @@ import numpy as np
 from ...arrays import IntArray
 from ...engine.journal import Job, Journal
 from ...engine.run import Engine, merged_job
-from ...engine.share import BYTES_PER_SHARD, divide
+from ...engine.share_plan import BYTES_PER_SHARD, divide
 from ...format.unfinished import IMPORT_FOLDER
 from ...storage import Storage
-from ..rows.row_file import PlannedShard, RowFile
-from .plan import DoneShard, ImportPlan
+from ..rows.row_file import RowFile
+from ..rows.shard_layout import PlannedShard
+from .plan import ImportPlan
+from .report import DoneShard
 
 _FOLDER = f"{IMPORT_FOLDER}/shares"
 

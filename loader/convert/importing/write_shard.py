@@ -19,21 +19,15 @@ from ...storage import LocalStorage, Storage
 from ...storage.durable_copy import scratch_folder
 from ...storage.remote import DownloadOptions
 from ..rows.row import Row, UrlRef
-from ..rows.row_file import PlannedShard, RowFile
+from ..rows.row_file import RowFile
+from ..rows.shard_layout import PlannedShard
 from ..writing.shard_file import PartContents, ShardFile, sample_bytes
 from ..writing.written_shards import FileVersion, indexed_shard, version_of
 from .contents import ContentReader
+from .failure_limit import FailureLimit
 from .pictures import PictureOptions
-from .plan import (
-    DoneShard,
-    FailedRow,
-    FailureLimit,
-    ImportPlan,
-    ListedRows,
-    open_downloads,
-    read_done,
-    write_done,
-)
+from .plan import ImportPlan, ListedRows, open_downloads
+from .report import DoneShard, FailedRow, read_done, write_done
 from .sample_contents import StrayCoordinatesError, read_sample
 
 _REPORT_SAMPLES = 200

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..tables.columns import GroupBy
 from ..tables.named_files import part_name_of_column, split_name
+from ..tables.source_options import GroupBy
 
 NUMBERED = re.compile(r"(.*?)[-_ ]?(\d+)")
 """A name that ends in a number, and what precedes it."""

@@ -24,9 +24,9 @@ from ..file_trees.file_names import (
     reason_of_name,
     role_of_name,
 )
-from ..tables.columns import SourceOptions
 from ..tables.name_index import STEM
 from ..tables.named_files import split_name
+from ..tables.source_options import SourceOptions
 from .alternatives import split_tables
 from .associated import find_associated
 from .joins import classes_of, may_say_more, with_joins

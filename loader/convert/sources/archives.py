@@ -20,7 +20,8 @@ from ..file_trees.file_names import TAR_ENDINGS, join_names
 from ..file_trees.tree import FileTree, FolderTree, read_tar_members
 from ..file_trees.url_tree import UrlTree
 from ..rows.file_access import file_version
-from ..rows.row import NO_SPLIT, PartRef, RangeRef, Row, key_of_path, printable, unique_part
+from ..rows.key_names import key_of_path
+from ..rows.row import NO_SPLIT, PartRef, RangeRef, Row, printable, unique_part
 from ..tables.split_names import splits_of_files, splits_of_names
 from .source import Listing, Source
 

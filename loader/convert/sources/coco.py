@@ -25,7 +25,8 @@ from ..annotations.json_elements import (
     object_of,
     open_lists,
 )
-from ..rows.row import PartRef, Row, ValueRef, key_of_path
+from ..rows.key_names import key_of_path
+from ..rows.row import PartRef, Row, ValueRef
 from ..tables.named_files import NamedFiles, is_link, path_of_url
 from ..tables.split_names import split_of_file
 from .source import AnnotationSource, Listing, picture_extension, picture_ref

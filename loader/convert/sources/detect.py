@@ -22,9 +22,10 @@ from ..file_trees.file_names import BINARY_TABLES, TAR_ENDINGS
 from ..hypotheses.decide import UnclearDataError as UnclearDataError  # noqa: PLC0414 - the stub of the package lists it
 from ..layouts.hypothesis import Hypothesis as Hypothesis  # noqa: PLC0414 - the stub of the package lists it
 from ..rows.row import CellRef
-from ..tables.columns import FoundColumn, SourceOptions as SourceOptions  # noqa: PLC0414 - the stub of the package lists it
-from ..tables.named_files import EXTENSIONS
+from ..tables.columns import FoundColumn
 from ..tables.part_values import npy_bytes
+from ..tables.source_options import SourceOptions as SourceOptions  # noqa: PLC0414 - the stub of the package lists it
+from ..tables.table_files import EXTENSIONS
 from .archives import TarSource
 from .coco import CocoSource
 from .conversations import ConversationsSource

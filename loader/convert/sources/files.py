@@ -21,7 +21,7 @@ from ..layouts.hypothesis import Hypothesis, TreeLayout
 from ..layouts.survey import Survey
 from ..layouts.tree_files import TreeFiles
 from ..rows.row import CellReader, CellRef, Row
-from ..tables.columns import SourceOptions
+from ..tables.source_options import SourceOptions
 from .archives import plain_tar, tar_files, webdataset_rows
 from .source import Listing, Source
 from .tree_rows import TreeRows

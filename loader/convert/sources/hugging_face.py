@@ -14,8 +14,9 @@ from ..rows.row import CellReader, FaultRef, Row
 from ..tables.arrow_files import ArrowTable, Batch
 from ..tables.arrow_rows import ArrowCells, list_table, survey_columns
 from ..tables.columns import TableColumn
-from ..tables.named_files import EXTENSIONS, NamedFiles
+from ..tables.named_files import NamedFiles
 from ..tables.split_names import split_part
+from ..tables.table_files import EXTENSIONS
 from .source import Listing
 from .table_source import ArrowTableSource, TableSource
 

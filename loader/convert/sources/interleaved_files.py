@@ -26,9 +26,11 @@ from ..file_trees.file_names import is_about
 from ..file_trees.tree import FileTree, FolderTree
 from ..layouts.tree_files import TreeFiles
 from ..rows.documents import Item, take_items, with_items
-from ..rows.row import CellReader, PartRef, Row, ValueRef, key_of_path, printable
-from ..tables.columns import SourceOptions
-from ..tables.named_files import NamedFiles, is_inline, is_link
+from ..rows.key_names import key_of_path
+from ..rows.row import CellReader, PartRef, Row, ValueRef, printable
+from ..tables.inline_data import is_inline
+from ..tables.named_files import NamedFiles, is_link
+from ..tables.source_options import SourceOptions
 from ..tables.split_names import split_of_folder
 from .archives import tar_files
 from .files import ZipCells, open_trees

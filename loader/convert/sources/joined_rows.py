@@ -11,10 +11,10 @@ from ...accounting.kinds import kind_of_name
 from ..layouts.rows import NamedRows, RowsOfTable
 from ..layouts.tree_files import TreeFiles
 from ..rows.row import AnnotationRef, PartRef, ValueRef, unique_part
-from ..tables.columns import SourceOptions
 from ..tables.named_files import part_name_of_column, split_name
 from ..tables.part_values import encode_json, value_ref
 from ..tables.records import INTEGER, NUMBER
+from ..tables.source_options import SourceOptions
 from ..tables.split_names import is_of_several_splits, subset_of_file
 from .source import Listing
 from .table_files import TableFiles

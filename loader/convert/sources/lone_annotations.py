@@ -10,7 +10,7 @@ from ...storage import is_url
 from ..annotations.xml_elements import tags_in
 from ..readers.registry import reader_of, readers
 from ..rows.file_access import data_folder
-from ..tables.columns import SourceOptions
+from ..tables.source_options import SourceOptions
 from .table_source import TextTableSource
 
 _EXTENSIONS = ("json", "xml")

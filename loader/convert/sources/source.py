@@ -20,7 +20,8 @@ from ..annotations.json_elements import Element, fault_row, read_elements
 from ..layouts.hypothesis import Hypothesis
 from ..rows.file_access import FileAccess
 from ..rows.row import CellReader, CellRef, FileRef, PartRef, Row, ValueRef
-from ..tables.named_files import NamedFiles, inline_contents, is_inline, is_link, path_of_url
+from ..tables.inline_data import inline_contents, is_inline
+from ..tables.named_files import NamedFiles, is_link, path_of_url
 from ..tables.split_names import split_of_file
 from .table_files import files_near
 

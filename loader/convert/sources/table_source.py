@@ -26,12 +26,12 @@ from ..readers.registry import reader_of, reader_of_rows, readers
 from ..rows.row import AnnotationRef, Row, ValueRef
 from ..tables.arrow_files import open_table, readable_batches
 from ..tables.arrow_rows import ArrowCells, list_table, survey_columns
-from ..tables.columns import FoundColumn, SourceOptions, TableColumn, TableLayout, segment_columns
+from ..tables.columns import FoundColumn, TableColumn, TableLayout, segment_columns
 from ..tables.delimited import DelimitedReader
 from ..tables.detect import find_layout
 from ..tables.kaldi import read_kaldi
 from ..tables.name_index import BASE_NAME, NUMBER
-from ..tables.named_files import NamedFiles, TableFile, list_table_files
+from ..tables.named_files import NamedFiles
 from ..tables.part_values import RowMaker, encode_json
 from ..tables.records import (
     Record,
@@ -40,6 +40,8 @@ from ..tables.records import (
     read_json_lines,
     read_words,
 )
+from ..tables.source_options import SourceOptions
+from ..tables.table_files import TableFile, list_table_files
 from .source import Listing, Source
 from .table_files import files_near
 

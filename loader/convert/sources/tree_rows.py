@@ -18,20 +18,10 @@ from ..layouts.hypothesis import TreeLayout
 from ..layouts.rows import RowsOfTable
 from ..layouts.tree_files import TreeFiles
 from ..readers.registry import readers
-from ..rows.row import (
-    NO_SPLIT,
-    AnnotationRef,
-    FaultRef,
-    PartRef,
-    Row,
-    StoredRef,
-    ValueRef,
-    key_of_path,
-    printable,
-    unique_part,
-)
-from ..tables.columns import SourceOptions
+from ..rows.key_names import key_of_path
+from ..rows.row import NO_SPLIT, AnnotationRef, FaultRef, PartRef, Row, StoredRef, ValueRef, printable, unique_part
 from ..tables.named_files import extension_of_path, part_name_of_column, split_name
+from ..tables.source_options import SourceOptions
 from ..tables.split_names import is_of_several_splits, names_of_parts, split_of_folder, splits_of_files
 from .archives import TarSource, splits_of_tars
 from .hugging_face import HuggingFaceSource

@@ -26,11 +26,13 @@ from ..file_trees.tree import FileTree, FolderTree, copy_path
 from ..layouts.references import Table
 from ..layouts.rows import RowsOfTable
 from ..layouts.tree_files import TreeFiles
-from ..tables.columns import SourceOptions, TableColumn, texts_in
+from ..tables.columns import TableColumn, texts_in
 from ..tables.dialect import delimiter_of
 from ..tables.kaldi import KALDI_LISTS, KALDI_RECORDINGS
 from ..tables.name_index import NUMBER, STEM
-from ..tables.named_files import EXTENSIONS, split_extension
+from ..tables.named_files import split_extension
+from ..tables.source_options import SourceOptions
+from ..tables.table_files import EXTENSIONS
 from .archives import plain_tar
 from .coco import CocoSource
 from .conversations import ConversationsSource

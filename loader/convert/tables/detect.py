@@ -12,7 +12,7 @@ from ...format.documents.messages import did_you_mean, short_repr
 from ...storage import is_url
 from ...storage.remote import hide_query
 from ..rows.row import unique_part
-from .columns import FoundColumn, PartColumns, Role, SourceOptions, TableColumn, TableLayout, segment_columns
+from .columns import FoundColumn, PartColumns, Role, TableColumn, TableLayout, segment_columns
 from .name_index import STEM
 from .named_files import (
     CAPTION_NAMES,
@@ -24,6 +24,7 @@ from .named_files import (
     part_name_of_column,
 )
 from .part_values import document_parts
+from .source_options import SourceOptions
 from .split_names import SPLIT_NAMES, is_split_name
 
 _MIN_SHARE = 0.9  # of values that look like paths

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import os
 import posixpath
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import ClassVar, NamedTuple
 from urllib.parse import unquote
 
-from ...accounting.kinds import HEADER_BYTES, MEDIA_KINDS, kind_of_bytes, kind_of_name
+from ...accounting.kinds import kind_of_name
 from ...arrays import IntArray
-from ...errors import ConfigError, SampleError
-from ...storage import FileInfo, is_url, open_parent, open_storage
+from ...errors import ConfigError
+from ...storage import is_url
 from ...storage.remote import hide_query
 from ..rows.file_access import FileAccess
 from ..rows.row import FaultRef, FileRef, PartRef, UrlRef
-from .split_names import split_of_name
 
 KEY_NAMES = frozenset({"key", "id", "uid", "uuid", "sampleid", "samplekey", "imageid", "imagekey"})
 LABEL_NAMES = frozenset(
@@ -265,108 +261,4 @@ def join_root(root: str, path: str) -> str:
     return os.path.join(root, path)
 
 
-_DATA = "data:"
-_MAX_HEAD = 200  # characters before the data of a URL
-_HEAD = 64  # characters of the smallest picture that is taken for base64: paths are shorter, or have a dot
-_BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
-
-
-def is_inline(text: str) -> bool:
-    """Return True if a text begins as a picture, sound or video in base64, or as a ``data:`` URL.
-
-    >>> is_inline("data:image/png;base64,iVBORw0KGgo="), is_inline("iVBORw0KGgo" * 9), is_inline("a/b.png")
-    (True, True, False)
-    """
-    if text.startswith(_DATA):
-        head, comma, _ = text[:_MAX_HEAD].partition(",")
-        return bool(comma) and " " not in head
-    # Decode the beginning only: captions and paths fail here.
-    if len(text) < _HEAD or not _BASE64.fullmatch(text, 0, _HEAD):
-        return False
-    try:
-        begin = base64.b64decode(text[:_HEAD])
-    except ValueError:  # white space
-        return _contents(text) is not None
-    return kind_of_bytes(begin).kind in MEDIA_KINDS
-
-
-def inline_contents(text: str) -> bytes | None:
-    """Return the contents of a picture, sound or video that a text holds; None for a path or another text."""
-    if not text.startswith(_DATA):
-        return _contents(text)
-    head, _, data = text.partition(",")
-    if not head.endswith(";base64"):
-        raise SampleError("expected base64 in a data: URL")
-    try:
-        return base64.b64decode(data, validate=True)
-    except ValueError as error:
-        raise SampleError(f"a data: URL is damaged: {error}") from error
-
-
-def _contents(text: str) -> bytes | None:
-    if len(text) < _HEAD or not _BASE64.fullmatch(text):
-        return None
-    try:
-        contents = base64.b64decode(text)
-    except (binascii.Error, ValueError):
-        return None
-    return contents if kind_of_bytes(contents[:HEADER_BYTES], len(contents)).kind in MEDIA_KINDS else None
-
-
 # The files that are one table together: a file, or all files of a folder.
-
-
-EXTENSIONS = {"parquet": ("parquet", "pq"), "arrow": ("arrow", "feather", "ipc")}
-"""Kind of table → extensions of its files."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableFile:
-    """A file of a table.
-
-    Attributes:
-        version: Its size and time of change, or its version in an object store.
-        split: Split part that its name or its folder has; ``""`` for none.
-    """
-
-    path: str
-    name: str
-    version: str
-    split: str
-
-
-def list_table_files(path: str, kind: str, names: Sequence[str] | None = None) -> list[TableFile]:
-    """Return the files of a table, sorted by name; hidden files and files that begin with ``_`` are skipped.
-
-    Args:
-        path: A file, or a folder; or its URL.
-        names: The files of a folder that may be read; None for all.
-    """
-    extensions = EXTENSIONS[kind]
-    # A file is the table, or else all files of the folder.
-    if not os.path.isdir(path) and (_extension(path) in extensions or not is_url(path)):
-        storage, name = open_parent(path)
-        return [_table_file(storage.stat(name), storage.path(name), folder="")]
-    storage = open_storage(path)
-    listed = storage.list("") if names is None else (storage.stat(n) for n in sorted(names) if storage.exists(n))
-    files = [info for info in listed if _is_table(info.name, extensions)]
-    if not files:
-        raise ConfigError(
-            f"this folder has no files of the kind {kind!r}: expected names that end in .{' or .'.join(extensions)}",
-            at=path,
-            hint="check the path, or name its kind with --from",
-        )
-    return [_table_file(info, storage.path(info.name), folder=info.name) for info in files]
-
-
-def _table_file(info: FileInfo, path: str, *, folder: str) -> TableFile:
-    version = f"{info.size_bytes} {info.etag or info.mtime_ns}"
-    return TableFile(path=path, name=info.name, version=version, split=split_of_name(folder))
-
-
-def _is_table(name: str, extensions: Collection[str]) -> bool:
-    return _extension(name) in extensions and not name.rpartition("/")[2].startswith((".", "_"))
-
-
-def _extension(path: str) -> str:
-    return path.rpartition(".")[2].lower()

@@ -17,6 +17,7 @@ from ...errors import SampleError, StorageError
 from ...format.documents.conversation import CONVERSATION_KEYS
 from ...storage import is_url, open_parent
 from ..rows.documents import NO_ITEMS, lined_up_items, with_items
+from ..rows.key_names import key_of_path
 from ..rows.row import (
     NO_SPLIT,
     CutRef,
@@ -28,11 +29,11 @@ from ..rows.row import (
     StoredRef,
     UrlRef,
     ValueRef,
-    key_of_path,
     unique_part,
 )
 from .columns import ClassNames, PartColumns, Role, TableColumn, TableLayout, texts_in
-from .named_files import NamedFiles, extension_of_path, inline_contents, is_link, plain_url, split_extension
+from .inline_data import inline_contents
+from .named_files import NamedFiles, extension_of_path, is_link, plain_url, split_extension
 from .split_names import split_part
 
 

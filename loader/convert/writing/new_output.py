@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import shutil
 from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import BinaryIO, Literal, Self
+from typing import BinaryIO, Self
 
 import msgspec
 
-from ...dataset.dataset import Dataset
 from ...engine.journal import AlreadyDoneError, Job, decode_job, output_exists
 from ...errors import ConfigError, StorageError
-from ...format.index.layout import ShardEntry
 from ...format.nv_meta import FOLDER, INFO_JSON, LOCK, REQUEST_JSON, WORK_FOLDER
 from ...format.unfinished import remember_command, remove_left_files, remove_leftovers, remove_work_folder
 from ...storage import (
@@ -29,9 +26,6 @@ from ...storage import (
     temporary_name,
 )
 
-ShardSource = Literal["reference", "link", "copy"]
-
-_COPY_BYTES = 16 << 20
 _REQUEST = "user.energon.request"
 """Extended attribute of an export with its job: other programs read its files, which have no place for a record."""
 
@@ -246,57 +240,3 @@ def remove_other_shards(
         if not pattern.fullmatch(file.name):
             raise ConfigError(f"{file.name} {fault}, and would be part of the dataset", at=storage.path(""), hint=hint)
         storage.remove(file.name)
-
-
-def place_shard(folder: Dataset, shard: ShardEntry, path: str, how: ShardSource, *, final: str) -> None:
-    """Create a shard of a dataset in a new folder; a copy has the time at which it was made.
-
-    Args:
-        how: By a symbolic link, a hard link, which takes no space and shares later changes, or a copy.
-        final: Folder that the new file will be in, from which a relative link leads.
-    """
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    storage = folder.storage
-    # Copy it.
-    if how == "copy":
-        with folder.open_shard(shard) as source, open(path, "xb") as file:
-            size_bytes = shard.size_bytes
-            starts = range(0, size_bytes, _COPY_BYTES)
-            file.writelines(source.read_at(start, min(_COPY_BYTES, size_bytes - start)) for start in starts)
-            missing = size_bytes - file.tell()
-        if missing:
-            raise StorageError(
-                f"this shard ended {missing} bytes early while it was copied",
-                path=storage.path(shard.name),
-                hint="run energon lint on the dataset",
-            )
-        return
-    # Link to a shard that has not changed.
-    check_linkable(folder)
-    if storage.stat(shard.name) != shard.info:
-        folder.open_shard(shard).close()  # compares headers: another time alone is no fault
-    # Link to the file itself, which another link may name.
-    target = os.path.realpath(storage.path(shard.name))
-    try:
-        if how == "link":
-            os.link(target, path)
-        else:
-            os.symlink(os.path.relpath(target, os.path.realpath(final)), path)
-    except OSError as error:
-        if how == "link" and error.errno in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP):
-            raise StorageError(
-                f"this file cannot have a hard link in the new folder: {os.strerror(error.errno)}",
-                path=target,
-                hint="copy the shards; energon merge can also make symbolic links (--reference)",
-            ) from error
-        raise_storage_error("create this link", path, error)
-
-
-def check_linkable(folder: Dataset) -> None:
-    """Raise a ``ConfigError`` if links to the shards of a dataset are impossible."""
-    if not isinstance(folder.storage, LocalStorage):
-        raise ConfigError(
-            "files of an object store cannot be linked to",
-            at=folder.path,
-            hint="copy them (merge: --copy), or mix the datasets in a metadataset, which copies nothing",
-        )

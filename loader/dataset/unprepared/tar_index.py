@@ -25,7 +25,7 @@ from ...format.dataset_ref import DatasetRef
 from ...format.documents.next_command import command_for_folder, quoted
 from ...format.documents.providers import is_tar_file
 from ...format.index.dataset_index import PartLocation
-from ...format.index.keys import hash_key
+from ...format.index.key_hash import hash_key
 from ...format.index.layout import Layout, PartStats, SampleIndex, ShardEntry
 from ...format.index.shard_index import ShardIndex, index_shard, scan_facts
 from ...format.nv_meta import FOLDER, INFO_JSON, INFO_YAML, TEMPORARY_INDEX

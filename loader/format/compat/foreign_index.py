@@ -20,7 +20,7 @@ from ...storage import FileInfo, LocalStorage, Storage
 from ...version import __version__
 from ..index.current import current_index, read_uuid
 from ..index.dataset_index import DatasetIndex
-from ..index.keys import hash_ragged
+from ..index.key_hash import hash_ragged
 from ..index.shard_index import ShardIndex, index_shard
 from ..index.writer import IndexWriter
 from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, LOCK, outdated

@@ -19,7 +19,7 @@ from ...storage.shared_answers import has_answers
 from ..nv_meta import INDEX_FOLDER, contradictory, outdated
 from ..tar.header import BLOCK
 from ..tar.names import decode_name, encode_name
-from .keys import hash_key, hash_ragged
+from .key_hash import hash_key, hash_ragged
 from .layout import COLUMNS, PART_SETS_FILE, ROW_COLUMNS, SampleIndex, ShardEntry, decode_layout, read_part_sets
 from .npy_column import column_bytes, map_column
 from .shard_index import ShardIndex, ShardRows, scan_facts

@@ -18,7 +18,7 @@ from ...storage import FileInfo, Storage
 from ..tar.header import BLOCK
 from ..tar.names import SplitNames, decode_name, reason_without_sample, split_member_names
 from ..tar.scan import MemberBatch, Request, TarScan
-from .keys import hash_keys
+from .key_hash import hash_keys
 from .layout import ShardEntry
 
 _Number = TypeVar("_Number", bound=np.generic)

@@ -17,7 +17,7 @@ from ...errors import StorageError
 from ...storage import FileInfo, Storage
 from ..tar.header import BLOCK, header_names, headers_are_plain
 from ..tar.names import SplitNames, decode_name, split_member_names
-from .keys import hash_keys
+from .key_hash import hash_keys
 from .shard_index import ShardIndex, starts_of_keys
 
 MAX_SMALL_BYTES = 64 * 1024  # largest size of a small shard

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from .av_container import audio_stream, check_frame_size, import_av, is_cut, open_av, video_stream
+from .av_container import audio_stream, check_frame_size, is_cut, video_stream
+from .import_av import import_av, open_av
 
 if TYPE_CHECKING:
     from av.audio.stream import AudioStream

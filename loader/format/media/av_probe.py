@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from .av_container import audio_stream, has_hidden_frames, is_indexed, open_av, packet_time, shown_packets, video_stream
+from .av_container import audio_stream, has_hidden_frames, is_indexed, packet_time, shown_packets, video_stream
+from .import_av import open_av
 from .metadata import AVMetadata, Basis
 
 if TYPE_CHECKING:

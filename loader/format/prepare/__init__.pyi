@@ -2,6 +2,7 @@
 
 from .dataset_yaml import DatasetYaml as DatasetYaml
 from .decompress import DecompressReport as DecompressReport, decompress_shards as decompress_shards
+from .destination import check_destination as check_destination
 from .media_folder import prepare_media_folder as prepare_media_folder
 from .part import (
     PartReport as PartReport,
@@ -25,13 +26,9 @@ from .shards import (
 )
 from .split import (
     PlannedSplit as PlannedSplit,
-    format_ratio as format_ratio,
-    parse_ratio as parse_ratio,
     parse_split_part as parse_split_part,
     plan_split as plan_split,
     split_by_patterns as split_by_patterns,
 )
-from .workspace import (
-    check_destination as check_destination,
-    unwritable_folder as unwritable_folder,
-)
+from .split_names import format_ratio as format_ratio, parse_ratio as parse_ratio
+from .workspace import unwritable_folder as unwritable_folder

@@ -11,18 +11,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 
-from ...engine.share import Share, SharePlan, divide_shards, incomplete_shares, read_plan, write_plan
+from ...engine.share import Share, incomplete_shares
+from ...engine.share_plan import SharePlan, divide_shards, read_plan, write_plan
 from ...errors import ConfigError, StorageError, plural
 from ...storage import FileInfo, RemoteStorage, Storage
 from ..dataset_ref import DatasetRef
 from ..index.current import PreviousIndex
 from ..index.journal import Journal, ScanFolders, download_scans
 from ..nv_meta import WORK_FOLDER
+from .destination import check_destination
 from .plan import PreparePlan, ProgressCallback, ScanHow
 from .scans import ShardScans
 from .shards import find_shards, parse_exclude
 from .staging import unchanged_shards
-from .workspace import check_destination, open_part_workspace
+from .workspace import open_part_workspace
 
 PART_PLAN = f"{WORK_FOLDER}/parts.json"
 """The plan of the shares of a prepare."""

@@ -24,8 +24,9 @@ from ..index.publish import STAGING
 from ..index.sample_bytes import read_sample
 from ..media.tables import MediaReport
 from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, SPLIT_YAML
+from .collect_media import collect_media
+from .destination import check_destination
 from .fix_duplicates import fix_duplicates, repeated_keys
-from .media_folder import collect_media
 from .part import check_complete, check_not_planned
 from .plan import PartSize, PreparePlan, PrepareReport, ProgressCallback, RunningPrepare, ScanHow, SplitRequest
 from .record_folder import RecordPrepare
@@ -39,7 +40,7 @@ from .staging import (
     is_written,
     planned_files,
 )
-from .workspace import Workspace, check_destination, open_trial_workspace, open_workspace
+from .workspace import Workspace, open_trial_workspace, open_workspace
 
 _MAX_KNOWN_SETS = 1000  # of an earlier index, that are inspected again
 

@@ -4,38 +4,24 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import UUID
 
-from ...errors import ConfigError, EnergonError, StorageError
-from ...storage import LocalStorage, RemoteStorage, Storage, is_url
-from ..dataset_ref import DatasetRef
-from ..documents.dataset_files import commit_mark, encode_shard_info, read_shard_info
+from ...errors import StorageError
+from ...storage import LocalStorage, RemoteStorage, Storage
+from ..documents.dataset_files import commit_mark, encode_shard_info
 from ..index.current import stale_indexes
 from ..index.journal import download_scans
 from ..index.layout import ShardEntry
-from ..index.publish import (
-    STAGING,
-    ObjectCommit,
-    commit,
-    finish_interrupted_commit,
-    finish_object_commit,
-    is_commit_pending,
-    stage_files,
-)
+from ..index.object_commit import ObjectCommit, finish_object_commit
+from ..index.publish import STAGING, commit, finish_interrupted_commit, is_commit_pending, stage_files
 from ..nv_meta import (
-    DATASET_YAML,
     FOLDER,
-    INDEX_FOLDER,
-    INDEX_SQLITE,
     INDEX_UUID,
     INFO_JSON,
-    INFO_YAML,
     LOCK,
-    SPLIT_JSON,
-    SPLIT_YAML,
     WORK_FOLDER,
 )
 from ..unfinished import WRITING_FOLDER, remove_left_files
@@ -155,10 +141,6 @@ def open_part_workspace(storage: Storage) -> Iterator[Storage]:
         yield storage
 
 
-_IN_FOLDER = (INFO_JSON, INFO_YAML, LOCK, WORK_FOLDER, INDEX_FOLDER, INDEX_SQLITE)
-_OWN_NAMES = {DATASET_YAML, SPLIT_YAML, SPLIT_JSON, *(name.rpartition("/")[2] for name in _IN_FOLDER)}
-
-
 def unwritable_folder(storage: Storage) -> StorageError | None:
     """Return the error that a prepare of a dataset would end with; None if its ``.nv-meta`` can be written."""
     if storage.is_writable(FOLDER):
@@ -171,49 +153,3 @@ def unwritable_folder(storage: Storage) -> StorageError | None:
         if is_own
         else "name another folder, or run as a user who has the permission",
     )
-
-
-def check_destination(
-    storage: Storage, ref: DatasetRef, *, shards: Collection[str] | None = None, force: bool = False
-) -> None:
-    """Check that the folder used instead of ``.nv-meta``, if any, has no other use.
-
-    Args:
-        shards: Shards of the dataset; None for a folder of media files.
-    """
-    if not ref.has_other_folder or is_url(storage.path(FOLDER)):
-        return
-    # The folder must not be one around the dataset.
-    dataset, folder = storage.path(""), os.path.realpath(storage.path(FOLDER))
-    if not is_url(dataset) and os.path.commonpath((os.path.realpath(dataset), folder)) == folder:
-        raise ConfigError(
-            "expected a folder for metadata alone, found one that contains the dataset",
-            at=storage.path(FOLDER),
-            hint="name an empty or new folder",
-        )
-    # It must be new or empty, or have the names of metadata.
-    if not os.path.lexists(folder):
-        return
-    if not os.path.isdir(folder):
-        raise StorageError("expected a folder, found a file", path=folder, hint="name an empty or new folder")
-    others = sorted(os.listdir(folder))
-    if others and _OWN_NAMES.isdisjoint(others):
-        raise ConfigError(
-            f"expected an empty folder or one with the metadata of a dataset, found other files, first {others[0]!r}",
-            at=storage.path(FOLDER),
-            hint="name an empty or new folder",
-        )
-    # It must not have the metadata of another dataset.
-    if shards is None or force:
-        return
-    try:
-        earlier = read_shard_info(storage)
-    except EnergonError:
-        return  # the file is replaced
-    if earlier and not any(shard in earlier for shard in shards):
-        raise ConfigError(
-            f"this folder has the metadata of another dataset: its shards, first {next(iter(earlier))!r}, are not in"
-            f" {storage.path('')}",
-            at=storage.path(FOLDER),
-            hint="name another folder, or replace the metadata with --force-overwrite",
-        )

@@ -1,11 +1,6 @@
 # The public names of this package, each with the module that defines it.
 
-from .catalogue import (
-    Catalogue as Catalogue,
-    CatalogueNode as CatalogueNode,
-    PageLinks as PageLinks,
-    page_url as page_url,
-)
+from .catalogue import Catalogue as Catalogue, CatalogueNode as CatalogueNode
 from .dataset import (
     BrowsedDataset as BrowsedDataset,
     DatasetAddress as DatasetAddress,
@@ -23,6 +18,7 @@ from .page_document import (
     mapped_document as mapped_document,
     sample_page as sample_page,
 )
+from .page_links import PageLinks as PageLinks, page_url as page_url
 from .search import (
     SEARCH_KINDS as SEARCH_KINDS,
     SampleFinding as SampleFinding,

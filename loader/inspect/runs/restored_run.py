@@ -14,7 +14,8 @@ from ...errors import ConfigError, StateError, plural
 from ...pipeline.contract.item_id import LANE_ITEM, ItemId
 from ...pipeline.contract.stage import State
 from ...samples.encoding.task_encoder import TaskEncoder
-from ...training.loaders.replay import replay_batch, restore_sample
+from ...training.loaders.replay import restore_sample
+from ...training.loaders.replay_step import replay_batch
 from ...training.states import MixChanges, RunState, chain_differences, edited_chain, merge_mix_changes, read_run_states
 from ...training.states.mixes.begun import begin_as
 from ...training.workers.batch_trace import TraceFile, list_traces

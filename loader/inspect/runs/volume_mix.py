@@ -11,7 +11,7 @@ from ...errors import ConfigError
 from ...format.columns.column_files import open_column
 from ...format.documents.messages import nearest_hint
 from ...metadataset.documents.leaf_plan import EntrySchedule, combine_starts
-from ...metadataset.plans.plan_node import UnitBlend, sample_shares
+from ...metadataset.plans.blend_tree import UnitBlend, sample_shares
 from ...pipeline.contract.lane import child_seed
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.reading.dataset_source import DatasetSource

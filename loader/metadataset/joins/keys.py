@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ...arrays import IntArray
 from ...format.index.dataset_index import DatasetIndex
-from ...format.index.keys import hash_keys
+from ...format.index.key_hash import hash_keys
 from ...format.index.npy_column import ColumnReader
 from ...format.nv_meta import contradictory
 from ...storage import open_storage

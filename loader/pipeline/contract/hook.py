@@ -11,7 +11,7 @@ from typing import Any
 
 from ...errors import ConfigError, SkipSample, StateError
 from ...order import mix
-from ...samples.hooks import restores_encoder_seeds, restores_seeds
+from ...samples.hook_marks import restores_encoder_seeds, restores_seeds
 from ..failures.policy import hook_name, stage_and_hook
 from ..measuring.item_sources import datasets_of
 from ..measuring.recorder import register, skipped_items

@@ -21,7 +21,7 @@ from ...errors import (
     plural,
 )
 from ...escaped_log import get_logger
-from ...samples.hooks import default_failure_tolerance, failure_tolerance
+from ...samples.hook_marks import default_failure_tolerance, failure_tolerance
 from .error_handlers import (
     Failure,
     FirstFailures,

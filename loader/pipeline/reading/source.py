@@ -21,7 +21,8 @@ from ...format.documents.providers import LoadRequest
 from ...samples.building.sample_builder import RawSample
 from ...samples.decoding.decoder import AnyDecoder, whole_sample_decoder
 from ...samples.types import CrudeSample
-from ...stores.aux_store import DecodeFileStore, open_aux_store, open_own_store
+from ...stores.aux_store import open_aux_store, open_own_store
+from ...stores.decode_store import DecodeFileStore
 from ...stores.file_store import FileStore
 from ...stores.record_file_stores import BinIdxFileStore
 

@@ -7,7 +7,8 @@ from inspect import signature
 from typing import Any
 
 from ...samples.encoding.cooking import call_error, cook, needs_primary
-from ...samples.hooks import failure_tolerance, is_library_hook, restores_encoder_seeds, restores_seeds, stateless
+from ...samples.hook_marks import failure_tolerance, restores_encoder_seeds, restores_seeds, stateless
+from ...samples.hooks import is_library_hook
 from ...samples.types import CrudeSample
 from ...stores.aux_store import PrimaryFileStore
 from ..contract.hook import makes_several

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
 from ...errors import SkipSample
-from ...samples.hooks import restores_seeds
+from ...samples.hook_marks import restores_seeds
 from ..contract.hook import activity_name, no_result
 from ..contract.item_id import ItemId, sample_index_of
 from ..contract.lane import BufferedItem, Lane, set_restore_key

@@ -17,7 +17,7 @@ from ..contract.stage import SKIPPED, Running, SavableDataset, State, T
 from ..contract.state_schema import COUNT, Schema
 from ..contract.worker_config import WorkerConfig
 from ..failures.policy import FailurePolicy
-from .limit import EpochizeDataset
+from .epochize import EpochizeDataset
 
 _PASSES_KNOWN = 16  # passes whose items statistics can attribute to sources: buffers hold no older ones
 

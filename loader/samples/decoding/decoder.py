@@ -429,7 +429,7 @@ def _av_data_with_audio(data: bytes) -> Any:
 
 
 def _container(data: bytes) -> Any:
-    from ...format.media.av_container import import_av, media_error, open_container
+    from ...format.media.import_av import import_av, media_error, open_container
 
     av = import_av()
     try:

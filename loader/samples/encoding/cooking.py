@@ -10,7 +10,8 @@ from types import GenericAlias
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ...errors import ConfigError
-from ..hooks import current_cache, mark_of, marked
+from ..hook_marks import mark_of, marked
+from ..hooks import current_cache
 from ..source_info import SourceInfo
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, overload
 
 from ...errors import ConfigError
-from ..hooks import mark_of, marked
+from ..hook_marks import mark_of, marked
 
 F = TypeVar("F", bound=Callable[..., Any])
 

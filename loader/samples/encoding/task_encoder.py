@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 from ...errors import EnergonError
-from ..batching.batch import empty_batch
 from ..batching.collate import collate
+from ..batching.empty_batch import empty_batch
 from ..decoding.decoder import SampleDecoder
-from ..hooks import HookRng, alias_hook, current_cache, hook_context, library_hook, noop_hook, stateless
+from ..hook_marks import stateless
+from ..hooks import HookRng, alias_hook, current_cache, hook_context, library_hook, noop_hook
 from ..sample_dataclass import as_type
 from .cooking import Cooker, cook
 

@@ -22,7 +22,8 @@ from .clients.choice import fetcher_of, has_answered, note_answer, open_url
 from .clients.connection import ClientObject, Connection
 from .failures import RequestFailure, missing_object
 from .fetcher import Fetch
-from .object_requests import ListedFolders, ObjectRequests, is_readable, is_visible
+from .listed_folders import ListedFolders, is_visible
+from .object_requests import ObjectRequests, is_readable
 from .object_url import parse_object_url
 from .options import endpoint_of, options_for, remember_options
 

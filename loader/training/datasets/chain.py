@@ -20,8 +20,9 @@ from ...format.documents.messages import nearest_hint
 from ...pipeline.contract.hook import makes_several
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig, check_at_least, check_integers
+from ...pipeline.reading.decode import DecodeDataset
 from ...pipeline.reading.order_plan import OrderPlan
-from ...pipeline.reading.read import DecodeDataset, ReadDataset
+from ...pipeline.reading.read import ReadDataset
 from ...pipeline.reading.source import Raw, RawRow, Source
 from ...pipeline.stages.batch import BatchDataset
 from ...pipeline.stages.blend import BlendDataset

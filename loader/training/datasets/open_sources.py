@@ -23,8 +23,8 @@ from ...lazy_torch import torch
 from ...metadataset.documents.leaf_plan import JoinPlan, LeafPlan
 from ...metadataset.joins.files import open_join
 from ...metadataset.leaf_samples import named_by
+from ...metadataset.plans.blend_tree import SAMPLES
 from ...metadataset.plans.plan_leaves import plan_request
-from ...metadataset.plans.plan_node import SAMPLES
 from ...pipeline.contract.iterated import warn_once
 from ...pipeline.contract.rank_group import check_group
 from ...pipeline.contract.worker_config import WorkerConfig

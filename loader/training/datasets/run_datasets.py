@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import ConfigError, plural
 from ...metadataset.documents.leaf_plan import EntrySchedule, LeafPlan, combine_starts
-from ...metadataset.plans.plan_node import SAMPLES, LeafGroup, UnitBlend, blend_tree
+from ...metadataset.plans.blend_tree import SAMPLES, LeafGroup, UnitBlend, blend_tree
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig, check_at_least
 from ...pipeline.padding.pad_ranks import PadRanksDataset
@@ -20,8 +20,9 @@ from ...pipeline.reading.read_together import ReaderPlace, read_together
 from ...pipeline.reading.shard_reads import ShardPool
 from ...pipeline.reading.source import Source
 from ...pipeline.stages.blend import BlendDataset
+from ...pipeline.stages.epochize import EpochizeDataset
 from ...pipeline.stages.even_ranks import EvenRanksDataset
-from ...pipeline.stages.limit import EpochizeDataset, LimitDataset
+from ...pipeline.stages.limit import LimitDataset
 from ...pipeline.stages.observers import LogSampleDataset
 from .chain import ChainOptions, ColumnSize, Level, SampleStages, VolumeUnits, batched, build_chain
 from .dataset_factory import DatasetBlendMode, LoadedDataset, SourceFactory

@@ -20,7 +20,8 @@ from ..stats.profile import LoaderProfile
 from ..stats.snapshot import LoaderStats, with_all_ranks
 from ..workers.stream_options import CheckpointKeywords, StreamOptions
 from .batches_ahead import DeviceBatches, RestoredLoader, T_co
-from .replay import replay_step, restore_sample
+from .replay import restore_sample
+from .replay_step import replay_step
 from .run import LoaderRun, required_stats
 from .served_states import (
     SERVED,

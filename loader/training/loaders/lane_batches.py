@@ -16,12 +16,13 @@ from ..states.run_state import ENDLESS, FINITE, LANE_BY_LANE, RunState
 from ..stats.meter import RankMeter, reader_numbers
 from ..workers.batch_trace import BatchTrace
 from ..workers.bundles import WorkerBundles
+from ..workers.dead_worker import worker_died_error
 from ..workers.replacements import Replacements, find_recorded, quarantine_samples
 from ..workers.running_lane import NO_LANE, LaneHost, LanesInTurn, LanesOneByOne, Message, Notes
 from ..workers.stream_options import StreamOptions, collect_garbage_every
 from ..workers.watchdog import Watchdog
 from ..workers.worker_board import WorkerBoard
-from ..workers.worker_errors import DroppedSamples, PackedError, check_dropped, raise_packed, worker_died_error
+from ..workers.worker_errors import DroppedSamples, PackedError, check_dropped, raise_packed
 from ..workers.worker_process import WorkerEnded
 from ..workers.worker_threads import WorkerThreads
 

@@ -17,14 +17,15 @@ from ...pipeline.stages.even_ranks import EvenRanksDataset
 from ...progress_bar import progress_bar
 from ..states.checkpoint_file import ALL_RANKS
 from ..states.run_state import RunState
-from ..stats.profile import HeadroomTrial, LoaderProfile, check_trace_path
-from ..stats.report_files import checked_stats
+from ..stats.headroom import HeadroomTrial
+from ..stats.options import checked_stats
+from ..stats.profile import LoaderProfile, check_trace_path
 from ..stats.run_stats import RunStats
 from ..stats.snapshot import BY_NAME, COUNTS, LoaderStats, SourceStats, with_all_served
 from ..workers.stream_options import StreamOptions
 from .data_loader import DataLoader
 from .lane_batches import LaneBatches, Position, ShutDown
-from .replay import replay_step
+from .replay_step import replay_step
 from .run import HeldPositions, LoaderRun, iteration_over, required_stats
 from .served_states import SERVED, broadcast_to_serving, gather_served, states_of_served
 

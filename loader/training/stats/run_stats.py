@@ -17,19 +17,11 @@ from ...errors import ConfigError, required_package
 from ...escaped_log import get_logger
 from ...pipeline.measuring.counts import Counts, SourceCounts, add_numbers
 from ...transport.message import mapped_bytes
+from .headroom import HeadroomTrial
 from .meter import RankMeter, decoded_format, source_names
-from .profile import HeadroomTrial, LoaderProfile, ScriptProfile, check_trace_path
-from .report_files import (
-    METRICS,
-    Metric,
-    StatsOptions,
-    append_json_line,
-    checked_stats,
-    grown,
-    metrics_of,
-    rank_path,
-    replace_prometheus_file,
-)
+from .options import StatsOptions, checked_stats
+from .profile import LoaderProfile, ScriptProfile, check_trace_path
+from .report_files import METRICS, Metric, append_json_line, grown, metrics_of, rank_path, replace_prometheus_file
 from .snapshot import COUNTS, LoaderStats, SourceStats, WorkerStats
 
 _log = get_logger("loader")

@@ -14,7 +14,7 @@ from ...errors import ConfigError
 from ...pipeline.contract.worker_config import check_at_least, check_booleans, check_integers
 from ...stores.cache_pool import CachePool
 from ..states.run_steps import checked_skips
-from ..stats.report_files import StatsOptions, checked_stats
+from ..stats.options import StatsOptions, checked_stats
 
 WorkerType = Literal["fork", "thread", "main"]
 

@@ -25,8 +25,9 @@ from ...pipeline.contract.lane import Lane
 from ...pipeline.contract.pass_through import PassThroughDataset
 from ...pipeline.contract.stage import Running, SavableDataset, State
 from ...pipeline.contract.worker_config import WorkerConfig
+from .dead_worker import describe_last_sample, name_worker
 from .worker_board import WATCHDOG_SIGNAL, WorkerBoard
-from .worker_errors import describe_last_sample, describe_stack, name_worker
+from .worker_errors import describe_stack
 
 _log = get_logger(__name__)
 

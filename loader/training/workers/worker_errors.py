@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import os
 import pickle
-import signal
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from multiprocessing.process import BaseProcess
 from typing import Any, NoReturn
 
 from ...errors import ConfigError, RepeatedSampleError, WorkerError, escape_controls
@@ -29,7 +27,7 @@ from ...pipeline.reading.read import ReadDataset
 from ...pipeline.stages.blend import BlendDataset
 from ...pipeline.stages.concat import ConcatDataset
 from ...pipeline.stages.repeat import RepeatDataset
-from .worker_board import WorkerBoard, read_crash_stack, request_stack
+from .worker_board import WorkerBoard, request_stack
 
 # ------------------------------------------------------------------------------- errors that a worker sends
 
@@ -157,66 +155,6 @@ def _substitute(text: str) -> WorkerError:
 
 # ------------------------------------------------------------------------------- workers that died or hang
 
-_HINTS = {  # by the signal that ended the process
-    "SIGKILL": "the system kills processes when memory runs out (see dmesg): try fewer workers or a smaller "
-    "prefetch_factor, or ask for more memory where a scheduler limits it",
-    "SIGBUS": "shared memory is probably full (see df): give it more room (docker run --shm-size=8g, or --ipc=host)",
-    "SIGSEGV": "a library written in C crashed; see the stack below for the call",
-    "SIGTERM": "a scheduler or a script ended the process; see its log",
-    **dict.fromkeys(
-        ("SIGHUP", "SIGUSR1", "SIGUSR2"),
-        "a scheduler or a script sent it to all processes; workers ignore what the training program handles when they "
-        "start, so install its handlers before the first micro-batch",
-    ),
-}
-_HINT_FOR_EXIT_0 = (
-    "an interrupt (SIGINT, Ctrl-C) ends a worker with exit code 0, as do a SIGTERM that its own rank sends, and "
-    "sys.exit() in a hook"
-)
-
-
-def worker_died_error(
-    worker: int, process: BaseProcess, board: WorkerBoard, describe: Callable[[int], str] | None = None
-) -> WorkerError:
-    """Build the error for a worker that ended before its last micro-batch.
-
-    Args:
-        describe: Names the last sample of a worker; by default lane and position do.
-    """
-    code = process.exitcode or 0
-    name = _signal_name(-code) if code < 0 else ""
-    how = f"was killed by {name}" if name else f"ended with exit code {code} in the middle of its work"
-    error = WorkerError(
-        f"{name_worker(worker, process.pid)} {how}",
-        at=describe_last_sample(board, worker, describe),
-        hint=_HINTS.get(name, "see what the process printed before it ended" if code else _HINT_FOR_EXIT_0),
-    )
-    stack = read_crash_stack(board, worker)
-    if stack is not None:
-        error.add_note(stack)
-    return error
-
-
-def name_worker(worker: int, pid: int | None) -> str:
-    """Return the name of a worker in messages: its number and process, or ``this process`` without workers."""
-    if pid == os.getpid():
-        return "this process"
-    return f"worker process {worker}" + ("" if pid is None else f" (pid {pid})")
-
-
-def describe_last_sample(board: WorkerBoard, worker: int, describe: Callable[[int], str] | None = None) -> str:
-    """Describe the sample that a worker started last: with ``describe``, if given, else by lane and position."""
-    recorded = board.read(worker)
-    if recorded is None:
-        return "it was between samples, or in a hook for a batch"
-    text = str(recorded)
-    if describe is not None:
-        try:
-            text = describe(worker)
-        except Exception as error:
-            text += f" (no shard and key: {error})"
-    return f"last sample started: {text}"
-
 
 def describe_stack(board: WorkerBoard, worker: int, *, thread: int = 0, wait_s: float | None = None) -> str:
     """Return the stack of a worker, or the reason why there is none.
@@ -231,13 +169,6 @@ def describe_stack(board: WorkerBoard, worker: int, *, thread: int = 0, wait_s: 
     else:
         text = request_stack(board, worker, wait_s=wait_s)
     return text or "it gives no stack: it has not started, has ended, or waits for a disk or the network"
-
-
-def _signal_name(signal_number: int) -> str:
-    try:
-        return signal.Signals(signal_number).name
-    except ValueError:  # most real-time signals have no name
-        return f"signal {signal_number}"
 
 
 # Longer numbers in a path are damage, and would be slow to parse.

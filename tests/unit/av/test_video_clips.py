@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 
 from loader.av import AVDecoder
 from loader.av.video_reader import VideoReader
-from loader.format.media.av_container import open_av
+from loader.format.media.import_av import open_av
 from tests.unit.av.encoded_media import encode, hevc_in_avi, number_in, numbers_in, rotated, trimmed
 
 LATE = [number + 20 for number in range(50)]

@@ -12,7 +12,7 @@ import pytest
 
 from loader import build_filter_index
 from loader.convert.resharding import ReshardPlan, ReshardReport, run_reshard
-from loader.convert.rows.row_file import ShardLayout
+from loader.convert.rows.shard_layout import ShardLayout
 from loader.dataset.dataset import Dataset
 from loader.dataset.opening import folder_at
 from loader.dataset.query import SampleQuery

@@ -20,7 +20,8 @@ from hypothesis import given, strategies as st
 from loader.engine.executor import run_in_executor
 from loader.engine.journal import Journal, Journaled, NumberedTask
 from loader.engine.run import Engine, JobTasks, ShareDone, in_order
-from loader.engine.share import Share, divide
+from loader.engine.share import Share
+from loader.engine.share_plan import divide
 from loader.engine.workers import gpu_environments
 from loader.errors import ConfigError, FormatError, WorkerError
 from loader.storage import LocalStorage, open_storage

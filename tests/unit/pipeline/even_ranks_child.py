@@ -10,8 +10,8 @@ from torch import distributed
 
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.stages.even_ranks import EvenRanksDataset
+from loader.pipeline.stages.filter import FilterDataset
 from loader.pipeline.stages.limit import LimitDataset
-from loader.pipeline.stages.map import FilterDataset
 from loader.testing.stage import Values
 from loader.training.loaders.data_loader import SavableDataLoader
 

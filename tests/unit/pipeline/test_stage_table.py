@@ -12,14 +12,16 @@ from loader.pipeline.contract.stage import SavableDataset, StageTraits
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.stages.batch import BatchDataset
 from loader.pipeline.stages.blend import BlendDataset, MixBatchDataset
+from loader.pipeline.stages.collect_garbage import GcDataset
 from loader.pipeline.stages.concat import ConcatDataset
+from loader.pipeline.stages.filter import FilterDataset
 from loader.pipeline.stages.group_batch import GroupBatchDataset
 from loader.pipeline.stages.iter_map import IterMapDataset
-from loader.pipeline.stages.map import FilterDataset
-from loader.pipeline.stages.observers import GcDataset, LogSampleDataset
+from loader.pipeline.stages.observers import LogSampleDataset
 from loader.pipeline.stages.packing import PackingDataset
 from loader.pipeline.stages.repeat import RepeatDataset
-from loader.pipeline.stages.sort_pool import ShuffleBufferDataset, SortPoolDataset
+from loader.pipeline.stages.shuffle_buffer import ShuffleBufferDataset
+from loader.pipeline.stages.sort_pool import SortPoolDataset
 from loader.testing.stage import Values
 
 OTHER = WorkerConfig(rank=1, world_size=2, num_workers=3)

@@ -10,7 +10,8 @@ import pytest
 
 from loader.errors import EnergonError
 from loader.samples import HookContext, failure_tolerance, is_stateless, restores_seeds, set_hook_context
-from loader.samples.hooks import current_cache, hook_context, stateless
+from loader.samples.hook_marks import stateless
+from loader.samples.hooks import current_cache, hook_context
 
 
 def plain(sample: Any) -> Any:

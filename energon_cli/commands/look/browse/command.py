@@ -16,7 +16,8 @@ from loader.errors import ConfigError, StorageError
 
 from ....command import energon_command
 from ....console import print_json, show_note
-from ....dataset_options import check_ref, dataset_options
+from ....dataset_options import dataset_options
+from ....dataset_paths import check_ref
 from ....options import shared_options
 from ....progress import ProgressBar
 

@@ -15,7 +15,8 @@ from loader.inspect import SampleView
 
 from ....command import energon_command
 from ....console import StatusLine, is_terminal, output_console, print_json, show_note
-from ....dataset_options import check_ref, dataset_options
+from ....dataset_options import dataset_options
+from ....dataset_paths import check_ref
 from ....options import shared_options, shuffle_options
 from ....progress import ProgressBar
 from ....terminal.render import render_sample, terminal_space

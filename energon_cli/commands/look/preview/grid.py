@@ -13,9 +13,9 @@ from loader.errors import escape_controls
 from loader.inspect import SampleView
 from loader.samples import PictureError
 
-from ....settings import in_ascii
 from ....terminal.drawing import DELETE_KITTY_PICTURES, Drawing
 from ....terminal.render import DrawingSpace, draw_in
+from ....terminal_text import in_ascii
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ....command import energon_command
-from ....dataset_options import check_ref
+from ....dataset_paths import check_ref
 from ....engine_options import cluster_options
 from ....options import parsed, shared_options
 from ..prepare_media import MEDIA_PARAMETERS, media_options

@@ -37,9 +37,9 @@ from loader.samples.encoding.task_encoder import T_batch as T_batch
 from loader.samples.encoding.task_encoder import T_encoded_sample as T_encoded_sample
 from loader.samples.encoding.task_encoder import T_raw_batch as T_raw_batch
 from loader.samples.encoding.task_encoder import T_sample as T_sample
-from loader.samples.hooks import failure_tolerance as _failure_tolerance
+from loader.samples.hook_marks import failure_tolerance as _failure_tolerance
 get_failure_tolerance = _failure_tolerance
-from loader.samples.hooks import is_stateless as _is_stateless
+from loader.samples.hook_marks import is_stateless as _is_stateless
 get_stateless = _is_stateless
 from loader.samples.sample_dataclass import ExtendableDataclassMixin as ExtendableDataclassMixin
 from loader.samples.sample_dataclass import PinMemoryMixin as PinMemoryMixin

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from loader.convert.annotations.coordinates import find_coordinates
+from loader.convert.annotations.known_coordinates import find_coordinates
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from loader.convert.importing import list_rows
 from loader.convert.rows import ShardLayout
-from loader.convert.rows.row_file import order_rows
+from loader.convert.rows.shard_layout import order_rows
 from loader.convert.sources import SourceOptions, open_sources
 from tests.layouts.layout import Build, Form, packed, picture, write
 

@@ -17,7 +17,7 @@ from loader.convert.importing.pictures import PictureOptions
 from loader.convert.importing.plan import ImportPlan, list_rows
 from loader.convert.importing.run import run_import
 from loader.convert.merging import MergePlan, run_merge
-from loader.convert.rows.row_file import ShardLayout
+from loader.convert.rows.shard_layout import ShardLayout
 from loader.convert.sources.archives import TarSource
 from loader.convert.sources.files import FilesSource
 from loader.convert.sources.source import Source

@@ -19,7 +19,7 @@ from loader.convert.importing.run import run_import
 from loader.convert.importing.sample_contents import has_frames, read_sample
 from loader.convert.rows.row import Row, ValueRef
 from loader.convert.sources.detect import open_source
-from loader.convert.tables.columns import SourceOptions
+from loader.convert.tables.source_options import SourceOptions
 from loader.errors import SampleError
 from tests.unit.convert.sources.imported import import_source, load, red
 

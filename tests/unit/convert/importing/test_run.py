@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from loader.convert.importing.failure_limit import FailureLimit
 from loader.convert.importing.pictures import PictureOptions
-from loader.convert.importing.plan import FailureLimit, ImportPlan, ImportProgress, ImportReport
+from loader.convert.importing.plan import ImportPlan, ImportProgress
+from loader.convert.importing.report import ImportReport
 from loader.convert.importing.run import run_import
-from loader.convert.rows.row_file import ShardLayout
+from loader.convert.rows.shard_layout import ShardLayout
 from loader.convert.sources.files import FilesSource
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, SampleError, StorageError

@@ -16,16 +16,17 @@ from PIL import Image, ImageFilter
 from loader.convert.annotations.coordinates import decode_mask, encode_mask
 from loader.convert.importing import contents
 from loader.convert.importing.pictures import PictureOptions
-from loader.convert.importing.plan import ImportPlan, ImportReport, list_rows
+from loader.convert.importing.plan import ImportPlan, list_rows
+from loader.convert.importing.report import ImportReport
 from loader.convert.importing.run import run_import
 from loader.convert.importing.sample_contents import StrayCoordinatesError
 from loader.convert.importing.write_shard import write_trial
-from loader.convert.rows.row_file import ShardLayout
+from loader.convert.rows.shard_layout import ShardLayout
 from loader.convert.sources.coco import CocoSource
 from loader.convert.sources.detect import open_source
 from loader.convert.sources.files import FilesSource
 from loader.convert.sources.source import Listing, Source
-from loader.convert.tables.columns import SourceOptions
+from loader.convert.tables.source_options import SourceOptions
 from loader.errors import SampleError
 from tests.unit.convert.importing.test_run import import_folder, samples_of
 

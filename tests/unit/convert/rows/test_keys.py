@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from loader.convert.rows.row import hash_key, key_of_path, rename_repeated
+from loader.convert.rows.key_names import key_of_path
+from loader.convert.rows.row import hash_key, rename_repeated
 from loader.format.tar.names import split_member_name
 
 

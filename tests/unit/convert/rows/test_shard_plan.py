@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, strategies as st
 
-from loader.convert.rows.row_file import ShardLayout, order_rows, plan_shards
+from loader.convert.rows.shard_layout import ShardLayout, order_rows, plan_shards
 from loader.errors import ConfigError
 
 sizes_of_rows = st.lists(st.integers(-1, 5000), min_size=1, max_size=200)

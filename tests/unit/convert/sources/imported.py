@@ -11,7 +11,8 @@ from PIL import Image
 
 from loader import WorkerConfig, get_loader, get_train_dataset
 from loader.convert.importing.pictures import PictureOptions
-from loader.convert.importing.plan import ImportPlan, ImportReport, list_rows
+from loader.convert.importing.plan import ImportPlan, list_rows
+from loader.convert.importing.report import ImportReport
 from loader.convert.importing.run import run_import
 from loader.convert.importing.write_shard import write_trial
 from loader.convert.rows.row import FaultRef, Row

@@ -20,7 +20,7 @@ from loader.convert.sources.archives import TarSource
 from loader.convert.sources.detect import open_source
 from loader.convert.sources.files import FilesSource
 from loader.convert.sources.source import Source
-from loader.convert.tables.columns import SourceOptions
+from loader.convert.tables.source_options import SourceOptions
 from loader.errors import ConfigError, EnergonError, FormatError
 from tests.unit.convert.importing.test_run import samples_of
 

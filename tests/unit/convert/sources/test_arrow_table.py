@@ -16,11 +16,11 @@ from pyarrow import feather, ipc, parquet
 from loader.convert.importing.plan import ImportPlan, ImportProgress
 from loader.convert.importing.run import run_import
 from loader.convert.rows.row import CellRef, ValueRef
-from loader.convert.rows.row_file import ShardLayout
+from loader.convert.rows.shard_layout import ShardLayout
 from loader.convert.sources.source import Listing
 from loader.convert.sources.table_source import ArrowTableSource
 from loader.convert.tables import arrow_files
-from loader.convert.tables.columns import SourceOptions
+from loader.convert.tables.source_options import SourceOptions
 from loader.convert.writing.written_shards import FileVersion
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, FormatError

@@ -12,7 +12,7 @@ import pytest
 from loader.convert.rows.row import FileRef, UrlRef, ValueRef
 from loader.convert.sources.conversations import ConversationsSource
 from loader.convert.sources.detect import open_source
-from loader.convert.tables.columns import SourceOptions
+from loader.convert.tables.source_options import SourceOptions
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError
 from tests.unit.convert.sources.imported import (

@@ -11,7 +11,7 @@ from loader.convert.file_trees.file_names import group_files
 from loader.convert.rows.row import NO_SPLIT, FileRef, ValueRef
 from loader.convert.sources.files import FilesSource
 from loader.convert.sources.source import Listing
-from loader.convert.tables.columns import SourceOptions
+from loader.convert.tables.source_options import SourceOptions
 from loader.errors import ConfigError, StorageError
 from tests.unit.convert.sources.imported import import_source, load, red, write_picture
 

@@ -16,7 +16,7 @@ from loader.convert.importing.run import run_import
 from loader.convert.sources.detect import open_source
 from loader.convert.sources.foreign_chunks import ChunkSource, chunk_kind, part_of_value
 from loader.convert.sources.source import Listing
-from loader.convert.tables.columns import SourceOptions
+from loader.convert.tables.source_options import SourceOptions
 from loader.errors import ConfigError
 from tests.unit.convert.importing.test_run import samples_of
 

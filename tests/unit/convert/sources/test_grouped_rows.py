@@ -13,7 +13,7 @@ from pyarrow import parquet
 from loader.convert.importing import list_rows
 from loader.convert.sources.detect import open_source
 from loader.convert.sources.files import FilesSource
-from loader.convert.tables.columns import SourceOptions
+from loader.convert.tables.source_options import SourceOptions
 from loader.errors import ConfigError
 from tests.imports import imported, picture
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from loader.convert.rows.row_file import ShardLayout
+from loader.convert.rows.shard_layout import ShardLayout
 from loader.convert.sources.detect import open_source
 from loader.convert.sources.hugging_face import HuggingFaceSource
 from loader.convert.sources.source import Listing
-from loader.convert.tables.columns import SourceOptions
+from loader.convert.tables.source_options import SourceOptions
 from loader.errors import ConfigError, FormatError
 from tests.imports import imported, picture
 

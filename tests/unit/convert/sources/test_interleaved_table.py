@@ -14,7 +14,7 @@ from loader.convert.importing.contents import ContentReader
 from loader.convert.rows.row import CellRef, UrlRef
 from loader.convert.sources.detect import open_source
 from loader.convert.sources.source import Listing, Source
-from loader.convert.tables.columns import SourceOptions
+from loader.convert.tables.source_options import SourceOptions
 from loader.errors import ConfigError, EnergonError
 from tests.unit.convert.sources.imported import import_source, load, red, rows_of, write_picture
 

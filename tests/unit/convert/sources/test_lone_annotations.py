@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loader.convert.sources.detect import open_source
-from loader.convert.tables.columns import SourceOptions
+from loader.convert.tables.source_options import SourceOptions
 from loader.errors import ConfigError
 from tests.imports import imported
 from tests.layouts.cards_tools import cvat_for_images, fiftyone_detections, labelme

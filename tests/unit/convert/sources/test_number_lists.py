@@ -15,7 +15,7 @@ from pyarrow import ipc, parquet
 from loader.convert.rows.row import CellRef, ValueRef
 from loader.convert.sources.detect import open_source
 from loader.convert.sources.source import Listing
-from loader.convert.tables.columns import SourceOptions
+from loader.convert.tables.source_options import SourceOptions
 from tests.unit.convert.sources.imported import faults_of, import_source, load, rows_of
 
 ROWS = 9

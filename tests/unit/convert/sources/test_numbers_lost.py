@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from loader.convert.sources.detect import open_source
-from loader.convert.tables.columns import SourceOptions
+from loader.convert.tables.source_options import SourceOptions
 from tests.imports import imported, picture
 
 COCO = {

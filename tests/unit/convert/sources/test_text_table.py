@@ -13,7 +13,7 @@ from loader.convert.rows.row import FaultRef
 from loader.convert.sources.detect import open_source
 from loader.convert.sources.source import Listing
 from loader.convert.sources.table_source import TextTableSource
-from loader.convert.tables.columns import SourceOptions
+from loader.convert.tables.source_options import SourceOptions
 from loader.errors import ConfigError, StorageError
 from tests.imports import imported, picture, reasons
 

@@ -10,7 +10,7 @@ import numpy as np
 from loader.convert.importing.plan import ImportPlan
 from loader.convert.importing.run import run_import
 from loader.convert.sources.detect import open_source
-from loader.convert.tables.columns import SourceOptions
+from loader.convert.tables.source_options import SourceOptions
 from tests.token_files import numbered, write_tokens
 from tests.unit.convert.importing.test_run import samples_of
 

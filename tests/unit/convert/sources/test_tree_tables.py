@@ -11,7 +11,8 @@ from loader.convert.file_trees.tree import FolderTree
 from loader.convert.layouts.references import Table, find_references
 from loader.convert.layouts.tree_files import TreeFiles
 from loader.convert.sources import tree_tables
-from loader.convert.tables.columns import SourceOptions, TableColumn
+from loader.convert.tables.columns import TableColumn
+from loader.convert.tables.source_options import SourceOptions
 from loader.engine.workers import run_in_workers
 
 TABLES = 3

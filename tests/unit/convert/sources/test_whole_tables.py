@@ -16,10 +16,10 @@ import pytest
 from pyarrow import ipc, parquet
 
 from loader.convert.importing import PictureOptions, list_rows, write_trial
-from loader.convert.rows.row_file import ShardLayout
+from loader.convert.rows.shard_layout import ShardLayout
 from loader.convert.sources.source import Listing
 from loader.convert.sources.table_source import ArrowTableSource, TextTableSource
-from loader.convert.tables.columns import SourceOptions
+from loader.convert.tables.source_options import SourceOptions
 from loader.errors import ConfigError
 from tests.imports import imported, picture, reasons
 

@@ -17,7 +17,8 @@ import torch
 from PIL import Image
 
 from loader import CaptioningSample, ImageClassificationSample, ShardWriter, VQASample, WorkerConfig, get_val_dataset
-from loader.convert.writing.sample_parts import SeenKeys, encode_part
+from loader.convert.writing.encoded_parts import encode_part
+from loader.convert.writing.seen_keys import SeenKeys
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, SampleError
 

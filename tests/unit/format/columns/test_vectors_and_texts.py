@@ -16,7 +16,7 @@ from rich.console import Console
 from loader import open_dataset
 from loader.convert.merging import MergePlan, MergeReport, run_merge
 from loader.convert.resharding import ReshardPlan, ReshardReport, run_reshard
-from loader.convert.rows.row_file import ShardLayout
+from loader.convert.rows.shard_layout import ShardLayout
 from loader.convert.split_groups import find_groups
 from loader.dataset.dataset import Dataset
 from loader.dataset.opening import folder_at

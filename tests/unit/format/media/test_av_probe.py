@@ -9,8 +9,8 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from loader.format.media.av_container import open_container
 from loader.format.media.av_probe import probe_av
+from loader.format.media.import_av import open_container
 from tests.unit.av.encoded_media import encode, rotated
 
 VIDEO = {

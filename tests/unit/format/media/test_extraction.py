@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from loader.errors import ConfigError
-from loader.format.media import av_container
+from loader.format.media import import_av
 from loader.format.media.extraction import BrokenMedia, FileRegion, extract_media
 from loader.format.media.metadata import AVMetadata, ImageMetadata, MediaFilter
 from loader.storage import open_storage
@@ -135,7 +135,7 @@ def test_without_pyav_sound_is_an_error_that_names_the_package(
     def missing() -> None:
         raise ImportError("audio and video need the package av (PyAV): pip install 'energon-toolkit[av]'")
 
-    monkeypatch.setattr(av_container, "import_av", missing)
+    monkeypatch.setattr(import_av, "import_av", missing)
     with pytest.raises(ConfigError, match=r"pip install 'energon-toolkit\[av\]'"):
         extract(sound(), "a.wav", EXTENSION)
 

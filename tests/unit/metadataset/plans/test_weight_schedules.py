@@ -10,7 +10,7 @@ import pytest
 
 from loader.errors import ConfigError
 from loader.metadataset.documents.leaf_plan import MAX_STRETCHES, EntrySchedule, LeafPlan, combine_starts, schedule_text
-from loader.metadataset.plans.plan_node import LeafGroup, UnitBlend, blend_tree
+from loader.metadataset.plans.blend_tree import LeafGroup, UnitBlend, blend_tree
 from tests.unit.metadataset.metadataset_files import MetadatasetFiles
 
 AT = "splits.train.blend[1].weight"

@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 
 from loader.errors import ConfigError, FatalSampleError, SampleError, TrustError
 from loader.pipeline.failures.policy import FailurePolicy, WorkerFailures
-from loader.samples.hooks import stateless
+from loader.samples.hook_marks import stateless
 from loader.samples.source_info import SourceInfo
 
 SAMPLE = {"__key__": "a.tar/0001", "txt": b"caption"}

@@ -20,7 +20,7 @@ from loader.pipeline.contract import rng
 from loader.pipeline.contract.hook import Hook
 from loader.pipeline.contract.item_id import ItemId
 from loader.pipeline.contract.rng import preserve_rng_state, seed_batch, seed_sample
-from loader.samples.hooks import stateless
+from loader.samples.hook_marks import stateless
 from loader.testing.stage import lane
 
 REFS: list[ItemId] = [

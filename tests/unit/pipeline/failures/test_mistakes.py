@@ -14,7 +14,7 @@ from loader.errors import RepeatedSampleError, SampleError
 from loader.pipeline.failures import error_handlers
 from loader.pipeline.failures.policy import FailurePolicy, WorkerFailures
 from loader.samples import CaptioningSample, CrudeSample
-from loader.samples.hooks import stateless
+from loader.samples.hook_marks import stateless
 
 Fails = Callable[[Any], Any]
 

@@ -13,8 +13,9 @@ from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.failures.policy import FailurePolicy
 from loader.pipeline.reading.dataset_source import DatasetSource
+from loader.pipeline.reading.decode import DecodeDataset
 from loader.pipeline.reading.order_plan import SequentialPlan, ShuffledPlan
-from loader.pipeline.reading.read import DecodeDataset, ReadDataset
+from loader.pipeline.reading.read import ReadDataset
 from loader.samples.decoding.decoder import SampleDecoder
 from loader.samples.types import CrudeSample, TextSample
 from loader.testing.stage import check_resumes, lane, steps, values

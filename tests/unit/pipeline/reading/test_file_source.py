@@ -18,8 +18,9 @@ from loader.format.documents.subset import SampleRange
 from loader.format.jsonl.index import prepare_jsonl
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.reading.dataset_source import DatasetSource
+from loader.pipeline.reading.decode import DecodeDataset
 from loader.pipeline.reading.order_plan import SequentialPlan
-from loader.pipeline.reading.read import DecodeDataset, ReadDataset
+from loader.pipeline.reading.read import ReadDataset
 from loader.storage import open_storage
 from loader.testing.stage import lane, values
 

@@ -16,8 +16,8 @@ from loader.dataset import tar as tar_dataset
 from loader.dataset.open_files import OpenFiles
 from loader.errors import FormatError, StorageError
 from loader.format.index.dataset_index import DatasetIndex
+from loader.format.index.fresh_shard import open_fresh_shard
 from loader.format.index.layout import ShardEntry
-from loader.format.index.sample_bytes import open_fresh_shard
 from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.reading import lane_reader

@@ -15,7 +15,8 @@ from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.reading.planned_schedule import PlannedSchedule
 from loader.pipeline.stages.batch import BatchDataset
 from loader.pipeline.stages.blend import BlendDataset
-from loader.pipeline.stages.map import FilterDataset, MapDataset
+from loader.pipeline.stages.filter import FilterDataset
+from loader.pipeline.stages.map import MapDataset
 from loader.pipeline.stages.packing import PackingDataset
 from loader.testing.stage import Values, check_resumes, lane, steps, values
 from tests.unit.pipeline.stages.test_blend import (

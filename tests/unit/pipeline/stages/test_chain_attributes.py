@@ -10,10 +10,11 @@ import pytest
 from loader.pipeline.contract.stage import SavableDataset
 from loader.pipeline.stages.batch import BatchDataset
 from loader.pipeline.stages.blend import BlendDataset
+from loader.pipeline.stages.collect_garbage import GC_DEFAULT_EVERY_N_ITER, GcDataset
+from loader.pipeline.stages.filter import FilterDataset
 from loader.pipeline.stages.group_batch import GroupBatchDataset
 from loader.pipeline.stages.iter_map import IterMapDataset
-from loader.pipeline.stages.map import FilterDataset, MapDataset
-from loader.pipeline.stages.observers import GC_DEFAULT_EVERY_N_ITER, GcDataset
+from loader.pipeline.stages.map import MapDataset
 from loader.pipeline.stages.packing import PackingDataset
 from loader.testing.stage import Values
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from loader.errors import ConfigError
-from loader.pipeline.stages.limit import EpochizeDataset
+from loader.pipeline.stages.epochize import EpochizeDataset
 from loader.testing.stage import Values, lane
 from tests.unit.pipeline.rank_passes import Passes
 

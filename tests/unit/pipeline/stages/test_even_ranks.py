@@ -11,9 +11,10 @@ import pytest
 
 from loader.errors import ConfigError
 from loader.pipeline.contract.worker_config import WorkerConfig
+from loader.pipeline.stages.epochize import EpochizeDataset
 from loader.pipeline.stages.even_ranks import EvenRanksDataset
-from loader.pipeline.stages.limit import EpochizeDataset, LimitDataset
-from loader.pipeline.stages.map import FilterDataset
+from loader.pipeline.stages.filter import FilterDataset
+from loader.pipeline.stages.limit import LimitDataset
 from loader.testing.stage import Values
 from loader.training.loaders.data_loader import SavableDataLoader
 from tests.unit.pipeline.even_ranks_child import is_even_or_small, run_rank

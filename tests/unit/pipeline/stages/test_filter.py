@@ -9,7 +9,7 @@ import pytest
 from loader.errors import SkipSample
 from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.stages.batch import BatchDataset
-from loader.pipeline.stages.map import FilterDataset
+from loader.pipeline.stages.filter import FilterDataset
 from loader.testing.stage import Values, check_resumes, lane, steps, values
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from loader.errors import ConfigError
 from loader.pipeline.contract.worker_config import WorkerConfig
+from loader.pipeline.stages.collect_garbage import GcDataset
 from loader.pipeline.stages.limit import LimitDataset
 from loader.pipeline.stages.map import MapDataset
-from loader.pipeline.stages.observers import GcDataset
 from loader.testing.stage import Values, check_resumes, lane
 from loader.training.loaders.data_loader import SavableDataLoader
 from loader.training.workers.stream_options import StreamOptions

@@ -13,7 +13,8 @@ from loader.pipeline.contract.lane import LaneInput
 from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.stages.group_batch import GroupBatchDataset
 from loader.pipeline.stages.map import MapDataset
-from loader.samples.hooks import hook_context, stateless
+from loader.samples.hook_marks import stateless
+from loader.samples.hooks import hook_context
 from loader.testing.stage import Values, check_resumes, lane, steps, values
 
 

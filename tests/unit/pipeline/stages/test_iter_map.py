@@ -14,10 +14,11 @@ import pytest
 from loader.errors import ConfigError, FormatError, SkipSample
 from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.stages.batch import BatchDataset
+from loader.pipeline.stages.filter import FilterDataset
 from loader.pipeline.stages.iter_map import IterMapDataset
-from loader.pipeline.stages.map import FilterDataset, MapDataset
+from loader.pipeline.stages.map import MapDataset
 from loader.pipeline.stages.packing import PackingDataset
-from loader.samples.hooks import stateless
+from loader.samples.hook_marks import stateless
 from loader.testing.stage import Values, check_resumes, lane, steps, values
 
 

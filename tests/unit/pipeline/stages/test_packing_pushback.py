@@ -14,7 +14,8 @@ from loader.errors import ConfigError
 from loader.pipeline.stages.batch import BatchDataset
 from loader.pipeline.stages.map import MapDataset
 from loader.pipeline.stages.packing import PackingDataset
-from loader.samples.hooks import hook_context, stateless
+from loader.samples.hook_marks import stateless
+from loader.samples.hooks import hook_context
 from loader.testing.stage import Values, check_resumes, lane, steps, values
 
 

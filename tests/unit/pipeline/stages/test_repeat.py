@@ -14,11 +14,13 @@ from loader.errors import ConfigError
 from loader.pipeline.contract.rank_stage import RankStage
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.stages.batch import BatchDataset
-from loader.pipeline.stages.limit import EpochizeDataset, LimitDataset
-from loader.pipeline.stages.map import FilterDataset, MapDataset
+from loader.pipeline.stages.epochize import EpochizeDataset
+from loader.pipeline.stages.filter import FilterDataset
+from loader.pipeline.stages.limit import LimitDataset
+from loader.pipeline.stages.map import MapDataset
 from loader.pipeline.stages.packing import PackingDataset
 from loader.pipeline.stages.repeat import RepeatDataset
-from loader.pipeline.stages.sort_pool import ShuffleBufferDataset
+from loader.pipeline.stages.shuffle_buffer import ShuffleBufferDataset
 from loader.testing.stage import Values, check_resumes, lane, steps, values
 from loader.training.loaders.data_loader import SavableDataLoader
 

@@ -11,8 +11,9 @@ import pytest
 
 from loader.errors import ConfigError
 from loader.pipeline.stages.map import MapDataset
-from loader.pipeline.stages.sort_pool import ShuffleBufferDataset
-from loader.samples.hooks import hook_context, stateless
+from loader.pipeline.stages.shuffle_buffer import ShuffleBufferDataset
+from loader.samples.hook_marks import stateless
+from loader.samples.hooks import hook_context
 from loader.testing.stage import Values, check_resumes, lane, steps, values
 
 

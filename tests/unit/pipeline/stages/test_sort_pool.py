@@ -12,7 +12,7 @@ import pytest
 from loader.errors import ConfigError, SkipSample
 from loader.pipeline.stages.map import MapDataset
 from loader.pipeline.stages.sort_pool import SortPoolDataset
-from loader.samples.hooks import stateless
+from loader.samples.hook_marks import stateless
 from loader.testing.stage import Values, check_resumes, lane, steps, values
 
 LENGTHS = random.Random(7).choices(range(1000), k=400)

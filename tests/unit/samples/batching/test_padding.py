@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from loader import Batch, ConfigError, empty_batch, is_padding
-from loader.samples.batching.batch import mark_padding
+from loader.samples.batching.padding_marks import mark_padding
 
 
 class Pair(NamedTuple):

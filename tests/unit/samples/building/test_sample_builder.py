@@ -20,7 +20,7 @@ from loader.errors import ConfigError, SampleError, SkipSample, TrustError
 from loader.format.documents.dataset_config import DatasetConfig, parse_dataset_config
 from loader.samples import CaptioningSample, CrudeSample, Sample, SampleBuilder, SampleDecoder, SourceInfo, TextSample
 from loader.samples.building.dataset_code import DatasetCode
-from loader.samples.sample_dataclass import edataclass
+from loader.samples.edataclass import edataclass
 from tests.unit.samples.image_corpus import encode, pattern
 
 JPEG = encode(Image.fromarray(pattern(8, 9)), "JPEG")

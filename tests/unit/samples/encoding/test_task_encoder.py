@@ -28,7 +28,7 @@ from loader.samples import (
     restores_seeds,
     set_hook_context,
 )
-from loader.samples.hooks import stateless
+from loader.samples.hook_marks import stateless
 
 HOOKS = (
     "cook_crude_sample",

@@ -22,8 +22,9 @@ from loader import (
     get_val_dataset,
     random_access,
 )
+from loader.pipeline.stages.filter import FilterDataset
 from loader.pipeline.stages.iter_map import IterMapDataset
-from loader.pipeline.stages.map import FilterDataset, MapDataset
+from loader.pipeline.stages.map import MapDataset
 from tests.e2e.mixed_data import write_metadataset
 from tests.unit.pipeline.tar_dataset import texts, write_dataset
 

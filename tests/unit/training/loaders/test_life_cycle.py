@@ -27,7 +27,7 @@ from loader import (
     get_savable_loader,
 )
 from loader.pipeline.stages.batch import BatchDataset
-from loader.pipeline.stages.limit import EpochizeDataset
+from loader.pipeline.stages.epochize import EpochizeDataset
 from loader.pipeline.stages.map import MapDataset
 from loader.samples.hooks import hook_context
 from loader.testing.stage import Values

@@ -13,7 +13,8 @@ import pytest
 from tblib import pickling_support
 
 from loader.errors import ConfigError, Fault, FormatError, SampleError, WorkerError
-from loader.training.workers.worker_errors import pack_error, raise_packed, worker_died_error
+from loader.training.workers.dead_worker import worker_died_error
+from loader.training.workers.worker_errors import pack_error, raise_packed
 from tests.unit.training import real_workers as hooks
 from tests.unit.training.real_workers import workers
 

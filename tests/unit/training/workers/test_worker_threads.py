@@ -9,7 +9,7 @@ import torch
 
 from loader import WorkerConfig, get_loader
 from loader.pipeline.stages.batch import BatchDataset
-from loader.pipeline.stages.map import FilterDataset
+from loader.pipeline.stages.filter import FilterDataset
 from loader.testing.stage import Values
 from loader.training.workers import bundles
 

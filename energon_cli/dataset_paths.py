@@ -1,0 +1,74 @@
+"""Check the paths of datasets that are named on the command line."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from loader.errors import StorageError
+
+if TYPE_CHECKING:
+    from loader.format import DatasetRef
+
+
+def check_path(path: str) -> str:
+    """Return the path of a folder, a file of samples or a metadataset, as :func:`check_ref` does."""
+    from loader.format import DatasetRef
+
+    return check_ref(DatasetRef(path), takes_tar=False).path
+
+
+def check_ref(ref: DatasetRef, *, takes_tar: bool = True) -> DatasetRef:
+    """Return the reference of a folder, a file of samples or a metadataset; raise for other paths.
+
+    A ``file://`` URL becomes a path, and the prefix of a pair of token files the path of its ``.bin`` file. A missing
+    folder passes, and a missing file of an object store: opening it raises with a better message.
+    """
+    from loader.format.documents import data_path, fault_of_file, is_metadataset, is_record_file, is_tar_file
+    from loader.storage import hint_of_missing, is_url, split_url
+
+    if not ref.path:
+        raise click.UsageError("PATH is empty. Check whether a shell variable is unset.")
+    # Write the path as the library does.
+    protocol, rest = split_url(ref.path)
+    path = f"{protocol}://{rest.rstrip('/')}" if protocol else data_path(rest)
+    ref = replace(ref, path=path)
+    if ref.folder == "":
+        raise click.BadParameter("this is empty; check whether a shell variable is unset", param_hint="--meta-folder")
+    # A file that does not exist, and a meta folder of data that have none, are refused.
+    is_document = is_record_file(path) or is_metadataset(path)
+    is_pair = path.endswith(".bin") and os.path.exists(path.removesuffix("bin") + "idx")  # opening it names what lacks
+    if (is_document or path.endswith(".tar")) and not is_pair and not is_url(path) and not os.path.lexists(path):
+        raise StorageError("this file does not exist", path=path, hint=hint_of_missing(path))
+    if (is_document or (takes_tar and is_tar_file(path))) and ref.has_other_folder:
+        better = " Set meta_folder at its datasets." if is_metadataset(path) else ""
+        raise click.UsageError(f"--meta-folder is valid only for folders.{better}")
+    # What can be opened passes; what is another file is named with the path to pass instead.
+    if is_record_file(path) or (takes_tar and is_tar_file(path)):
+        return ref
+    from loader.format.prepare import is_compressed_tar
+
+    is_named_file = path.endswith(".tar") or is_compressed_tar(path)  # opening a URL shows the rest
+    if not (is_named_file if is_url(path) else os.path.isfile(path)):
+        return ref
+
+    folder = os.path.dirname(path)
+    # The message depends on what the file is.
+    if os.path.basename(folder) == ".nv-meta":
+        dataset = os.path.join(os.path.dirname(folder) or ".", "")
+        raise click.UsageError(f"{path} is a file inside a dataset; pass the dataset's folder: {dataset}")
+    if is_compressed_tar(path):
+        command = f"energon prepare {shlex.quote(folder or '.')} --decompress"
+        raise click.UsageError(
+            f"{path} is compressed, so samples cannot be read from the middle of it. Decompress it: {command}"
+        )
+    if not is_metadataset(path):
+        fault = None if path.endswith(".tar") else fault_of_file(path)
+        if fault is not None:
+            raise click.UsageError(f"{path}: {fault[0]}. {fault[1][:1].upper()}{fault[1][1:]}")
+        raise click.UsageError(f"{path} is a file; pass the folder that contains it: {os.path.join(folder or '.', '')}")
+    return ref

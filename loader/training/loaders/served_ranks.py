@@ -15,7 +15,7 @@ from ...pipeline.contract.stage import SavableDataset, State, as_stage
 from ...pipeline.measuring.counts import add_numbers
 from ...pipeline.stages.even_ranks import EvenRanksDataset
 from ...progress_bar import progress_bar
-from ..states.checkpoint_file import ALL_RANKS
+from ..states.found_states import ALL_RANKS
 from ..states.run_state import RunState
 from ..stats.headroom import HeadroomTrial
 from ..stats.options import checked_stats

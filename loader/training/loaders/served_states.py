@@ -18,7 +18,7 @@ from ...errors import StateError
 from ...format.documents.messages import short_repr
 from ...pipeline.contract.rank_group import check_group, is_distributed
 from ...pipeline.contract.worker_config import WorkerConfig
-from ..states.checkpoint_file import ALL_RANKS
+from ..states.found_states import ALL_RANKS
 from ..states.run_state import RunState
 
 SERVED = "states of served ranks"

@@ -1,6 +1,5 @@
 # The public names of this package, each with the module that defines it.
 
-from .checkpoint_file import place_text as place_text
 from .describe import (
     describe_run as describe_run,
     describe_state as describe_state,
@@ -15,6 +14,7 @@ from .files import (
     redistribute_files as redistribute_files,
     rewrite_files as rewrite_files,
 )
+from .found_states import place_text as place_text
 from .mix_history import MixChanges as MixChanges, merge_mix_changes as merge_mix_changes
 from .mixes.differences import (
     Difference as Difference,

@@ -13,17 +13,10 @@ from typing import Any
 
 from ...errors import StateError, StorageError, plural
 from ...storage import EPath, open_storage
-from .checkpoint_file import (
-    Form,
-    FoundState,
-    Place,
-    find_states,
-    is_lightning,
-    place_text,
-    read_checkpoint,
-    rewrite_lightning,
-)
+from .checkpoint_file import Form, read_checkpoint
 from .describe import group_by_run
+from .found_states import FoundState, Place, find_states, place_text
+from .lightning import is_lightning, rewrite_lightning
 from .run_state import RunState, redistribute_states
 
 # Names that training code gives to files with states; Accelerate numbers its own.

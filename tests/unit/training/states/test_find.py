@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from loader import StateError
-from loader.training.states.checkpoint_file import find_states
+from loader.training.states.found_states import find_states
 from loader.training.states.run_state import RunState
 
 

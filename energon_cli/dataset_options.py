@@ -1,4 +1,4 @@
-"""Options that name datasets, their documents and samples, such as ``--where``; and checks of paths."""
+"""Options that name datasets, their documents and samples, such as ``--where``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of the output that all commands share, and texts for narrow or ASCII-only terminals."""
+"""Settings of the output that all commands share."""
 
 from __future__ import annotations
 

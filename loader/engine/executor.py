@@ -1,4 +1,4 @@
-"""Run a function over many items in an executor, as results arrive; open the executors of Dask and Ray clusters."""
+"""Run a function over many items in an executor, as results arrive."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Shares of one job: which share of how many a process does, and the plan that deals inputs to shares.
-
-The first share writes the plan, once, so that all shares agree even if inputs arrive meanwhile. The commit removes it.
-"""
+"""Shares of one job: which share of how many a process does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The division of a job's tasks into shares of about equal bytes."""
+"""The division of a job's tasks into shares of about equal bytes.
+
+The first share writes the plan, once, so that all shares agree even if inputs arrive meanwhile. The commit removes it.
+"""
 
 from __future__ import annotations
 

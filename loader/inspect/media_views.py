@@ -1,4 +1,4 @@
-"""Describe encoded audio and video: a frame as a picture, sound as a waveform, and the facts of media metadata."""
+"""Describe encoded audio and video: a frame as a picture, sound as a waveform."""
 
 from __future__ import annotations
 

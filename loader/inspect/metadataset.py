@@ -12,7 +12,7 @@ from ..metadataset.documents.paths import DatasetPaths
 from ..metadataset.leaf_samples import LeafCounter
 from ..metadataset.plans.blend_tree import SAMPLES
 from ..metadataset.plans.plan_leaves import plan_splits
-from ..metadataset.plans.repeated_leaves import PlanNode
+from ..metadataset.plans.plan_node import PlanNode
 
 
 def metadataset_facts(ref: DatasetRef | str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from ..format.documents.providers import LoadRequest, data_path, is_metadataset,
 from ..format.index.layout import ShardEntry
 from ..format.prepare.plan import ProgressCallback
 from ..metadataset.plans.plan_leaves import plan_splits
-from ..metadataset.plans.repeated_leaves import PlanNode
+from ..metadataset.plans.plan_node import PlanNode
 from .browse.dataset import clip
 
 _log = get_logger(__name__)

@@ -1,4 +1,4 @@
-"""Plan and report of a lint, and its findings grouped by cause: plain data."""
+"""Plan and report of a lint: plain data."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from .joins.files import open_join
 from .leaf_samples import LeafCounter, open_record_filter
 from .plans.blend_tree import SAMPLES
 from .plans.plan_leaves import PlannedSplits, plan_splits
-from .plans.repeated_leaves import find_repeated_leaves, find_shared_leaves
+from .plans.plan_node import find_repeated_leaves, find_shared_leaves
 
 
 def lint_metadataset(

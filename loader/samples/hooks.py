@@ -1,4 +1,4 @@
-"""Hooks of task encoders: their marks, which the pipeline reads, and the context in which they run."""
+"""Hooks of task encoders, and the context in which they run."""
 
 from __future__ import annotations
 

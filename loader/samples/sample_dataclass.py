@@ -1,4 +1,4 @@
-"""Dataclasses of samples and batches: definition, conversion and page-locked copies."""
+"""Dataclasses of samples and batches: conversion and page-locked copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores that the code of a sample reads from: the primary one, and the auxiliary ones, with decoded values."""
+"""Stores that the code of a sample reads from: the primary one, and the auxiliary ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recognize coordinates in parts of unknown layouts, so that they keep their picture, and move COCO's coordinates."""
+"""Move COCO's coordinates along when their picture is resized or turned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plan, listed rows, progress and report of an import, and the record of the shards that are written."""
+"""Plan an import: list the rows of its sources, and divide them into shards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A row: one sample to write, by references to the bytes of its parts, and its key."""
+"""A row: one sample to write, by references to the bytes of its parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file of rows, so that a plan of any number of samples takes little memory, and their division into shards."""
+"""A file of rows, so that a plan of any number of samples takes little memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The columns of a table: as they are, what their values are, and as the parts that they become."""
+"""The columns of a table: as they are, what their values are, and the parts that they become."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of columns, split parts and parts, and the files that paths in a table name, or that it holds as text."""
+"""Names of columns, split parts and parts, and the files that paths in a table name."""
 
 from __future__ import annotations
 

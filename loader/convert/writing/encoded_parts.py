@@ -1,4 +1,4 @@
-"""Encode the values of a sample as the bytes of its parts."""
+"""Encode the values of a sample as the bytes of its parts, as webdataset does."""
 
 from __future__ import annotations
 

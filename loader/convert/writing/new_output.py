@@ -1,4 +1,4 @@
-"""Files and folders that appear whole at the end of a command, or not at all, and the shards that they take."""
+"""Files and folders that appear whole at the end of a command, or not at all."""
 
 from __future__ import annotations
 

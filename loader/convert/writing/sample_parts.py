@@ -1,4 +1,4 @@
-"""The parts of samples as bytes, parts of typed samples by a field map, and the keys that can be written."""
+"""The parts of typed samples by a field map."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hash keys to 64 bits, and merge sorted runs of hashes into the table that finds keys.
+"""Merge sorted runs of hashes into the table that finds keys.
 
 The hash is written to disk, so it is the same on every machine and in every version. A key is read as little-endian
 64-bit words, the last one padded with zeros, and each word is mixed in by the finaliser of splitmix64 (Steele, Lea,

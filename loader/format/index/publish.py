@@ -1,4 +1,4 @@
-"""Commit the files of a finished prepare: a kill at any moment leaves the old dataset or the new one.
+"""Commit the files of a finished prepare on this machine: a kill at any moment leaves the old dataset or the new one.
 
 All files are first written to a staging folder. Then the list of renames is written; from then on, a later prepare
 completes them. ``.info.json`` is renamed last. A reader that finds it with an index of other shards uses the index that

@@ -1,4 +1,4 @@
-"""Read the parts of one sample from its shard, after a check that the shard has not changed."""
+"""Read the parts of one sample from its shard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Open encoded audio and video with PyAV, with errors that describe the bytes, and find the frames that players show.
+"""Find the frames of encoded video that players show.
 
 PyAV is an optional package. It is imported when the first file is opened.
 """

@@ -1,4 +1,4 @@
-"""Import PyAV, and say what to install."""
+"""Open encoded audio and video with PyAV, with errors that describe the bytes."""
 
 from __future__ import annotations
 

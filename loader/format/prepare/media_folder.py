@@ -1,4 +1,4 @@
-"""Collect media metadata into ``.nv-meta/index.sqlite``: of the samples of shards, and of a plain folder of files."""
+"""Collect media metadata into ``.nv-meta/index.sqlite``, of a plain folder of files."""
 
 from __future__ import annotations
 

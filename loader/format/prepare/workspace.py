@@ -1,4 +1,4 @@
-"""The places of a prepare: the dataset, checked before it is written, and the folder of files that await the commit."""
+"""The places of a prepare: the dataset, and the folder of files that await the commit."""
 
 from __future__ import annotations
 

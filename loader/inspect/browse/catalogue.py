@@ -1,4 +1,4 @@
-"""Open the datasets of paths, with their weights in a metadataset, and link to the pages of samples."""
+"""Open the datasets of paths, with their weights in a metadataset."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...format.prepare.plan import ProgressCallback
 from ...metadataset.datasets import DatasetNames
 from ...metadataset.documents.leaf_plan import LeafPlan
 from ...metadataset.plans.plan_leaves import plan_splits
-from ...metadataset.plans.repeated_leaves import PlanNode
+from ...metadataset.plans.plan_node import PlanNode
 from .dataset import BrowsedDataset
 
 

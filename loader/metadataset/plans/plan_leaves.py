@@ -24,8 +24,8 @@ from ...storage import EPath, resolve_path
 from ..documents.leaf_plan import JoinMember, JoinPlan, LeafPlan, SourceSpec
 from ..documents.parse import DocumentStore
 from ..documents.paths import DatasetPaths, display_path, resolve_aux
-from .plan_node import InheritedSettings
-from .repeated_leaves import NodeKind, PlanNode, warn_of_repeated_leaves
+from .inherited_settings import InheritedSettings
+from .plan_node import NodeKind, PlanNode, warn_of_repeated_leaves
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Limit iterations to a number of micro-batches, of the whole run or of virtual epochs."""
+"""Limit a run to a number of micro-batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stages that only observe: collect garbage now and then, and log the keys of samples."""
+"""A stage that logs the keys of samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches: their base type, and padding, which are micro-batches without samples for ranks whose data has ended."""
+"""The base type of batches."""
 
 from __future__ import annotations
 

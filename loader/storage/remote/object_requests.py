@@ -1,4 +1,4 @@
-"""Requests for the objects below a URL, which are sent again when they fail, and folders that were listed once."""
+"""Requests for the objects below a URL, which are sent again when they fail."""
 
 from __future__ import annotations
 

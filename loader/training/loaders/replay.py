@@ -1,4 +1,4 @@
-"""Rebuild the micro-batch of an earlier step."""
+"""Load a sample again by its restore key."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from loader.format.documents.subset import SampleRange, ShareRange
 from loader.metadataset.documents.leaf_plan import LeafPlan
 from loader.metadataset.plans import plan_leaves as plan_leaves_module
 from loader.metadataset.plans.plan_leaves import plan_leaves, plan_tree
-from loader.metadataset.plans.repeated_leaves import PlanNode
+from loader.metadataset.plans.plan_node import PlanNode
 from tests.unit.metadataset.metadataset_files import MetadatasetFiles
 
 

@@ -16,7 +16,7 @@ _MEASURING = (
     "loader.pipeline.measuring.recorder",
     "loader.pipeline.reading.lane_reader",
     "loader.training.stats.meter",
-    "loader.training.stats.profile",
+    "loader.training.stats.headroom",
     "loader.training.workers.worker_threads",
 )
 """The modules that import ``perf_counter_ns`` by name."""

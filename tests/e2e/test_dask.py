@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from loader.engine import executor
+from loader.engine import dask_executor
 from loader.engine.dask_executor import open_dask_executor
 from loader.engine.run import Engine
 from loader.errors import ConfigError, FormatError, WorkerError
@@ -160,7 +160,7 @@ def _die_in_scans() -> None:
 
 
 def test_a_scheduler_that_cannot_be_reached_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor, "_CONNECT_S", 1)
+    monkeypatch.setattr(dask_executor, "_CONNECT_S", 1)
     with (
         pytest.raises(WorkerError, match=r"cannot connect to the Dask scheduler: .* after 1 s") as caught,
         open_dask_executor("tcp://127.0.0.1:9"),
@@ -178,7 +178,7 @@ def test_a_file_of_a_scheduler_that_does_not_exist_is_named(tmp_path: Path) -> N
 
 
 def test_a_cluster_without_workers_is_an_error(distributed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor, "_WORKERS_S", 1)
+    monkeypatch.setattr(dask_executor, "_WORKERS_S", 1)
     with (
         distributed.LocalCluster(n_workers=0, dashboard_address=":0", host="127.0.0.1") as empty,
         pytest.raises(WorkerError, match="has no workers after 1 s"),

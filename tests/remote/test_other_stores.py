@@ -35,7 +35,7 @@ def folder(server: ObjectServer, direct: None, tmp_path: Path, monkeypatch: pyte
     """The folder of a dataset that was prepared in a bucket."""
     monkeypatch.setenv(OPTIONS_VARIABLE, "{}")
     monkeypatch.delenv("ENERGON_CACHE_DIR")
-    monkeypatch.setattr("loader.format.index.sample_bytes._touched", {})
+    monkeypatch.setattr("loader.format.index.fresh_shard._touched", {})
     folder = write_shards(tmp_path / "objects/data/ds", 3, samples=6)
     prepare(URL)  # type: ignore[arg-type]
     return folder

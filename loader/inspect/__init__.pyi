@@ -39,6 +39,7 @@ from .facts import (
     path_facts as path_facts,
     tar_facts as tar_facts,
 )
+from .facts_of_media import media_facts as media_facts, media_folder_facts as media_folder_facts
 from .fields import (
     FieldView as FieldView,
     describe_part as describe_part,
@@ -52,7 +53,6 @@ from .lint import (
     rule_groups as rule_groups,
     run_lint as run_lint,
 )
-from .media_facts import media_facts as media_facts, media_folder_facts as media_folder_facts
 from .metadataset import metadataset_facts as metadataset_facts
 from .mount import (
     Entry as Entry,

@@ -28,8 +28,8 @@ from ..format.records.folder_index import open_record_file
 from ..format.records.record_file import RecordFile
 from ..format.unfinished import left_sentence
 from ..storage import EPath, Storage, open_parent
+from .facts_of_media import media_facts, media_folder_facts
 from .folder_views import one_line, scan_note
-from .media_facts import media_facts, media_folder_facts
 
 _CHECKPOINT_SUFFIXES = (".json", ".pt", ".pth", ".ckpt", ".pkl")
 _RUNS = 512  # spread evenly over a file, for the median of sizes

@@ -328,10 +328,10 @@ def test_info_summarises_the_media_of_a_dataset(energon: RunEnergon, captions: P
 def test_info_of_very_many_files_reports_that_it_read_the_first(
     energon: RunEnergon, captions: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from loader.inspect import media_facts
+    from loader.inspect import facts_of_media
 
     prepare(energon, captions, HEADER)
-    monkeypatch.setattr(media_facts, "_MAX_ENTRIES", 5)
+    monkeypatch.setattr(facts_of_media, "_MAX_ENTRIES", 5)
     assert not energon("info", captions, "--json").json["media_metadata"]["complete"]
     assert "of the first 5 media files: 5 images" in energon("info", captions).out
 

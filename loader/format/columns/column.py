@@ -232,11 +232,10 @@ class NumberColumn(Column):
     __slots__ = ()
 
 
-class VectorColumn(Column):
-    """Vectors of one length, such as embeddings; only a mask says which samples have none."""
+class MaskedColumn(Column):
+    """Values that cannot say that they are missing: only a mask says which samples have one."""
 
     __slots__ = ()
-    kind = "vectors"
     is_number = False
 
     @property
@@ -245,6 +244,13 @@ class VectorColumn(Column):
 
     def is_known(self, rows: Rows = slice(None)) -> npt.NDArray[np.bool_]:
         return self._is_marked(rows)
+
+
+class VectorColumn(MaskedColumn):
+    """Vectors of one length, such as embeddings."""
+
+    __slots__ = ()
+    kind = "vectors"
 
     def _value(self, sample: int) -> Any:
         return self.values[sample]
@@ -318,20 +324,12 @@ class CategoryColumn(Column):
         return np.where(known, table[np.where(known, values, 0)], values)
 
 
-class TextColumn(Column):
-    """Texts of any length; only a mask says which samples have none."""
+class TextColumn(MaskedColumn):
+    """Texts of any length; an empty one is a value."""
 
     __slots__ = ()
     kind = "texts"
     rows_at_once = _TEXTS_AT_ONCE
-    is_number = False
-
-    @property
-    def may_lack(self) -> bool:
-        return self.valid is not None
-
-    def is_known(self, rows: Rows = slice(None)) -> npt.NDArray[np.bool_]:
-        return self._is_marked(rows)
 
     def _value(self, sample: int) -> Any:
         return self.array(np.array([sample]))[0]

@@ -54,7 +54,7 @@ gc.disable()  # until all tests are collected: what is imported and collected st
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """End a fork that a test left running, which would go on with the tests of its parent and report them, too."""
+    """End a fork that a test left running, which would continue with the tests of its parent and report them, too."""
     process = os.getpid()
     try:
         return (yield)

@@ -53,7 +53,11 @@ def role_of_name(name: str) -> Role:
     ['data', 'table', 'document', 'tar', 'archive', 'records']
     """
     lower = name.rpartition("/")[2].lower()
-    if kind_of_name(lower) in MEDIA_KINDS:  # most files
+    # Most files are media or texts.
+    extension = lower.rpartition(".")[2]
+    if extension in DOCUMENTS:
+        return "document"
+    if kind_of_name(lower) in MEDIA_KINDS:
         return "document" if is_about(lower) else "data"
     if has_records(lower):
         return "records"
@@ -63,7 +67,7 @@ def role_of_name(name: str) -> Role:
         return "archive"
     if is_table(lower):
         return "table"
-    return "document" if is_about(lower) or lower.rpartition(".")[2] in DOCUMENTS else "data"
+    return "document" if is_about(lower) else "data"
 
 
 def are_media(names: Sequence[str]) -> bool:
@@ -98,7 +102,7 @@ def is_table(name: str) -> bool:
 
 def is_about(name: str) -> bool:
     """Return True for a file that describes the data."""
-    return _ABOUT.fullmatch(name) is not None or name.lower().endswith(_ABOUT_ENDINGS)
+    return name.lower().endswith(_ABOUT_ENDINGS) or _ABOUT.fullmatch(name) is not None
 
 
 def is_medium_of_data(name: str) -> bool:
@@ -118,7 +122,7 @@ def reason_of_name(name: str) -> str:
     ('hidden', 'L108', 'L102')
     """
     pieces = name.split("/")
-    if any(piece.startswith(".") and piece not in (".", "..") for piece in pieces[:-1]):
+    if len(pieces) > 1 and any(piece.startswith(".") and piece not in (".", "..") for piece in pieces[:-1]):
         return HIDDEN
     if pieces[-1].startswith("._") or not OF_THE_SYSTEM.isdisjoint(pieces):
         return "L108"
@@ -144,17 +148,17 @@ def group_files(names: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
     present = {*composed}
     split = [*map(split_extension, composed)]
     stems = {stem for stem, _ in split}
+    plain = {extension: without_controls(extension.lower()) for extension in {extension for _, extension in split}}
     samples: dict[str, dict[str, str]] = {}
     for (whole, extension), file in zip(split, files, strict=True):
-        stem, part = whole, extension.lower()
+        stem, part = whole, plain[extension]
         if stem in present:  # b.jpg.txt next to b.jpg
             stem = stem.rpartition(".")[0]
         elif "." in stem:
             first, _, inner = stem.partition(".")
             is_number = first.isdecimal() and inner.isdecimal()  # 0.5.jpg next to 0.jpg
             if inner and first in stems and not is_number:  # b.seg.png next to b.jpg
-                stem, part = first, f"{inner}.{extension}".lower()
-        part = without_controls(part)
+                stem, part = first, without_controls(f"{inner}.{extension}".lower())
         parts = samples.setdefault(stem, {})
-        parts[unique_part(part, parts) if parts else part] = file  # a.jpg and a.JPG
+        parts[unique_part(part, parts) if part in parts else part] = file  # a.jpg and a.JPG
     return sorted(samples.items())

@@ -251,7 +251,8 @@ class FolderTree(FileTree):
         # Decide on each entry by its name, its kind, and where a link leads.
         with os.scandir(self._full(folder)) as entries:
             for entry in entries:
-                reason = reason_of_name(entry.name if is_named_well else f"{folder}{entry.name}")
+                name = entry.name
+                reason = reason_of_name(name if is_named_well else f"{folder}{name}")
                 if reason == HIDDEN:
                     left.append((entry.name, reason))
                     continue

@@ -30,14 +30,17 @@ def with_readers(survey: Survey, layout: TreeLayout) -> TreeLayout:
     groups: dict[tuple[str, str], list[str]] = {}
     about: list[str] = []
     for folder, start, stop in survey.files.folders:
+        of_extensions: dict[str, list[str]] = {}
         for name in survey.files.names[start:stop]:
-            extension = name.rpartition(".")[2]
+            of_extensions.setdefault(name.rpartition(".")[2], []).append(name)
+        for extension, names in of_extensions.items():
             if kind_of_extension(extension) in MEDIA_KINDS:  # as most files
                 continue
-            if any(pattern.fullmatch(posixpath.basename(name)) for pattern in of_classes):
-                about.append(name)
-            elif extension.lower() in extensions and name not in layout.left and name not in layout.tables:
-                groups.setdefault((posixpath.basename(folder), extension), []).append(name)
+            name_classes = {n for n in names if any(p.fullmatch(n.rpartition("/")[2]) for p in of_classes)}
+            about += sorted(name_classes)
+            rest = [n for n in names if n not in name_classes and n not in layout.left and n not in layout.tables]
+            if rest and extension.lower() in extensions:
+                groups.setdefault((posixpath.basename(folder), extension), []).extend(rest)
     for extension in extensions:
         several = [key for key in groups if key[1].lower() == extension]
         if len(several) > _MAX_FOLDERS:

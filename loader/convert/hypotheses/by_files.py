@@ -15,15 +15,15 @@ from ..layouts.grouping import Grouping
 from ..layouts.hypothesis import Hypothesis, accounted, names_of, sentence_on_joins
 from ..layouts.survey import Survey, is_known
 from ..layouts.tree_files import kind_of_extension
-from ..tables.named_files import split_name
+from ..tables.named_files import split_extension, split_name
 from .files_of_samples import layout_of_files
 
 _MAX_OUTSIDE = 0.1  # of the files, that may be lists of names or classes
 _MIN_DOCUMENTS = 3  # or data: one text next to one picture may be about it
 
 
-def _of_folder(counts: Counter[str], name: str) -> float:
-    return max(_MIN_DOCUMENTS, counts[split_name(name)[0]]) if split_name(name)[0] in counts else inf
+def _of_folder(counts: Counter[str], folder: str) -> float:
+    return max(_MIN_DOCUMENTS, counts[folder]) if folder in counts else inf
 
 
 def _of_each_sample(survey: Survey) -> set[str]:
@@ -46,7 +46,7 @@ def _outside(survey: Survey, grouping: Grouping, names: Sequence[str]) -> set[st
     # In most trees all files are media.
     if {*map(kind_of_extension, {name.rpartition(".")[2] for name in names})} <= {*MEDIA_KINDS}:
         return set()
-    kinds = {name: kind_of_extension(split_name(name)[2]) for name in names}
+    kinds = {name: kind_of_extension(split_extension(name.rpartition("/")[2])[1]) for name in names}
     media = [name for name, kind in kinds.items() if kind in MEDIA_KINDS]
     others = [name for name, kind in kinds.items() if kind not in MEDIA_KINDS]
     of_each = _of_each_sample(survey)
@@ -70,9 +70,10 @@ def by_files(survey: Survey, *, takes_all: bool = False, is_webdataset: bool = F
     names = survey.roles["data"]
     documents = survey.roles["document"]
     # Documents are data where there are hardly any other files, or if they are a series.
-    others = {name for name in documents if not is_about(name.rpartition("/")[2])}
-    of_folders = Counter(split_name(name)[0] for name in names if others)
-    extensions = Counter(split_name(name)[::2] for name in (*names, *others) if others)
+    others = {name: split_name(name)[::2] for name in documents if not is_about(name.rpartition("/")[2])}
+    of_data = [split_name(name)[::2] for name in names] if others else []
+    of_folders = Counter(folder for folder, _ in of_data)
+    extensions = Counter([*of_data, *others.values()])
     of_each = _of_each_sample(survey)
     are_all = takes_all or not (names or any(map(survey.is_of_series, documents)))
     taken = [
@@ -82,7 +83,7 @@ def by_files(survey: Survey, *, takes_all: bool = False, is_webdataset: bool = F
         or survey.is_sidecar(name)
         or survey.is_of_series(name)
         or name in of_each
-        or (name in others and 2 * extensions[split_name(name)[::2]] >= _of_folder(of_folders, name))
+        or (name in others and 2 * extensions[others[name]] >= _of_folder(of_folders, others[name][0]))
     ]
     names = sorted([*names, *taken])
     if not names:

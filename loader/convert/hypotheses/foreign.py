@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -33,8 +34,8 @@ def foreign_format(survey: Survey) -> tuple[str, list[ImportWay]] | None:
 
 def _formats(survey: Survey) -> Iterator[tuple[str, ImportWay]]:
     files, records = survey.files, survey.roles["records"] if not survey.roles["data"] else []
-    for file_number in files.index.of_name("info.json"):
-        with suppress(EnergonError, msgspec.MsgspecError), files.tree.open(files.names[file_number]) as file:
+    for name in _named(files.names, "info.json"):
+        with suppress(EnergonError, msgspec.MsgspecError), files.tree.open(name) as file:
             info = msgspec.json.decode(file.read(_HEAD_BYTES), type=_LeRobotInfo)
             if version := info.codebase_version.removeprefix("v").partition(".")[0]:
                 yield _LEROBOT.format(version), _way("lerobot (LeRobotDataset)", "an episode or a step")
@@ -46,8 +47,12 @@ def _formats(survey: Survey) -> Iterator[tuple[str, ImportWay]]:
         yield _SHAR, _way("lhotse (CutSet.from_shar)", "a cut")
     if any(name.lower().endswith(".mcap") for name in records):
         yield _MCAP, _way("mcap", "a message, or the messages of a span of time")
-    if records and files.index.of_name("features.json"):
+    if records and _named(files.names, "features.json"):
         yield _RLDS, _way("tensorflow_datasets (builder_from_directory)", "a record")
+
+
+def _named(names: Sequence[str], last: str) -> list[str]:
+    return [name for name in names if name.endswith(last) and posixpath.basename(name) == last]
 
 
 def _way(library: str, sample: str) -> ImportWay:

@@ -105,8 +105,9 @@ class Survey:
                 for name in texts
                 if (stem := split_name(name)[1]) in stems or stem in begins or name.partition(".")[0] in stems
             }
-            series = _series_of(parts)
-            parts.update(name for name in texts if _without_number(name) in series)
+            if others := [name for name in texts if name not in parts]:
+                series = _series_of(parts)
+                parts.update(name for name in others if _without_number(name) in series)
             for name, role in of_folder.items():
                 self.roles["data" if name in parts else role].append(join_names(folder, name))
         self.roles["bare"] = [*_drawn(sorted(files.tree.bare))]

@@ -6,6 +6,7 @@ import os
 import posixpath
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 import msgspec
 
@@ -44,6 +45,7 @@ class TreeRows:
         self._read = {*survey.tables}  # tables, and the files that they name
         self._named = frozenset(survey.rows.named.tolist())
         self._joined = JoinedRows(files, survey.rows, options, listing, survey.folders.classes)
+        self._of_folder = lru_cache(1)(self._parts_of_folder)  # all samples of a folder ask
 
     def rows(self) -> Iterator[Row]:
         survey = self._survey
@@ -126,19 +128,24 @@ class TreeRows:
                 yield folder, kept
 
     def _row(self, path: str, folder: str, parts: Mapping[str, str]) -> Row:
-        layout, names = self._survey.folders, self._survey.names(folder)
+        layout = self._survey.folders
+        of_folder, split = self._of_folder(folder)
         file = next(iter(parts.values()))
         parts = {**parts, **self._associated(file, parts)}
         refs = self._refs(parts, parts)
         refs |= self._joined.parts_of(file)
-        classes = layout.class_parts(names) if layout.classes else {}
-        classes = classes or layout.parts_of_class(self._joined.class_of.get(file, ""))
+        classes = of_folder or layout.parts_of_class(self._joined.class_of.get(file, ""))
         return Row(
             key=key_of_path(path),
             parts={**classes, **refs},
             origin=self._shown(file),
-            split=self._joined.split_of(parts.values()) or layout.split_of(names),
+            split=self._joined.split_of(parts.values()) or split,
         )
+
+    def _parts_of_folder(self, folder: str) -> tuple[Mapping[str, PartRef], str]:
+        """Return the parts of the class of a folder, and its split part."""
+        layout, names = self._survey.folders, self._survey.names(folder)
+        return layout.class_parts(names) if layout.classes else {}, layout.split_of(names)
 
     def _associated(self, file: str, taken: Collection[str]) -> dict[str, str]:
         """Return further parts of the sample of a recording: names that it does not have, and files."""
@@ -151,6 +158,8 @@ class TreeRows:
         Args:
             taken: Names of all parts of the sample.
         """
+        if not self._survey.readers:
+            return {part: self._tree.ref(name, part) for part, name in parts.items()}
         has_picture = any(kind_of_name(part) == "image" for part in taken)
         refs: dict[str, PartRef] = {}
         for part, name in parts.items():

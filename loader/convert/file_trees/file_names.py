@@ -121,8 +121,11 @@ def reason_of_name(name: str) -> str:
     >>> reason_of_name("a/.git/x.jpg"), reason_of_name("__MACOSX/._x.jpg"), reason_of_name("README")
     ('hidden', 'L108', 'L102')
     """
+    # Most files have an extension.
+    if name[:1] != "." and "/" not in name and "." in name.rstrip(".") and name not in OF_THE_SYSTEM:
+        return ""
     pieces = name.split("/")
-    if len(pieces) > 1 and any(piece.startswith(".") and piece not in (".", "..") for piece in pieces[:-1]):
+    if any(piece.startswith(".") and piece not in (".", "..") for piece in pieces[:-1]):
         return HIDDEN
     if pieces[-1].startswith("._") or not OF_THE_SYSTEM.isdisjoint(pieces):
         return "L108"

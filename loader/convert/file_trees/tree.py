@@ -302,13 +302,14 @@ class FolderTree(FileTree):
             kind = "file" if entry.is_file() else "folder" if entry.is_dir() else ""
         except OSError:  # a link to itself, or into a folder that may not be entered
             return "link"
+        is_link = entry.is_symlink()
+        if kind and not is_link:
+            return kind
         if not kind:
-            return "link" if entry.is_symlink() and not os.path.exists(entry.path) else "other"
+            return "link" if is_link and not os.path.exists(entry.path) else "other"
         # A file that is left out by its name is not read, and energon merge links to tars.
         is_allowed = kind == "file" and (reason or entry.name.lower().endswith(TAR_ENDINGS))
-        if is_allowed or not (entry.is_symlink() and self._access.is_refused_link(entry.path, self.path)):
-            return kind
-        return "outside"
+        return "outside" if not is_allowed and self._access.is_refused_link(entry.path, self.path) else kind
 
 
 _REASON_OF_ENTRY = {"file": "", "link": "L104", "other": "L105"}

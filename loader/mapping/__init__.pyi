@@ -3,7 +3,7 @@
 from .function import UserFunction as UserFunction, given_function as given_function, named_function as named_function
 from .new_shards import ToDataset as ToDataset, ToParts as ToParts, output_of as output_of
 from .outputs import ToColumns as ToColumns, ToFilter as ToFilter
-from .reading import whole_dataset as whole_dataset
+from .reading import shown_dataset as shown_dataset, whole_dataset as whole_dataset
 from .run import (
     MapProgress as MapProgress,
     MapReport as MapReport,

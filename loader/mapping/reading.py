@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ..arrays import IntArray
 from ..cached_property import cached_property
 from ..dataset.dataset import Dataset
+from ..dataset.unprepared.tar_index import index_temporarily
 from ..errors import ConfigError, EnergonError, StorageError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import ALL_PARTS, LoadRequest, is_metadataset, is_record_file, is_tar_file
@@ -27,6 +29,23 @@ def whole_dataset(ref: DatasetRef) -> WholeDataset:
     if is_metadataset(ref.path) or is_record_file(ref.path) or is_tar_file(ref.path):
         raise ConfigError("expected the folder of a prepared dataset", at=ref.path, hint="name a folder of shards")
     return WholeDataset(request=LoadRequest.at(ref, split_part=ALL_PARTS))
+
+
+@contextmanager
+def shown_dataset(ref: DatasetRef) -> Iterator[WholeDataset]:
+    """Open a dataset for a trial, which writes nothing: a single file is one, too.
+
+    Tar shards that are not prepared are indexed in a temporary folder until the block ends.
+
+    Raises:
+        ConfigError: It is a metadataset.
+    """
+    with ExitStack() as stack:
+        indexed = None if is_record_file(ref.path) else index_temporarily(ref, stack)
+        if indexed is None and not is_record_file(ref.path):
+            yield whole_dataset(ref)
+        else:
+            yield WholeDataset(request=LoadRequest.at(indexed or ref, split_part=ALL_PARTS))
 
 
 @dataclass(frozen=True)

@@ -341,7 +341,6 @@ def show_values(
         samples: Numbers of the samples, ascending.
         show: Called with the key of a sample, and what the function returned or raised.
     """
-    reader, index = SampleReader(source, raw=raw), source.folder.index
-    work = MapWork(reader=reader, function=function, batch_size=batch_size)
+    work = MapWork(reader=SampleReader(source, raw=raw), function=function, batch_size=batch_size)
     for sample_index, value in work.results(samples, TaskCalls(work.limit, 0)):
-        show(index.full_key(sample_index), value)
+        show(source.folder.full_key(sample_index), value)

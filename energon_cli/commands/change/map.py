@@ -86,7 +86,7 @@ def map_dataset(
     chosen or that are excluded have no value.
 
     Examples:
-        Try a function on three samples:
+        Try a function on three samples, also of a single file:
             energon map /data/coco quality:score --limit 3 --show
         Keep a score of each sample as a column:
             energon map /data/coco quality:score --write score
@@ -111,6 +111,7 @@ def map_dataset(
         output_of,
         run_map,
         show_values,
+        shown_dataset,
         whole_dataset,
     )
 
@@ -123,24 +124,21 @@ def map_dataset(
         raise click.UsageError("--limit is for a trial: pass it with --show.")
     if timeout is not None and engine.kind == "dask":
         raise click.UsageError("--timeout is valid only with --engine processes and --engine ray.")
-    # Choose the samples.
+    # Show the results of a few samples, which may be of a single file.
     ref = check_ref(ref).resolved()
-    source = whole_dataset(ref)
-    folder = source.folder
-    samples = find_samples(folder, query)
     function = named_function(function_name, folder=os.getcwd(), version=version)
     if show:
         if as_json:
             raise click.UsageError("--show prints values as text: pass it without --json.")
-        show_values(
-            source,
-            function,
-            samples[: limit or 3],
-            batch_size=options["batch_size"],
-            raw=options["raw"],
-            show=_print_value,
-        )
+        with shown_dataset(ref) as source:
+            samples = find_samples(source.folder, query)[: limit or 3]
+            forms = {name: options[name] for name in ("batch_size", "raw")}
+            show_values(source, function, samples, **forms, show=_print_value)
         return
+    # Choose the samples.
+    source = whole_dataset(ref)
+    folder = source.folder
+    samples = find_samples(folder, query)
     # Run the function, and report.
     output, target = output_of(ref, **targets)
     quiet = printing_to_stderr() if as_json else nullcontext()

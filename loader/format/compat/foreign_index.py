@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import sqlite3
 import uuid
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ import numpy as np
 
 from ...escaped_log import get_logger
 from ...storage import FileInfo, LocalStorage, Storage
+from ...storage.user_indexes import derived_indexes, limit_derived
 from ...version import __version__
 from ..index.current import current_index, read_uuid
 from ..index.dataset_index import DatasetIndex
@@ -38,15 +38,24 @@ _PartRow = tuple[_Offset, str, _Offset, _Offset]
 
 
 def build_foreign_index(storage: Storage, shard_counts: dict[str, int]) -> DatasetIndex:
-    """Build the index in ``.nv-meta/index``, or in a cache folder of this machine if that is read-only.
+    """Build the index in ``.nv-meta/index``, or in the user's folder of indexes if that is read-only.
 
     One process builds the index, and the others wait for it.
 
     Args:
         shard_counts: Number of samples of each shard, in the order of the shards.
     """
+    if storage.is_writable(INDEX_FOLDER.rpartition("/")[0]):
+        return _build(storage, storage, shard_counts)
+    name = hashlib.sha256(encode_name(f"{storage.path('')}\0{read_uuid(storage)}")).hexdigest()[:32]
+    index = _build(storage, LocalStorage(derived_indexes()[0].path(name)), shard_counts)
+    index.check()  # maps all columns, which another process may remove for the limit
+    limit_derived(used=name)
+    return index
+
+
+def _build(storage: Storage, target: Storage, shard_counts: dict[str, int]) -> DatasetIndex:
     # Wait for other processes that build the index: it may be complete then.
-    target = storage if storage.is_writable(INDEX_FOLDER.rpartition("/")[0]) else _cache(storage)
     with target.lock(LOCK, wait=True):
         index = current_index(target, shard_counts)
         if index is not None:
@@ -74,12 +83,6 @@ def build_foreign_index(storage: Storage, shard_counts: dict[str, int]) -> Datas
         if read_uuid(target) is None:
             target.write(INDEX_UUID, identity.encode())
         return DatasetIndex(target, identity)
-
-
-def _cache(storage: Storage) -> Storage:
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    name = hashlib.sha256(encode_name(f"{storage.path('')}\0{read_uuid(storage)}")).hexdigest()[:32]
-    return LocalStorage(Path(base) / "energon" / name)
 
 
 def _shard_indexes(storage: Storage, shard_counts: dict[str, int]) -> Iterator[tuple[FileInfo, ShardIndex]]:

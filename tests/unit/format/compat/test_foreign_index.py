@@ -266,15 +266,16 @@ def test_a_dataset_that_takes_no_files_gets_its_index_in_a_cache_folder(
         monkeypatch.delenv("XDG_CACHE_HOME")
         monkeypatch.setenv("HOME", str(tmp_path / "home"))
     cache = tmp_path / "cache" if home == "XDG_CACHE_HOME" else tmp_path / "home" / ".cache"
+    indexes = cache / "energon" / "index" / "derived"
     assert described(build_foreign_index(dataset, COUNTS)) == RIGHT
     assert sorted(dataset.local_path().rglob("*")) == before
-    (folder,) = (cache / "energon").iterdir()
+    (folder,) = indexes.iterdir()
     assert (folder / INDEX_FOLDER / str(uuid.UUID(int=7)) / "layout.json").exists()
     assert described(tar_index(folder_at(root))) == RIGHT
     # After another prepare it is another dataset.
     dataset.local_path(INDEX_UUID).write_text(str(uuid.UUID(int=8)))
     assert build_foreign_index(dataset, COUNTS).uuid == str(uuid.UUID(int=8))
-    assert len(list((cache / "energon").iterdir())) == 2
+    assert len(list(indexes.iterdir())) == 2
 
 
 BUILD = """

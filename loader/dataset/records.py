@@ -82,7 +82,7 @@ class SingleFile(RecordDataset):
     """A file of numbered samples, without ``.nv-meta``: it has no split, columns or configuration.
 
     Args:
-        ref: The file; of a JSONL or token file, the ``.idx`` next to it is read.
+        ref: The file; of a token file, the ``.idx`` next to it is read, and of a JSONL file if it has one.
     """
 
     def __init__(self, ref: DatasetRef) -> None:

@@ -130,7 +130,7 @@ def open_views(request: PreviewRequest) -> SampleViews:
 
     Raises:
         ConfigError: The split part or key does not exist, or documents of a metadataset contain faults.
-        FormatError: A file of the dataset is damaged, or a JSONL file is not indexed.
+        FormatError: A file of the dataset is damaged.
         StorageError: A dataset is missing, or a dataset of a metadataset is not prepared.
     """
     ref = replace(request.ref, path=data_path(request.ref.path))

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ..accounting.large_parts import CHECKED_JSON_BYTES
 from ..errors import EnergonError, FormatError, plural
 from ..format.documents.providers import format_of
-from ..format.jsonl.index import IDX_SUFFIX, JsonlIndex, open_jsonl_index
+from ..format.jsonl.index import IDX_SUFFIX, JsonlIndex, find_jsonl_index
 from ..format.jsonl.lines import BYTE_ORDER_MARK, ExaminedLine, LineBlock, line_blocks
 from ..format.records.token_file import TokenFile
 from ..storage import ReadableFile, Storage
@@ -47,11 +47,11 @@ class JsonlCheck:
                 if not file.size_bytes:
                     self._add(JsonlFiles.E407, "this file is empty; expected one JSON object a line")
                     return
-                # Without an index, the lines are checked alone.
+                # Without an index, the lines are checked alone, because a file with a wrong one does not open.
                 index = self._open_index()
                 if index is not None:
                     self._lint.samples = len(index)
-                if every_sample:
+                if every_sample or not self._storage.exists(self._name + IDX_SUFFIX):
                     self._check_lines(file, None if index is None else index.offsets)
                 elif index is not None:
                     self._check_order(index.offsets)
@@ -65,7 +65,7 @@ class JsonlCheck:
 
     def _open_index(self) -> JsonlIndex | None:
         try:
-            return open_jsonl_index(self._storage, self._name)
+            return find_jsonl_index(self._storage, self._name)
         except FormatError as error:
             is_stale = self._storage.exists(self._name + IDX_SUFFIX) and error.shard == self._path
             self._add(JsonlFiles.E402 if is_stale else JsonlFiles.E401, f"{error.message}; {error.hint}")
@@ -178,10 +178,10 @@ class JsonlFiles(LintRules):
     kinds = ("JSONL files", "folders of JSONL or Parquet files")
 
     E401 = LintRule(
-        "the index of a JSONL file is missing or damaged",
+        "the index of a JSONL file is damaged",
         why="The positions of the lines are unknown, so that no loader opens the file.",
         action="`energon prepare` with the file",
-        example="The file was copied without its `.idx` file.",
+        example="A full disk cut the `.idx` file.",
     )
     E402 = LintRule(
         "the index of a JSONL file is stale: the file has changed",

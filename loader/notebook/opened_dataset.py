@@ -69,8 +69,9 @@ def open_dataset(
 ) -> OpenedDataset:
     """Open a dataset, to look at it and to read samples by number and key.
 
-    No sample is read, and opening takes milliseconds whatever the size. Only the headers of tar files that are not
-    prepared are scanned, and indexed in a temporary folder; nothing is written next to them.
+    No sample is read, and opening takes milliseconds whatever the size. Only data that are not prepared are read first:
+    the headers of tar files, indexed in a temporary folder, and the lines of a JSONL file; the index of a large one is
+    kept in the user's folder of indexes. Nothing is written next to them.
 
     Args:
         path: Path or URL of a prepared folder, of a ``.jsonl``, ``.bin`` or ``.parquet`` file, of a folder of tar

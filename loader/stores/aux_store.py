@@ -26,7 +26,7 @@ def open_aux_store(url: DatasetRef | str | os.PathLike[str]) -> FileStore[Any]:
     """Open an auxiliary store.
 
     Args:
-        url: Path of a prepared dataset, a token file or an indexed JSONL file, or ``filesystem://`` and the path of any
+        url: Path of a prepared dataset, a token file or a JSONL file, or ``filesystem://`` and the path of any
             folder. Paths may be URLs: ``filesystem+s3://bucket/images`` is a folder, too. A reference may name another
             folder than the ``.nv-meta`` of the dataset.
 

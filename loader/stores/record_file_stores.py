@@ -86,7 +86,7 @@ class BinIdxFileStore(_RecordFileStore[npt.NDArray[Any]]):
 
 
 class JsonlFileStore(_RecordFileStore[bytes]):
-    """The lines of an indexed JSONL file, by number: ``"3"``, ``"x.jsonl/3"`` or ``"3.json"``.
+    """The lines of a JSONL file, by number: ``"3"``, ``"x.jsonl/3"`` or ``"3.json"``.
 
     Args:
         path: Path of the file.

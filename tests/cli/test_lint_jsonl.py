@@ -70,11 +70,14 @@ def test_the_index_alone_does_not_reveal_faults_of_parsing(
     assert lint(wrong, "--level", "bytes") == (1, [("E403", 16)])
 
 
-def test_a_file_without_an_index_gets_a_hint(texts: Path, energon: RunEnergon) -> None:
+@pytest.mark.parametrize("level", ["headers", "decode"])
+def test_all_lines_of_a_file_without_an_index_are_checked(texts: Path, energon: RunEnergon, level: str) -> None:
     (texts.parent / "texts.jsonl.idx").unlink()
-    done = energon("lint", texts)
-    assert done.code == 1
-    assert f"E401  texts.jsonl: this file has no index yet; run: energon prepare {texts}" in done.out
+    done = energon("lint", texts, "--level", level, "--json")
+    assert (done.code, done.json["findings"], done.json["samples"]) == (0, [], 3)
+    texts.write_text(LINES.replace('"two"', 'two"x'))
+    done = energon("lint", texts, "--level", level, "--json")
+    assert (done.code, [finding["code"] for finding in done.json["findings"]]) == (1, ["E403"])
 
 
 def test_a_damaged_index_differs_from_a_stale_one(texts: Path, energon: RunEnergon) -> None:

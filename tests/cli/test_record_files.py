@@ -10,7 +10,19 @@ from typing import Any
 import pytest
 import yaml
 
+from loader import (
+    WorkerConfig,
+    get_loader,
+    get_savable_loader,
+    get_train_dataset,
+    get_val_dataset,
+    open_dataset,
+)
+from loader.format.dataset_ref import DatasetRef
+from loader.inspect.browse.catalogue import Catalogue
 from tests.cli.run_energon import RunEnergon
+from tests.e2e.dataset_tree import write_tar
+from tests.small_disks import read_only
 from tests.tables import write_lines, write_rows
 from tests.token_files import numbered, write_tokens
 
@@ -74,6 +86,73 @@ def test_the_commands_on_a_parquet_file(tmp_path: Path, run: Run) -> None:
     assert "no findings: 20 samples" in run("lint", path)
     path.write_bytes(path.read_bytes()[:50])
     assert "E414" in run("lint", path, code=1)
+
+
+@pytest.fixture(params=[0, 32 << 20], ids=["kept", "in memory"])
+def lines(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write a JSONL file that is not prepared, whose index is kept, or is in memory only."""
+    monkeypatch.setattr("loader.format.jsonl.unprepared._KEPT_FROM_BYTES", request.param)
+    monkeypatch.setenv("ENERGON_INDEX", str(tmp_path / "index"))
+    return write_lines(tmp_path / "data" / "x.jsonl", range(20))
+
+
+def test_the_commands_on_a_jsonl_file_that_is_not_prepared(lines: Path, run: Run, energon: RunEnergon) -> None:
+    with read_only(lines.parent):
+        found = energon("info", lines, "--json").json
+        assert (found["type"], found["samples"]) == ("jsonl", 20)
+        assert "text 3" in run("preview", lines, "x.jsonl/3")
+        assert "no findings: 20 samples" in run("lint", lines)
+        assert "text 7" in run("get", lines, "7", "json")
+        assert "json[id]" in run("stats", lines)
+        catalogue = Catalogue([DatasetRef(str(lines))])
+        assert json.loads(catalogue.datasets[0].read(5, "json"))["id"] == 5
+        catalogue.close()
+        assert open_dataset(lines)[11]["json"]["id"] == 11
+    assert [path.name for path in lines.parent.iterdir()] == ["x.jsonl"]
+
+
+def test_a_run_on_a_jsonl_file_that_is_not_prepared(lines: Path) -> None:
+    config = WorkerConfig(rank=0, world_size=1, num_workers=2)
+    train = get_train_dataset(
+        str(lines), worker_config=config, batch_size=1, shuffle_buffer_size=None, max_samples_per_sequence=None
+    )
+    batches = iter(get_savable_loader(train))
+    assert {int(next(batches)["json"]["id"][0]) for _ in range(20)} == set(range(20))
+    others = get_val_dataset(str(lines), worker_config=config, batch_size=4)
+    assert sorted(int(number) for batch in get_loader(others) for number in batch["json"]["id"]) == list(range(20))
+
+
+def test_the_commands_name_a_damaged_line(lines: Path, run: Run) -> None:
+    lines.write_text('{"id": 1}\n{"id": }\n')
+    for command in ("info", "preview", "stats"):
+        shown = run(command, lines, code=1)
+        assert "line 2 is not one JSON object: JSON is malformed" in shown
+        assert f"at: {lines}, byte 10" in shown
+    assert "E403" in run("lint", lines, code=1)
+
+
+FUNCTION = "def keys(sample):\n    return sorted(key for key in sample if not key.startswith('__'))\n"
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "bin", "parquet", "tar"])
+def test_map_shows_its_results_on_a_single_file(tmp_path: Path, run: Run, kind: str) -> None:
+    (tmp_path / "trial.py").write_text(FUNCTION)
+    path = tmp_path / f"x.{kind}"
+    if kind == "jsonl":
+        write_lines(path, range(3))
+    elif kind == "bin":
+        write_tokens(tmp_path / "x", numbered(3))
+    elif kind == "parquet":
+        write_rows(path, range(3))
+    else:
+        write_tar(path, [(f"{number}.txt", b"text") for number in range(3)])
+    shown = run("map", path, f"{tmp_path / 'trial.py'}:keys", "--show", "--limit", "2").splitlines()
+    parts = {"jsonl": ["json"], "bin": ["tokens"], "parquet": ["id", "image", "text", "turns"], "tar": ["txt"]}[kind]
+    keys = ["x.tar/0", "x.tar/1"] if kind == "tar" else ["0", "1"]
+    assert shown == [f"{key}: {parts!r}" for key in keys]
+    assert "expected the folder of a prepared dataset" in run(
+        "map", path, f"{tmp_path / 'trial.py'}:keys", "--write", "a", code=1
+    )
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])

@@ -256,11 +256,10 @@ def find_tars(path: str) -> TarFolder:
     # Files of other formats have no headers to scan.
     if search.format is not None:
         first = os.path.join(path, search.shards[0].name)
-        alone = "a file of them is" if search.format == "parquet" else "an indexed file of them is"
         raise StorageError(
             f"this folder is not prepared: it has {count_text(search.counts)}",
             path=storage.path(""),
-            hint=f"{command_for_folder(path)}; {alone} a dataset by itself, too: {first}",
+            hint=f"{command_for_folder(path)}; a file of them is a dataset by itself, too: {first}",
         )
     return TarFolder(path=path, storage=storage, shards=search.shards, is_file=False, compressed=search.compressed)
 

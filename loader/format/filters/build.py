@@ -34,7 +34,7 @@ def build_filter_index(
     """Write a filter: the samples of a dataset that ``filter: NAME`` in a metadataset keeps.
 
     Args:
-        path: Folder of a prepared dataset, or an indexed JSONL, token or Parquet file.
+        path: Folder of a prepared dataset, or a JSONL, token or Parquet file.
         name: Name of the filter.
         indexes: Numbers of the kept samples, from 0 over all shards in the order of ``.info.json``; in any order. An
             array of 8-byte integers in ascending order, which may be memory-mapped, is not copied.
@@ -63,7 +63,7 @@ def build_filter_index_from_shard_indexes(
     """Write a filter from the numbers of samples within their shards.
 
     Args:
-        path: Folder of a prepared dataset, or an indexed JSONL, token or Parquet file.
+        path: Folder of a prepared dataset, or a JSONL, token or Parquet file.
         name: Name of the filter.
         shard_indexes: Shard → numbers of its kept samples, from 0. No sample of a missing shard is kept.
         meta_folder: Folder to use instead of the dataset's ``.nv-meta``.

@@ -22,7 +22,7 @@ IDX_SUFFIX = ".idx"
 LINE = "json"
 """Name of the one part of a sample."""
 
-_OFFSET = np.dtype("<u8")
+OFFSET = np.dtype("<u8")
 _PROBE_BYTES = 4096
 
 
@@ -62,8 +62,8 @@ def prepare_jsonl(storage: Storage, name: str, *, progress: Callable[[int], None
         StorageError: The file cannot be read, or the index cannot be written.
     """
     with storage.create(name + IDX_SUFFIX) as index_file:
-        for offsets in _scan(storage, name, progress):
-            index_file.write(offsets.astype(_OFFSET).tobytes())
+        for offsets in _scan(storage, name, storage.stat(name), progress):
+            index_file.write(offsets.astype(OFFSET).tobytes())
     return open_jsonl_index(storage, name)
 
 
@@ -73,12 +73,14 @@ def build_jsonl_index(storage: Storage, name: str, *, progress: Callable[[int], 
     Raises:
         FormatError: As for :func:`prepare_jsonl`.
     """
-    return JsonlIndex(offsets=np.concatenate(list(_scan(storage, name, progress))))
+    info = storage.stat(name)
+    return JsonlIndex(offsets=np.concatenate(list(_scan(storage, name, info, progress))), info=info)
 
 
-def _scan(storage: Storage, name: str, progress: Callable[[int], None] | None) -> Iterator[npt.NDArray[np.uint64]]:
+def _scan(
+    storage: Storage, name: str, before: FileInfo, progress: Callable[[int], None] | None
+) -> Iterator[npt.NDArray[np.uint64]]:
     path = storage.path(name)
-    before = storage.stat(name)
     empty = True
     with storage.open(name) as file:
         for starts in scan_lines(file, path, progress):
@@ -98,32 +100,50 @@ def _scan(storage: Storage, name: str, progress: Callable[[int], None] | None) -
 
 
 def open_jsonl_index(storage: Storage, name: str) -> JsonlIndex:
-    """Open the index of a JSONL file, in time that does not depend on the number of samples.
+    """Open the index next to a JSONL file, in time that does not depend on the number of samples.
 
     Raises:
         FormatError: The index is missing, damaged, or not of this file: its last number is not the size of the file, or
             no line begins at the offset of the first or the last sample.
     """
-    path = storage.path(name)
+    index = find_jsonl_index(storage, name)
+    if index is None:
+        path = storage.path(name)
+        raise FormatError("this file has no index yet", shard=path, hint=f"run: energon prepare {path}")
+    return index
+
+
+def find_jsonl_index(storage: Storage, name: str) -> JsonlIndex | None:
+    """Open the index next to a JSONL file, as :func:`open_jsonl_index`; return None without one."""
     info = storage.stat(name)
     try:
         index = storage.stat(name + IDX_SUFFIX)
     except StorageError as error:
         if error.is_missing:
-            raise FormatError("this file has no index yet", shard=path, hint=f"run: energon prepare {path}") from error
+            return None
         raise
+    return map_jsonl_index(storage, info, index)
+
+
+def map_jsonl_index(storage: Storage, info: FileInfo, index: FileInfo, *, folder: Storage | None = None) -> JsonlIndex:
+    """Map the index of a JSONL file, and check that it fits the file.
+
+    Args:
+        index: The index, in the folder of the file or in another one.
+    """
+    folder, path = folder or storage, storage.path(info.name)
     # The index has one offset for each sample, and one for the end.
     if index.size_bytes < 16 or index.size_bytes % 8:
         raise FormatError(
             f"this index has {index.size_bytes:,} bytes; expected a multiple of 8, at least 16",
-            shard=storage.path(name + IDX_SUFFIX),
+            shard=folder.path(index.name),
             hint=f"run: energon prepare {path}",
         )
-    offsets = np.memmap(storage.local_path(name + IDX_SUFFIX, index), _OFFSET, mode="r")
+    offsets = np.memmap(folder.local_path(index.name, index), OFFSET, mode="r")
     # Check the size of the file, and where the first and the last sample start.
     if int(offsets[-1]) != info.size_bytes:
         raise _stale(path, f"expected a file of {int(offsets[-1]):,} bytes, found {info.size_bytes:,}")
-    with storage.open(name, info) as file:
+    with storage.open(info.name, info) as file:
         for line in {0, len(offsets) - 2}:
             _check_start(file, path, line, int(offsets[line]))
     return JsonlIndex(offsets=offsets, info=info)

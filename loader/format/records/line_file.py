@@ -10,20 +10,21 @@ import numpy as np
 from ...arrays import IntArray
 from ...errors import FormatError
 from ...storage import ReadableFile, Storage
-from ..jsonl.index import LINE, open_jsonl_index, read_line
+from ..jsonl.index import LINE, read_line
 from ..jsonl.lines import BYTE_ORDER_MARK
+from ..jsonl.unprepared import index_of_lines
 from .record_file import RecordFile
 
 _ENDS = 1024  # offsets at each end of the index, which distinguish one file from another
 
 
 class LineFile(RecordFile):
-    """The lines of an indexed JSONL file."""
+    """The lines of a JSONL file."""
 
     decodes = True
 
     def __init__(self, storage: Storage, name: str) -> None:
-        index = open_jsonl_index(storage, name)
+        index = index_of_lines(storage, name)
         super().__init__(storage, name, index.info, size_bytes=int(index.offsets[-1]), part_names=(LINE,))
         self.offsets = index.offsets
 

@@ -24,7 +24,6 @@ from loader import (
     DefaultDecoderWebdatasetFactory,
     EmptyDatasetError,
     EPath,
-    FormatError,
     ImageSample,
     RepeatDataset,
     StandardWebdatasetFactory,
@@ -227,8 +226,8 @@ def test_a_jsonl_file_is_a_factory_too(data: MixedData, tmp_path: Path) -> None:
     copy.write_bytes(data.lines.read_bytes())
     first = next(CrudeJsonlDatasetFactory.iter_dataset_content(copy))
     assert first == {"json": b'{"id": 9000, "text": "text 9000"}'}
-    with pytest.raises(FormatError, match="no index yet"):
-        len(CrudeJsonlDatasetFactory(copy))
+    assert len(CrudeJsonlDatasetFactory(copy)) == 23
+    assert not (tmp_path / "copy.jsonl.idx").exists()
     assert CrudeJsonlDatasetFactory.prepare_dataset(EPath(copy)) == 23
     assert len(CrudeJsonlDatasetFactory(copy)) == 23
     assert json.loads(factory.as_file_store()["3"][0]) == json.loads(factory.as_file_store().read_raw("3.json")[0])

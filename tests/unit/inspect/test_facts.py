@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from loader import FormatError, StorageError
+from loader import StorageError
 from loader.format.jsonl import prepare_jsonl
 from loader.inspect import facts, path_facts
 from loader.storage import open_parent
@@ -53,10 +53,10 @@ def test_facts_of_a_dataset_are_plain_data(tmp_path: Path) -> None:
 def test_facts_of_a_jsonl_file(tmp_path: Path) -> None:
     path = tmp_path / "texts.jsonl"
     path.write_text('{"text": "a"}\n{"text": "bcd"}\n')
-    with pytest.raises(FormatError):
-        path_facts(str(path))
+    unprepared = path_facts(str(path))
     prepare_jsonl(*open_parent(path))
     found = path_facts(str(path))
+    assert found == unprepared
     assert (found["type"], found["samples"], found["crude"]) == ("jsonl", 2, True)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from loader import BinIdxFileStore, DefaultCrudeJsonlDatasetFactory, FormatError
+from loader import BinIdxFileStore, DefaultCrudeJsonlDatasetFactory
 from loader.stores import MissingFileError, open_aux_store
 from loader.stores.record_file_stores import JsonlFileStore
 
@@ -41,8 +41,6 @@ def test_it_is_the_store_of_the_path_and_of_the_dataset_class(path: Path) -> Non
     assert repr(store) == f"JsonlFileStore({str(path)!r})"
 
 
-def test_a_file_without_index_names_the_command(tmp_path: Path) -> None:
+def test_a_file_needs_no_index_next_to_it(tmp_path: Path) -> None:
     (tmp_path / "new.jsonl").write_text("{}\n")
-    with pytest.raises(FormatError) as caught:
-        _ = JsonlFileStore(tmp_path / "new.jsonl")["0"]
-    assert "energon prepare" in (caught.value.hint or "")
+    assert JsonlFileStore(tmp_path / "new.jsonl")["0"][0] == b"{}"

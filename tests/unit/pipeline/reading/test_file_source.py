@@ -93,11 +93,18 @@ def test_files_and_datasets_are_read_in_one_run(tmp_path: Path) -> None:
     ) == [1, 2, 3, 1, 2]
 
 
-def test_an_unprepared_or_changed_file_is_refused(tmp_path: Path) -> None:
+def test_an_unprepared_file_is_indexed_in_memory(tmp_path: Path) -> None:
+    path = tmp_path / "new.jsonl"
+    path.write_bytes(lines(1, 2, 3))
+    source = DatasetSource(request=LoadRequest(ref=DatasetRef(str(path))))
+    assert ids(samples(source)) == [1, 2, 3]
+    assert source.identity() == DatasetSource(request=LoadRequest(ref=DatasetRef(str(path)))).identity()
+    prepare_jsonl(open_storage(tmp_path), "new.jsonl")
+    assert source.identity() == DatasetSource(request=LoadRequest(ref=DatasetRef(str(path)))).identity()
+
+
+def test_a_changed_file_is_refused(tmp_path: Path) -> None:
     path = write_lines(tmp_path, lines(1, 2, 3))
-    (tmp_path / "new.jsonl").write_bytes(lines(1))
-    with pytest.raises(FormatError, match="has no index yet"):
-        DatasetSource(request=LoadRequest(ref=DatasetRef(str(tmp_path / "new.jsonl")))).samples  # noqa: B018
     source = DatasetSource(request=LoadRequest(ref=DatasetRef(str(path))))
     assert source.samples == 3
     path.write_bytes(lines(1, 2, 3, 4))

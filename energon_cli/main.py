@@ -210,6 +210,9 @@ def _run(program: click.Group, arguments: list[str], settings: OutputSettings) -
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001 - any other error becomes one line instead of a traceback
+        if isinstance(error, ModuleNotFoundError) and str(error.name).partition(".")[0] == "torch":
+            _print_message("this needs the package torch, which is not installed\n  hint: run: pip install torch")
+            return EXIT_FAILED
         _print_message(error_text(error))
         if not settings.debug:
             _print_message(

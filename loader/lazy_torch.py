@@ -15,8 +15,10 @@ class _LazyTorch:
     """Represents the module; each attribute is looked up in it once."""
 
     def __getattr__(self, name: str) -> Any:
-        import torch as module
-
+        try:
+            import torch as module
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError("tensors need the package torch: pip install torch", name="torch") from error
         attribute = getattr(module, name)
         setattr(self, name, attribute)
         return attribute

@@ -7,7 +7,9 @@ are a file, or in the package's cache.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -209,7 +211,8 @@ class _Model:
 
     def _vectors(self, embed: Embed, contents: list[Any]) -> list[Any]:
         """Return the vector of each content; an error for one that is not as long as the first one of the batch."""
-        with torch.inference_mode():
+        # A class that computes with torch has imported it.
+        with torch.inference_mode() if sys.modules.get("torch") else nullcontext():
             vectors = [np.asarray(without_torch(row)) for row in without_torch(embed(contents))]
         if len(vectors) != len(contents):
             raise ValueError(f"expected {plural(len(contents), 'vector')}, found {len(vectors)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import numpy as np
 
@@ -80,7 +81,7 @@ def near_duplicate_groups(
     """
     vectors = vectors_of(column)
     least, rows = vectors.threshold(threshold), vectors.known_rows(chosen)
-    device = "cuda" if len(rows) > _COMPARED_AT_ONCE and torch.cuda.is_available() else None
+    device = "cuda" if len(rows) > _COMPARED_AT_ONCE and find_spec("torch") and torch.cuda.is_available() else None
     if exact is None:
         exact = len(rows) <= EXACT_SAMPLES or vectors.metric == "jaccard" or device is not None
     # Find candidates, compare them exactly, and join those that are similar.

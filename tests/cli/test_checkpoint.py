@@ -6,8 +6,6 @@ import json
 import os
 import pickle
 import re
-import subprocess
-import sys
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable
@@ -21,7 +19,6 @@ from loader import DefaultTaskEncoder, WorkerConfig, get_savable_loader, get_tra
 from tests.cli.run_energon import RunEnergon
 from tests.e2e.text_dataset import write_texts
 from tests.elastic_runs import fingerprint, number_of
-from tests.source_tree import ROOT
 from tests.unit.training.states.test_checksum import ByLength, same
 
 
@@ -585,16 +582,3 @@ def test_empty_paths_are_wrong_usage(two: list[dict[str, Any]], tmp_path: Path, 
     assert energon("checkpoint", "redist", path).code == 2
     assert energon("checkpoint", "redist", path, "", "--new-world-size", 1).code == 2
     assert energon("checkpoint", "redist", path, tmp_path / "out", "--new-world-size", 0).code == 2
-
-
-def test_json_is_read_without_torch(two: list[dict[str, Any]], tmp_path: Path) -> None:
-    path = save(tmp_path / "run.json", two)
-    code = (
-        "import sys; from energon_cli.main import main; "
-        "codes = main(['checkpoint', 'info', sys.argv[1]]), "
-        "main(['checkpoint', 'redist', sys.argv[1], sys.argv[2], '--new-world-size', '3']); "
-        "sys.exit(codes != (0, 0) or 'torch' in sys.modules)"
-    )
-    command = [sys.executable, "-c", code, str(path), str(tmp_path / "out")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr + done.stdout

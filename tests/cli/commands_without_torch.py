@@ -1,0 +1,62 @@
+"""Run commands in a process where torch cannot be imported: arguments from standard input, results to standard output.
+
+The server of ``browse`` runs in a fork; the files of ``mount`` are read without libfuse, which may be missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import sys
+import urllib.request
+from collections.abc import Sequence
+
+sys.modules["torch"] = None  # type: ignore[assignment] # importing it fails as if it was not installed
+
+from energon_cli.main import main  # noqa: E402
+from loader.engine import workers  # noqa: E402
+from loader.inspect.mount import Layout, open_tree  # noqa: E402
+
+
+def run(arguments: Sequence[str]) -> tuple[int, str]:
+    """Return the exit code and the output of a command."""
+    data = io.BytesIO()
+    out = io.TextIOWrapper(data, "utf-8", write_through=True)
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        code = main(arguments)
+    return code, data.getvalue().decode()
+
+
+def page(path: str) -> str:
+    """Return what the server of ``browse`` says about the first sample of a dataset."""
+    reading, writing = os.pipe()
+    server = os.fork()
+    if not server:
+        os.dup2(writing, 1)
+        os._exit(main(["browse", path, "--json", "--no-open", "--token", "secret"]))
+    try:
+        with open(reading, encoding="utf-8") as lines:
+            start = json.loads(lines.readline())["url"].partition("/?")[0]
+        request = urllib.request.Request(f"{start}/api/d/0/0", headers={"Authorization": "Bearer secret"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return str(answer.read().decode())
+    finally:
+        os.kill(server, signal.SIGKILL)
+        os.waitpid(server, 0)
+
+
+def file_names(path: str) -> list[str]:
+    tree = open_tree(path, Layout())
+    try:
+        return [*tree.names("/")]
+    finally:
+        tree.close()
+
+
+if __name__ == "__main__":
+    workers._has_one_thread = lambda: True  # commands fork their workers, which cannot import torch, either
+    results = [run(arguments) for arguments in json.load(sys.stdin)]
+    json.dump([results, page(sys.argv[1]), file_names(sys.argv[1])], sys.stdout)

@@ -1,0 +1,131 @@
+"""Commands where torch is not installed: those that give tensors say what to install, and all others work."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from loader import WorkerConfig, get_savable_loader, get_train_dataset
+from tests.cli.make_dataset import picture, write_captions
+from tests.cli.run_energon import RunEnergon
+from tests.cli.test_commands import commands
+from tests.source_tree import ROOT
+
+FUNCTIONS = """
+class Vectors:
+    def __call__(self, texts):
+        return [[len(text), 1.0] for text in texts]
+
+def parts(sample):
+    return len(sample)
+
+def note(sample):
+    return {"caption.note.txt": "seen"}
+
+def caption(sample):
+    return len(sample.caption)
+"""
+
+MIX = """
+__module__: megatron.energon
+__class__: MetadatasetV2
+splits: {train: {blend: [{path: data, weight: 1}]}}
+"""
+
+USES = """
+import pictures imported --yes
+prepare fresh --yes
+prepare fresh --yes --force-overwrite
+prepare-media pictures --media-metadata-by-header
+info data
+info mix.yaml
+lint data
+lint mix.yaml
+rule
+preview data
+preview mix.yaml
+stats data
+explain data --steps 1 --world-size 1 --num-workers 1 --lanes 1
+explain mix.yaml --steps 1 --lanes 1
+trace data --step 1
+trace state.json --step 1
+analyze-debug --dataset data --heatmap-path heat.png
+get data 000000
+get data 000000 json
+extract data 000000 -o extracted
+export data data.jsonl
+reshard data resharded
+add-parts data added --from pictures --nonmatch none --rename jpg=image.new.jpg
+exclude data --list
+embed data --model minhash
+embed data --model functions.py:Vectors --part txt
+split data --check --near minhash
+stats data --near-duplicates minhash
+get data --like 000000 --column minhash
+map texts functions.py:caption --show
+map data functions.py:parts --raw --write parts
+map data functions.py:note --raw --to-parts mapped
+merge data resharded merged
+split fresh --split-ratio 1,1,1
+diff data data
+diff state.json state.json
+checkpoint info state.json
+checkpoint redist state.json two --new-world-size 2
+checkpoint migrate state.json mix.yaml migrated
+doctor
+completion bash
+"""
+
+NEED_TORCH = """
+trace data --step 1 --replay
+profile script.py
+get data --like 000000 --column embedding
+map data functions.py:caption --write length
+"""
+
+
+CAPTIONS = ["--non-interactive", "--split-ratio", "1,1", "--sample-type", "CaptioningSample", "--field-map"]
+
+
+def test_only_commands_that_give_tensors_need_torch(tmp_path: Path, energon: RunEnergon) -> None:
+    # Write data of some kinds, and the state of a run.
+    write_captions(tmp_path / "fresh")
+    write_captions(tmp_path / "texts", parts=lambda number: {"txt": b"text", "md": b"more"})
+    write_captions(tmp_path / "data")
+    for folder, image in (("texts", "md"), ("data", "jpg")):
+        fields = json.dumps({"image": image, "caption": "txt"})
+        assert energon("prepare", tmp_path / folder, *CAPTIONS, fields).code == 0
+    (tmp_path / "pictures").mkdir()
+    for number in range(3):
+        (tmp_path / "pictures" / f"{number:06d}.jpg").write_bytes(picture(number))
+    (tmp_path / "functions.py").write_text(FUNCTIONS)
+    (tmp_path / "script.py").write_text("import torch")
+    (tmp_path / "mix.yaml").write_text(MIX)
+    config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=2)
+    loader = get_savable_loader(get_train_dataset(tmp_path / "mix.yaml", batch_size=1, worker_config=config))
+    next(iter(loader))
+    (tmp_path / "state.json").write_text(json.dumps(loader.save_state_rank()))
+    # Run the commands without torch.
+    helps = [f"{name} --help" for name, _ in commands()]
+    uses = [*helps, *USES.strip().splitlines(), *NEED_TORCH.strip().splitlines()]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.cli.commands_without_torch", "data"],
+        input=json.dumps([use.split() for use in uses]),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr
+    results, page, names = json.loads(done.stdout)
+    failed = {use: text for use, (code, text) in zip(uses, results, strict=True) if code or "pip install torch" in text}
+    assert list(failed) == NEED_TORCH.strip().splitlines(), failed
+    assert all("pip install torch" in text for text in failed.values()), failed
+    assert "picture number 0" in page
+    assert "000000.jpg" in names
+    used = {use.split()[0] for use in uses[len(helps) :]} | {"browse", "mount"}
+    assert used == {name for name, _ in commands() if " " not in name}

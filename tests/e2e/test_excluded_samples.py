@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from loader import WorkerConfig, get_savable_loader, get_train_dataset, get_val_dataset
+from loader.dataset.packed_numbers import unpack_numbers
 from loader.errors import StateError
 from loader.inspect.runs.planned_run import PlannedRun, RunRequest
-from loader.pipeline.reading.packed_numbers import unpack_numbers
 from tests.e2e.dataset_tree import prepare, write_shard
 from tests.e2e.golden_states import CASES, EXCLUDED_LATER, VOLUMES, exclude_many, write_all
 from tests.e2e.mixed_data import write_metadataset

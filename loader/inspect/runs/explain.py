@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from ...arrays import IntArray
+from ...dataset.packed_numbers import count_packed
 from ...errors import ConfigError, plural
 from ...order import DealtOrder, EditedOrder, RepeatedOrder, possible_ranks
 from ...pipeline.reading.dataset_source import DatasetSource
-from ...pipeline.reading.packed_numbers import count_packed
 from ...pipeline.reading.read_ahead import READ_AHEAD_BYTES
 from ...pipeline.reading.source import Source
 from ...storage.node_cache.private_folder import cache_settings

@@ -14,6 +14,7 @@ from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...dataset.dataset import Dataset
 from ...dataset.opening import dataset_at
+from ...dataset.packed_numbers import pack_numbers, unpack_numbers
 from ...dataset.selection import Selection
 from ...errors import EmptyDatasetError, FormatError, plural
 from ...format.documents.next_command import split_hint
@@ -25,7 +26,6 @@ from ...samples.building.dataset_code import DatasetCode
 from ...samples.building.described_dataset import DescribedDataset
 from ...samples.building.sample_builder import RawSample, SampleBuilder, sources_of
 from ...samples.decoding.decoder import AnyDecoder, SampleDecoder
-from .packed_numbers import pack_numbers, unpack_numbers
 from .source import Source, SourceStores
 
 

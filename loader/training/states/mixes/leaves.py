@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ....pipeline.reading.packed_numbers import count_packed
+from ....dataset.packed_numbers import count_packed
 from ....pipeline.reading.planned_schedule import schedule_texts
 from .differences import Difference, each_setting, leaf_name, shares
 

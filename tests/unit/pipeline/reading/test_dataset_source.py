@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from loader.compat.webdataset_factory import BaseWebdatasetFactory
+from loader.dataset.packed_numbers import unpack_numbers
 from loader.errors import ConfigError, FormatError, StorageError, TrustError
 from loader.format.dataset_ref import DatasetRef
 from loader.format.documents.providers import LoadRequest
@@ -19,7 +20,6 @@ from loader.format.documents.subset import SampleRange
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.reading.dataset_source import DatasetSource
 from loader.pipeline.reading.order_plan import SequentialPlan
-from loader.pipeline.reading.packed_numbers import unpack_numbers
 from loader.pipeline.reading.read import ReadDataset
 from loader.pipeline.reading.sample_chunk import SourceTable
 from loader.samples.building.sample_builder import RawSample

@@ -7,7 +7,7 @@ from base64 import b64decode, b64encode
 
 import numpy as np
 
-from ...arrays import IntArray
+from ..arrays import IntArray
 
 _MAX_PLANES = 5  # bytes of a gap: a source has fewer than 2^40 samples
 

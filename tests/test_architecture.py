@@ -202,14 +202,19 @@ def test_the_house_stays_within_its_budget() -> None:
     assert not {name: size for name, size in sizes.items() if size > BUDGET[name]}
 
 
+def classes_of(*rooms: str) -> dict[str, ast.ClassDef]:
+    """Return the classes of some rooms by name."""
+    nodes = [node for source in sources() if source.module.startswith(rooms) for node in source.nodes]
+    return {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
+
+
+def test_a_source_has_few_members() -> None:
+    members = members_of(classes_of("loader.pipeline.reading")["Source"])
+    assert len(members) <= BUDGET["members_of_source"], sorted(members)
+
+
 def test_a_stage_replaces_few_members() -> None:
-    classes = {
-        node.name: node
-        for source in sources()
-        if source.module.startswith(("loader.pipeline", "loader.testing"))
-        for node in source.nodes
-        if isinstance(node, ast.ClassDef)
-    }
+    classes = classes_of("loader.pipeline", "loader.testing")
     base = members_of(classes["SavableDataset"])
     stages = [node for name, node in classes.items() if name.endswith(("Dataset", "RankStage", "Values"))]
     replaced = {name for node in stages if node.name != "SavableDataset" for name in members_of(node)}

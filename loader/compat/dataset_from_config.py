@@ -249,7 +249,7 @@ def get_dataset_from_config(
     common["split_part"] = folder.documents.loaded_part(split_part or ("train" if training else "val"))
     made = _open_folder(EPath(path), folder, subflavors, common)
     made.dataset_config = dataset_config
-    check_sample_type(made.source.builder.sample_class, sample_type, at=folder.storage.path(FOLDER))
+    check_sample_type(made.source.recipe.builder.sample_class, sample_type, at=folder.storage.path(FOLDER))
     return made
 
 

@@ -140,16 +140,6 @@ class Selection:
         numbers = excluded_samples(self.first)
         return self.positions(numbers) if len(numbers) else numbers
 
-    def without(self, positions: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the ranges without the samples at some positions, which ascend."""
-        begins, firsts = self.ranges
-        if not len(positions):
-            return begins, firsts
-        # A run of neighbours also begins after each omitted sample.
-        starts = np.setdiff1d(np.union1d(begins, positions + 1), np.append(positions, len(self)))
-        row = begins.searchsorted(starts, side="right") - 1
-        return starts - positions.searchsorted(starts), firsts[row] + starts - begins[row]
-
     @property
     def kept_share(self) -> float:
         """Share of the samples that the filter keeps, in [0, 1]; 1 without a filter."""

@@ -103,6 +103,6 @@ class SampleReader:
 
     def _built(self, raw: Any) -> Any:
         try:
-            return self.source.named(raw) if self.raw else call_user(self.source.build, raw, ())
+            return self.source.recipe.named(raw) if self.raw else call_user(self.source.recipe.build, raw, ())
         except Exception as error:  # noqa: BLE001 - code of the dataset, or of a decoder
             return error

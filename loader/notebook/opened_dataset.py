@@ -292,7 +292,7 @@ class OpenedDataset(NumberedSamples[Any]):
 
     def _build(self, raw: Raw, position: int) -> Any:
         try:
-            return self._leaves[raw.source].source.build(raw, ())
+            return self._leaves[raw.source].source.recipe.build(raw, ())
         except SkipSample as skip:
             raise SampleError(
                 "the dataset's code skips this sample by SkipSample", at=self._reader.picking.place_of(position)
@@ -324,7 +324,7 @@ class OpenedDataset(NumberedSamples[Any]):
 
         for raw, _ in self._reader.picking.stream(range(len(self)), kept):
             try:
-                yield self._leaves[raw.source].source.build(raw, ())
+                yield self._leaves[raw.source].source.recipe.build(raw, ())
             except SkipSample:
                 continue
 
@@ -537,7 +537,7 @@ class OpenedDataset(NumberedSamples[Any]):
                 hint="open each dataset of a mix",
             )
         # Leave excluded samples out.
-        folder, samples, excluded = source.folder, self._chosen, source.excluded
+        folder, samples, excluded = source.folder, self._chosen, source.turns.excluded
         if not include_excluded and len(excluded):
             every = np.arange(len(folder.index)) if samples is None else samples
             samples = np.setdiff1d(every, excluded, assume_unique=True)

@@ -206,7 +206,7 @@ def _source_facts(
     exhausted = None if used < source.samples else int(np.ceil(source.samples / (share * samples)))
     if exhausted is not None and stretches:
         exhausted = step_of_count(stretches, source_index, source.samples)
-    request, excluded = source.request, count_packed(source.left_out)
+    request, excluded = source.request, count_packed(source.turns.left_out)
     # Describe the dataset.
     return SourceFacts(
         path=request.path,

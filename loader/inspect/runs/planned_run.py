@@ -273,7 +273,7 @@ class PlannedRun:
     @cached_property
     def skips(self) -> bool:
         """True if samples were excluded after the run began, which are passed over at their turn."""
-        return any(len(source.excluded) for source in self.sources)
+        return any(len(source.turns.excluded) for source in self.sources)
 
     def batches_of_lane(self, lane: int, batches: int) -> int:
         """Return the number of micro-batches of a lane among the first ones of the run."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...arrays import IntArray
 from ...pipeline.reading.dataset_source import DatasetSource
+from ...pipeline.reading.joined_source import JoinedSource
 from ...pipeline.reading.source import Source
 from ...storage import split_url
 from .planned_run import PlannedRun
@@ -58,12 +59,12 @@ def files_of(source: Source) -> list[tuple[str, int]]:
 
     Of a join, all shards of its members.
     """
-    if source.is_join:
+    if isinstance(source, JoinedSource):
         return [(member.request.path, shard) for member in source.members for shard in range(len(member.shard_names))]
     if not isinstance(source, DatasetSource):
         return []
     # Each range of samples is in one shard; a shard with samples that take no turn has several.
-    first = source.ranges[1]
+    first = source.turns.ranges[1]
     if source.selection.filter is not None:
         first = source.selection.filter.numbers(first)
     return [(source.request.path, shard) for shard in np.unique(_shards_at(source, first)).tolist()]

@@ -141,7 +141,7 @@ def mean_of_column(source: DatasetSource, name: str) -> float | None:
     """Return the mean of a column's known values over the samples of a source; None without known values."""
     column = open_column(source.folder.storage, source.folder.index, name)
     column.check_numbers("a mean", at=source.folder.path)
-    rows = source.index_numbers()
-    rows = rows[~np.isin(rows, source.excluded)]
+    rows = source.turns.numbers()
+    rows = rows[~np.isin(rows, source.turns.excluded)]
     rows = rows[column.is_known(rows)]
     return float(column.values[rows].mean(dtype=np.float64)) if len(rows) else None

@@ -5,28 +5,25 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, cast
 
 import numpy as np
 
-from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...dataset.dataset import Dataset
 from ...dataset.opening import dataset_at
-from ...dataset.packed_numbers import pack_numbers, unpack_numbers
 from ...dataset.selection import Selection
+from ...dataset.turns import Turns
 from ...errors import EmptyDatasetError, FormatError, plural
 from ...format.documents.next_command import split_hint
-from ...format.documents.providers import LoadRequest, resolve_key_format
+from ...format.documents.providers import LoadRequest
 from ...format.index.locations import SampleLocations
 from ...format.nv_meta import FOLDER
 from ...format.records.folder_index import RecordIndex
-from ...samples.building.dataset_code import DatasetCode
 from ...samples.building.described_dataset import DescribedDataset
-from ...samples.building.sample_builder import RawSample, SampleBuilder, sources_of
 from ...samples.decoding.decoder import AnyDecoder, SampleDecoder
-from .source import Source, SourceStores
+from .recipe import DatasetRecipe
+from .source import Source
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,11 +47,11 @@ class DatasetSource(Source):
         opened: Dataset | None = self.__dict__.get("folder")
         uuid = self._uuid if opened is None else _uuid_of(opened)
         # Samples may be excluded before the other process reads the split: it takes the numbers of this one.
-        begun = self._begun if opened is None else self.left_out
+        begun = self._begun if opened is None else self.turns.left_out
         return {name: getattr(self, name) for name in self.__dataclass_fields__} | {"_uuid": uuid, "_begun": begun}
 
     @cached_property
-    def folder(self) -> Dataset:
+    def folder(self) -> Dataset:  # type: ignore[override] # read only
         folder = dataset_at(self.request.ref, reads_samples=True)
         if self._uuid is not None and _uuid_of(folder) != self._uuid:
             raise FormatError(
@@ -77,60 +74,15 @@ class DatasetSource(Source):
         return requested if self.described is not None else self.folder.documents.loaded_part(requested)
 
     @cached_property
-    def builder(self) -> SampleBuilder:
-        folder, described, request = self.folder, self.described, self.request
-        config, traits = folder.documents.config, folder.traits
-        # Stored values, as in Parquet files, are decoded already.
-        if described is not None and traits.holds_values:
-            described = described.without_decoder()
-        of_dataset = config.key_format if config is not None else None
-        builder = SampleBuilder(
-            described if described is not None else config,
-            DatasetCode(folder.documents.folder, request.trust_code),
-            dataset_path=folder.storage.path(""),
-            decoder=None if traits.holds_values else self.decoder,
-            key_format=resolve_key_format(request.key_format, of_dataset),
-            sample_type=None if traits.is_file else request.sample_type,
-            options=None if traits.is_file else request.options,
-        )
-        # Both are for messages only.
-        builder.part_names = partial(_part_names, folder)
-        if described is None and config is not None and config.field_map is not None:
-            builder.config_file = folder.storage.path(f"{FOLDER}/{folder.ref.dataset_file}")
-        return builder
-
-    @cached_property
-    def build(self) -> Callable[[RawSample, tuple[Any, ...]], Any]:  # type: ignore[override] # read only
-        path, labels, folder = self.request.path, self.request.subflavors, self.folder
-        values = folder.index.values if isinstance(folder.index, RecordIndex) else None
-        return self.builder.raw_builder(path, labels, values=values, are_lines=folder.traits.holds_lines)
-
-    @property
-    def sample_class(self) -> type[Any]:
-        return self.builder.sample_class
-
-    @property
-    def accepts_options(self) -> bool:
-        return self.builder.has_dataset_class
-
-    @property
-    def stores(self) -> SourceStores:
-        return SourceStores(
-            ref=self.request.ref if self.folder.traits.has_store else None,
-            aux_refs=self.request.aux,
-            decoder=self.decoder,
-            trust_code=self.request.trust_code,
-        )
-
-    def named(self, raw: RawSample) -> dict[str, Any]:
-        return {**raw.parts, "__key__": self.builder.key_of(raw), "__sources__": sources_of(raw, self.request.path)}
+    def recipe(self) -> DatasetRecipe:  # type: ignore[override] # read only
+        return DatasetRecipe(self.folder, self.request, self.decoder, self.described)
 
     # ---------------------------------------------------------------------------------------- where samples are
 
     @cached_property
     def locate(self) -> Callable[..., SampleLocations]:
         """Function that locates the needed parts of samples, by their numbers in the index."""
-        return self.folder.locator(self.builder.part_filter)
+        return self.folder.locator(self.recipe.builder.part_filter)
 
     @cached_property
     def shard_names(self) -> list[str]:
@@ -147,9 +99,9 @@ class DatasetSource(Source):
         chosen = len(self.selection)
         if not chosen:
             raise self._no_samples()
-        count = chosen - len(self._omitted)
+        count = len(self.turns)
         # An endless order would search forever for a sample that is not excluded.
-        if len(self.excluded) >= count:
+        if len(self.turns.excluded) >= count:
             raise EmptyDatasetError(
                 f"all samples of split part {self.split_part!r} are excluded ({chosen:,})",
                 at=self.folder.path,
@@ -173,30 +125,13 @@ class DatasetSource(Source):
         )
 
     def begin_without(self, left_out: str | None) -> None:
-        for name in ("left_out", "samples", "ranges", "excluded", "_omitted"):
+        for name in ("turns", "samples"):
             self.__dict__.pop(name, None)
         object.__setattr__(self, "_begun", left_out)
 
     @cached_property
-    def left_out(self) -> str:
-        return pack_numbers(self._omitted) if self._begun is None else self._begun
-
-    @cached_property
-    def _omitted(self) -> IntArray:
-        """Positions in the selection of the samples that take no turn, ascending."""
-        return self.selection.excluded if self._begun is None else unpack_numbers(self._begun, len(self.selection))
-
-    @cached_property
-    def excluded(self) -> IntArray:
-        positions = np.setdiff1d(self.selection.excluded, self._omitted, assume_unique=True)
-        return np.sort(self.selection.numbers(positions))
-
-    @cached_property
-    def ranges(self) -> tuple[IntArray, IntArray]:
-        return self.selection.without(self._omitted)
-
-    def index_numbers(self) -> IntArray:
-        return self.selection.numbers(np.delete(np.arange(len(self.selection)), self._omitted))
+    def turns(self) -> Turns:  # type: ignore[override] # read only
+        return Turns(self.selection, self._begun)
 
     def identity(self) -> dict[str, Any]:
         folder, kept = self.folder, self.selection.filter
@@ -213,7 +148,7 @@ class DatasetSource(Source):
             "samples": len(self.selection),
             "which": zlib.crc32(np.array(self.selection.bounds, np.int64).tobytes(), runs),
             **({} if kept is None else {"filter": kept.name}),
-            **({"excluded": self.left_out} if self.left_out else {}),
+            **({"excluded": self.turns.left_out} if self.turns.left_out else {}),
         }
 
     def describe(self) -> str:
@@ -234,10 +169,3 @@ class WholeDataset(DatasetSource):
 def _uuid_of(dataset: Dataset) -> str | None:
     """Return the UUID of the index; None for a single file, which is not prepared."""
     return None if dataset.traits.is_file else dataset.index.uuid
-
-
-def _part_names(dataset: Dataset, sample: int) -> list[str]:
-    """Return the names of all parts of a sample; all records of a dataset have the same."""
-    if dataset.traits.are_records:
-        return list(dataset.index.part_names)
-    return [part.name for part in dataset.parts(sample)]

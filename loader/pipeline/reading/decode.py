@@ -15,6 +15,7 @@ from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..measuring.counts import DECODE, STORAGE
 from ..measuring.item_sources import datasets_of
 from ..measuring.recorder import register, skipped_items
+from .joined_source import JoinedSource
 from .source import Raw, Source
 
 
@@ -39,15 +40,11 @@ class DecodeDataset(SavableDataset[Any]):
         self.sources: tuple[Source, ...] = read_sources if sources is None else tuple(sources)
         self.names_sources = names_sources
         self.size_metrics: Mapping[str, Callable[[Any], float]] = {}  # of its samples, for statistics
-        self._own = read_sources or self.sources  # the others are decoded by other stages
+        self.own_sources = read_sources or self.sources  # the others are decoded by other stages
 
     def settings(self) -> dict[str, Any]:
-        decoders = {_decoder_name(source.decoder) for source in self._own}
+        decoders = {_decoder_name(source.recipe.decoder) for source in self.own_sources}
         return {"decoder": decoders.pop()} if len(decoders) == 1 else {}
-
-    @property
-    def joins(self) -> bool:
-        return any(source.is_join for source in self._own)
 
     def open(self, lane: Lane, state: State) -> Running:
         return _DecodeRunning(self, lane, state)
@@ -63,17 +60,17 @@ def _decoder_name(decoder: AnyDecoder | None) -> str:
 class _DecodeRunning:
     def __init__(self, definition: DecodeDataset, lane: Lane, state: State) -> None:
         self._upstream = definition.inputs[0].open(lane, state)
-        self._sources = definition.sources
+        self._recipes = [source.recipe for source in definition.sources]
         self._names_sources = definition.names_sources
         self._lane, self._number, self._context = lane, lane.number, lane.context
         self._stage = lane.path + definition.key
         # Attributes of this object, so that they can be replaced while calls are timed.
         self._read = self._upstream.next
         self._build: Callable[[Any, tuple[Any, ...]], Any] = self._build_any
-        if definition.joins:
+        if any(isinstance(source, JoinedSource) for source in definition.own_sources):
             self._build = self._build_joined
-        elif len(self._sources) == 1 and not definition.names_sources:
-            self._build = self._sources[0].build
+        elif len(self._recipes) == 1 and not definition.names_sources:
+            self._build = self._recipes[0].build
         self._failures = lane.failures
         self._skips = lane.failures.skips_of("load_sample or sample_loader")
         self.state = self._upstream.state
@@ -82,7 +79,7 @@ class _DecodeRunning:
         register(lane, DECODE, self, "_build", result_sizes=definition.size_metrics)
 
     def _build_any(self, raw: Raw, restore_key: tuple[Any, ...]) -> Any:
-        sample = self._sources[raw[0]].build(raw, restore_key)
+        sample = self._recipes[raw[0]].build(raw, restore_key)
         if self._names_sources and isinstance(sample, CrudeSample):
             sample.source = raw[0]
         return sample
@@ -117,7 +114,7 @@ class _DecodeRunning:
         return sample, item_id
 
     def _failed_sample(self, raw: Raw) -> dict[str, Any]:
-        return self._sources[raw.source].named(raw)
+        return self._recipes[raw.source].named(raw)
 
     def load(self, item_id: ItemId) -> Any:
         raw = self._upstream.load(item_id)

@@ -16,14 +16,15 @@ from ...cached_property import cached_property
 from ...dataset.join import JoinedDataset
 from ...dataset.open_files import OpenFiles
 from ...dataset.selection import Selection
+from ...dataset.turns import Turns
 from ...errors import EmptyDatasetError, plural
 from ...format.documents.providers import LoadRequest
 from ...samples.building.sample_builder import RawSample
-from ...samples.decoding.decoder import AnyDecoder
 from ..contract.stage import SKIPPED
 from .dataset_source import DatasetSource
+from .recipe import Recipe, SourceStores
 from .sample_chunk import OpenSources, SampleChunk
-from .source import RawRow, Source, SourceStores
+from .source import RawRow, Source
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,8 +45,6 @@ class JoinedSource(Source):
     open_rows: Callable[[], IntArray]
     joiner: Callable[..., Any]
 
-    is_join = True
-
     def __post_init__(self) -> None:
         for member in self.members:
             member.begin_without("")  # rows name samples, and were prepared without excluded ones
@@ -54,7 +53,7 @@ class JoinedSource(Source):
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}
 
     @cached_property
-    def folder(self) -> JoinedDataset:
+    def folder(self) -> JoinedDataset:  # type: ignore[override] # read only
         """The opened members, joined; the rows are memory-mapped."""
         rows = self.open_rows()  # first: its errors name the join
         members = tuple(member.folder for member in self.members)
@@ -77,32 +76,13 @@ class JoinedSource(Source):
         """The rows that are loaded."""
         return Selection(self.folder, subset=self.request.subset)
 
-    @property
-    def decoder(self) -> AnyDecoder | None:  # type: ignore[override] # read only
-        return self.members[0].decoder
+    @cached_property
+    def turns(self) -> Turns:  # type: ignore[override] # read only
+        return Turns(self.selection)
 
-    @property
-    def stores(self) -> SourceStores:
-        return SourceStores(aux_refs=self.request.aux, decoder=self.decoder)
-
-    @property
-    def ranges(self) -> tuple[IntArray, IntArray]:
-        return self.selection.ranges
-
-    def build(self, raw: RawRow, restore_key: tuple[Any, ...]) -> Any:
-        samples = [
-            None if raw_member is None else member.build(raw_member, restore_key)
-            for member, raw_member in zip(self.members, raw.members, strict=True)
-        ]
-        if self.names is None:
-            return self.joiner(*samples)
-        return self.joiner(**dict(zip(self.names, samples, strict=True)))
-
-    def named(self, raw: RawRow) -> dict[str, Any]:
-        """Return a placeholder of the key, since the joiner determines it, and the sources of all members."""
-        pairs = zip(self.members, raw.members, strict=True)
-        sources = (member.named(raw_member)["__sources__"] for member, raw_member in pairs if raw_member is not None)
-        return {"__key__": "/", "__sources__": tuple(chain.from_iterable(sources))}
+    @cached_property
+    def recipe(self) -> Recipe:  # type: ignore[override] # read only
+        return _JoinRecipe(self)
 
     def identity(self) -> dict[str, Any]:
         start, stop = self.selection.bounds
@@ -121,6 +101,36 @@ class JoinedSource(Source):
     def describe(self) -> str:
         joined = plural(len(self.members), "dataset")
         return f"{self.request.path}: {self.place}, {joined} joined: {plural(self.samples, 'sample')}"
+
+
+class _JoinRecipe(Recipe):
+    """The recipes of the members, and the joiner."""
+
+    def __init__(self, source: JoinedSource) -> None:
+        self.members = tuple(member.recipe for member in source.members)
+        self._names = source.names
+        self._joiner = source.joiner
+        self._aux = source.request.aux
+        self.decoder = self.members[0].decoder
+
+    @property
+    def stores(self) -> SourceStores:
+        return SourceStores(aux_refs=self._aux, decoder=self.decoder)
+
+    def build(self, raw: RawRow, restore_key: tuple[Any, ...]) -> Any:
+        samples = [
+            None if raw_member is None else member.build(raw_member, restore_key)
+            for member, raw_member in zip(self.members, raw.members, strict=True)
+        ]
+        if self._names is None:
+            return self._joiner(*samples)
+        return self._joiner(**dict(zip(self._names, samples, strict=True)))
+
+    def named(self, raw: RawRow) -> dict[str, Any]:
+        """Return a placeholder of the key, since the joiner determines it, and the sources of all members."""
+        pairs = zip(self.members, raw.members, strict=True)
+        sources = (member.named(raw_member)["__sources__"] for member, raw_member in pairs if raw_member is not None)
+        return {"__key__": "/", "__sources__": tuple(chain.from_iterable(sources))}
 
 
 class OpenJoins(OpenSources):

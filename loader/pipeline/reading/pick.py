@@ -19,6 +19,7 @@ from ..contract.stage import Running, State
 from ..contract.worker_config import WorkerConfig
 from .dataset_source import DatasetSource
 from .fetched_ranges import MEMBER_BYTES
+from .joined_source import JoinedSource
 from .order_plan import SequentialPlan
 from .read import ReadDataset
 from .read_ahead import ReadAhead
@@ -111,7 +112,7 @@ class _Picking:
         """Read one sample, without the search that locates many."""
         source_number, index = self.index_of(position)
         source = self._sources[source_number]
-        if source.is_join:
+        if isinstance(source, JoinedSource):
             return next(self.read([position]))[0]
         [shards] = source.members
         shard = bisect_right(self._starts_of_shards(source_number, shards), index) - 1
@@ -121,7 +122,7 @@ class _Picking:
         if file is None:
             file = files.add(name, shards.folder.open_shard(shards.folder.index.shards[shard]))
             file.expect_few()
-        parts = shards.folder.stored_parts(file, index, shards.builder.part_filter)
+        parts = shards.folder.stored_parts(file, index, shards.recipe.builder.part_filter)
         # A row with values that cannot be read stays whole: it holds their errors, too.
         is_one = len(parts) == 1 and type(parts) is dict
         part, data = next(iter(parts.items())) if is_one else (None, parts)

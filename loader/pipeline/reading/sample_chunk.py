@@ -40,7 +40,7 @@ class SourceTable:
         sizes = np.array([source.samples for source in sources], dtype=np.int64)
         self._first = np.cumsum(sizes) - sizes  # number of each source's first sample, counted over all sources
         # A source's samples are in ranges of its index, one for each shard: note by how much each range is shifted.
-        ranges = [source.ranges for source in sources]
+        ranges = [source.turns.ranges for source in sources]
         self._begin = np.concatenate([first + begin for first, (begin, _) in zip(self._first, ranges, strict=True)])
         start = np.concatenate([start for _, start in ranges])
         self._shift = start - self._begin
@@ -48,7 +48,7 @@ class SourceTable:
             row: source.selection.filter for row, source in enumerate(sources) if source.selection.filter is not None
         }
         # Excluded samples of all sources are one sorted array: a stride keeps the sources apart.
-        excluded = [source.excluded for source in sources]
+        excluded = [source.turns.excluded for source in sources]
         lasts = [_last(some) for some in excluded] + [kept.last for kept in self._filters.values()]
         lasts += [index for _, index in quarantined]
         self._stride = 1 + max(int(start.max(initial=0) + sizes.max(initial=0)), *lasts)
@@ -293,7 +293,7 @@ class SampleChunk:
                 if size < 0:
                     # The parts are too far apart for one read.
                     dataset_source, file = self._sources[source - self._first_source], find(name) or self._open(name)
-                    parts = dataset_source.folder.stored_parts(file, index, dataset_source.builder.part_filter)
+                    parts = dataset_source.folder.stored_parts(file, index, dataset_source.recipe.builder.part_filter)
                     yield _raw((source, index, shard, key, None, parts)), position
                     continue
                 # Take the bytes that were fetched ahead, or read them now.

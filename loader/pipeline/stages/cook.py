@@ -13,7 +13,7 @@ from ...samples.types import CrudeSample
 from ...stores.aux_store import PrimaryFileStore
 from ..contract.hook import makes_several
 from ..contract.stage import SavableDataset
-from ..reading.source import SourceStores
+from ..reading.recipe import SourceStores
 from .map import MapDataset
 
 

@@ -134,7 +134,7 @@ class SampleStages:
         encoder = self._options.task_encoder
         if not self._cooks:
             return DecodeDataset(reader, sources=self._sources)
-        stores = [source.stores for source in self._sources] if self._cook is None else []
+        stores = [source.recipe.stores for source in self._sources] if self._cook is None else []
         if self._cook is None:
             self._names_sources = uses_stores(encoder, stores)
         decode = DecodeDataset(reader, sources=self._sources, names_sources=self._names_sources)
@@ -146,7 +146,7 @@ class SampleStages:
     def _cooks(self) -> bool:
         encoder = self._options.task_encoder
         cooks = encoder.cookers or not is_library_hook(encoder.cook_crude_sample)
-        return bool(cooks) and any(source.is_crude for source in self._sources)
+        return bool(cooks) and any(source.recipe.is_crude for source in self._sources)
 
 
 def encoding_hooks(encoder: TaskEncoder[Any, Any, Any, Any]) -> list[tuple[str, Callable[..., Any]]]:

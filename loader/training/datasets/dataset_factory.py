@@ -257,7 +257,7 @@ class SourceFactory(BaseCoreDatasetFactory[Any]):
         self.name = self.path.name
         self.paths = [EPath(member.request.path) for member in getattr(source, "members", (source,))]
         self.split_part = request.split_part
-        builder = getattr(source, "builder", None)  # knows those of the dataset's own document
+        builder = getattr(source.recipe, "builder", None)  # knows those of the dataset's own document
         self.subflavors = {**(builder.subflavors if builder is not None else {}), **request.subflavors}
         self.place = place
 
@@ -266,7 +266,7 @@ class SourceFactory(BaseCoreDatasetFactory[Any]):
         return self._source
 
     def as_file_store(self) -> FileStore[Any]:
-        store = self._source.stores.own
+        store = self._source.recipe.stores.own
         if store is None:
             raise EnergonError(
                 "samples of a join, a Parquet file or a folder of records have no names to look them up by",

@@ -134,7 +134,7 @@ def open_leaves(
                     read_lazy_documents(leaf.source, units=[unit for unit in units if unit != SAMPLES])
     except EnergonError as error:  # it names what to change; the functions between this one and its cause do not help
         raise error.with_traceback(None) from error.__cause__
-    if unknown and not all(leaf.source.accepts_options for leaf in leaves):
+    if unknown and not all(leaf.source.recipe.accepts_options for leaf in leaves):
         raise TypeError(next(iter(unknown.values())))
     return [replace(leaf, slice_length=slice_length) for leaf in leaves]
 
@@ -257,18 +257,16 @@ def open_sources(request: LoadRequest, *, decoder: SampleDecoder | None, trainin
 
 def _open_plan(plan: LeafPlan, decoder: SampleDecoder | None) -> Source:
     request = plan.request
-    source: Source
-    if plan.join is None:
-        source = DatasetSource(request=request, decoder=decoder)
-    else:
+    source: Source = DatasetSource(request=request, decoder=decoder)
+    if plan.join is not None:
         source = _open_join(plan, plan.join, decoder)
     # Raise for a wrong split part here, not when the first batch is requested.
     _ = source.samples
     if request.ref.dataset_config is not None or request.options or plan.join is not None:
         # Likewise for a missing dataset file. The default one is not read: there may be hundreds of datasets.
-        _ = source.is_crude
-    if request.sample_type is not None and plan.join is None:
-        check_sample_type(source.sample_class, request.sample_type, at=source.describe())
+        _ = source.recipe.is_crude
+    if request.sample_type is not None and isinstance(source, DatasetSource):
+        check_sample_type(source.recipe.builder.sample_class, request.sample_type, at=source.describe())
     return source
 
 
@@ -308,7 +306,7 @@ def read_lazy_documents(source: Source, *, units: Iterable[str]) -> None:
     """
     for member in source.members:
         with suppress(EnergonError):
-            _ = member.is_crude
+            _ = member.recipe.is_crude
         with suppress(EnergonError):
             _ = member.folder.index.layout
     _read_columns(source.members[0], units)

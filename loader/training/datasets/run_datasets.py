@@ -146,7 +146,7 @@ class LoadedDatasets:
                 dataset=factory,
                 weight=leaf.plan.weight,
                 repetitions=leaf.repetitions if is_repeated else None,
-                aux=leaf.source.stores.aux,
+                aux=leaf.source.recipe.stores.aux,
             )
             for leaf, factory in zip(self.leaves, self.factories, strict=True)
         ]

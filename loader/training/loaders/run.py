@@ -361,7 +361,9 @@ class LoaderLog:
 def _description(dataset: SavableDataset[Any]) -> dict[str, Any]:
     """Describe a chain in the nesting of megatron-energon: the paths of its datasets, and if they are for training."""
     sources = [source for reader in readers_of(dataset) for source in reader.sources]
-    paths = [source.describe() if source.stores.ref is None else source.stores.ref.path for source in sources]
+    paths = [
+        source.describe() if source.recipe.stores.ref is None else source.recipe.stores.ref.path for source in sources
+    ]
     factory = {"type": "StandardWebdatasetFactory", "training": not dataset.starts_over}
     described: list[dict[str, Any]] = [{"map_fn_config": {**factory, "_path": path}} for path in paths]
     return described[0] if len(described) == 1 else {"type": "BlendDataset", "datasets": described}

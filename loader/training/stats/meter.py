@@ -333,7 +333,7 @@ def decoded_format(chain: Any) -> str:
     for reader in readers_of(chain):
         for source in reader.sources:
             folder = vars(source).get("folder")  # opened, unless only the workers read it
-            if not isinstance(folder, Dataset) or source.decoder is None:
+            if not isinstance(folder, Dataset) or source.recipe.decoder is None:
                 continue
             for part in folder.index.layout.part_stats:
                 name = _FORMATS.get(part.name.rpartition(".")[2].lower())

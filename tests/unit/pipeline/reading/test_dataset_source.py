@@ -86,10 +86,10 @@ def test_a_subset_is_a_range_of_the_parts_samples(whole: Path, subset: Any, expe
 def test_samples_excluded_during_a_run_keep_their_numbers(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 3), "b.tar": texts(0, 4)})
     before = open_source(folder, split_part="train")
-    assert (before.excluded.tolist(), before.samples) == ([], 7)
+    assert (before.turns.excluded.tolist(), before.samples) == ([], 7)
     leave_out(folder, "a.tar", "b.tar/002")
     source = open_source(folder, split_part="train", excluded_later=True)
-    assert (source.excluded.tolist(), source.samples, numbers(source)) == ([0, 1, 2, 5], 7, list(range(7)))
+    assert (source.turns.excluded.tolist(), source.samples, numbers(source)) == ([0, 1, 2, 5], 7, list(range(7)))
     assert source.identity() == before.identity()
 
 
@@ -98,8 +98,8 @@ def test_samples_excluded_before_a_run_have_no_number(tmp_path: Path) -> None:
     before = open_source(folder, split_part="train").identity()
     leave_out(folder, "a.tar/002", "b.tar/000", "b.tar/002", "c.tar")
     source = open_source(folder, split_part="train")
-    assert (source.excluded.tolist(), source.samples, numbers(source)) == ([], 4, [0, 1, 4, 6])
-    assert source.index_numbers().tolist() == [0, 1, 4, 6]
+    assert (source.turns.excluded.tolist(), source.samples, numbers(source)) == ([], 4, [0, 1, 4, 6])
+    assert source.turns.numbers().tolist() == [0, 1, 4, 6]
     assert source.selection.positions(np.array([0, 2, 4, 5, 6])).tolist() == [0, 2, 4, 5, 6]
     identity = source.identity()
     assert unpack_numbers(identity.pop("excluded"), 9).tolist() == [2, 3, 5, 7, 8]
@@ -107,7 +107,7 @@ def test_samples_excluded_before_a_run_have_no_number(tmp_path: Path) -> None:
     # Another process takes the numbers of this one, also after more exclusions.
     leave_out(folder, "a.tar/000")
     other = pickle.loads(pickle.dumps(source))
-    assert (other.excluded.tolist(), numbers(other)) == ([0], [0, 1, 4, 6])
+    assert (other.turns.excluded.tolist(), numbers(other)) == ([0], [0, 1, 4, 6])
     assert other.identity() == source.identity()
 
 
@@ -153,11 +153,11 @@ def test_a_missing_split_part_or_dataset_is_refused(whole: Path, tmp_path: Path)
 
 def test_dataset_yaml_decides_which_parts_are_read(tmp_path: Path, whole: Path) -> None:
     crude = open_source(whole, split_part="train")
-    assert crude.is_crude
+    assert crude.recipe.is_crude
     assert crude.locate(np.array([0])).part_name == ["txt", "json"]
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 2)}, config=TEXT_AND_JSON.replace("label: json", ""))
     typed = open_source(folder, split_part="train")
-    assert not typed.is_crude
+    assert not typed.recipe.is_crude
     assert typed.locate(np.array([0])).part_name == ["txt"]
 
 
@@ -170,7 +170,7 @@ def test_other_split_and_dataset_files_can_be_chosen(tmp_path: Path) -> None:
             ref=DatasetRef(str(folder), split_config="mine.yaml", dataset_config="crude.yaml"), split_part="small"
         )
     )
-    assert (source.samples, source.is_crude) == (2, True)
+    assert (source.samples, source.recipe.is_crude) == (2, True)
 
 
 def test_code_of_the_dataset_runs_only_with_trust_code(tmp_path: Path) -> None:
@@ -180,9 +180,9 @@ def test_code_of_the_dataset_runs_only_with_trust_code(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 2)}, config=config)
     (folder / ".nv-meta/sample_loader.py").write_text("def load(parts): return {'text': parts['txt'].upper()}\n")
     with pytest.raises(TrustError):
-        DatasetSource(request=LoadRequest(ref=DatasetRef(str(folder)), split_part="train")).builder  # noqa: B018
+        DatasetSource(request=LoadRequest(ref=DatasetRef(str(folder)), split_part="train")).recipe.builder  # noqa: B018
     trusting = open_source(folder, split_part="train", trust_code=True)
-    assert trusting.builder.build({"txt": b"a cat"}, key="a.tar/0").text == "A CAT"
+    assert trusting.recipe.builder.build({"txt": b"a cat"}, key="a.tar/0").text == "A CAT"
 
 
 # ------------------------------------------------------------------------------------------------------ other processes
@@ -196,8 +196,8 @@ def used(folder: Path) -> DatasetSource:
     )
     dataset = ReadDataset((source,), SequentialPlan(), worker_config=WorkerConfig(rank=0, world_size=1, num_workers=0))
     assert values(dataset) == raw_samples_of_train(folder)
-    source.builder.build({"txt": b"x", "json": b"{}"}, key="a.tar/0")
-    assert source.excluded.tolist() == []
+    source.recipe.builder.build({"txt": b"x", "json": b"{}"}, key="a.tar/0")
+    assert source.turns.excluded.tolist() == []
     return source
 
 

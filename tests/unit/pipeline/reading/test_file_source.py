@@ -129,7 +129,7 @@ def test_a_line_that_is_not_json_fails_with_its_key(tmp_path: Path) -> None:
     raw = ReadDataset([source], SequentialPlan(), worker_config=ONE).open(lane(), {})
     raw.next()
     with pytest.raises(SampleError, match=r"x\.jsonl/1"):
-        source.build(raw.next()[0], ())
+        source.recipe.build(raw.next()[0], ())
 
 
 def test_a_pickled_source_drops_open_handles(tmp_path: Path) -> None:

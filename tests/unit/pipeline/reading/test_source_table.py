@@ -25,6 +25,10 @@ class Runs:
         return self
 
     @property
+    def turns(self) -> Runs:
+        return self
+
+    @property
     def numbers(self) -> list[int]:
         return [number for run in self.runs for number in run]
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from ..arrays import IntArray, numbers_in, positions_in
 from ..cached_property import cached_property
-from ..format.documents.providers import ALL_PARTS
 from ..format.documents.subset import SubsetRange, resolve_subset
 from ..format.filters.rows import FilterRows
 from .dataset import Dataset
@@ -46,7 +45,7 @@ class Selection:
     @cached_property
     def filter(self) -> FilterRows | None:
         """The filters of the split part and of the run; None keeps all samples."""
-        split = None if self._split_part is None else self.first.documents.split
+        split = self.first.documents.split if self._split_part else None
         names = (split.sample_filters.get(self._split_part or "") if split else None, self._filter_name)
         filters = [open_filter(self.first, name) for name in names if name is not None]
         return filters[0].intersect(filters[1]) if len(filters) > 1 else filters[0] if filters else None
@@ -82,6 +81,12 @@ class Selection:
             rows.append(some)
         return rows
 
+    @property
+    def is_whole(self) -> bool:
+        """True if all samples of one dataset are chosen, so that positions are numbers in its index."""
+        chosen = self._split_part or self._filter_name or self._subset or isinstance(self.dataset, JoinedDataset)
+        return not chosen
+
     @cached_property
     def bounds(self) -> tuple[int, int]:
         """The first sample of the subset, and the one behind its last, as the whole part counts them."""
@@ -91,10 +96,12 @@ class Selection:
         return resolve_subset(self._subset, samples, at=self._at or self.dataset.path)
 
     def _whole_shards(self) -> int | None:
-        """Count the samples of whole shards, without the index; None if others are chosen."""
+        """Count the samples of whole shards, without their ranges; None if others are chosen."""
         part, documents = self._split_part, self.first.documents
-        if part in (None, ALL_PARTS) or self.first.traits.is_file or self.filter is not None:
+        if self.filter is not None:
             return None
+        if not part or self.first.traits.is_file:
+            return len(self.dataset)
         if documents.split is not None and part in documents.split.sample_ranges:
             return None
         return sum(self.first.shard_counts.get(name, 0) for name in shards_of_part(self.first, part))

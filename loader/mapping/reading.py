@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
 from typing import Any
 
 from ..arrays import IntArray
-from ..cached_property import cached_property
-from ..dataset.dataset import Dataset
 from ..dataset.unprepared.tar_index import index_temporarily
 from ..errors import ConfigError, EnergonError, StorageError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import ALL_PARTS, LoadRequest, is_metadataset, is_record_file, is_tar_file
-from ..pipeline.contract.worker_config import WorkerConfig
-from ..pipeline.reading.dataset_source import WholeDataset
-from ..pipeline.reading.pick import PickDataset
+from ..pipeline.reading.dataset_source import DatasetSource
+from ..pipeline.reading.samples import Samples
 from .user_call import call_user
 
 
-def whole_dataset(ref: DatasetRef) -> WholeDataset:
+def whole_dataset(ref: DatasetRef) -> DatasetSource:
     """Return a prepared dataset with all its samples, whatever their split part, decoded as in training.
 
     Raises:
@@ -28,11 +24,11 @@ def whole_dataset(ref: DatasetRef) -> WholeDataset:
     """
     if is_metadataset(ref.path) or is_record_file(ref.path) or is_tar_file(ref.path):
         raise ConfigError("expected the folder of a prepared dataset", at=ref.path, hint="name a folder of shards")
-    return WholeDataset(request=LoadRequest.at(ref, split_part=ALL_PARTS))
+    return DatasetSource(request=LoadRequest.at(ref, split_part=ALL_PARTS))
 
 
 @contextmanager
-def shown_dataset(ref: DatasetRef) -> Iterator[WholeDataset]:
+def shown_dataset(ref: DatasetRef) -> Iterator[DatasetSource]:
     """Open a dataset for a trial, which writes nothing: a single file is one, too.
 
     Tar shards that are not prepared are indexed in a temporary folder until the block ends.
@@ -45,33 +41,21 @@ def shown_dataset(ref: DatasetRef) -> Iterator[WholeDataset]:
         if indexed is None and not is_record_file(ref.path):
             yield whole_dataset(ref)
         else:
-            yield WholeDataset(request=LoadRequest.at(indexed or ref, split_part=ALL_PARTS))
+            yield DatasetSource(request=LoadRequest.at(indexed or ref, split_part=ALL_PARTS))
 
 
-@dataclass(frozen=True)
-class SampleReader:
+class SampleReader(Samples[Any]):
     """The samples of one dataset, by number; pickles without open files.
 
-    Attributes:
+    Args:
         source: The dataset, and how its samples are built.
         raw: Samples are dictionaries of the bytes of their parts, and nothing is decoded.
     """
 
-    source: WholeDataset
-    raw: bool = False
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"source": self.source, "raw": self.raw}
-
-    @property
-    def folder(self) -> Dataset:
-        return self.source.folder
-
-    @cached_property
-    def _picking(self) -> Any:
-        source = replace(self.source, decoder=None) if self.raw else self.source
-        config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1)
-        return PickDataset([source], worker_config=config).picking
+    def __init__(self, source: DatasetSource, *, raw: bool = False) -> None:
+        super().__init__([source])
+        self.source = source
+        self._raw = raw
 
     def read(self, numbers: IntArray) -> Iterator[tuple[int, Any]]:
         """Yield each number with its sample, or with the error of a sample that cannot be read; in order.
@@ -83,7 +67,7 @@ class SampleReader:
         """
         done = 0
         try:
-            for raw, position in self._picking.stream(numbers, lambda some: some):
+            for raw, position in self.stream(numbers, lambda some: some):
                 yield position, self._built(raw)
                 done += 1
             return
@@ -93,7 +77,7 @@ class SampleReader:
             pass  # bytes that cannot be read: find out of which samples
         for sample_index in numbers[done:].tolist():
             try:
-                raw = self._picking.read_one(sample_index)
+                raw = self.read_one(sample_index)
             except StorageError:
                 raise
             except EnergonError as error:
@@ -102,7 +86,8 @@ class SampleReader:
                 yield sample_index, self._built(raw)
 
     def _built(self, raw: Any) -> Any:
+        recipe = self.source.recipe
         try:
-            return self.source.recipe.named(raw) if self.raw else call_user(self.source.recipe.build, raw, ())
+            return recipe.named(raw) if self._raw else call_user(recipe.build, raw, ())
         except Exception as error:  # noqa: BLE001 - code of the dataset, or of a decoder
             return error

@@ -21,7 +21,7 @@ from ..engine.run import Engine, JobTasks
 from ..errors import ConfigError, SampleError, StorageError, plural
 from ..format.nv_meta import FOLDER, JOBS_FOLDER
 from ..format.unfinished import remove_left_files, remove_leftovers, remove_work_folder
-from ..pipeline.reading.dataset_source import WholeDataset
+from ..pipeline.reading.dataset_source import DatasetSource
 from ..storage import LocalStorage, Storage, read_document
 from ..version import __version__
 from .call_limit import CallLimit, TaskCalls
@@ -72,7 +72,7 @@ class MapRequest:
         command: Name of the command, for messages and records.
     """
 
-    source: WholeDataset
+    source: DatasetSource
     function: UserFunction
     output: MapOutput
     target: str
@@ -327,7 +327,7 @@ class _Map:
 
 
 def show_values(
-    source: WholeDataset,
+    source: DatasetSource,
     function: UserFunction,
     samples: IntArray,
     *,

@@ -265,7 +265,7 @@ class MapWork:
     def __call__(self, task: MapTask) -> TaskResult:
         if self.output is None:
             raise TypeError("expected an output")
-        failures = TaskFailures(self.reader.folder)
+        failures = TaskFailures(self.reader.source.folder)
         with closing(TaskCalls(self.limit, task.start)) as calls:
             result = self.output.collect(task, self._values(task.numbers(), failures, calls), failures)
         failed = sorted(failures.failures, key=lambda failure: failure.sample)

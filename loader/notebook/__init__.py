@@ -2,7 +2,7 @@
 
 =======================  ==========================================================================================
 ``opened_dataset.py``    the object that ``open_dataset`` returns
-``leaf.py``              one dataset of it: the bytes of its samples, and where they lie
+``locations.py``         the places of its samples in their shards
 ``columns.py``           values of samples as arrays, and as Arrow tables
 ``shown.py``             the text and the page that show a dataset, and ``energon browse`` in a cell
 =======================  ==========================================================================================

@@ -13,7 +13,7 @@ from ..dataset.records import SingleFile, as_bytes
 from ..errors import ConfigError, SampleError
 from ..format.columns.column import Column
 from ..format.columns.column_files import open_column
-from .leaf import Leaf
+from ..pipeline.reading.source import Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MAX_TEXT_BYTES = 1 << 20
 """Largest part that a table takes: one of a gigabyte of bytes would be a mistake."""
 
-Indexes = Sequence[tuple[Leaf, IntArray | None]]
+Indexes = Sequence[tuple[Source, IntArray | None]]
 
 
 class Columns(Mapping[str, npt.NDArray[Any]]):
@@ -39,7 +39,7 @@ class Columns(Mapping[str, npt.NDArray[Any]]):
         self.indexes = indexes
 
     def _names(self) -> list[str]:
-        names = [leaf.first.documents.column_names() for leaf, _ in self.indexes()]
+        names = [source.selection.first.documents.column_names() for source, _ in self.indexes()]
         return [name for name in names[0] if all(name in some for some in names)] if names else []
 
     def __len__(self) -> int:
@@ -71,14 +71,14 @@ class Columns(Mapping[str, npt.NDArray[Any]]):
         indexes = self.indexes()
         if not indexes:
             raise ConfigError(f"there is no column {name!r}: the metadataset has no datasets")
-        columns = [(_open(leaf, name), numbers) for leaf, numbers in indexes]
+        columns = [(_open(source, name), numbers) for source, numbers in indexes]
         first = columns[0][0]
-        for (column, _), (leaf, _) in zip(columns, indexes, strict=True):
+        for (column, _), (source, _) in zip(columns, indexes, strict=True):
             if column.values.shape[1:] != first.values.shape[1:]:
-                here, there = column.describe(), f"{first.describe()} in {indexes[0][0].first.path}"
+                here, there = column.describe(), f"{first.describe()} in {indexes[0][0].selection.first.path}"
                 raise ConfigError(
                     f"column {name!r} has {there}, and {here} here",
-                    at=leaf.first.path,
+                    at=source.selection.first.path,
                     hint="select one of the datasets",
                 )
         return columns
@@ -87,8 +87,8 @@ class Columns(Mapping[str, npt.NDArray[Any]]):
         return f"Columns({', '.join(self._names())})"
 
 
-def _open(leaf: Leaf, name: str) -> Column:
-    dataset = leaf.first
+def _open(source: Source, name: str) -> Column:
+    dataset = source.selection.first
     if isinstance(dataset, SingleFile):
         raise ConfigError(f"there is no column {name!r}: a single file has no columns", at=dataset.path)
     return open_column(dataset.storage, dataset.index, name)
@@ -108,7 +108,7 @@ def arrow_table(
     *,
     parts: Sequence[str],
     keys: bool,
-    samples: Iterable[tuple[Leaf, int]],
+    samples: Iterable[tuple[Source, int]],
 ) -> pa.Table:
     """Return columns, parts and keys as a table; ``names`` is None for all columns."""
     try:
@@ -124,26 +124,26 @@ def arrow_table(
     # Columns are added in the order in which they were named.
     table: dict[str, Any] = {}
     if keys:
-        table["key"] = pa.array([key for leaf, some in columns.indexes() for key in _keys(leaf, some)], pa.string())
+        table["key"] = pa.array([key for source, some in columns.indexes() for key in _keys(source, some)], pa.string())
     for name in columns if names is None else names:
         pieces = [column.arrow(_rows(numbers)) for column, numbers in columns.opened(name)]
         table[name] = pa.chunked_array(pieces).combine_chunks() if len(pieces) > 1 else pieces[0]
     # Parts are read last: it takes the longest, and the columns may be wrong.
     if parts:
-        rows = [_texts(leaf, index, parts) for leaf, index in samples]
+        rows = [_texts(source, index, parts) for source, index in samples]
         table |= {name: pa.array([row[name] for row in rows], pa.string()) for name in parts}
     return pa.table(table)
 
 
-def _keys(leaf: Leaf, numbers: IntArray | None) -> Iterator[str]:
-    index = leaf.first.index
+def _keys(source: Source, numbers: IntArray | None) -> Iterator[str]:
+    index = source.selection.first.index
     return map(index.full_key, range(len(index)) if numbers is None else numbers.tolist())
 
 
-def _texts(leaf: Leaf, index: int, names: Sequence[str]) -> dict[str, str | None]:
+def _texts(source: Source, index: int, names: Sequence[str]) -> dict[str, str | None]:
     """Return parts of a sample as text; None for those that it lacks."""
     # Read the named parts of a sample once, then decode each.
-    parts = {name: as_bytes(value) for name, value in leaf.source.folder.read_parts(index, names).items()}
+    parts = {name: as_bytes(value) for name, value in source.folder.read_parts(index, names).items()}
     texts: dict[str, str | None] = {}
     for name in names:
         data = parts.get(name)
@@ -152,7 +152,7 @@ def _texts(leaf: Leaf, index: int, names: Sequence[str]) -> dict[str, str | None
         except UnicodeDecodeError as error:
             raise SampleError(
                 f"expected text in part {name!r}, found bytes that are not UTF-8",
-                at=leaf.source.folder.place_of(index),
+                at=source.folder.place_of(index),
                 part=name,
                 hint="name parts that are texts: txt, json, cls …",
             ) from error
@@ -160,7 +160,7 @@ def _texts(leaf: Leaf, index: int, names: Sequence[str]) -> dict[str, str | None
         if data is not None and len(data) > _MAX_TEXT_BYTES:
             raise SampleError(
                 f"expected a part of at most {_MAX_TEXT_BYTES:,} bytes, found {len(data):,} in part {name!r}",
-                at=leaf.source.folder.place_of(index),
+                at=source.folder.place_of(index),
                 part=name,
                 hint="read it with dataset.parts or dataset.read",
             )

@@ -15,9 +15,11 @@ import numpy as np
 
 from ..arrays import IntArray
 from ..cached_property import cached_property
-from ..dataset.query import SampleQuery, unknown_key_error
+from ..dataset.query import SampleQuery, find_samples, samples_of_keys, unknown_key_error
 from ..dataset.query.samples import nearest_key
+from ..dataset.records import as_bytes
 from ..dataset.unprepared.tar_index import index_tars, is_unprepared
+from ..engine.workers import usable_cores
 from ..errors import ConfigError, SampleError, SkipSample, StorageError
 from ..format.dataset_ref import DOCUMENT_CHOICES, DatasetRef
 from ..format.documents.messages import nearest_hint
@@ -26,21 +28,24 @@ from ..format.documents.providers import (
     KeyFormat,
     LoadRequest,
     checked_key_format,
+    format_of,
     given_ref,
     is_metadataset,
     is_record_file,
     is_tar_file,
 )
 from ..format.nv_meta import TEMPORARY_INDEX
+from ..inspect.stats import compute_values
 from ..metadataset.plans.plan_leaves import plan_splits
-from ..pipeline.reading.dataset_source import DatasetSource, WholeDataset
-from ..pipeline.reading.pick import excluded_positions
-from ..pipeline.reading.source import Raw, Source
+from ..pipeline.reading.dataset_source import DatasetSource
+from ..pipeline.reading.samples import excluded_positions
+from ..pipeline.reading.source import Source
 from ..samples.decoding.decoder import SampleDecoder
 from ..storage.remote import use_storage_options
+from ..stores.file_store import MissingFileError
 from ..training.datasets.numbered_samples import NumberedSamples
 from ..training.datasets.open_sources import open_sources
-from .leaf import Leaf, SampleLocation
+from .locations import SampleLocation, location_of
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -97,24 +102,22 @@ def open_dataset(
     return OpenedDataset(LoadRequest.at(ref, split_part=ALL_PARTS, key_format=form), decoder)
 
 
-def _open(request: LoadRequest, decoder: SampleDecoder | None) -> tuple[tuple[Leaf, ...], str | None]:
+def _open(request: LoadRequest, decoder: SampleDecoder | None) -> tuple[list[Source], str | None]:
     """Return the datasets, and the folder of the index of tar files that are not prepared."""
     path = request.path
-    # A metadataset has several datasets; a single file has no documents.
-    if is_metadataset(path):
-        return tuple(_leaves_of_mix(request, decoder)), None
+    source = DatasetSource(request=request, decoder=decoder)
     if is_record_file(path):
         _check_no_documents(request.ref)
-        return (Leaf(DatasetSource(request=request, decoder=decoder)),), None
+        _ = source.samples
+        return [source], None
     # A prepared folder.
     if not is_tar_file(path):
-        source = WholeDataset(request=request, decoder=decoder)
         try:
             # Raise errors of the index, and of documents that the caller names, here.
-            _ = source.samples
+            _ = source.folder.index
             _ = request.ref.dataset_config and source.folder.documents.config
             _ = request.ref.split_config and source.folder.documents.split
-            return (Leaf(source),), None
+            return [source], None
         except StorageError:
             if not is_unprepared(request.ref.storage(), request.ref):
                 raise
@@ -126,9 +129,9 @@ def _open(request: LoadRequest, decoder: SampleDecoder | None) -> tuple[tuple[Le
     except BaseException:
         shutil.rmtree(folder)
         raise
-    source = WholeDataset(request=replace(request, ref=request.ref.moved(shards, folder)), decoder=decoder)
-    _ = source.samples
-    return (Leaf(source),), folder
+    source = DatasetSource(request=replace(request, ref=request.ref.moved(shards, folder)), decoder=decoder)
+    _ = source.folder.index
+    return [source], folder
 
 
 def _check_no_documents(ref: DatasetRef) -> None:
@@ -142,14 +145,14 @@ def _check_no_documents(ref: DatasetRef) -> None:
         )
 
 
-def _leaves_of_mix(request: LoadRequest, decoder: SampleDecoder | None) -> Iterator[Leaf]:
-    """Yield the datasets of all splits of a metadataset, in the order of the file."""
+def _open_splits(request: LoadRequest, decoder: SampleDecoder | None) -> Iterator[tuple[str, Source]]:
+    """Yield the datasets of all splits of a metadataset with the split, in the order of the file."""
     planned = plan_splits(request.ref)
     if planned.faults:
         raise ConfigError(file=planned.file, faults=planned.faults)
     for name in planned.names:
         loaded = open_sources(replace(request, split_part=name), decoder=decoder, training=False)
-        yield from (Leaf(each.source, name) for each in loaded)
+        yield from ((name, each.source) for each in loaded)
 
 
 class _IndexFolder:
@@ -191,7 +194,8 @@ class OpenedDataset(NumberedSamples[Any]):
     _chosen: IntArray | None = None
     """Positions of the chosen samples, ascending; None for all."""
 
-    _selection: tuple[str, ...] = ()
+    _criteria: tuple[str, ...] = ()
+    """How they were chosen, for the text of the dataset."""
 
     def __init__(self, request: LoadRequest, decoder: SampleDecoder | None) -> None:
         self._request = request
@@ -199,15 +203,21 @@ class OpenedDataset(NumberedSamples[Any]):
         self._open()
 
     def _open(self) -> None:
-        self._leaves, self._index_path = _open(self._request, self._decoder)
+        # A metadataset has several datasets, each of one of its splits.
+        self._splits: tuple[str, ...] = ()
+        self._index_path: str | None = None
+        if is_metadataset(self._request.path):
+            named = [*_open_splits(self._request, self._decoder)]
+            self._splits, sources = tuple(split for split, _ in named), [source for _, source in named]
+        else:
+            sources, self._index_path = _open(self._request, self._decoder)
         self._index_folder = self._index_path and _IndexFolder(self._index_path)
-        super().__init__([leaf.source for leaf in self._leaves])
+        super().__init__(sources)
 
     def __getstate__(self) -> dict[str, Any]:
         # Leave out the cached text, and the object that removes a temporary index: each process has its own.
-        kept = ("_request", "_decoder", "_leaves", "_reader", "_total", "_chosen", "_selection")
-        state = {name: value for name, value in self.__dict__.items() if name in kept}
-        return state | {"_index_path": self._index_path}
+        dropped = ("_info", "_excluded_positions", "_index_folder")
+        return {name: value for name, value in super().__getstate__().items() if name not in dropped}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         folder = state["_index_path"]
@@ -219,16 +229,13 @@ class OpenedDataset(NumberedSamples[Any]):
 
     def __len__(self) -> int:
         """Return the number of samples, excluded ones included."""
-        return self._total if self._chosen is None else len(self._chosen)
+        return super().__len__() if self._chosen is None else len(self._chosen)
 
     def _positions(self, numbers: IntArray) -> IntArray:
         return numbers if self._chosen is None else self._chosen[numbers]
 
-    def _kept(self, positions: Sequence[int]) -> list[int]:
-        if self._chosen is None:
-            return list(positions)
-        kept: list[int] = np.intersect1d(np.array(positions, np.int64), self._chosen).tolist()
-        return kept
+    def _kept(self, positions: IntArray) -> IntArray:
+        return positions if self._chosen is None else np.intersect1d(positions, self._chosen)
 
     def _numbers_of(self, positions: IntArray) -> IntArray:
         # Positions that were not chosen have no number.
@@ -240,63 +247,46 @@ class OpenedDataset(NumberedSamples[Any]):
         """Return True if a sample has a key; values of samples are not compared."""
         return isinstance(key, str) and bool(self.find(key))
 
-    def _is_whole(self, source: Source) -> bool:
-        return isinstance(source, WholeDataset)
-
     def find(self, key: str) -> list[int]:
         """Return the numbers of all samples with a key, ascending; empty for an unknown key.
 
         Args:
             key: ``<shard>/<key>``, or the key alone.
         """
-        numbers: list[int] = self._numbers_of(np.array(self._positions_of(key), np.int64)).tolist()
+        numbers: list[int] = self._numbers_of(self._positions_of(key)).tolist()
         return numbers
 
     _key_hint = "keys are written as dataset.key(0) shows them: '<shard>/<key>', or the key alone"
 
     def _guess(self, key: str) -> str:
-        near = nearest_key(self._leaves[0].first, key) if len(self._leaves) == 1 else None
+        near = nearest_key(self.sources[0].selection.first, key) if len(self.sources) == 1 else None
         return "" if near is None else f"; did you mean {near!r}?"
 
     def key(self, number: int) -> str:
         """Return the key of a sample, ``<shard>/<key>``, without reading it; of a row of a join, its first one's."""
-        leaf, index = self._place(number)
-        return leaf.first.index.full_key(leaf.source.folder.members_of(index)[0].number)
+        source, index = self._place(number)
+        first = source.folder.members_of(index)[0]
+        return first.dataset.index.full_key(first.number)
 
-    def _place(self, sample: int) -> tuple[Leaf, int]:
+    def _place(self, sample: int) -> tuple[Source, int]:
         """Return the dataset of a sample, and its number in the index or join."""
-        leaf, index = self._reader.picking.index_of(self._position(sample))
-        return self._leaves[leaf], index
+        source_number, index = self.index_of(self._position(sample))
+        return self.sources[source_number], index
 
-    def _indexes(self) -> Iterator[tuple[Leaf, IntArray | None]]:
+    def _indexes(self) -> Iterator[tuple[Source, IntArray | None]]:
         """Yield each dataset with the numbers of its samples in the first dataset's index; None for all, in order."""
-        for leaf, first in zip(self._leaves, self._reader.picking.starts, strict=True):
-            source = leaf.source
-            if self._chosen is None and isinstance(source, WholeDataset):
-                yield leaf, None
+        for source, first, stop in zip(self.sources, self._starts, self._starts[1:], strict=False):
+            if self._chosen is None and source.selection.is_whole:
+                yield source, None
                 continue
-            positions = np.arange(first, first + source.samples)
+            positions = np.arange(first, stop)
             if self._chosen is not None:
-                low, high = self._chosen.searchsorted((first, first + source.samples))
+                low, high = self._chosen.searchsorted((first, stop))
                 positions = self._chosen[low:high]
-            _, indexes = self._reader.picking.locate(positions) if len(positions) else (None, positions)
-            yield leaf, leaf.source.selection.first_numbers(indexes) if len(indexes) else indexes
+            indexes = self.locate(positions)[1] if len(positions) else positions
+            yield source, source.selection.first_numbers(indexes) if len(indexes) else indexes
 
     # ---------------------------------------------------------------------------------------------------- samples
-
-    def _read(self, positions: Sequence[int]) -> list[Any]:
-        picking = self._reader.picking
-        if len(positions) == 1:
-            return [self._build(picking.read_one(positions[0]), positions[0])]
-        return [self._build(raw, position) for raw, position in picking.read(positions)]
-
-    def _build(self, raw: Raw, position: int) -> Any:
-        try:
-            return self._leaves[raw.source].source.recipe.build(raw, ())
-        except SkipSample as skip:
-            raise SampleError(
-                "the dataset's code skips this sample by SkipSample", at=self._reader.picking.place_of(position)
-            ) from skip
 
     def __iter__(self) -> Iterator[Any]:
         return self.iterate()
@@ -322,15 +312,15 @@ class OpenedDataset(NumberedSamples[Any]):
             others: IntArray = positions[excluded[rows] != positions]
             return others
 
-        for raw, _ in self._reader.picking.stream(range(len(self)), kept):
+        for raw, _ in self.stream(range(len(self)), kept):
             try:
-                yield self._leaves[raw.source].source.recipe.build(raw, ())
+                yield self.sources[raw.source].recipe.build(raw, ())
             except SkipSample:
                 continue
 
     @cached_property
     def _excluded_positions(self) -> IntArray:
-        return excluded_positions(self._reader.sources)
+        return excluded_positions(self.sources)
 
     @property
     def excluded(self) -> IntArray:
@@ -347,8 +337,8 @@ class OpenedDataset(NumberedSamples[Any]):
             FormatError: The shard has changed since it was indexed, or is damaged.
             StorageError: The shard is missing or cannot be read.
         """
-        leaf, index = self._place(number)
-        return leaf.parts(index)
+        source, index = self._place(number)
+        return {name: _stored_bytes(value) for name, value in source.folder.read_parts(index).items()}
 
     def read(self, number: int, part: str, start: int = 0, stop: int | None = None) -> bytes:
         """Read the bytes ``[start, stop)`` of a part of a sample; fewer at its end.
@@ -360,13 +350,24 @@ class OpenedDataset(NumberedSamples[Any]):
         """
         if start < 0 or (stop is not None and stop < 0):
             raise ValueError(f"expected offsets of at least 0, found {start} and {stop}")
-        leaf, index = self._place(number)
-        return leaf.read(index, part, start, stop)
+        source, index = self._place(number)
+        dataset = source.folder
+        # Ask the dataset for the range, so that no more than it is read.
+        try:
+            if format_of(source.selection.first.path) == "binidx":  # of which a dataset reads the text
+                return _stored_bytes(dataset.read_parts(index)[part])[start:stop]
+            return dataset.read(index, part, start, stop)
+        except KeyError as error:
+            if isinstance(error, SampleError):
+                raise
+        # The key was of no part: name the parts that there are.
+        known = ", ".join(each.name for each in dataset.parts(index))
+        raise MissingFileError(f"there is no part {part!r}; the sample has: {known}", at=dataset.place_of(index))
 
     def where_is(self, number: int) -> SampleLocation:
         """Return where the bytes of a sample lie: its shard, and the offsets and sizes of its parts."""
-        leaf, index = self._place(number)
-        return leaf.where_is(index)
+        source, index = self._place(number)
+        return location_of(source.folder, index)
 
     # ------------------------------------------------------------------------------------------------- the dataset
 
@@ -383,14 +384,14 @@ class OpenedDataset(NumberedSamples[Any]):
             ConfigError: The split file is invalid.
         """
         if is_metadataset(self.path):
-            return list(dict.fromkeys(str(leaf.split) for leaf in self._leaves))
-        split = self._leaves[0].first.documents.split
+            return list(dict.fromkeys(self._splits))
+        split = self.sources[0].selection.first.documents.split
         return [] if split is None else list(split.split_parts)
 
     @property
     def part_names(self) -> list[str]:
         """Names of the parts that samples may have; in a join, after the name of the member and a slash."""
-        return list(dict.fromkeys(name for leaf in self._leaves for name in leaf.source.folder.part_names))
+        return list(dict.fromkeys(name for source in self.sources for name in source.folder.part_names))
 
     @property
     def columns(self) -> Columns:
@@ -439,16 +440,14 @@ class OpenedDataset(NumberedSamples[Any]):
         by_key = None if keys is None else self._of_keys([keys] if isinstance(keys, str) else list(keys))
         # Collect the positions of the samples of each dataset.
         pieces = [np.empty(0, np.int64)]
-        for leaf_index, (leaf, first) in enumerate(zip(self._leaves, self._reader.picking.starts, strict=True)):
-            if split_part is not None and is_mix and leaf.split != split_part:
+        for row, (source, first) in enumerate(zip(self.sources, self._starts, strict=False)):
+            if split_part is not None and is_mix and self._splits[row] != split_part:
                 continue
-            indexes = leaf.find(query) if query != SampleQuery() else None
+            indexes = _find(source, query) if query != SampleQuery() else None
             if by_key is not None:
-                indexes = by_key[leaf_index] if indexes is None else np.intersect1d(indexes, by_key[leaf_index])
-            pieces.append(
-                first
-                + (np.arange(leaf.source.samples) if indexes is None else leaf.source.selection.positions(indexes))
-            )
+                indexes = by_key[row] if indexes is None else np.intersect1d(indexes, by_key[row])
+            some = source.selection
+            pieces.append(first + (np.arange(len(some)) if indexes is None else some.positions(indexes)))
         # Keep those that this selection has, and name the criteria for the text of the dataset.
         chosen = np.concatenate(pieces)
         if self._chosen is not None:
@@ -460,18 +459,22 @@ class OpenedDataset(NumberedSamples[Any]):
     def _of_keys(self, keys: Sequence[str]) -> list[IntArray]:
         """Return the samples of some keys in each dataset, ascending."""
         # A key may be in some of the datasets only.
-        matches = [leaf.find_keys(keys) for leaf in self._leaves]
+        firsts = [source.selection.first for source in self.sources]
+        matches = [
+            {key: source.selection.with_first(np.array(some, np.int64)) for key, some in by_key.items()}
+            for source, by_key in ((source, samples_of_keys(source.selection.first, keys)) for source in self.sources)
+        ]
         unknown = [key for key in dict.fromkeys(keys) if not any(len(by_key[key]) for by_key in matches)]
         if unknown:
-            raise unknown_key_error([leaf.first for leaf in self._leaves], unknown, at=self.path)
+            raise unknown_key_error(firsts, unknown, at=self.path)
         return [np.unique(np.concatenate([np.empty(0, np.int64), *by_key.values()])) for by_key in matches]
 
-    def _with(self, chosen: IntArray, selection: Sequence[str]) -> OpenedDataset:
+    def _with(self, chosen: IntArray, criteria: Sequence[str]) -> OpenedDataset:
         # A selection shares the open datasets of this one.
         selected = object.__new__(OpenedDataset)
         selected.__dict__.update({name: value for name, value in self.__dict__.items() if name != "_info"})
         selected._chosen = chosen
-        selected._selection = (*self._selection, *selection)
+        selected._criteria = (*self._criteria, *criteria)
         return selected
 
     def map(
@@ -525,15 +528,15 @@ class OpenedDataset(NumberedSamples[Any]):
         from ..mapping import MapRequest, given_function, named_function, output_of, run_map
 
         # Only a prepared dataset has columns, and tasks that follow from its index.
-        source = self._leaves[0].source
-        if len(self._leaves) != 1 or self._index_path is not None:
+        source = self.sources[0]
+        if len(self.sources) != 1 or self._index_path is not None:
             raise ConfigError(
                 "expected a prepared dataset", at=self.path, hint="prepare the shards; open each dataset of a mix"
             )
-        if not isinstance(source, WholeDataset) or source.folder.traits.is_file:
+        if not isinstance(source, DatasetSource) or not source.selection.is_whole or source.folder.traits.is_file:
             raise ConfigError(
                 "expected the folder of a prepared dataset",
-                at=self._leaves[0].first.path,
+                at=source.selection.first.path,
                 hint="open each dataset of a mix",
             )
         # Leave excluded samples out.
@@ -607,7 +610,7 @@ class OpenedDataset(NumberedSamples[Any]):
     def _info(self) -> str:
         from .shown import info_text
 
-        return info_text(self._request, len(self), self._selection)
+        return info_text(self._request, len(self), self._criteria)
 
     def __repr__(self) -> str:
         return self._info
@@ -624,6 +627,17 @@ class OpenedDataset(NumberedSamples[Any]):
     def _shown(self, position: int) -> Any:
         from .shown import check_shown
 
-        raw = self._reader.picking.read_one(position)
+        raw = self.read_one(position)
         check_shown(raw)
         return self._build(raw, position)
+
+
+def _find(source: Source, query: SampleQuery) -> IntArray:
+    """Return the samples, or rows, whose sample in the first dataset a query chooses; ascending."""
+    compute = partial(compute_values, workers=usable_cores())
+    return source.selection.with_first(find_samples(source.selection.first, replace(query, compute=compute)))
+
+
+def _stored_bytes(value: Any) -> bytes:
+    """Return the bytes of a part: of tokens as they are stored, of a text in UTF-8, of other values as JSON."""
+    return value.tobytes() if isinstance(value, np.ndarray) else as_bytes(value)

@@ -26,7 +26,7 @@ from ..lazy_torch import torch
 from ..mapping.function import UserFunction, named_function
 from ..mapping.reading import whole_dataset
 from ..mapping.values import without_torch
-from ..pipeline.reading.dataset_source import WholeDataset
+from ..pipeline.reading.dataset_source import DatasetSource
 from ..samples.building.described_dataset import DescribedDataset
 from ..samples.decoding.image_decode import ImageForm, convert_image, open_image
 from ..samples.decoding.part_decode import decode_part, decode_with
@@ -126,7 +126,7 @@ def embedding_of(
     return Embedding(part=part, reads=value.part, function=function, metric=metric, batch_size=size, column=column)
 
 
-def part_source(ref: DatasetRef, part: str) -> WholeDataset:
+def part_source(ref: DatasetRef, part: str) -> DatasetSource:
     """Return a prepared dataset whose samples, also excluded ones, are read with one part alone."""
     described: Any = DescribedDataset(ref.path, part_filter=[part], sample_type=CrudeSample)
     return replace(whole_dataset(ref), described=described)

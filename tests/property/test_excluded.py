@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import given, strategies as st
 
-from loader.pipeline.reading.pick import positions_without, replacements
+from loader.pipeline.reading.samples import positions_without, replacements
 
 
 @st.composite

@@ -200,8 +200,11 @@ class SampleIndex(ABC):
         samples = self.layout.samples
         if not 0 <= sample < samples:
             raise IndexError(f"expected a sample in [0, {samples}), found {sample}")
+        return self.layout.shards[self.shard_number(sample)]
+
+    def shard_number(self, sample: int) -> int:
         # Shards without samples start at the same sample as the next shard: the last of them has the sample.
-        return self.layout.shards[bisect_right(self._shard_starts, sample) - 1]
+        return bisect_right(self._shard_starts, sample) - 1
 
     def samples_of(self, shard: ShardEntry) -> range:
         return range(shard.first_sample, shard.first_sample + shard.samples)

@@ -154,16 +154,7 @@ class DatasetSource(Source):
     def describe(self) -> str:
         kept = f", filter {self.request.filter}" if self.request.filter else ""
         part = f", {self.split_part or 'all parts'}" if not self.folder.traits.is_file else ""
-        return f"{self.request.path}{part}{kept}: {plural(self.samples, 'sample')}"
-
-
-class WholeDataset(DatasetSource):
-    """A dataset whose samples are all there, excluded ones too: nothing is drawn from it in an endless order."""
-
-    @cached_property
-    def samples(self) -> int:
-        """Number of samples in the index."""
-        return len(self.folder.index)
+        return f"{self.request.path}{part}{kept}: {plural(len(self.turns), 'sample')}"
 
 
 def _uuid_of(dataset: Dataset) -> str | None:

@@ -100,7 +100,7 @@ class JoinedSource(Source):
 
     def describe(self) -> str:
         joined = plural(len(self.members), "dataset")
-        return f"{self.request.path}: {self.place}, {joined} joined: {plural(self.samples, 'sample')}"
+        return f"{self.request.path}: {self.place}, {joined} joined: {plural(len(self.turns), 'sample')}"
 
 
 class _JoinRecipe(Recipe):

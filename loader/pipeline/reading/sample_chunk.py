@@ -37,7 +37,7 @@ class SourceTable:
     """Map samples of several sources to their numbers in the indexes, with one search for all of them."""
 
     def __init__(self, sources: Sequence[Source], quarantined: Collection[tuple[int, int]] = ()) -> None:
-        sizes = np.array([source.samples for source in sources], dtype=np.int64)
+        sizes = np.array([len(source.turns) for source in sources], dtype=np.int64)
         self._first = np.cumsum(sizes) - sizes  # number of each source's first sample, counted over all sources
         # A source's samples are in ranges of its index, one for each shard: note by how much each range is shifted.
         ranges = [source.turns.ranges for source in sources]

@@ -19,13 +19,13 @@ from ...pipeline.contract.lane import Lane
 from ...pipeline.contract.rng import preserve_rng_state, seed_sample
 from ...pipeline.contract.stage import Running
 from ...pipeline.failures.error_handlers import joined_names
-from ...pipeline.reading.pick import excluded_positions, positions_without, replacements
-from ...pipeline.reading.source import Source
+from ...pipeline.reading.samples import T_co, excluded_positions, positions_without, replacements
+from ...pipeline.reading.source import Raw, Source
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from ...samples.hooks import in_hook_context, running_hook_context
 from ..workers.running_lane import open_lane
 from .chain import build_single_samples, sample_hooks
-from .numbered_samples import NumberedSamples, T_co
+from .numbered_samples import NumberedSamples
 from .open_sources import open_leaves
 
 _OPENED = ("_lane", "_opened", "_replacements")  # dropped when pickled
@@ -72,44 +72,31 @@ class RandomAccessDataset(NumberedSamples[T_co]):
         self._threads: dict[str, int] = {}  # the thread at work; a lock could be copied by a fork while it is held
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in _OPENED} | {"_threads": {}}
+        return {name: value for name, value in super().__getstate__().items() if name not in _OPENED} | {"_threads": {}}
 
     def __len__(self) -> int:
-        return self._total if self._replaces else self._total - len(self._excluded)
+        return super().__len__() if self._replaces else super().__len__() - len(self._excluded)
 
     def __repr__(self) -> str:
-        sources = joined_names([source.describe() for source in self._reader.sources])
+        sources = joined_names([source.describe() for source in self.sources])
         return f"<{type(self).__name__} of {plural(len(self), 'sample')}: {sources}>"
 
-    def __iter__(self) -> Iterator[T_co]:
-        running, picking = self._opened, self._reader.picking
-        numbers = range(len(self))
-        picking.follow(picking.stream(numbers, self._positions))
-        for sample_number in numbers:
-            yield self._load(running, self._position(sample_number))
-
-    def _read(self, positions: Sequence[int]) -> list[T_co]:
-        running, picking = self._opened, self._reader.picking
-        if len(positions) > 1:
-            picking.follow(picking.read(positions))
-        return [self._load(running, position) for position in positions]
-
-    def _kept(self, positions: Sequence[int]) -> list[int]:
-        return sorted({*positions} - {*self._excluded.tolist()})
+    def _kept(self, positions: IntArray) -> IntArray:
+        return np.setdiff1d(positions, self._excluded)
 
     _key_hint = "pass shard/key; split_part=None searches all split parts"
 
-    def _positions(self, positions: IntArray) -> IntArray:
+    def _positions(self, numbers: IntArray) -> IntArray:
         if not len(self._excluded):
-            return positions
+            return numbers
         if not self._replaces:
-            return positions_without(self._excluded, positions)
-        row = np.minimum(np.searchsorted(self._excluded, positions), len(self._excluded) - 1)
-        return np.where(self._excluded[row] == positions, self._replacements[row], positions)
+            return positions_without(self._excluded, numbers)
+        row = np.minimum(np.searchsorted(self._excluded, numbers), len(self._excluded) - 1)
+        return np.where(self._excluded[row] == numbers, self._replacements[row], numbers)
 
     @cached_property
     def _replacements(self) -> IntArray:
-        return replacements(self._excluded, self._total)
+        return replacements(self._excluded, len(self))
 
     @cached_property
     def _lane(self) -> Lane:
@@ -119,20 +106,21 @@ class RandomAccessDataset(NumberedSamples[T_co]):
     def _opened(self) -> Running:
         return self._chain.open(self._lane, {})
 
-    def _load(self, running: Running, position: int) -> T_co:
+    def _build(self, raw: Raw, position: int) -> T_co:
+        running, self._reader.raw = self._opened, raw
         try:
             with self._seeded(position):
                 sample = running.load(position)
         except SkipSample as skip:
             raise SampleError(
                 "a hook skips this sample by SkipSample, and random access cannot skip a number",
-                at=self._reader.picking.place_of(position),
+                at=self.place_of(position),
                 hint="exclude it in split.yaml, or return a placeholder that the training loop skips",
             ) from skip
         except StateError as error:
             raise _generator_error("a hook") from error  # positions are keys that name no item of a generator
         except Exception as error:
-            error.add_note(f"while building sample {self._reader.picking.place_of(position)}")
+            error.add_note(f"while building sample {self.place_of(position)}")
             raise
         return sample  # type: ignore[no-any-return] # the type that hooks return
 

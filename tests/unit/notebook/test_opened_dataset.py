@@ -290,15 +290,14 @@ def test_torchs_loader_reads_in_processes_of_any_start_method(texts: Path) -> No
 
 def test_a_batch_is_located_by_one_search(texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = open_dataset(texts)
-    picking = dataset._reader.picking
     searches: list[int] = []
-    locate = picking.locate
+    locate = dataset.locate
 
     def counted(positions: Any) -> Any:
         searches.append(len(positions))
         return locate(positions)
 
-    monkeypatch.setattr(picking, "locate", counted)
+    monkeypatch.setattr(dataset, "locate", counted)
     batch = next(iter(DataLoader(dataset, batch_size=6)))
     assert (batch.text[5], searches) == ("text 5", [6])
 

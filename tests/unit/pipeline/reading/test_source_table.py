@@ -28,13 +28,12 @@ class Runs:
     def turns(self) -> Runs:
         return self
 
+    def __len__(self) -> int:
+        return len(self.numbers)
+
     @property
     def numbers(self) -> list[int]:
         return [number for run in self.runs for number in run]
-
-    @property
-    def samples(self) -> int:
-        return len(self.numbers)
 
     @property
     def ranges(self) -> tuple[Any, Any]:
@@ -54,7 +53,7 @@ def sources(draw: Callable[..., Any]) -> Runs:
 @given(st.lists(sources(), min_size=1, max_size=5))
 def test_each_sample_is_found_as_in_its_own_source(some: list[Runs]) -> None:
     table = SourceTable(some)  # type: ignore[arg-type] # has the attributes that the table reads
-    pairs = [(number, sample) for number, source in enumerate(some) for sample in range(source.samples)][::-1]
+    pairs = [(number, sample) for number, source in enumerate(some) for sample in range(len(source))][::-1]
     source, sample = np.array(pairs).T
     index = table.index_numbers(source, sample)
     assert index.tolist() == [some[number].numbers[place] for number, place in pairs]

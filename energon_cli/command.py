@@ -245,14 +245,12 @@ class ExampleCommand(_NamesVariables):
 
             for flag, variable in options_from_environment(ctx):
                 show_note(f"{flag} is set by {variable}")
-        from loader.convert import sources
         from loader.engine import COMMAND_LINE
-        from loader.format.documents import deciding_imports
         from loader.storage import few_tries
 
         token = COMMAND_LINE.set(command_line(ctx.find_root().obj or ()))
         ctx.call_on_close(lambda: COMMAND_LINE.reset(token))
-        with few_tries(), deciding_imports(lambda path: sources.ways_to_import(path)):  # noqa: PLW0108 - lazy
+        with few_tries():
             try:
                 return super().invoke(ctx)
             except Exception as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -15,45 +16,25 @@ ALIAS = "megatron.energon"
 PACKAGES = {"energon_cli": "energon_cli", "loader": "loader", ALIAS: "loader/compat/megatron_energon"}
 """The packages that are installed, and their folders."""
 
-# From the bottom up; a module may import its own layer and those before it. The same list is in
-# docs/explanation/architecture.md.
-LAYERS = (
-    "loader.version",
-    "loader.arrays",
-    "loader.collector",
-    "loader.errors",
-    "loader.escaped_log",
-    "loader.cached_property",
-    "loader.progress_bar",
-    "loader.shared_signatures",
-    "loader.renamed_parameters",
-    "loader.storage",
-    "loader.accounting",
-    "loader.engine",
-    "loader.format",
-    "loader.dataset",
-    "loader.lint",
-    "loader.order",
-    "loader.metadataset",
-    "loader.convert",
-    "loader.lazy_torch",
-    "loader.av",
-    "loader.transport",
-    "loader.samples",
-    "loader.stores",
-    "loader.pipeline",
-    "loader.training",
-    "loader.mapping",
-    "loader.similarity",
-    "loader.inspect",
-    "loader.notebook",
-    "loader.testing",
-    "loader.compat",
-    "loader.integrations",
-    "energon_cli",
-    ALIAS,
-)
-BELOW_TORCH = LAYERS[: LAYERS.index("loader.lazy_torch")]
+
+def rows_of_layers() -> list[tuple[list[str], str]]:
+    """Return the rows of the table of layers in docs/explanation/architecture.md: modules, and the first cell."""
+    text = (ROOT / "docs/explanation/architecture.md").read_text(encoding="utf-8")
+    cells = re.findall(
+        r"^\| (.*?) \|", text.partition("| layer | contents |\n|---|---|\n")[2].partition("\n\n")[0], re.MULTILINE
+    )
+    names = [re.findall(r"`([\w./]+)`|\[([\w/]+)\]", cell) for cell in cells]
+    modules = [[(code or link).removesuffix(".py").replace("/", ".") for code, link in row] for row in names]
+    return list(zip(modules, cells, strict=True))
+
+
+TORCH = "loader.lazy_torch"
+"""The module at the line of torch in the table of layers: it and all above it may import torch."""
+LAYERS = tuple(name for modules, _ in reversed(rows_of_layers()) for name in reversed(modules or [TORCH]))
+"""From the bottom up; a module may import its own layer and those before it."""
+GUESTS = {name for modules, cell in rows_of_layers() if "(guest)" in cell for name in modules}
+"""Layers that the others below the commands, the core, do not import."""
+BELOW_TORCH = LAYERS[: LAYERS.index(TORCH)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

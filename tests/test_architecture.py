@@ -1,4 +1,4 @@
-"""The shape of the source: layers, rooms and who may import whom. docs/explanation/architecture.md shows the same."""
+"""The shape of the source: who may import whom, by the table of layers in docs/explanation/architecture.md."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pytest
 from tests.source_tree import (
     ALIAS,
     BELOW_TORCH,
+    GUESTS,
     LAYERS,
     ROOT,
     Source,
@@ -24,6 +25,7 @@ from tests.source_tree import (
     is_own,
     layer_of,
     parse,
+    rows_of_layers,
     sources,
 )
 
@@ -52,7 +54,7 @@ def own_files() -> list[Source]:
 
 def missing_layer(source: Source) -> Iterator[str]:
     if source.module != "loader" and layer_of(source.module) is None:
-        yield "add its layer to LAYERS in tests/source_tree.py and to docs/explanation/architecture.md"
+        yield "add its layer to the table in docs/explanation/architecture.md"
 
 
 def upward_imports(source: Source) -> Iterator[str]:
@@ -65,6 +67,15 @@ def upward_imports(source: Source) -> Iterator[str]:
             yield f"line {imported.line}: {imported.target} is the package's face, which is above every layer"
         elif target is not None and LAYERS.index(target) > LAYERS.index(own):
             yield f"line {imported.line}: {own} imports {imported.target} from above"
+
+
+def imports_of_guests(source: Source) -> Iterator[str]:
+    own = layer_of(source.module)
+    if own is None or own in GUESTS or not own.startswith("loader."):
+        return
+    for imported in source.imports():
+        if layer_of(imported.target) in GUESTS:
+            yield f"line {imported.line}: the core imports {imported.target}, a guest"
 
 
 def absolute_imports_of_own_package(source: Source) -> Iterator[str]:
@@ -126,6 +137,20 @@ def test_every_module_is_in_a_layer() -> None:
 
 def test_imports_between_layers_go_down() -> None:
     assert not offenders(upward_imports)
+
+
+def test_the_core_imports_no_guest() -> None:
+    assert not offenders(imports_of_guests)
+
+
+def test_all_lists_of_layers_are_the_same() -> None:
+    names = [modules[0].removeprefix("loader.") if modules else "— torch —" for modules, _ in rows_of_layers()[:-1]]
+    line = " → ".join(f"`{name}`" if name.isidentifier() or name == ALIAS else f"**{name}**" for name in names)
+    assert f"\n{line}\n" in (ROOT / "AGENTS.md").read_text(encoding="utf-8")
+    folders = re.findall(
+        r"^\| `loader/(\w+)/` \|", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert folders == [name for name in names if (ROOT / "loader" / name).is_dir()]
 
 
 def test_imports_inside_loader_are_relative() -> None:
@@ -279,6 +304,7 @@ def test_every_requirement_is_imported() -> None:
         ("loader.storage.local", "def f():\n    from ..format.tar_scan import scan", upward_imports),
         ("loader.format.prepare.run", "import energon_cli.main", upward_imports),
         ("loader.engine.workers", "from .. import EnergonError", upward_imports),
+        ("loader.training.datasets.chain", "def f():\n    from ...convert import sources", imports_of_guests),
         ("loader.format.prepare.run", "from loader.errors import EnergonError", absolute_imports_of_own_package),
         ("loader.format.prepare.run", "import loader.errors", absolute_imports_of_own_package),
         ("loader.format.prepare.run", "def f():\n    import torch.nn", forbidden_imports),
@@ -305,6 +331,7 @@ def test_the_checks_find_a_fault(module: str, line: str, check: Check) -> None:
         ("loader.format.prepare.run", "from ..errors import EnergonError\nfrom .commit import run", upward_imports),
         ("loader.format.prepare.run", "from ..version import __version__", upward_imports),
         ("loader.format.prepare.run", "from .. import __version__", upward_imports),
+        ("loader.inspect.facts", "from ..convert import sources", imports_of_guests),
         ("loader.samples.types", "import torch", forbidden_imports),
         ("energon_cli.commands.look.info", "from loader.format import run_prepare", absolute_imports_of_own_package),
         (ALIAS, "from loader import __all__\nimport loader.errors", absolute_imports_of_own_package),

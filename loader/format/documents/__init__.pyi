@@ -6,7 +6,6 @@ from .next_command import (
     ImportWay as ImportWay,
     command_for_folder as command_for_folder,
     content_of_folder as content_of_folder,
-    deciding_imports as deciding_imports,
     fault_of_file as fault_of_file,
     import_hint as import_hint,
     import_way as import_way,

@@ -1,17 +1,16 @@
 """Name the command that makes a dataset of a path that is none: ``energon prepare`` or ``energon import``.
 
-What import makes of a path is decided by packages above this one: they pass their decision by
-:func:`deciding_imports`.
+What import makes of a path is decided by a package above this one, which is found by its name.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from itertools import islice
+from pkgutil import resolve_name
 from typing import Literal, NamedTuple
 
 from ...accounting.kinds import AUDIO, IMAGE, VIDEO
@@ -81,24 +80,17 @@ def import_way(path: str, *options: str, sources: Sequence[str] = (), taken: str
 # The folder or URL that was typed for the dataset; the command lines of hints then name it.
 IMPORT_DEST: ContextVar[str] = ContextVar("energon_import_dest", default="")
 
-_decide: ContextVar[Callable[[str], Sequence[ImportWay]]] = ContextVar(
-    "energon_import_ways", default=lambda path: [import_way(path)]
-)
-
-
-@contextmanager
-def deciding_imports(decide: Callable[[str], Sequence[ImportWay]]) -> Iterator[None]:
-    """Let hints name the ways that a function returns for a path: those that import takes by itself."""
-    token = _decide.set(decide)
-    try:
-        yield
-    finally:
-        _decide.reset(token)
+_DECISION = f"{__name__.partition('.')[0]}.convert.sources:ways_to_import"
+"""The function that decides what import makes of a path, of a package that this one does not need."""
 
 
 def import_hint(path: str) -> str:
     """Return how a file or folder of this machine is imported, as a hint."""
-    return "; ".join(map(str, _decide.get()(path)))
+    try:
+        decide = resolve_name(_DECISION)
+    except ImportError:
+        return str(import_way(path))
+    return "; ".join(map(str, decide(path)))
 
 
 def _as_argument(path: str) -> str:

@@ -12,12 +12,10 @@ from functools import partial
 from inspect import currentframe, signature
 from typing import Any
 
-from ...convert import sources
 from ...errors import ConfigError, EnergonError, StorageError
 from ...format.columns.column_record import read_record
 from ...format.dataset_ref import DOCUMENT_CHOICES
 from ...format.documents.messages import did_you_mean
-from ...format.documents.next_command import deciding_imports
 from ...format.documents.providers import LoadRequest, checked_key_format, given_ref, is_metadataset
 from ...lazy_torch import torch
 from ...metadataset.documents.leaf_plan import JoinPlan, LeafPlan
@@ -235,7 +233,6 @@ def given_subflavors(
     return dict(subflavors or tags or {})
 
 
-@deciding_imports(lambda path: sources.ways_to_import(path))  # noqa: PLW0108 - it is imported for a hint alone
 def open_sources(request: LoadRequest, *, decoder: SampleDecoder | None, training: bool) -> list[Leaf]:
     """Open a dataset, or all datasets of a metadataset.
 

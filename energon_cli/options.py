@@ -15,6 +15,7 @@ from .settings import output_settings
 
 if TYPE_CHECKING:
     from loader.convert import ShardLayout
+    from loader.extensions import Group
     from loader.inspect.runs import PlannedRun
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -347,6 +348,25 @@ class _Choice(_AnyChoice):
             if near:
                 vars(error)["message"] = f"{error.message} Did you mean {near[0]!r}?"  # type checkers take it for final
             raise
+
+
+class ExtensibleChoice(_Choice):
+    """Accept some names, and the names that installed packages add to a group of extensions.
+
+    Args:
+        group: The group of :mod:`loader.extensions`.
+    """
+
+    def __init__(self, choices: Sequence[str], group: Group) -> None:
+        super().__init__(choices)
+        self._group = group
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value not in self.choices:
+            from loader.extensions import extension_names
+
+            self.choices = (*self.choices, *(name for name in extension_names(self._group) if name not in self.choices))
+        return super().convert(value, param, ctx)
 
 
 def suggest_choices(parameters: Iterable[click.Parameter]) -> None:

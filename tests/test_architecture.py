@@ -95,7 +95,7 @@ def imports_below_the_faces(source: Source) -> Iterator[str]:
     if layer_of(source.module) != "energon_cli":
         return
     packages = {other.module for other in sources() if other.is_package}
-    modules = {other.module for other in sources()} - packages - {"loader.errors"}
+    modules = {other.module for other in sources()} - packages - {"loader.errors", "loader.extensions"}
     for imported in source.imports():
         if not imported.target.startswith("loader.") or imported.target in packages:
             continue

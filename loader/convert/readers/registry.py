@@ -1,4 +1,4 @@
-"""The readers of this folder by name, and what all of them do with damaged annotations."""
+"""The readers of this folder and of installed packages by name, and what all do with damaged annotations."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from ...errors import ConfigError, EnergonError, SampleError
+from ...extensions import extension_names, load_extension
 from ..tables.columns import TableColumn
 from ..tables.named_files import CAPTION_NAMES
 from .reader import About, Annotation, AnnotationReader
@@ -23,10 +24,18 @@ _MIN_SHARE = 0.7  # of the drawn annotations that a reader recognises; the other
 
 @cache
 def readers() -> Mapping[str, AnnotationReader]:
-    """Return the reader of each module in this folder, by the name of the module."""
+    """Return the reader of each module in this folder, by the name of the module, and the readers of packages.
+
+    Raises:
+        ConfigError: A package is damaged, or uses the name of a reader of this library.
+    """
     names = sorted(module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)]))
     modules = {name: importlib.import_module(f".{name}", __package__) for name in names}
-    return {name: module.READER for name, module in modules.items() if hasattr(module, "READER")}
+    ours = {name: module.READER for name, module in modules.items() if hasattr(module, "READER")}
+    added = {name: load_extension("readers", name) for name in extension_names("readers")}
+    if taken := ours.keys() & added.keys():
+        raise ConfigError(f"an installed package adds a reader {min(taken)!r}, which this library has already")
+    return ours | added
 
 
 def reader_of(drawn: Iterable[bytes], extension: str = "") -> str:

@@ -3,6 +3,7 @@
 from .detect import (
     KINDS as KINDS,
     Hypothesis as Hypothesis,
+    SourceKind as SourceKind,
     SourceOptions as SourceOptions,
     UnclearDataError as UnclearDataError,
     compared_hypotheses as compared_hypotheses,
@@ -13,5 +14,5 @@ from .detect import (
 )
 from .files import FilesSource as FilesSource
 from .hugging_face import HuggingFaceSource as HuggingFaceSource
-from .source import Source as Source
+from .source import NumberedReader as NumberedReader, NumberedSource as NumberedSource, Source as Source
 from .table_source import ArrowTableSource as ArrowTableSource, TextTableSource as TextTableSource

@@ -12,6 +12,7 @@ import numpy as np
 from ...accounting.other_file import refuse_other_file
 from ...dataset.records import SingleFile
 from ...errors import ConfigError, EnergonError, FormatError, SampleError, StorageError
+from ...extensions import extension_names, load_extension
 from ...format.dataset_ref import DatasetRef
 from ...format.documents import ImportWay, import_way
 from ...format.documents.messages import did_you_mean
@@ -127,7 +128,26 @@ KINDS: Mapping[str, SourceKind] = {
     "mds": _chunks("mds"),
     "litdata": _chunks("litdata"),
 }
-"""Kinds of sources by their names, as ``--from`` takes them."""
+"""Kinds of sources by their names, as ``--from`` takes them. Installed packages add others."""
+
+
+def source_kind(name: str) -> SourceKind:
+    """Return a kind of source: one of this library, or of an installed package.
+
+    Raises:
+        ConfigError: There is no such kind, or the package is damaged.
+    """
+    kind: SourceKind | None = KINDS.get(name) or load_extension("sources", name)
+    if kind is None:
+        kinds = _kind_names()
+        raise ConfigError(
+            f"there is no kind of source {name!r}{did_you_mean(name, kinds)}", hint=f"name one of {', '.join(kinds)}"
+        )
+    return kind
+
+
+def _kind_names() -> list[str]:
+    return [*KINDS, *extension_names("sources")]
 
 
 _WITH_TABLES = ("folder", "tar", "zip", "hf")
@@ -166,22 +186,17 @@ def open_source(path: str, *, kind: str | None, options: SourceOptions) -> Sourc
         is_folder = not path.endswith(TAR_ENDINGS) if is_url(path) else os.path.isdir(path)
         if kind == "zip" or (kind == "webdataset" and not is_folder):
             return _files(path, kind, options, takes_all=False)
-    if kind not in KINDS:
-        raise ConfigError(
-            f"there is no kind of source {kind!r}{did_you_mean(kind, [*KINDS])}",
-            hint=f"name one of {', '.join(KINDS)}",
-        )
     _check_place(path, kind)
-    if options.option_of_rows and not (KINDS[kind].is_table or kind in _WITH_TABLES):
+    if options.option_of_rows and not (source_kind(kind).is_table or kind in _WITH_TABLES):
         raise ConfigError(f"{options.option_of_rows}: a source of the kind {kind!r} has no columns", at=path)
-    source = KINDS[kind].open(path, options)
+    source = source_kind(kind).open(path, options)
     object.__setattr__(source, "hypotheses", compared)  # also of a frozen class
     return source
 
 
 def _check_place(path: str, kind: str) -> None:
-    if is_url(path) and not KINDS[kind].reads_urls:
-        kinds = ", ".join(name for name, source_kind in KINDS.items() if source_kind.reads_urls)
+    if is_url(path) and not source_kind(kind).reads_urls:
+        kinds = ", ".join(name for name in _kind_names() if source_kind(name).reads_urls)
         raise ConfigError(
             f"a source of the kind {kind!r} is read from a disk; at URLs, these are read: {kinds}",
             at=path,
@@ -224,7 +239,9 @@ def check_has_files(url: str) -> None:
 
 def _detect(path: str, files: FilesSource) -> str:
     # The ending shows the kind of most files.
-    kind = next((name for name, source_kind in KINDS.items() if source_kind.has(path)), None)
+    kind = next((name for name, known in KINDS.items() if known.has(path)), None)
+    if kind is None and (is_url(path) or os.path.isfile(path)):
+        kind = next((name for name in extension_names("sources") if source_kind(name).has(path)), None)
     # Files at URLs are not looked into.
     if is_url(path) and kind is not None:
         return kind
@@ -241,7 +258,9 @@ def _detect(path: str, files: FilesSource) -> str:
     if kind is None:
         refuse_other_file(path, "source")
         raise ConfigError(
-            "this is no source that can be imported", at=path, hint=f"name its kind with --from: {', '.join(KINDS)}"
+            "this is no source that can be imported",
+            at=path,
+            hint=f"name its kind with --from: {', '.join(_kind_names())}",
         )
     return kind
 

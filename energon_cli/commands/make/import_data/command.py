@@ -10,7 +10,7 @@ import click
 
 from ....command import energon_command
 from ....engine_options import engine_options
-from ....options import parse_pairs, parse_size, shared_options, shuffle_options
+from ....options import ExtensibleChoice, parse_pairs, parse_size, shared_options, shuffle_options
 
 _KINDS = (
     *("folder", "csv", "tsv", "jsonl", "parquet", "arrow", "hf", "coco", "conversations", "vqa", "interleaved"),
@@ -68,7 +68,7 @@ class _Grouping(click.Choice[str]):
     "--from",
     "kind",
     metavar="KIND",
-    type=click.Choice(_KINDS),
+    type=ExtensibleChoice(_KINDS, "sources"),
     help=f"Kind of the sources: {', '.join(_KINDS)}.  [default: detected from names and contents]",
 )
 @click.option(

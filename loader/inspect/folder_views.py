@@ -18,7 +18,7 @@ from ..format.media.metadata import AVMetadata, MediaMetadata, MediaMetadataRead
 from ..storage import Storage
 from .fields import FieldView, describe_part
 from .media_views import media_views
-from .sample_view import Build, MixOrder, PreviewRequest, SampleView, ShownOrder, make_build, place_of, view_of_sample
+from .sample_view import MixOrder, PreviewRequest, SampleView, ShownOrder, Viewer, place_of
 from .text import format_bytes
 
 
@@ -37,7 +37,7 @@ class SampleViews(NamedTuple):
 def open_folder_views(request: PreviewRequest) -> SampleViews:
     """View the samples of a prepared folder of shards, or of a file of samples, whose numbers are their keys."""
     dataset = dataset_at(request.ref)
-    build = None if request.crude else make_build(dataset, request)
+    viewer = Viewer(dataset, request)
     if request.key is not None:
         order = _with_key(dataset, request.key, at=dataset.path)
     elif request.split_parts is None:
@@ -45,18 +45,13 @@ def open_folder_views(request: PreviewRequest) -> SampleViews:
     else:
         ranges = [some for name in request.split_parts for some in Selection(dataset, name).runs()]
         order = ShownOrder(ranges, seed=request.seed)
-    return _views(dataset, order, request, build=build)
+    return _views(viewer, order, request)
 
 
 def _views(
-    dataset: Dataset,
-    order: ShownOrder,
-    request: PreviewRequest,
-    *,
-    build: Build | None = None,
-    suffix: str = "",
-    in_shard: bool = False,
+    viewer: Viewer, order: ShownOrder, request: PreviewRequest, *, suffix: str = "", in_shard: bool = False
 ) -> SampleViews:
+    dataset = viewer.dataset
 
     def view(position: int) -> SampleView:
         sample_number = order[position]
@@ -69,8 +64,7 @@ def _views(
                 index, title = None, f"{place_of(sample_number - shard.first_sample, shard.samples)} of its shard"
             if len(order) > 1:
                 title += f", {position + 1} of {len(order):,} with this key"
-        sample = view_of_sample(dataset, sample_number, title=title, build=build, max_json_bytes=request.max_json_bytes)
-        return replace(sample, index=index)
+        return replace(viewer.view(sample_number, title), index=index)
 
     return SampleViews(len(order), view)
 
@@ -165,7 +159,7 @@ def open_tar_views(request: PreviewRequest) -> SampleViews:
     every = ShownOrder([range(len(scan.index))], seed=request.seed)
     order = every if key is None else _with_key(scan, key, at=tars.path)
     suffix = "" if scan.complete else " scanned"
-    return _views(scan, order, request, suffix=suffix, in_shard=len(shards) < len(tars.shards))
+    return _views(Viewer(scan, request), order, request, suffix=suffix, in_shard=len(shards) < len(tars.shards))
 
 
 def scan_note(tars: TarFolder, scan: UnpreparedDataset) -> str:

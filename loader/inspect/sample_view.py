@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..accounting.kinds import TORCH
 from ..accounting.large_parts import SHOWN_JSON_BYTES
+from ..cached_property import cached_property
 from ..dataset.dataset import Dataset
 from ..dataset.split_parts import is_excluded
 from ..errors import EnergonError, TrustError, error_text
@@ -21,11 +22,8 @@ from ..storage import EPath
 from .fields import FieldView, describe_part, describe_value
 
 if TYPE_CHECKING:
+    from ..samples.building.sample_builder import SampleBuilder
     from ..samples.decoding.decoder import SampleDecoder
-
-
-Build = Callable[[Mapping[str, bytes], str], Any]
-"""Builds a sample of its parts and its key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,42 +88,84 @@ class PreviewRequest:
     max_json_bytes: int | None = SHOWN_JSON_BYTES
 
 
-def make_build(dataset: Dataset, request: PreviewRequest, *, crude_too: bool = False) -> Build | None:
-    """Return a function that builds the samples of a dataset; None if they are viewed as parts.
+class Viewer:
+    """Describes samples of one dataset: as training gets them, or as raw parts if they are crude or cannot be built.
 
     Args:
         request: The ``trust_code`` of its reference decides if code of the dataset may run.
     """
-    # Importing what builds samples takes long, so crude samples do without it.
-    config = dataset.documents.config
-    if (config is None or config.crude) and not crude_too:
-        return None
-    if request.on_decode is not None:
-        request.on_decode()
-    from ..samples.building.dataset_code import DatasetCode
-    from ..samples.building.sample_builder import SampleBuilder
 
-    # Code that may not run is reported with each sample.
-    builder: SampleBuilder | TrustError
-    try:
-        builder = SampleBuilder(
-            config,
-            DatasetCode(EPath(dataset.storage.path(FOLDER)), request.ref.trust_code),
-            dataset_path=EPath(dataset.storage.path("")),
-            decoder=None if dataset.traits.holds_values else view_decoder(config),
-        )
-    except TrustError as error:
-        builder = error
+    def __init__(self, dataset: Dataset, request: PreviewRequest) -> None:
+        self.dataset = dataset
+        self._request = request
+        config = dataset.documents.config
+        self._shows_parts = request.crude or config is None or config.crude
+        # Importing what builds samples takes long, so crude samples do without it.
+        if not self._shows_parts:
+            _ = self._builder
 
-    # Build a sample of the parts that it needs.
-    def build(parts: Mapping[str, bytes], key: str) -> Any:
+    @cached_property
+    def _builder(self) -> SampleBuilder | TrustError:
+        if self._request.on_decode is not None:
+            self._request.on_decode()
+        from ..samples.building.dataset_code import DatasetCode
+        from ..samples.building.sample_builder import SampleBuilder
+
+        dataset, config = self.dataset, self.dataset.documents.config
+        try:
+            return SampleBuilder(
+                config,
+                DatasetCode(EPath(dataset.storage.path(FOLDER)), self._request.ref.trust_code),
+                dataset_path=EPath(dataset.storage.path("")),
+                decoder=None if dataset.traits.holds_values else view_decoder(config),
+            )
+        except TrustError as error:
+            return error  # code that may not run is reported with each sample
+
+    def read(self, sample_number: int) -> dict[str, Any]:
+        """Read the parts of a sample."""
+        return self.dataset.read_parts(sample_number, max_json_bytes=self._request.max_json_bytes)
+
+    def build(self, parts: Mapping[str, Any], sample_number: int) -> Any:
+        """Build a sample of its parts; a crude one, too."""
+        builder, config = self._builder, self.dataset.documents.config
         if isinstance(builder, TrustError):
             raise builder
-        if config is not None and config.field_map is not None:
-            return builder.build(parts, key=key)  # decodes only the parts it needs; its errors name the others
-        return builder.build({name: data for name, data in parts.items() if builder.part_filter(name)}, key=key)
+        # A field map decodes only the parts it needs, and its errors name the others.
+        if config is None or config.field_map is None:
+            parts = {name: data for name, data in parts.items() if builder.part_filter(name)}
+        return builder.build(parts, key=self.dataset.index.full_key(sample_number))
 
-    return build
+    def view(self, sample_number: int, title: str) -> SampleView:
+        """Read one sample and describe it.
+
+        Args:
+            title: The sample's position, shown after its key.
+        """
+        # Describe the sample by its key.
+        dataset = self.dataset
+        key = dataset.index.full_key(sample_number)
+        excluded = _is_excluded(dataset, sample_number)
+        view = SampleView(
+            title=f"{key}   {title}{', excluded' if excluded else ''}",
+            fields=(),
+            key=key,
+            bare_key=dataset.index.key(sample_number),
+            shard=dataset.index.shard_of(sample_number).name,
+            excluded=excluded,
+        )
+        # Read its parts, and build it.
+        try:
+            parts = self.read(sample_number)
+        except EnergonError as error:
+            return replace(view, fault=str(error))
+        if self._shows_parts:
+            return replace(view, fields=describe_parts(parts))
+        try:
+            sample = self.build(parts, sample_number)
+        except Exception as error:  # noqa: BLE001 - the dataset's own code may raise anything
+            return replace(view, fields=describe_parts(parts), **reason_of(error, shown="shown as parts"))
+        return replace(view, fields=describe_sample(sample))
 
 
 def view_decoder(config: DatasetConfig | None) -> SampleDecoder:
@@ -141,41 +181,6 @@ def view_decoder(config: DatasetConfig | None) -> SampleDecoder:
     field_map = None if config is None or not is_own_module(config.module) else config.field_map
     shows = field_map is not None and not field_map.looks_inside(TORCH)
     return ArrayDecoder(max_pixels=max_pixels) if shows else SampleDecoder(max_pixels=max_pixels)
-
-
-def view_of_sample(
-    dataset: Dataset, sample_number: int, *, title: str, build: Build | None, max_json_bytes: int | None
-) -> SampleView:
-    """Read one sample and describe it: its fields, or its raw parts if it has no type or cannot be built.
-
-    Args:
-        title: The sample's position, shown after its key.
-        build: Builds a sample of parts and key; None shows the parts.
-        max_json_bytes: Larger JSON parts are neither read nor parsed; None for no limit.
-    """
-    # Describe the sample by its key.
-    key = dataset.index.full_key(sample_number)
-    excluded = _is_excluded(dataset, sample_number)
-    view = SampleView(
-        title=f"{key}   {title}{', excluded' if excluded else ''}",
-        fields=(),
-        key=key,
-        bare_key=dataset.index.key(sample_number),
-        shard=dataset.index.shard_of(sample_number).name,
-        excluded=excluded,
-    )
-    # Read its parts, and build it.
-    try:
-        parts = dataset.read_parts(sample_number, max_json_bytes=max_json_bytes)
-    except EnergonError as error:
-        return replace(view, fault=str(error))
-    if build is None:
-        return replace(view, fields=describe_parts(parts))
-    try:
-        sample = build(parts, key)
-    except Exception as error:  # noqa: BLE001 - the dataset's own code may raise anything
-        return replace(view, fields=describe_parts(parts), **reason_of(error, shown="shown as parts"))
-    return replace(view, fields=describe_sample(sample))
 
 
 def describe_parts(parts: Mapping[str, Any]) -> tuple[FieldView, ...]:

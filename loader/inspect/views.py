@@ -8,7 +8,6 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from ..cached_property import cached_property
 from ..dataset.join import JoinedDataset
 from ..dataset.opening import dataset_at
 from ..dataset.selection import Selection
@@ -22,14 +21,12 @@ from ..storage import short_path
 from .fields import FieldView
 from .folder_views import SampleViews, open_file_views, open_folder_views, open_tar_views, place_text
 from .sample_view import (
-    Build,
     MixOrder,
     PreviewRequest,
     SampleView,
+    Viewer,
     describe_sample,
-    make_build,
     reason_of,
-    view_of_sample,
 )
 
 _NOT_JOINED = "shown one after another"
@@ -39,15 +36,13 @@ class _Samples:
     """A split part of a dataset, or a file of samples."""
 
     def __init__(self, leaf: LeafPlan, request: PreviewRequest) -> None:
-        self._folder = dataset_at(leaf.ref)
-        part = self._folder.documents.loaded_part(leaf.split_part)
-        self.selection = Selection(self._folder, part, leaf.filter, leaf.request.subset, at=leaf.path)
-        self._build = None if request.crude else make_build(self._folder, request)
-        self._limit = request.max_json_bytes
+        folder = dataset_at(leaf.ref)
+        part = folder.documents.loaded_part(leaf.split_part)
+        self.selection = Selection(folder, part, leaf.filter, leaf.request.subset, at=leaf.path)
+        self._viewer = Viewer(folder, request)
 
     def view(self, index: int, title: str) -> SampleView:
-        sample = self.selection[index]
-        return view_of_sample(self._folder, sample, title=title, build=self._build, max_json_bytes=self._limit)
+        return self._viewer.view(self.selection[index], title)
 
 
 class _Rows:
@@ -56,7 +51,7 @@ class _Rows:
     def __init__(self, leaf: LeafPlan, join: JoinPlan, request: PreviewRequest) -> None:
         rows = open_join(join)
         self._members = [_Member(member, member_index, request) for member_index, member in enumerate(join.members)]
-        folders = tuple(member.folder for member in self._members)
+        folders = tuple(member.dataset for member in self._members)
         self._joined = JoinedDataset(folders, None, rows, file=join.file, place=join.place)
         self.selection = Selection(self._joined, subset=leaf.request.subset)
         self._joiner: Callable[..., Any] | None = None
@@ -97,31 +92,23 @@ class _Rows:
         )
 
 
-class _Member:
-    def __init__(self, member: JoinMember, position: int, request: PreviewRequest) -> None:
-        self.name = member.name
-        self.folder = dataset_at(member.ref)
-        self._label = member.name if member.name is not None else f"{position} {os.path.basename(member.path)}"
-        self._build = None if request.crude else make_build(self.folder, request)
-        self._request = request
+class _Member(Viewer):
+    """Describes samples of a member; a missing one has a negative number."""
 
-    @cached_property
-    def _for_joiner(self) -> Build | None:
-        return make_build(self.folder, self._request, crude_too=True)
+    def __init__(self, member: JoinMember, position: int, request: PreviewRequest) -> None:
+        super().__init__(dataset_at(member.ref), request)
+        self.name = member.name
+        self._label = member.name if member.name is not None else f"{position} {os.path.basename(member.path)}"
 
     def make(self, sample: int) -> Any:
-        """Build the sample to pass to the joiner; None for a missing one (``sample < 0``)."""
-        if sample < 0 or self._for_joiner is None:
-            return None
-        parts = self.folder.read_parts(sample, max_json_bytes=self._request.max_json_bytes)
-        return self._for_joiner(parts, self.folder.full_key(sample))
+        """Build the sample to pass to the joiner; None for a missing one."""
+        return None if sample < 0 else self.build(self.read(sample), sample)
 
-    def view(self, sample: int) -> SampleView:
+    def view(self, sample_number: int, title: str = "") -> SampleView:
         """Describe the sample; the names of its fields are prefixed with the member's name."""
-        if sample < 0:
+        if sample_number < 0:
             return SampleView(title="", fields=[FieldView(name=self._label, facts="no sample has this key")])
-        limit = self._request.max_json_bytes
-        view = view_of_sample(self.folder, sample, title="", build=self._build, max_json_bytes=limit)
+        view = super().view(sample_number, title)
         return replace(view, fields=[replace(field, name=f"{self._label}: {field.name}") for field in view.fields])
 
 

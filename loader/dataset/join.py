@@ -101,5 +101,5 @@ class JoinedDataset:
             member.close()
 
 
-Samples = Dataset | JoinedDataset
+AnyDataset = Dataset | JoinedDataset
 """Samples by number, each with named parts."""

@@ -11,7 +11,7 @@ from ..cached_property import cached_property
 from ..format.documents.subset import SubsetRange, resolve_subset
 from ..format.filters.rows import FilterRows
 from .dataset import Dataset
-from .join import JoinedDataset, Samples
+from .join import AnyDataset, JoinedDataset
 from .split_parts import excluded_samples, open_filter, samples_of_part, shards_of_part
 
 
@@ -29,7 +29,7 @@ class Selection:
 
     def __init__(
         self,
-        dataset: Samples,
+        dataset: AnyDataset,
         split_part: str | None = None,
         filter_name: str | None = None,
         subset: Sequence[SubsetRange] = (),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..dataset.dataset import Dataset
-from ..dataset.join import Samples
+from ..dataset.join import AnyDataset
 from ..format.records.folder_index import RecordIndex
 
 
@@ -45,7 +45,7 @@ class SampleLocation:
     joined: tuple[SampleLocation, ...] = ()
 
 
-def location_of(folder: Samples, index: int) -> SampleLocation:
+def location_of(folder: AnyDataset, index: int) -> SampleLocation:
     """Return where the bytes of a sample or row lie, without reading them."""
     first, *others = (_location(member.dataset, member.number) for member in folder.members_of(index))
     return replace(first, joined=tuple(others))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
-from ...dataset.join import Samples
+from ...dataset.join import AnyDataset
 from ...dataset.selection import Selection
 from ...dataset.turns import Turns
 from ...format.documents.providers import LoadRequest
@@ -41,7 +41,7 @@ class Source(ABC):
 
     request: LoadRequest
     members: tuple[Any, ...]
-    folder: Samples
+    folder: AnyDataset
     selection: Selection
     turns: Turns
     recipe: Recipe

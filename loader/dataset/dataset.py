@@ -84,7 +84,7 @@ class Documents:
             return error
         if config is None and self._split_name != SPLIT_YAML:
             return self._missing(self._split_name)
-        return config and self._with_shards_of_excluded(config)
+        return self._with_shards_of_excluded(config) if config and config.exclude else config
 
     def _with_shards_of_excluded(self, config: SplitConfig) -> SplitConfig:
         """Replace bare keys of excluded samples by ``<shard>/<key>``; the index is read only if there are some."""

@@ -37,6 +37,8 @@ class Selection:
         at: str | None = None,
     ) -> None:
         self.dataset = dataset
+        self.first: Dataset = dataset.members[0] if isinstance(dataset, JoinedDataset) else dataset
+        """The dataset, or the first member of a join: it has the keys, columns and filters."""
         self._split_part = split_part
         self._filter_name = filter_name
         self._subset = subset
@@ -49,11 +51,6 @@ class Selection:
         names = (split.sample_filters.get(self._split_part or "") if split else None, self._filter_name)
         filters = [open_filter(self.first, name) for name in names if name is not None]
         return filters[0].intersect(filters[1]) if len(filters) > 1 else filters[0] if filters else None
-
-    @property
-    def first(self) -> Dataset:
-        """The dataset, or the first member of a join: it has the keys, columns and filters."""
-        return self.dataset.members[0] if isinstance(self.dataset, JoinedDataset) else self.dataset
 
     @cached_property
     def whole(self) -> tuple[IntArray, IntArray]:

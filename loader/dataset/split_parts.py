@@ -35,7 +35,7 @@ def is_excluded(dataset: Dataset, sample: int) -> bool:
 def excluded_samples(dataset: Dataset) -> IntArray:
     """Return the numbers of all samples that the split excludes, ascending."""
     documents = dataset.documents
-    if not (documents.excluded_shards or documents.excluded_keys):
+    if documents.split is None or not documents.split.exclude:
         return np.empty(0, np.int64)
     shards = {shard.name: shard for shard in dataset.index.shards}
     # Excluded shards are ranges; excluded samples are found by their keys.
@@ -78,9 +78,10 @@ def samples_of_part(dataset: Dataset, split_part: str, *, excluded_shards: bool 
         name: dataset.index.samples_of(by_name[name]) for name in shards if name in by_name and name not in excluded
     }
     # A split by samples has only a range of each shard.
-    split, file = dataset.documents.split, dataset.documents.split_path
+    split = dataset.documents.split
     if split is None or split_part not in split.sample_ranges:
         return list(ranges.values())
+    file = dataset.documents.split_path
     chosen = (split.samples_of(split_part, len(all_), shard=name, file=file) for name, all_ in ranges.items())
     return [samples[kept.start : kept.stop] for samples, kept in zip(ranges.values(), chosen, strict=True)]
 

@@ -49,9 +49,9 @@ class SourceTable:
         }
         # Excluded samples of all sources are one sorted array: a stride keeps the sources apart.
         excluded = [source.turns.excluded for source in sources]
-        lasts = [_last(some) for some in excluded] + [kept.last for kept in self._filters.values()]
+        lasts = [int(some[-1]) for some in excluded if len(some)] + [kept.last for kept in self._filters.values()]
         lasts += [index for _, index in quarantined]
-        self._stride = 1 + max(int(start.max(initial=0) + sizes.max(initial=0)), *lasts)
+        self._stride = 1 + max([int(start.max(initial=0) + sizes.max(initial=0)), *lasts])
         self._excluded = np.concatenate([some + row * self._stride for row, some in enumerate(excluded)])
         if quarantined:
             added = [row * self._stride + index for row, index in quarantined]
@@ -368,7 +368,3 @@ def _locate(
     rows = np.empty(len(order), np.int64)
     rows[order] = np.arange(len(order))
     return locations, rows
-
-
-def _last(numbers: IntArray) -> int:
-    return int(numbers[-1]) if len(numbers) else 0

@@ -8,9 +8,8 @@ import re
 import signal
 import sys
 import threading
-import traceback
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from functools import wraps
 from importlib import import_module
 from itertools import count
@@ -48,21 +47,17 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 _SECONDS_A_TEST = 0.04  # of one core: 13,600 tests take about four and a half minutes on two cores of 2024
 _FOLDERS = count()
+_PROCESS = os.getpid()
 
 gc.disable()  # until all tests are collected: what is imported and collected stays
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """End a fork that a test left running, which would continue with the tests of its parent and report them, too."""
-    process = os.getpid()
-    try:
-        return (yield)
-    finally:
-        if os.getpid() != process:
-            message = f"\n{pyfuncitem.nodeid} left a fork running:\n{traceback.format_exc()}"
-            os.write(2, message.encode())
-            os._exit(1)
+    if os.getpid() != _PROCESS:
+        os.write(2, f"\n{report.nodeid} left a fork running:\n{report.longreprtext}\n".encode())
+        os._exit(1)
 
 
 @pytest.hookimpl(trylast=True)

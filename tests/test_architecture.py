@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 
 import pytest
@@ -259,6 +259,17 @@ def test_few_modules_are_named_load() -> None:
     names = [source.module.rpartition(".")[2] for source in own_files() if not source.is_package]
     named = [name for name in names if "load" in name]
     assert len(named) <= BUDGET["modules_named_load"], named
+
+
+def test_every_class_has_a_name_of_its_own() -> None:
+    """Private classes may share a name: each is used in its own file alone."""
+    modules: dict[str, list[str]] = defaultdict(list)
+    for source in own_files():
+        for node in source.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                modules[node.name].append(source.module)
+    twice = {name: places for name, places in modules.items() if len(places) > 1}
+    assert set(twice) == set(BUDGET["classes_named_twice"]), twice
 
 
 def test_rooms_import_each_other_one_way() -> None:

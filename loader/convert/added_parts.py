@@ -37,7 +37,7 @@ from .importing.plan import ImportPlan, ProgressCallback
 from .importing.run import run_import
 from .rows.row import CellReader, FileRef, PartRef, Row
 from .rows.shard_layout import ShardLayout
-from .sources.dataset import DatasetSource
+from .sources.dataset import ShardSource
 from .sources.detect import open_source
 from .sources.source import Listing, Source
 from .tables.delimited import DelimitedReader
@@ -60,7 +60,7 @@ def open_parts(path: str, *, key_column: str | None) -> Source:
     if path.lower().endswith(_TABLES):
         return KeyedTable(path=path, key_column=key_column)
     if not os.path.isfile(path) and read_shard_info(open_storage(path)) is not None:
-        return DatasetSource(ref=DatasetRef(path), keeps_splits=False)
+        return ShardSource(ref=DatasetRef(path), keeps_splits=False)
     source = open_source(path, kind=None, options=SourceOptions(key=key_column))
     return FilesByKey(path=path) if source.kind == "folder" else source
 

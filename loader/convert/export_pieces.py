@@ -31,7 +31,7 @@ _LENGTH_BYTES = 8  # before each sample of a piece
 _READ_BYTES = 1 << 20
 
 
-class ReadSample(NamedTuple):
+class SampleWithRepeats(NamedTuple):
     """A sample, and the names of its parts that occur several times, with the numbers of them."""
 
     sample: ExportedSample
@@ -55,7 +55,7 @@ class ReadRequest:
     names: tuple[str, ...] | None
     has_splits: bool
 
-    def read(self, folder: Dataset, dataset: int, numbers: IntArray) -> Iterator[ReadSample]:
+    def read(self, folder: Dataset, dataset: int, numbers: IntArray) -> Iterator[SampleWithRepeats]:
         """Yield samples of an open dataset."""
         splits = splits_of_samples(folder) if self.has_splits else None
         for sample in numbers.tolist():
@@ -68,7 +68,7 @@ class ReadRequest:
                 every = [part.name for part in tar_index(folder).parts(sample)]
                 repeated = [(name, every.count(name)) for name in dict.fromkeys(every) if every.count(name) > 1]
             split = "" if splits is None else splits.name(sample)
-            yield ReadSample(ExportedSample(shard, folder.index.key(sample), split, parts), repeated)
+            yield SampleWithRepeats(ExportedSample(shard, folder.index.key(sample), split, parts), repeated)
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):
@@ -145,7 +145,7 @@ class Pieces:
 
     def of_samples(
         self, request: ReadRequest, chosen: Sequence[IntArray], *, on_progress: Callable[[int], None]
-    ) -> Iterator[ReadSample]:
+    ) -> Iterator[SampleWithRepeats]:
         """Yield the samples in order, as pieces of them arrive."""
         tasks: list[PieceTask] = []
         for dataset, numbers in enumerate(chosen):
@@ -203,7 +203,7 @@ class Pieces:
         name = f"{self.folder}/{inside}{piece.name}"
         return not self.storage.exists(name) or self.storage.stat(name).size_bytes != piece.size_bytes
 
-    def _samples(self, piece: Piece) -> Iterator[ReadSample]:
+    def _samples(self, piece: Piece) -> Iterator[SampleWithRepeats]:
         with open(self.storage.path(f"{self.folder}/{piece.name}"), "rb", buffering=_READ_BYTES) as file:
             while head := file.read(_LENGTH_BYTES):
                 yield _unpacked(file.read(int.from_bytes(head, "little")))
@@ -213,7 +213,7 @@ _Packed = tuple[bytes, bytes, str, list[tuple[bytes, bytes]], list[tuple[bytes, 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(_Packed)
 
 
-def _packed(read: ReadSample) -> bytes:
+def _packed(read: SampleWithRepeats) -> bytes:
     # Names in a tar may be no UTF-8.
     sample = read.sample
     return _encoder.encode((
@@ -223,12 +223,12 @@ def _packed(read: ReadSample) -> bytes:
     ))  # fmt: skip
 
 
-def _unpacked(data: bytes) -> ReadSample:
+def _unpacked(data: bytes) -> SampleWithRepeats:
     shard, key, split, parts, repeated = _decoder.decode(data)
     sample = ExportedSample(
         os.fsdecode(shard), os.fsdecode(key), split, {os.fsdecode(name): contents for name, contents in parts}
     )
-    return ReadSample(sample, [(os.fsdecode(name), count) for name, count in repeated])
+    return SampleWithRepeats(sample, [(os.fsdecode(name), count) for name, count in repeated])
 
 
 def digest_of_samples(chosen: Sequence[IntArray]) -> str:

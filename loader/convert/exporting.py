@@ -24,7 +24,7 @@ from ..format.tar.names import decode_name, is_outside_name, printable, split_me
 from ..format.tar.scan import TarScan, read_members
 from ..metadataset.datasets import ChosenSamples, choose_samples, named_datasets, open_datasets
 from ..storage import LocalStorage
-from .export_pieces import Pieces, ReadRequest, ReadSample, digest_of_samples
+from .export_pieces import Pieces, ReadRequest, SampleWithRepeats, digest_of_samples
 from .sources.dataset import kept_parts
 from .writing.new_output import NewOutput, check_new_output, remove_partials, written_output
 from .writing.place_shard import ShardSource, place_shard
@@ -220,7 +220,7 @@ def _job(request: ExportRequest, chosen: Sequence[ChosenSamples]) -> Job:
     )
 
 
-def _read(read: ReadRequest, chosen: Sequence[ChosenSamples], total: int) -> Iterator[ReadSample]:
+def _read(read: ReadRequest, chosen: Sequence[ChosenSamples], total: int) -> Iterator[SampleWithRepeats]:
     """Yield the first chosen samples."""
     for dataset, numbers in enumerate(_limited(chosen, total)):
         folder = chosen[dataset].opened.folder
@@ -240,7 +240,7 @@ def _limited(chosen: Sequence[ChosenSamples], total: int) -> list[IntArray]:
 def _write(
     request: ExportRequest,
     job: Job,
-    samples: Iterable[ReadSample],
+    samples: Iterable[SampleWithRepeats],
     columns: Sequence[str],
     account: Account,
     *,

@@ -29,7 +29,7 @@ from .importing.report import ImportReport
 from .importing.run import run_import
 from .rows.shard_layout import ShardLayout
 from .sources.dataset import (
-    DatasetSource,
+    ShardSource,
     is_prepared_dataset,
     kept_parts,
     samples_in_folder,
@@ -83,7 +83,7 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
         warnings.append(f"in several split parts: {plural(overlapping, 'sample')}; the first part of each keeps it")
     order = None if plan.sort_by is None else sorted_rows(folder, samples, plan.sort_by, plan.query.compute)
     layout = replace(plan.layout, order=order)
-    source = DatasetSource(
+    source = ShardSource(
         ref=ref,
         samples=samples,
         keep_parts=plan.keep_parts,
@@ -139,12 +139,12 @@ def _reshard_tars(plan: ReshardPlan, on_progress: ProgressCallback | None) -> Re
     ):
         if value is not None:
             raise ConfigError(f"{name} needs the index of a prepared dataset", at=path, hint=command_for_folder(path))
-    source = DatasetSource(ref=plan.ref, keep_parts=plan.keep_parts, drop_parts=plan.drop_parts)
+    source = ShardSource(ref=plan.ref, keep_parts=plan.keep_parts, drop_parts=plan.drop_parts)
     written = run_import(_import_plan(plan, source, plan.layout, {}), on_progress=on_progress)
     return ReshardReport(written=written, excluded=0, without_parts=0, columns=(), filters=(), warnings=())
 
 
-def _import_plan(plan: ReshardPlan, source: DatasetSource, layout: ShardLayout, files: dict[str, str]) -> ImportPlan:
+def _import_plan(plan: ReshardPlan, source: ShardSource, layout: ShardLayout, files: dict[str, str]) -> ImportPlan:
     return ImportPlan(
         sources=(source,),
         output=plan.output,

@@ -17,7 +17,7 @@ from ..format.documents.dataset_files import current_split_file, read_split_conf
 from ..format.documents.next_command import split_hint
 from ..format.documents.providers import ALL_PARTS, SHARD_SUFFIXES
 from ..format.documents.split_config import SplitConfig, split_sample_name
-from ..format.index.layout import SampleIndex, ShardEntry
+from ..format.index.layout import AbstractIndex, ShardEntry
 from ..format.index.locations import SampleLocations
 from ..format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
 from ..format.records.folder_index import RecordIndex
@@ -33,7 +33,7 @@ class Documents:
     """
 
     def __init__(
-        self, ref: DatasetRef, storage: Storage, shards: Iterable[str], index: Callable[[], SampleIndex]
+        self, ref: DatasetRef, storage: Storage, shards: Iterable[str], index: Callable[[], AbstractIndex]
     ) -> None:
         self.ref = ref
         self.storage = storage
@@ -252,7 +252,7 @@ class Dataset(ABC):
 
     @property
     @abstractmethod
-    def index(self) -> SampleIndex:
+    def index(self) -> AbstractIndex:
         """The index of all samples."""
 
     @property

@@ -60,7 +60,7 @@ class NewOrder:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ValueKind:
+class CarriedKind:
     """Columns, or filters."""
 
     word: str  # what one of them is called
@@ -77,7 +77,7 @@ class ValueKind:
 class CarriedValues:
     """A column or filter of the new dataset."""
 
-    kind: ValueKind
+    kind: CarriedKind
     name: str
     write: Write | str  # writes its files; or the reason why it cannot be carried
 
@@ -290,7 +290,7 @@ def _build_again(_storage: Storage, name: str) -> str:
     return f"build it again: energon exclude --to-filter {name}"
 
 
-COLUMNS = ValueKind(
+COLUMNS = CarriedKind(
     "column", column_names, f"{COLUMNS_FOLDER}/", DATA_EXTENSIONS, _new_column, _is_column_of, write_again
 )
-FILTERS = ValueKind("filter", filter_names, f"{FOLDER}/filter_", (".idx",), _new_filter, _is_filter_of, _build_again)
+FILTERS = CarriedKind("filter", filter_names, f"{FOLDER}/filter_", (".idx",), _new_filter, _is_filter_of, _build_again)

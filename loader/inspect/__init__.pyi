@@ -27,8 +27,8 @@ from .exclusions import (
 )
 from .extract import (
     FoundSample as FoundSample,
+    ListedParts as ListedParts,
     SampleFinder as SampleFinder,
-    SampleParts as SampleParts,
     find_samples_of as find_samples_of,
     open_sample as open_sample,
     write_parts as write_parts,
@@ -56,8 +56,8 @@ from .lint import (
 from .metadataset import metadataset_facts as metadataset_facts
 from .mount import (
     Entry as Entry,
-    Layout as Layout,
     MountedTree as MountedTree,
+    Naming as Naming,
     open_tree as open_tree,
     serve_tree as serve_tree,
 )

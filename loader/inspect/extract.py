@@ -21,7 +21,7 @@ _MAX_SAMPLES = 3  # samples in a message: their names are long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SampleParts:
+class ListedParts:
     """The parts of one sample.
 
     Attributes:
@@ -84,14 +84,14 @@ class SampleFinder:
         # Of a key that a shard repeats, the last one counts, as if the shard were unpacked.
         return [matches[key][-1] for key in keys]
 
-    def read(self, sample: FoundSample) -> SampleParts:
+    def read(self, sample: FoundSample) -> ListedParts:
         """Read the parts of a sample."""
         opened, index = sample
         folder = opened.folder
         # Rows of Parquet files have values, which are read as text or JSON.
         offsets = {part.name: part.offset for part in folder.parts(index)}
         data = {name: as_bytes(value) for name, value in folder.read_parts(index).items()}
-        return SampleParts(
+        return ListedParts(
             dataset=opened.dataset.path,
             key=folder.index.key(index),
             shard=folder.index.shard_of(index).name,
@@ -137,13 +137,13 @@ def find_samples_of(ref: DatasetRef | str, words: Sequence[str]) -> Iterator[Sam
         yield SampleFinder(ref.path, opened)
 
 
-def open_sample(ref: DatasetRef | str, key: str) -> SampleParts:
+def open_sample(ref: DatasetRef | str, key: str) -> ListedParts:
     """Read one sample by ``<shard>/<key>``, or by the bare key if it is unique; see :func:`find_samples_of`."""
     with find_samples_of(ref, [key]) as finder:
         return finder.read(finder.find([key])[0])
 
 
-def write_parts(sample: SampleParts, folder: str, *, part: str | None = None) -> list[str]:
+def write_parts(sample: ListedParts, folder: str, *, part: str | None = None) -> list[str]:
     """Write the parts of a sample, or one of them, to a folder as ``<key>.<part>``, and return the paths."""
     data = sample.data if part is None else {part: sample.part(part)}
     paths = [os.path.join(folder, file_name(f"{sample.key}.{name}")) for name in data]

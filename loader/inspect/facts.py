@@ -22,7 +22,7 @@ from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.providers import data_path, format_of, is_metadataset, is_record_file, is_tar_file
 from ..format.documents.split_config import SplitConfig
 from ..format.filters.rows import filter_names
-from ..format.index.layout import SampleIndex
+from ..format.index.layout import AbstractIndex
 from ..format.media.metadata import is_media_folder
 from ..format.records.folder_index import open_record_file
 from ..format.records.record_file import RecordFile
@@ -252,7 +252,7 @@ def _excluded_facts(split: SplitConfig | None) -> dict[str, int]:
     return {"shards": len(split.excluded_shards()), "samples": samples}
 
 
-def _part_facts(index: SampleIndex) -> list[dict[str, Any]]:
+def _part_facts(index: AbstractIndex) -> list[dict[str, Any]]:
     total = len(index) or 1
     return [
         {
@@ -266,7 +266,7 @@ def _part_facts(index: SampleIndex) -> list[dict[str, Any]]:
     ]
 
 
-def _part_set_facts(index: SampleIndex, *, is_far: bool = False) -> dict[str, Any]:
+def _part_set_facts(index: AbstractIndex, *, is_far: bool = False) -> dict[str, Any]:
     """Return the table of part sets; none if columns in an object store would have to be downloaded for it."""
     if is_far and not index.has_part_sets:
         return {"part_sets": None, "part_sets_complete": None}
@@ -274,7 +274,7 @@ def _part_set_facts(index: SampleIndex, *, is_far: bool = False) -> dict[str, An
     return {"part_sets": table.to_document(), "part_sets_complete": not table.others}
 
 
-def _freshness(storage: Storage, index: SampleIndex) -> dict[str, Any]:
+def _freshness(storage: Storage, index: AbstractIndex) -> dict[str, Any]:
     missing, changed, touched = [], [], 0
     # One listing, instead of a request for each shard.
     storage.list_once("")

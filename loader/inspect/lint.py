@@ -26,7 +26,7 @@ from ..lint.report import (
 )
 from ..lint.rule import RECORD_FILES, Kind, LintRules
 from ..lint.run import lint_dataset, lint_file, lint_tars
-from ..lint.samples import Samples
+from ..lint.samples import SampleFaults
 from ..lint.shard import Shards
 from ..storage import EPath
 
@@ -36,7 +36,7 @@ def lint_rules() -> tuple[type[LintRules], ...]:
     from ..lint.media_folder import MediaFolders
     from ..metadataset.lint import Metadatasets
 
-    return (DatasetFiles, Shards, Split, Samples, JsonlFiles, ColumnFiles, Metadatasets, MediaFolders)
+    return (DatasetFiles, Shards, Split, SampleFaults, JsonlFiles, ColumnFiles, Metadatasets, MediaFolders)
 
 
 def rule_groups() -> tuple[RuleGroup, ...]:

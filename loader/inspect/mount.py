@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Naming:
     """The arrangement of files.
 
     Attributes:
@@ -47,7 +47,7 @@ class Layout:
     shard_folders: bool = False
 
 
-class DatasetFiles:
+class DatasetTree:
     """The files of a dataset, read from its shards.
 
     Of samples with the same key in a folder, the last one is shown.
@@ -56,7 +56,7 @@ class DatasetFiles:
         split_part: Only samples of this split part that the split does not exclude; None for all samples.
     """
 
-    def __init__(self, folder: Dataset, layout: Layout, *, split_part: str | None = None) -> None:
+    def __init__(self, folder: Dataset, layout: Naming, *, split_part: str | None = None) -> None:
         self._folder = folder
         self._layout = layout
         self.resources = ExitStack()
@@ -166,7 +166,7 @@ class Entry(NamedTuple):
 
 
 def open_tree(
-    ref: DatasetRef | str, layout: Layout, *, split_part: str | None = None, on_progress: ProgressCallback | None = None
+    ref: DatasetRef | str, layout: Naming, *, split_part: str | None = None, on_progress: ProgressCallback | None = None
 ) -> MountedTree:
     """Open a dataset or a metadataset as a tree of files.
 
@@ -184,11 +184,11 @@ def open_tree(
 
 
 def _open_files(
-    ref: DatasetRef, layout: Layout, split_part: str | None, on_progress: ProgressCallback | None = None
-) -> DatasetFiles:
+    ref: DatasetRef, layout: Naming, split_part: str | None, on_progress: ProgressCallback | None = None
+) -> DatasetTree:
     path = data_path(ref.path)
     if is_record_file(path):
-        return DatasetFiles(dataset_at(path), layout, split_part=split_part)
+        return DatasetTree(dataset_at(path), layout, split_part=split_part)
     with ExitStack() as stack:
         # Shards that are not prepared get an index in a temporary folder.
         indexed = index_temporarily(replace(ref, path=path), stack, on_progress)
@@ -198,13 +198,13 @@ def _open_files(
                 at=path,
                 hint="run energon prepare, or mount all samples",
             )
-        files = DatasetFiles(folder_at(indexed or replace(ref, path=path)), layout, split_part=split_part)
+        files = DatasetTree(folder_at(indexed or replace(ref, path=path)), layout, split_part=split_part)
         # Closing the files removes the temporary folder.
         files.resources = stack.pop_all()
         return files
 
 
-_Tree = dict[str, "_Tree"] | LoadRequest | DatasetFiles
+_Tree = dict[str, "_Tree"] | LoadRequest | DatasetTree
 """A folder of trees, a dataset that is opened at its first use, or one that is open."""
 
 
@@ -214,9 +214,9 @@ class MountedTree:
     A dataset of a metadataset is opened at its first use. If it cannot be opened, it has a file with the reason.
     """
 
-    def __init__(self, root: _Tree, layout: Layout) -> None:
+    def __init__(self, root: _Tree, layout: Naming) -> None:
         self._root, self._layout = root, layout
-        self._opened: dict[int, DatasetFiles | bytes] = {}  # by the identity of the request
+        self._opened: dict[int, DatasetTree | bytes] = {}  # by the identity of the request
 
     def entry(self, path: str) -> Entry | None:
         """Return the file or folder at a path; None for an unknown path."""
@@ -226,7 +226,7 @@ class MountedTree:
         if isinstance(tree, dict) or (isinstance(tree, LoadRequest) and not rest):
             return Entry(is_folder=True)  # its parent lists a dataset: no reason to open it
         files = self._open(tree)
-        if isinstance(files, DatasetFiles):
+        if isinstance(files, DatasetTree):
             return files.entry(rest)
         return Entry(is_folder=False, size_bytes=len(files)) if rest == (_FAULT,) else None
 
@@ -236,7 +236,7 @@ class MountedTree:
         if tree is None or isinstance(tree, dict):
             return iter(tree or ())
         files = self._open(tree)
-        return files.names(rest) if isinstance(files, DatasetFiles) else iter(() if rest else (_FAULT,))
+        return files.names(rest) if isinstance(files, DatasetTree) else iter(() if rest else (_FAULT,))
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         """Read bytes of a file, fewer at its end; raise a ``FileNotFoundError`` where there is none."""
@@ -244,7 +244,7 @@ class MountedTree:
         if tree is None or isinstance(tree, dict):
             raise FileNotFoundError(path)
         files = self._open(tree)
-        if isinstance(files, DatasetFiles):
+        if isinstance(files, DatasetTree):
             return files.read(rest, offset, size)
         if rest != (_FAULT,):
             raise FileNotFoundError(path)
@@ -253,7 +253,7 @@ class MountedTree:
     def close(self) -> None:
         """Close all shards."""
         for files in [self._root, *self._opened.values()]:
-            if isinstance(files, DatasetFiles):
+            if isinstance(files, DatasetTree):
                 files.close()
 
     def _find(self, path: str) -> tuple[_Tree | None, tuple[str, ...]]:
@@ -264,9 +264,9 @@ class MountedTree:
             tree, rest = tree.get(rest[0]), rest[1:]
         return tree, rest
 
-    def _open(self, tree: LoadRequest | DatasetFiles) -> DatasetFiles | bytes:
+    def _open(self, tree: LoadRequest | DatasetTree) -> DatasetTree | bytes:
         """Return the files of a dataset, or the reason why it cannot be opened."""
-        if isinstance(tree, DatasetFiles):
+        if isinstance(tree, DatasetTree):
             return tree
         if id(tree) not in self._opened:
             try:

@@ -18,7 +18,7 @@ from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.field_map import FieldMap, parse_field_map
 from ..format.documents.messages import nearest_names
-from ..format.index.layout import SampleIndex, once_warning
+from ..format.index.layout import AbstractIndex, once_warning
 from ..format.index.object_commit import read_committed_documents
 from ..format.nv_meta import FOLDER, INFO_JSON, INFO_YAML
 from ..format.prepare.dataset_yaml import DatasetYaml
@@ -63,7 +63,7 @@ class SampledContents:
     are_first: bool = False
     warnings: Sequence[str] = ()
     other_parts: Sequence[str] = ()
-    index: SampleIndex | None = None
+    index: AbstractIndex | None = None
 
     @property
     def samples(self) -> int:

@@ -23,7 +23,7 @@ from ..storage import AscendingFile, ReadableFile
 from .record_file import ColumnFiles, JsonlFiles, fault_of_line
 from .report import Caution, SampleCheck
 from .rule import Finding, ReadSample, kind_of
-from .samples import Samples
+from .samples import SampleFaults
 from .shard import Shards
 
 _Checks = Sequence[Callable[[ReadSample], Iterable[Finding]]]
@@ -58,7 +58,7 @@ class SampleLint:
         """Yield the findings about samples, by their numbers in the dataset, ascending."""
         # Read each shard once, for all of its samples.
         index = dataset.index
-        checks = Samples.checks(kind_of(dataset), "of_sample")
+        checks = SampleFaults.checks(kind_of(dataset), "of_sample")
         for shard, numbers in groupby(samples, index.shard_of):
             if isinstance(index, RecordIndex):
                 file = index.file(index.number_of(shard.name))
@@ -143,11 +143,11 @@ class SampleLint:
             location = by_name.get(part or "")
             if location.size_bytes == 0 if location is not None else locations and part in self.required:
                 continue  # reported with the headers
-            rule = Samples.E307 if part is None else Samples.E302 if part in parts else Samples.E301
+            rule = SampleFaults.E307 if part is None else SampleFaults.E302 if part in parts else SampleFaults.E301
             if isinstance(parts.get(part or ""), LargePart):
-                rule = Samples.W310
+                rule = SampleFaults.W310
             elif isinstance(message, Caution):
-                rule = Samples.W312
+                rule = SampleFaults.W312
             offset = (location or locations[0]).offset if locations else None
             yield Finding(rule, message, shard=sample.shard, key=key, part=part, offset=offset)
         # Then run the checks of the rules.

@@ -59,8 +59,8 @@ def group_findings(findings: Iterable[Finding]) -> list[FindingGroup]:
 
     Findings about a whole dataset, which name no shard, stay single.
 
-    >>> from loader.lint.samples import Samples
-    >>> found = [Finding(Samples.E302, f"it ends at byte {end}", shard="s.tar", key=str(end)) for end in (7, 9)]
+    >>> from loader.lint.samples import SampleFaults
+    >>> found = [Finding(SampleFaults.E302, f"it ends at byte {end}", shard="s.tar", key=str(end)) for end in (7, 9)]
     >>> [group.places for group in group_findings(found)]
     [('s.tar/7', 's.tar/9')]
     """

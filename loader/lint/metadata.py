@@ -20,7 +20,7 @@ from ..format.documents.providers import SHARD_SUFFIXES
 from ..format.documents.split_config import SplitConfig, split_sample_name
 from ..format.documents.subset import do_overlap
 from ..format.filters.rows import FilterFiles, filter_names
-from ..format.index.layout import SampleIndex
+from ..format.index.layout import AbstractIndex
 from ..format.nv_meta import INDEX_SQLITE
 from ..format.prepare.shards import find_shards
 from ..format.tar.header import has_tar_idx, tar_idx_bytes
@@ -91,7 +91,7 @@ def _do_parts_overlap(dataset: Dataset, split: SplitConfig, part: str, other: st
     return do_overlap([ranges[part]] if part in ranges else [], [ranges[other]] if other in ranges else [])
 
 
-def _unknown_excludes(index: SampleIndex, split: SplitConfig) -> Iterator[Finding]:
+def _unknown_excludes(index: AbstractIndex, split: SplitConfig) -> Iterator[Finding]:
     # Keys may have slashes, so an entry is split by the names of shards.
     known = frozenset(shard.name for shard in index.shards)
     for name in split.exclude:

@@ -16,7 +16,7 @@ from ..format.records.token_file import TokenFile
 from ..storage import ReadableFile, Storage
 from .rule import Finding, Kind, LintRule, LintRules
 from .running import RunningLint
-from .samples import Samples
+from .samples import SampleFaults
 from .shard import Shards
 
 _OFFSETS_AT_ONCE = 1 << 20  # 8 MB of the index
@@ -100,7 +100,7 @@ class JsonlCheck:
                     message = (
                         f"the line has {size_bytes:,} bytes, more than {CHECKED_JSON_BYTES:,}, so it is not parsed"
                     )
-                    self._add(Samples.W310, message, block.offset)
+                    self._add(SampleFaults.W310, message, block.offset)
                 if offsets is not None and not self._are_indexed(starts, offsets, samples):
                     offsets = None  # all later offsets would differ too
                 samples += len(starts)

@@ -44,7 +44,7 @@ from .record_file import ColumnFiles, JsonlFiles, check_record_file
 from .report import LintPlan, LintReport, PictureCounts, SampleCheck, take_pictures
 from .rule import Finding, ScannedShard, kind_of
 from .running import JobError, OnProgress, RunningLint
-from .samples import Samples, required_parts
+from .samples import SampleFaults, required_parts
 from .shard import Shards, compare_file, read_all
 from .stored import CheckedSamples, CheckedShard, pack_findings, unpack_findings
 
@@ -53,7 +53,7 @@ _SAMPLES_AT_ONCE = 256  # of a task: enough to hide its cost, few enough for a s
 DecodedSamples = tuple[list[Finding], PictureCounts, int]
 """Findings about some samples, the traits of their pictures, and the number of their media."""
 
-RULES_OF_DATASETS = (DatasetFiles, Split, Samples, Shards, JsonlFiles, ColumnFiles)
+RULES_OF_DATASETS = (DatasetFiles, Split, SampleFaults, Shards, JsonlFiles, ColumnFiles)
 """The groups whose checks run on datasets and their shards."""
 
 
@@ -128,7 +128,7 @@ def lint_file(plan: LintPlan, *, on_progress: OnProgress | None = None) -> LintR
     if lint.complete and not _has_errors(lint.findings):
         dataset = SingleFile(plan.ref)
         _check_rules(lint, dataset)
-        if plan.level == "decode" and Samples.checks(kind_of(dataset), "of_sample"):
+        if plan.level == "decode" and SampleFaults.checks(kind_of(dataset), "of_sample"):
             lint.add(*SampleLint(None, with_lines=False).findings(dataset, range(len(dataset))))
     return lint.report()
 
@@ -542,7 +542,7 @@ def check_record_shard(
     # Only the samples of a file without errors can be told apart.
     if not _has_errors(findings):
         findings += _missing_columns(dataset, shard, config)
-    has_check = check is not None or Samples.checks(kind_of(dataset), "of_sample")
+    has_check = check is not None or SampleFaults.checks(kind_of(dataset), "of_sample")
     if level == "decode" and has_check and not _has_errors(findings):
         excluded = _excluded_keys(dataset, shard.name)
         samples = range(shard.first_sample, shard.first_sample + shard.samples)
@@ -575,4 +575,4 @@ def _missing_columns(dataset: Dataset, shard: ShardEntry, config: DatasetConfig 
         if not set(alternatives) & set(columns):
             needed, present = " or ".join(alternatives), ", ".join(columns)
             message = f"field {name!r} needs part {needed}; the samples of this file have {present}"
-            yield Finding(Samples.E301, message, shard=shard.name, part=alternatives[0])
+            yield Finding(SampleFaults.E301, message, shard=shard.name, part=alternatives[0])

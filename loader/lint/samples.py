@@ -37,18 +37,18 @@ def _check_parts(scan: ScannedShard) -> Iterator[Finding]:
     # Find empty parts.
     for row in np.flatnonzero(scanned.part_size == 0).tolist():
         is_text = kind_of_name(scanned.part_names[int(scanned.part_name[row])]) == "text"
-        yield at(row, Samples.W308 if is_text else Samples.E303, "the part is empty (0 bytes)")
+        yield at(row, SampleFaults.W308 if is_text else SampleFaults.E303, "the part is empty (0 bytes)")
 
     # Find parts that a sample has twice.
     by_name = np.lexsort((scanned.part_name, sample_of))
     same = (np.diff(sample_of[by_name]) == 0) & (np.diff(scanned.part_name[by_name].astype(np.int64)) == 0)
     for row in by_name[1:][same].tolist():
-        yield at(row, Samples.E306, "the sample has this part twice; readers disagree on which one wins")
+        yield at(row, SampleFaults.E306, "the sample has this part twice; readers disagree on which one wins")
 
     # Find samples with other parts between theirs.
     for sample in _scattered(scanned, sample_of):
         yield Finding(
-            Samples.W304,
+            SampleFaults.W304,
             "other samples are between its parts, so reading it takes longer",
             shard=shard,
             key=keys[sample],
@@ -63,7 +63,7 @@ def _check_parts(scan: ScannedShard) -> Iterator[Finding]:
             rows = slice(int(scanned.part_ends[sample] - counts[sample]), int(scanned.part_ends[sample]))
             parts = ", ".join(scanned.part_names[name] for name in scanned.part_name[rows].tolist())
             yield Finding(
-                Samples.E301,
+                SampleFaults.E301,
                 f"field {field!r} needs part {' or '.join(alternatives)}; the sample has {parts}",
                 shard=shard,
                 key=keys[sample],
@@ -106,12 +106,12 @@ def _check_duplicate_keys(dataset: Dataset) -> Iterator[Finding]:
     if total:
         yield from islice(_duplicate_keys(index), _MAX_DUPLICATES)
     if total > _MAX_DUPLICATES:
-        yield Finding(Samples.W305, f"in all: {total:,} (energon prepare --fix-duplicates renames them)")
+        yield Finding(SampleFaults.W305, f"in all: {total:,} (energon prepare --fix-duplicates renames them)")
 
 
 def _check_part_names(dataset: Dataset) -> Iterator[Finding]:
     for message in once_warning(dataset.index.layout):
-        yield Finding(Samples.W309, message)
+        yield Finding(SampleFaults.W309, message)
 
 
 def _duplicate_keys(index: DatasetIndex) -> Iterator[Finding]:
@@ -128,7 +128,7 @@ def _duplicate_keys(index: DatasetIndex) -> Iterator[Finding]:
                 first = seen.setdefault(index.key(sample), sample)
                 if first != sample:
                     message = f"sample {index.full_key(first)} has the same key: look-up by bare key finds both"
-                    yield Finding(Samples.W305, message, shard=index.shard_of(sample).name, key=index.key(sample))
+                    yield Finding(SampleFaults.W305, message, shard=index.shard_of(sample).name, key=index.key(sample))
         start = stop
 
 
@@ -136,10 +136,10 @@ def _check_byte_order_marks(sample: ReadSample) -> Iterator[Finding]:
     for part, data in sample.parts.items():
         if isinstance(data, bytes) and data.startswith(BYTE_ORDER_MARK) and kind_of_name(part) in ("text", "tree"):
             message = "the text begins with a byte order mark, which is dropped when it is decoded"
-            yield Finding(Samples.W311, message, shard=sample.shard, key=sample.key, part=part)
+            yield Finding(SampleFaults.W311, message, shard=sample.shard, key=sample.key, part=part)
 
 
-class Samples(LintRules):
+class SampleFaults(LintRules):
     """The rules of samples."""
 
     title = "Samples"

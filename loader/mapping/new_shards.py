@@ -35,7 +35,7 @@ from ..format.prepare.run import open_prepare
 from ..format.unfinished import remove_left_files
 from ..storage import Storage, open_storage, read_document, resolve_path
 from .outputs import ToColumns, ToFilter, results_of
-from .tasks import MapOutput, MapTask, TaskFailures, TaskResult, Values, Written, WrittenShard
+from .tasks import MapOutput, MapTask, Outcome, TaskFailures, TaskResult, Values, WrittenShard
 
 _SHARD_BYTES = 1 << 30  # a task of large results has several shards
 _OWN_SHARD = re.compile(r"shard_\d{9,}(_.+)?_\d{2,}\.tar")
@@ -170,7 +170,7 @@ class ToDataset(MapOutput):
         tasks: Sequence[MapTask],
         journal: Journal[TaskResult],
         made_by: str,  # noqa: ARG002 - as of other outputs
-    ) -> Written:
+    ) -> Outcome:
         """Prepare the shards of all tasks as a dataset, with the columns and filters of the old one."""
         storage = self.storage()
         # Keep the shards of the results alone: a killed run, maybe with other options, may have left others.
@@ -219,7 +219,7 @@ class ToDataset(MapOutput):
                     hint="return other keys, and pass --restart",
                 )
             report = prepare.commit(plan.split, plan.files)
-        return Written(self._complete(folder), (*warnings, *report.warnings))
+        return Outcome(self._complete(folder), (*warnings, *report.warnings))
 
     def is_lost(self, storage: Storage, result: TaskResult) -> bool:
         """Return True if a shard of a finished task is missing or has changed."""

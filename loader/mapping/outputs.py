@@ -17,7 +17,7 @@ from ..errors import ConfigError, SampleError
 from ..format.columns.column_files import write_map_column
 from ..format.columns.column_record import check_column_name
 from ..format.filters.build import build_filter_index, check_filter_name
-from .tasks import MapOutput, MapTask, TaskFailures, TaskResult, Values, Written
+from .tasks import MapOutput, MapTask, Outcome, TaskFailures, TaskResult, Values
 from .values import ColumnPiece, ValueKind, number_type, piece_of, plain_values
 
 
@@ -78,7 +78,7 @@ class ToColumns(MapOutput):
         for name, piece in result.columns.items():
             kinds[name] = kinds[name].join(piece.kind, column=name, at=self.path, key=folder.index.full_key)
 
-    def commit(self, folder: Dataset, tasks: Sequence[MapTask], journal: Journal[TaskResult], made_by: str) -> Written:
+    def commit(self, folder: Dataset, tasks: Sequence[MapTask], journal: Journal[TaskResult], made_by: str) -> Outcome:
         """Write the columns from the results in the journal, one task in memory at a time.
 
         Raises:
@@ -108,7 +108,7 @@ class ToColumns(MapOutput):
                 metric=self.metric,
                 model=self.model,
             )
-        return Written(self.names)
+        return Outcome(self.names)
 
 
 def results_of(journal: Journal[TaskResult], tasks: Sequence[MapTask]) -> Iterator[TaskResult]:
@@ -190,7 +190,7 @@ class ToFilter(MapOutput):
         tasks: Sequence[MapTask],
         journal: Journal[TaskResult],
         made_by: str,  # noqa: ARG002 - as of other outputs
-    ) -> Written:
+    ) -> Outcome:
         """Write the filter."""
         numbers = [np.empty(0, np.int64)]
         for task, result in zip(tasks, results_of(journal, tasks), strict=True):
@@ -199,4 +199,4 @@ class ToFilter(MapOutput):
         kept = np.concatenate(numbers)
         with folder.storage.lock(ExclusionFiles.of(folder).lock, wait=True):
             build_filter_index(folder.ref.path, self.name, kept, meta_folder=meta)
-        return Written((self.name,), kept=len(kept))
+        return Outcome((self.name,), kept=len(kept))

@@ -28,7 +28,7 @@ from .call_limit import CallLimit, TaskCalls
 from .function import UserFunction, one_thread
 from .new_shards import ToDataset
 from .reading import SampleReader
-from .tasks import SAMPLES_OF_TASK, Failure, MapOutput, MapWork, TaskResult, tasks_of
+from .tasks import SAMPLES_OF_TASK, FailedSample, MapOutput, MapWork, TaskResult, tasks_of
 
 _LATE_S = 4.0  # more than twice the limit: a stopped worker may soon continue
 _MAX_SHOWN = 100  # failures of a report; a file next to the results has all
@@ -136,7 +136,7 @@ class MapReport:
     failed: int
     skipped: int
     kept: int | None
-    failures: tuple[Failure, ...]
+    failures: tuple[FailedSample, ...]
     resumed: int
     tasks: int
     seconds: float
@@ -277,7 +277,7 @@ class _Map:
             shutil.rmtree(self._limit.folder or "", ignore_errors=True)
         # Follow the tasks; failures of earlier runs count, too.
         follow = self._request.output.follower(self._folder)
-        failures: dict[int, tuple[Failure, ...]] = {}
+        failures: dict[int, tuple[FailedSample, ...]] = {}
         samples = skipped = failed = 0
         total = sum(self._job.sizes)
         with closing(self._job.run(self._engine)) as results:  # ends the workers at an error
@@ -312,7 +312,7 @@ class _Map:
             seconds=time.perf_counter() - self._started,
         )
 
-    def _too_many(self, failures: list[Failure]) -> SampleError:
+    def _too_many(self, failures: list[FailedSample]) -> SampleError:
         """List the failures in a file of the journal, and return the error that names it."""
         file, storage = f"{self._journal.folder}/{_FAILURES}", self._journal.storage
         with storage.create(file) as lines:

@@ -62,7 +62,7 @@ class MapTask(NamedTuple):
         return np.arange(self.start, self.stop) if self.samples is None else self.samples
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
+class FailedSample(msgspec.Struct, frozen=True, kw_only=True):
     """A sample that could not be read, or for which the function raised an error.
 
     Attributes:
@@ -106,7 +106,7 @@ class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     samples: int = 0
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[FailedSample, ...] = ()
     skipped: int = 0
     columns: dict[str, ColumnPiece] = msgspec.field(default_factory=dict)
     kept: bytes = b""
@@ -136,7 +136,7 @@ class TaskFailures:
     """
 
     folder: Dataset
-    failures: list[Failure] = field(default_factory=list)
+    failures: list[FailedSample] = field(default_factory=list)
     samples: int = 0
     skipped: int = 0
 
@@ -146,10 +146,10 @@ class TaskFailures:
 
     def add(self, sample_index: int, error: BaseException) -> None:
         """Note that a sample has no value, because of an error."""
-        self.failures.append(Failure(sample=sample_index, key=self.key(sample_index), error=_reason(error)))
+        self.failures.append(FailedSample(sample=sample_index, key=self.key(sample_index), error=_reason(error)))
 
 
-class Written(NamedTuple):
+class Outcome(NamedTuple):
     """The outcome of an output."""
 
     names: tuple[str, ...]  # of the columns or the filter, or the paths of the dataset and metadataset
@@ -194,7 +194,7 @@ class MapOutput(ABC):
         return False
 
     @abstractmethod
-    def commit(self, folder: Dataset, tasks: Sequence[MapTask], journal: Journal[TaskResult], made_by: str) -> Written:
+    def commit(self, folder: Dataset, tasks: Sequence[MapTask], journal: Journal[TaskResult], made_by: str) -> Outcome:
         """Write the target from the results of all tasks."""
 
 

@@ -18,7 +18,7 @@ sys.modules["torch"] = None  # type: ignore[assignment] # importing it fails as 
 
 from energon_cli.main import main  # noqa: E402
 from loader.engine import workers  # noqa: E402
-from loader.inspect.mount import Layout, open_tree  # noqa: E402
+from loader.inspect.mount import Naming, open_tree  # noqa: E402
 
 
 def run(arguments: Sequence[str]) -> tuple[int, str]:
@@ -49,7 +49,7 @@ def page(path: str) -> str:
 
 
 def file_names(path: str) -> list[str]:
-    tree = open_tree(path, Layout())
+    tree = open_tree(path, Naming())
     try:
         return [*tree.names("/")]
     finally:

@@ -15,7 +15,7 @@ from energon_cli.main import main
 from loader.format.dataset_ref import DatasetRef
 from loader.inspect.browse import Catalogue, PageLinks
 from loader.lint import Finding, LintReport
-from loader.lint.samples import Samples
+from loader.lint.samples import SampleFaults
 from tests.cli.make_dataset import caption_parts, write_captions
 from tests.cli.run_energon import RunEnergon
 from tests.cli.test_browse import serve
@@ -103,7 +103,7 @@ def test_links_name_datasets_as_the_catalogue_does(tmp_path: Path) -> None:
 
 def test_no_text_of_a_dataset_starts_another_workflow_command() -> None:
     evil = f"a{'::error::'.join(ENDS)}\r\n::set-env name=PATH::x%0A,file=y"
-    finding = Finding(Samples.E302, evil, shard=evil, key=evil, part=evil, hint=evil)
+    finding = Finding(SampleFaults.E302, evil, shard=evil, key=evil, part=evil, hint=evil)
     report = LintReport(findings=(finding,), complete=True, shards=1, samples=1, seconds=0)
     [line] = github_commands("/data/" + evil, report)
     assert not set(line) & set(ENDS)

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from loader.errors import ConfigError
-from loader.inspect.mount import Layout, MountedTree, open_tree
+from loader.inspect.mount import MountedTree, Naming, open_tree
 from tests.cli.make_mix import write_datasets, write_mix
 from tests.cli.run_energon import RunEnergon
 
@@ -156,7 +156,7 @@ def files_of(tree: MountedTree, path: str = "") -> dict[str, bytes]:
 
 
 def test_a_single_file_has_a_file_for_each_sample(unprepared: Path) -> None:
-    tree = open_tree(str(unprepared / "texts.jsonl"), Layout())
+    tree = open_tree(str(unprepared / "texts.jsonl"), Naming())
     lines = (unprepared / "texts.jsonl").read_bytes().splitlines()
     assert files_of(tree) == {f"{number}.json": line for number, line in enumerate(lines)}
     tree.close()
@@ -177,7 +177,7 @@ def test_shards_that_are_not_prepared_are_scanned_and_nothing_is_left(
                 file = tar.extractfile(member)
                 members[member.name] = b"" if file is None else file.read()
     before = sorted((unprepared / "raw").iterdir())
-    tree = open_tree(str(shards[0] if single else unprepared / "raw"), Layout())
+    tree = open_tree(str(shards[0] if single else unprepared / "raw"), Naming())
     assert files_of(tree) == members
     assert [*temporary.iterdir()]
     tree.close()
@@ -187,8 +187,8 @@ def test_shards_that_are_not_prepared_are_scanned_and_nothing_is_left(
 
 def test_shards_that_are_not_prepared_have_no_split_parts(unprepared: Path) -> None:
     with pytest.raises(ConfigError, match="not prepared, so they have no split part 'train'"):
-        open_tree(str(unprepared / "raw"), Layout(), split_part="train")
-    tree = open_tree(str(unprepared / "mix.yaml"), Layout())
+        open_tree(str(unprepared / "raw"), Naming(), split_part="train")
+    tree = open_tree(str(unprepared / "mix.yaml"), Naming())
     found = files_of(tree)
     assert b"run energon prepare" in found["train/2_raw/ERROR.txt"]
     assert "train/1_texts.jsonl/0.json" in found

@@ -41,7 +41,7 @@ from loader.lint.metadata import Split
 from loader.lint.report import LintPlan, LintProgress, LintReport, SampleCheck
 from loader.lint.rule import Finding
 from loader.lint.run import lint_dataset
-from loader.lint.samples import Samples
+from loader.lint.samples import SampleFaults
 from loader.lint.shard import Shards
 from loader.samples.building.check import DecodeCheck
 from loader.samples.building.dataset_code import DatasetCode
@@ -361,7 +361,7 @@ def test_whole_pictures_that_pillow_does_not_read_are_no_damage_and_fix_keeps_th
 def test_fix_needs_a_split_file(tmp_path: Path) -> None:
     write_shards(tmp_path, 2)
     prepare(tmp_path, split=None)
-    broken = Finding(Samples.E302, "", shard="shard_000.tar", key="00000")
+    broken = Finding(SampleFaults.E302, "", shard="shard_000.tar", key="00000")
     with pytest.raises(ConfigError, match="this dataset has no split file"):
         exclude_broken_samples(folder_at(tmp_path), [broken])
     prepare(tmp_path)

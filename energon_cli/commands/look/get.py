@@ -20,7 +20,7 @@ from .near_output import show_neighbours
 
 if TYPE_CHECKING:
     from loader.format import DatasetRef
-    from loader.inspect import SampleParts
+    from loader.inspect import ListedParts
 
 _MAX_PARTS = 100  # of a sample, in a list to read
 _MAX_CHECKED = 4096  # bytes that tell a text from other data
@@ -114,7 +114,7 @@ def get(
                 print_json(sample, in_one_line=True)
 
 
-def _show(sample: SampleParts, *, is_first: bool, is_only: bool) -> None:
+def _show(sample: ListedParts, *, is_first: bool, is_only: bool) -> None:
     from loader.inspect import print_table
 
     rows = [
@@ -143,7 +143,7 @@ def _print(part: str, data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def _write_all(samples: Iterable[SampleParts], part: str | None, output: str, *, is_file: bool) -> None:
+def _write_all(samples: Iterable[ListedParts], part: str | None, output: str, *, is_file: bool) -> None:
     from loader.inspect import write_parts
 
     for sample in samples:

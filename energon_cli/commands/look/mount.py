@@ -71,7 +71,7 @@ def mount(
         Show the datasets of a mix:
             energon mount -s /data/mix.yaml ~/mix
     """
-    from loader.inspect import Layout, open_tree, serve_tree
+    from loader.inspect import Naming, open_tree, serve_tree
 
     mounted = os.path.abspath(directory)
     # Mount in a process of its own, which outlives this one.
@@ -85,7 +85,7 @@ def mount(
     with ProgressBar("Scanning", unit="shards") as bar:
         tree = open_tree(
             check_ref(ref),
-            Layout(sample_folders=sample_folders, shard_folders=by_shard),
+            Naming(sample_folders=sample_folders, shard_folders=by_shard),
             split_part=split_part,
             on_progress=lambda now: bar.update(now.shards_done, now.shards_total),
         )

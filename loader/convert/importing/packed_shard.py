@@ -14,13 +14,13 @@ from ...errors import ConfigError
 from ...format.unfinished import IMPORT_FOLDER
 from ...storage import LocalStorage
 from ...storage.durable_copy import scratch_folder
-from ..rows.row_file import RowFile
+from ..rows.row_file import StoredRows
 from ..rows.shard_layout import PlannedShard
 from ..sources.source import Source
 from .write_shard import WriteShard, Written
 
 
-class _PackedRows(RowFile):
+class _PackedRows(StoredRows):
     """The rows of one shard, in memory."""
 
     def __init__(self, data: Sequence[bytes], renamed: dict[int, str], total: int) -> None:
@@ -84,7 +84,7 @@ def _unpacked(
     return PackedShard(replace(write, rows=rows, order=order), replace(shard, start=0, stop=len(data)))
 
 
-def check_visible(rows: RowFile, sources: Sequence[Source]) -> None:
+def check_visible(rows: StoredRows, sources: Sequence[Source]) -> None:
     """Raise a ``ConfigError`` if rows are in files that only this machine has."""
     scratch = os.path.dirname(rows.path)
     if {*os.listdir(scratch)} <= {os.path.basename(rows.path), "downloads"}:

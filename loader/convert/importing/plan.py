@@ -22,7 +22,7 @@ from ...storage.durable_copy import scratch_folder
 from ...storage.remote import DownloadOptions, host_of
 from ...storage.unpacked import check_ratio
 from ..rows.row import FaultRef, FileRef, Row, UrlRef
-from ..rows.row_file import RowFile, RowFileWriter
+from ..rows.row_file import RowFileWriter, StoredRows
 from ..rows.row_groups import join_groups
 from ..rows.shard_layout import ShardLayout, order_rows, plan_shards
 from ..sources.source import ListedPictures, Listing, Source
@@ -93,7 +93,7 @@ class ListedRows:
     """
 
     sources: tuple[Source, ...]
-    rows: RowFile
+    rows: StoredRows
     part_counts: Counter[str]
     account: Account = field(default_factory=Account)
     notes: tuple[str, ...] = ()
@@ -218,7 +218,7 @@ def _counted(source: Source, listing: Listing, counts: Counter[str], hosts: List
         listing.notes.append(f"files of {name} are missing: {len(missing):,}, such as {missing[0]}")
 
 
-def open_downloads(rows: RowFile, options: DownloadOptions | None, *, keeps: bool = False) -> Downloads | None:
+def open_downloads(rows: StoredRows, options: DownloadOptions | None, *, keeps: bool = False) -> Downloads | None:
     """Open the downloads of rows in their temporary folder; None if nothing may be downloaded."""
     if options is None:
         return None

@@ -16,7 +16,7 @@ from ...engine.run import Engine, merged_job
 from ...engine.share_plan import BYTES_PER_SHARD, divide
 from ...format.unfinished import IMPORT_FOLDER
 from ...storage import Storage
-from ..rows.row_file import RowFile
+from ..rows.row_file import StoredRows
 from ..rows.shard_layout import PlannedShard
 from .plan import ImportPlan
 from .report import DoneShard
@@ -34,7 +34,7 @@ def agree_on_shares(
     described: Job,
     engine: Engine,
     *,
-    rows: RowFile,
+    rows: StoredRows,
     order: IntArray,
     shards: Sequence[PlannedShard],
 ) -> Job:
@@ -60,7 +60,7 @@ def agree_on_shares(
     return journal.begin(job, restart=engine.restart or engine.keeps_results)
 
 
-def _digest_of_rows(rows: RowFile) -> str:
+def _digest_of_rows(rows: StoredRows) -> str:
     scratch = os.fsencode(os.path.dirname(rows.path))  # has another name in each run
     with open(rows.path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         # Few sources have rows with files of that folder.
@@ -75,7 +75,7 @@ def _digest_of_rows(rows: RowFile) -> str:
     return digest.hexdigest()
 
 
-def job_of_import(plan: ImportPlan, rows: RowFile) -> Job:
+def job_of_import(plan: ImportPlan, rows: StoredRows) -> Job:
     """Describe what an import writes: its rows, with the sizes and times of their files, and its options."""
     layout = plan.layout
     order = b"" if layout.order is None else np.ascontiguousarray(layout.order, np.int64).tobytes()

@@ -19,7 +19,7 @@ from ...storage import LocalStorage, Storage
 from ...storage.durable_copy import scratch_folder
 from ...storage.remote import DownloadOptions
 from ..rows.row import Row, UrlRef
-from ..rows.row_file import RowFile
+from ..rows.row_file import StoredRows
 from ..rows.shard_layout import PlannedShard
 from ..writing.shard_file import PartContents, ShardFile, sample_bytes
 from ..writing.written_shards import FileVersion, indexed_shard, version_of
@@ -71,7 +71,7 @@ class WriteShard:
 
     storage: Storage
     plan: ImportPlan
-    rows: RowFile
+    rows: StoredRows
     order: IntArray
     only_checks: bool = False
 

@@ -57,14 +57,14 @@ class RowFileWriter(ClosesOnExit):
             self._splits.append(self._split_names.setdefault(row.split, len(self._split_names)))
             self._things.append(hash_thing(row, len(self._things)))
 
-    def finish(self) -> RowFile:
+    def finish(self) -> StoredRows:
         """Close the file, and return it for reading, with a key of its own for each row."""
         try:
             self._file.close()
         except OSError as error:
             raise_storage_error("write this file", self._path, error)
         _, first, group_of = np.unique(_frozen(self._things), return_index=True, return_inverse=True)
-        rows = RowFile(
+        rows = StoredRows(
             path=self._path,
             ends=_frozen(self._ends),
             sizes=_frozen(self._sizes),
@@ -81,7 +81,7 @@ class RowFileWriter(ClosesOnExit):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RowFile:
+class StoredRows:
     """Rows in a file, by number.
 
     Attributes:

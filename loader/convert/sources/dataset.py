@@ -28,7 +28,7 @@ from .source import Listing, Source
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class DatasetSource(Source):
+class ShardSource(Source):
     """The samples of a prepared dataset of tar shards, of a folder of such shards without metadata, or of one shard.
 
     Attributes:

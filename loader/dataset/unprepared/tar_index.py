@@ -26,7 +26,7 @@ from ...format.documents.next_command import command_for_folder, quoted
 from ...format.documents.providers import is_tar_file
 from ...format.index.dataset_index import PartLocation
 from ...format.index.key_hash import hash_key
-from ...format.index.layout import Layout, PartStats, SampleIndex, ShardEntry
+from ...format.index.layout import AbstractIndex, Layout, PartStats, ShardEntry
 from ...format.index.shard_index import ShardIndex, index_shard, scan_facts
 from ...format.nv_meta import FOLDER, INFO_JSON, INFO_YAML, TEMPORARY_INDEX
 from ...format.prepare.plan import PreparePlan, ProgressCallback
@@ -310,7 +310,7 @@ def index_tars(path: str, index: str, on_progress: ProgressCallback | None = Non
 _MAX_LOADED = 16  # shards whose parts are kept in memory
 
 
-class TarIndex(SampleIndex):
+class TarIndex(AbstractIndex):
     """The samples of tar shards. The headers of a shard are scanned again when it is used, for the last shards used.
 
     Args:

@@ -15,7 +15,7 @@ from ...errors import ConfigError, FormatError, StorageError
 from ...storage import LocalStorage, Storage
 from ...storage.shared_answers import has_answers
 from ..documents.messages import did_you_mean
-from ..index.layout import SampleIndex, ShardEntry
+from ..index.layout import AbstractIndex, ShardEntry
 from ..index.npy_column import ColumnReader, create_column, map_bytes, map_column
 from ..nv_meta import COLUMNS_FOLDER, LOCK
 from .column import DATE, STORED, Column, column_class
@@ -37,7 +37,7 @@ _ROWS_AT_ONCE = 1 << 20
 
 def write_column(
     storage: Storage,
-    index: SampleIndex,
+    index: AbstractIndex,
     name: str,
     values: npt.NDArray[Any],
     *,
@@ -85,7 +85,7 @@ Block = tuple[Any, npt.NDArray[np.bool_] | None]
 
 def write_map_column(
     storage: Storage,
-    index: SampleIndex,
+    index: AbstractIndex,
     name: str,
     dtype: np.dtype[Any] | None,
     blocks: Iterable[Block],
@@ -184,7 +184,7 @@ def write_column_files(
             storage.remove(f"{stem}{extension}")
 
 
-def open_column(storage: Storage, index: SampleIndex, name: str, *, reads_vectors: bool = True) -> Column:
+def open_column(storage: Storage, index: AbstractIndex, name: str, *, reads_vectors: bool = True) -> Column:
     """Open a column of a dataset; for ``reads_vectors`` see :func:`read_column`."""
     names = column_names(storage)
     if name not in names:

@@ -24,7 +24,7 @@ from ..index.shard_index import ShardIndex
 from ..index.writer import DuplicateKeys
 from ..nv_meta import INDEX_SQLITE, TAR_IDX_SUFFIX
 from ..tar.header import tar_idx_bytes
-from .sqlite_index import NotPatchable, SqliteIndexWriter
+from .sqlite_index import BackgroundIndexWriter, NotPatchable
 
 STAGED_SQLITE = f"{STAGING}/index.sqlite"  # path of the new file until the commit renames it
 
@@ -56,16 +56,16 @@ class CompatFiles:
     def __post_init__(self) -> None:
         self._sqlite = self._open()
 
-    def _open(self) -> SqliteIndexWriter:
+    def _open(self) -> BackgroundIndexWriter:
         path = self.work.local_path(STAGED_SQLITE)
         if self.unchanged is not None:
             count = len(self.shards)
             replaced = [*set(range(count)) - self.unchanged, *range(count, count + self.gone)]
             try:
-                return SqliteIndexWriter(path, earlier=self.storage.local_path(INDEX_SQLITE), replaced=replaced)
+                return BackgroundIndexWriter(path, earlier=self.storage.local_path(INDEX_SQLITE), replaced=replaced)
             except NotPatchable:
                 self.unchanged = None
-        return SqliteIndexWriter(path)
+        return BackgroundIndexWriter(path)
 
     def needs(self, position: int) -> bool:
         """Return True if :meth:`add` must be called for a shard."""
@@ -133,7 +133,7 @@ class CompatFiles:
                 pass  # another tool wrote the rows to be replaced: write the file again, from all shards
         self._sqlite.close()
         self.work.remove(STAGED_SQLITE)
-        self._sqlite = SqliteIndexWriter(self.work.local_path(STAGED_SQLITE))
+        self._sqlite = BackgroundIndexWriter(self.work.local_path(STAGED_SQLITE))
         for position in range(len(self.shards)):
             self._sqlite.add(position, read_index(position))
         return self._sqlite.finish()

@@ -121,7 +121,7 @@ def disk_error(path: Path, error: sqlite3.Error) -> StorageError:
     return StorageError(f"cannot write this file: {error}", path=str(path), hint=hint)
 
 
-class SqliteIndexWriter:
+class BackgroundIndexWriter:
     """Writes a new ``index.sqlite``, or a changed copy of an earlier one.
 
     A separate thread does the work, in the order of the calls: most of it is in SQLite or the kernel, which do not hold

@@ -20,7 +20,7 @@ from ..nv_meta import INDEX_FOLDER, contradictory, outdated
 from ..tar.header import BLOCK
 from ..tar.names import decode_name, encode_name
 from .key_hash import hash_key, hash_ragged
-from .layout import COLUMNS, PART_SETS_FILE, ROW_COLUMNS, SampleIndex, ShardEntry, decode_layout, read_part_sets
+from .layout import COLUMNS, PART_SETS_FILE, ROW_COLUMNS, AbstractIndex, ShardEntry, decode_layout, read_part_sets
 from .npy_column import column_bytes, map_column
 from .shard_index import ShardIndex, ShardRows, scan_facts
 
@@ -35,7 +35,7 @@ class PartLocation(NamedTuple):
     size_bytes: int
 
 
-class DatasetIndex(SampleIndex):
+class DatasetIndex(AbstractIndex):
     """The index of a dataset of tar shards.
 
     Opening reads only ``layout.json``, and columns are mapped when they are first used: a run may open thousands of

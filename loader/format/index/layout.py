@@ -1,6 +1,6 @@
 """Read and write ``index/<uuid>/layout.json``: the shards as they were when indexed, and the part names.
 
-A :class:`SampleIndex` numbers the samples of these shards.
+An :class:`AbstractIndex` numbers the samples of these shards.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(stats.name for stats in self.part_stats)
 
 
-class SampleIndex(ABC):
+class AbstractIndex(ABC):
     """The index of a dataset. Samples are numbered from 0 over all shards, in the order of ``.info.json``."""
 
     def __init__(self, uuid: str, layout: Layout, *, path: str) -> None:

@@ -19,7 +19,7 @@ from ..media.tables import MediaReport
 
 if TYPE_CHECKING:
     from ..index.journal import ScanFolders
-    from ..index.layout import Layout, SampleIndex
+    from ..index.layout import AbstractIndex, Layout
 
 ScanMode = remote_shard.ScanMode
 
@@ -187,7 +187,7 @@ class RunningPrepare(ABC):
 
     @property
     @abstractmethod
-    def index(self) -> SampleIndex:
+    def index(self) -> AbstractIndex:
         """The index of all samples, after the scan."""
 
     @property

@@ -20,9 +20,9 @@ from ...storage import FileInfo, LocalStorage, ReadableFile, Storage, open_paren
 from ..documents.providers import format_of, record_format
 from ..index.current import read_uuid
 from ..index.layout import (
+    AbstractIndex,
     Layout,
     PartStats,
-    SampleIndex,
     ShardEntry,
     decode_layout,
     read_part_sets,
@@ -60,7 +60,7 @@ def open_record_path(path: str) -> RecordFile:
     return open_record_file(*open_parent(path))
 
 
-class RecordIndex(SampleIndex):
+class RecordIndex(AbstractIndex):
     """The index of a folder of files of numbered samples. A sample's key is its number in its file.
 
     Args:

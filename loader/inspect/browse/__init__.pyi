@@ -4,7 +4,7 @@ from .catalogue import Catalogue as Catalogue, CatalogueNode as CatalogueNode
 from .dataset import (
     BrowsedDataset as BrowsedDataset,
     DatasetAddress as DatasetAddress,
-    Row as Row,
+    GridSample as GridSample,
     SampleOrder as SampleOrder,
     TrainingOrder as TrainingOrder,
     media_type as media_type,

@@ -123,7 +123,7 @@ _CHECKED_EVERY_S = 1.0  # how often the files of a dataset are compared: each pa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class GridSample:
     """A sample as the grid shows it, with the name of its first picture."""
 
     number: int
@@ -228,7 +228,7 @@ class BrowsedDataset:
             kept = [numbers[np.searchsorted(numbers, run.start) : np.searchsorted(numbers, run.stop)] for run in some]
             return np.sort(np.concatenate([np.empty(0, np.int64), *kept]))
 
-    def row(self, sample: int) -> Row:
+    def row(self, sample: int) -> GridSample:
         """Describe a sample for the grid; one whose row or line is damaged has no picture."""
         with self._lock:
             index = self.folder.index
@@ -236,7 +236,7 @@ class BrowsedDataset:
                 parts = self.parts(sample)
             except FormatError:
                 parts = []
-            return Row(
+            return GridSample(
                 number=sample,
                 shard=index.shard_of(sample).name,
                 key=index.key(sample),

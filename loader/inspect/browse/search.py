@@ -34,7 +34,7 @@ from ...format.tar.names import encode_name
 from ...lint.contents import SampleLint
 from ...lint.metadata import readable_config
 from ...lint.rule import Finding, ScannedShard
-from ...lint.samples import Samples, required_parts
+from ...lint.samples import SampleFaults, required_parts
 from ...samples.building.check import DecodeCheck
 from ...samples.building.dataset_code import DatasetCode
 from ...storage import EPath
@@ -237,7 +237,7 @@ def _header_findings(address: DatasetAddress, shard: str) -> dict[str, list[Find
     by_key: dict[str, list[Finding]] = {}
     headers, config = tar_index(folder).shard_index(entry), readable_config(folder)
     scanned = ScannedShard(storage=folder.storage, info=entry.info, headers=headers, config=config, entry=entry)
-    for finding in Samples.check_shard(scanned):
+    for finding in SampleFaults.check_shard(scanned):
         by_key.setdefault(finding.key or "", []).append(finding)
     return by_key
 

@@ -33,7 +33,7 @@ _PREFETCHED_BATCHES = 2  # of each worker, as torch's DataLoader does
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class RunFinding:
     """Something about a run that is probably not intended.
 
     Attributes:
@@ -117,7 +117,7 @@ class RunFacts:
     largest_shard_share: float
     random_shard_share: float
     mixing: float
-    findings: tuple[Finding, ...]
+    findings: tuple[RunFinding, ...]
     notes: tuple[str, ...] = ()
     stretches: tuple[StretchFacts, ...] = ()
 
@@ -235,13 +235,13 @@ def _amounts(source: Source, used: int) -> dict[str, float]:
     return {name: mean * used for name, mean in means.items() if mean is not None}
 
 
-def _findings(run: PlannedRun, facts: RunFacts) -> Iterator[Finding]:
+def _findings(run: PlannedRun, facts: RunFacts) -> Iterator[RunFinding]:
     # Faults of the mix and of the workers.
     for message in run.repeated_leaves:
-        yield Finding(kind="repeated leaf", message=message, hint="remove one, or give them separate subsets")
+        yield RunFinding(kind="repeated leaf", message=message, hint="remove one, or give them separate subsets")
     hosted = run.lanes // run.request.world_size
     if run.request.num_workers > hosted:
-        yield Finding(
+        yield RunFinding(
             kind="idle workers",
             message=f"{plural(run.request.num_workers, 'worker')} for {plural(hosted, 'lane')} a rank: some are idle",
             hint="use fewer workers, or begin the run with more lanes: WorkerConfig(lanes=…)",
@@ -250,27 +250,27 @@ def _findings(run: PlannedRun, facts: RunFacts) -> Iterator[Finding]:
     for source in facts.sources:
         kept = source.samples - source.excluded
         if not source.used:
-            yield Finding(
+            yield RunFinding(
                 kind="never reached",
                 message=f"no sample of {source.path} comes in {plural(facts.steps, 'step')}",
                 hint="raise its weight, or remove it",
             )
         if source.epochs > _MANY_EPOCHS:
-            yield Finding(
+            yield RunFinding(
                 kind="many epochs",
                 message=f"each of the {plural(kept, 'sample')} of {source.path} comes {source.epochs:,.1f} times",
                 hint="lower its weight, or add data",
             )
         per_step = source.share_got * facts.batch_samples
         if kept < per_step:
-            yield Finding(
+            yield RunFinding(
                 kind="starved split",
                 message=f"split part {source.split_part!r} of {source.path} has {plural(kept, 'sample')}, "
                 f"and a step uses {per_step:,.0f} of them: the same come several times in one step",
                 hint="split again with a larger share, name another part, or lower its weight",
             )
         if kept < run.lanes:
-            yield Finding(
+            yield RunFinding(
                 kind="few samples",
                 message=f"{source.path} has {plural(kept, 'sample')} for {plural(run.lanes, 'lane')}, so a rank"
                 " repeats some of them before another rank had all",
@@ -286,7 +286,7 @@ def _findings(run: PlannedRun, facts: RunFacts) -> Iterator[Finding]:
             f"{format_percent(facts.random_shard_share)} is random"
         )
     if causes:
-        yield Finding(
+        yield RunFinding(
             kind="poor shuffle",
             message="; ".join(causes),
             hint="raise shuffle_buffer_size, which costs no memory, or lower max_samples_per_sequence",

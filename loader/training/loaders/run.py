@@ -23,7 +23,7 @@ from ..states.mixes.edited_chain import ContinuedMix, continue_mix
 from ..states.run_state import ENDLESS, RunState, check_lanes
 from ..states.run_steps import RunSteps, checked_skips
 from ..stats.meter import readers_of
-from ..stats.run_stats import RunFacts, RunStats
+from ..stats.run_stats import RunPosition, RunStats
 from ..workers.batch_trace import BatchTrace
 from ..workers.stream_options import StreamOptions
 from .lane_batches import LaneBatches, Position, ShutDown
@@ -154,11 +154,11 @@ class LoaderRun:
                 return
             yield batch
 
-    def _facts(self) -> RunFacts:
+    def _facts(self) -> RunPosition:
         config = self.chain.worker_config
         positions = self._held.of_loop
         batch = self.lanes.batch if positions is None else positions[self._number].batch
-        return RunFacts(
+        return RunPosition(
             chain=self.chain,
             rank=config.rank,
             ranks=config.world_size,

@@ -28,7 +28,7 @@ _log = get_logger("loader")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunFacts:
+class RunPosition:
     """The position of a run."""
 
     chain: Any
@@ -46,11 +46,11 @@ class RunStats:
         facts: Method that returns the position of the run; its object is not kept alive.
     """
 
-    def __init__(self, options: StatsOptions, facts: Callable[[], RunFacts]) -> None:
+    def __init__(self, options: StatsOptions, facts: Callable[[], RunPosition]) -> None:
         self.options = options
         self.meter = RankMeter(self, options.every_s)
         self.trial: HeadroomTrial | None = HeadroomTrial(self.meter.queued) if options.headroom else None
-        self._known_facts: RunFacts | None = None
+        self._known_facts: RunPosition | None = None
         self._known_at = 0  # steps
         self._find_facts = weakref.WeakMethod(facts)
         self._script = ScriptProfile.of_environment()
@@ -58,7 +58,7 @@ class RunStats:
         self.clear()
 
     @staticmethod
-    def of(stats: bool | StatsOptions, facts: Callable[[], RunFacts]) -> RunStats | None:
+    def of(stats: bool | StatsOptions, facts: Callable[[], RunPosition]) -> RunStats | None:
         """Return the statistics that the argument ``stats``, or ``energon profile``, requests, if any."""
         options = checked_stats(stats)
         if options is None and ScriptProfile.of_environment() is not None:
@@ -137,7 +137,7 @@ class RunStats:
         if self._script is not None:
             self._script.begin(self.profile)
 
-    def _facts(self) -> RunFacts:
+    def _facts(self) -> RunPosition:
         """Return the position of the run, also if the loader does not exist any more."""
         find = self._find_facts()
         if find is not None:
@@ -228,7 +228,7 @@ class RunStats:
         return tuple(workers), queue, capacity
 
     def _sources(
-        self, facts: RunFacts, counts: Counts, sizes: Mapping[int, Mapping[str, float]]
+        self, facts: RunPosition, counts: Counts, sizes: Mapping[int, Mapping[str, float]]
     ) -> tuple[SourceStats, ...]:
         if self._names is None:
             self._names = source_names(facts.chain)

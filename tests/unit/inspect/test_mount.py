@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from loader.errors import ConfigError, FormatError
-from loader.inspect.mount import Layout, MountedTree, open_tree
+from loader.inspect.mount import MountedTree, Naming, open_tree
 from tests.e2e.dataset_tree import caption_samples, shard_path, write_shard
 from tests.tables import write_lines
 from tests.unit.inspect.conftest import prepared
 
 KEYS = ("plain", "in/a/folder", "50%", "%2F", "dots.in.dir/x", "ünïcode", "with space", "a\nb")
 LAYOUTS = [
-    Layout(sample_folders=folders, shard_folders=shards) for folders in (False, True) for shards in (False, True)
+    Naming(sample_folders=folders, shard_folders=shards) for folders in (False, True) for shards in (False, True)
 ]
 
 
@@ -33,7 +33,7 @@ def files(tree: MountedTree, path: str = "") -> dict[str, bytes]:
     return {found: data for name in names for found, data in files(tree, f"{path}/{name}").items()}
 
 
-def expected_files(folder: Path, layout: Layout) -> dict[str, bytes]:
+def expected_files(folder: Path, layout: Naming) -> dict[str, bytes]:
     found = {}
     for number in range(4):
         shard = f"/shard_{number:03}.tar" if layout.shard_folders else ""
@@ -44,12 +44,12 @@ def expected_files(folder: Path, layout: Layout) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-def test_all_parts_are_files(folder: Path, layout: Layout) -> None:
+def test_all_parts_are_files(folder: Path, layout: Naming) -> None:
     assert files(open_tree(str(folder), layout)) == expected_files(folder, layout)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-def test_any_key_is_a_name(tmp_path: Path, layout: Layout) -> None:
+def test_any_key_is_a_name(tmp_path: Path, layout: Naming) -> None:
     samples = {key: {"txt": key.encode(), "seg.png": b"picture"} for key in KEYS}
     write_shard(shard_path(tmp_path, 0), samples)
     prepared(tmp_path)
@@ -64,7 +64,7 @@ def test_any_key_is_a_name(tmp_path: Path, layout: Layout) -> None:
     "path", ["/x", "/00000", "/00000.txt/x", "/00000.png", "/00099.txt", "/shard_000.tar", "/.txt"]
 )
 def test_nothing_is_at_other_paths(folder: Path, path: str) -> None:
-    tree = open_tree(str(folder), Layout())
+    tree = open_tree(str(folder), Naming())
     assert tree.entry(path) is None
     assert [*tree.names(path)] == []
     with pytest.raises(FileNotFoundError):
@@ -75,8 +75,8 @@ def test_of_repeated_keys_the_last_is_shown_and_all_by_shard(tmp_path: Path) -> 
     for number in range(2):
         write_shard(shard_path(tmp_path, number), {"same": {"txt": b"%d" % number}})
     prepared(tmp_path)
-    assert files(open_tree(str(tmp_path), Layout())) == {"/same.txt": b"1"}
-    assert files(open_tree(str(tmp_path), Layout(shard_folders=True))) == {
+    assert files(open_tree(str(tmp_path), Naming())) == {"/same.txt": b"1"}
+    assert files(open_tree(str(tmp_path), Naming(shard_folders=True))) == {
         "/shard_000.tar/same.txt": b"0",
         "/shard_001.tar/same.txt": b"1",
     }
@@ -85,21 +85,21 @@ def test_of_repeated_keys_the_last_is_shown_and_all_by_shard(tmp_path: Path) -> 
 def test_a_split_part_has_its_samples_without_the_excluded_ones(folder: Path) -> None:
     split = folder / ".nv-meta/split.yaml"
     split.write_text(split.read_text().replace("exclude: []", "exclude: [shard_000.tar/00003]"))
-    parts = {part: files(open_tree(str(folder), Layout(), split_part=part)) for part in ("train", "val")}
+    parts = {part: files(open_tree(str(folder), Naming(), split_part=part)) for part in ("train", "val")}
     assert not {*parts["train"]} & {*parts["val"]}
     every = {path: data for part in parts.values() for path, data in part.items()}
     assert every == {
-        path: data for path, data in expected_files(folder, Layout()).items() if not path.startswith("/00003.")
+        path: data for path, data in expected_files(folder, Naming()).items() if not path.startswith("/00003.")
     }
     with pytest.raises(ConfigError, match="there is no split part 'trian'"):
-        open_tree(str(folder), Layout(), split_part="trian")
+        open_tree(str(folder), Naming(), split_part="trian")
 
 
 def test_records_are_files_of_their_values(tmp_path: Path) -> None:
     for number in range(2):
         write_lines(tmp_path / f"part_{number}.jsonl", [number, number + 10])
     prepared(tmp_path)
-    found = files(open_tree(str(tmp_path), Layout(sample_folders=True, shard_folders=True)))
+    found = files(open_tree(str(tmp_path), Naming(sample_folders=True, shard_folders=True)))
     assert [json.loads(data)["id"] for data in found.values()] == [0, 10, 1, 11]
 
 
@@ -112,20 +112,20 @@ def test_a_metadataset_is_a_tree_of_its_datasets(folder: Path, tmp_path: Path) -
     mix.write_text(
         head + "  train:\n    blend: [{weight: 2, path: ds}, {weight: 1, path: inner.yaml}]\n  val: {path: ds}\n"
     )
-    tree = open_tree(str(mix), Layout())
+    tree = open_tree(str(mix), Naming())
     assert [*tree.names("/")] == ["train", "val"]
     assert [*tree.names("/train")] == ["0_ds", "1_inner.yaml"]
     assert [*tree.names("/train/1_inner.yaml")] == ["0_ds", "1_missing"]
-    train = files(open_tree(str(folder), Layout(), split_part="train"))
+    train = files(open_tree(str(folder), Naming(), split_part="train"))
     assert files(tree, "/train/0_ds") == {f"/train/0_ds{path}": data for path, data in train.items()}
     assert [*tree.names("/train/1_inner.yaml/1_missing")] == ["ERROR.txt"]
     (text,) = files(tree, "/train/1_inner.yaml/1_missing").values()
     assert b"missing" in text
-    assert [*open_tree(str(mix), Layout(), split_part="val").names("/")] == ["val"]
+    assert [*open_tree(str(mix), Naming(), split_part="val").names("/")] == ["val"]
 
 
 def test_a_shard_that_has_changed_is_an_error(folder: Path) -> None:
-    tree = open_tree(str(folder), Layout())
+    tree = open_tree(str(folder), Naming())
     shard_path(folder, 0).write_bytes(b"")
     with pytest.raises(FormatError, match="has changed since it was indexed"):
         tree.read("/00000.txt", 0, 10)

@@ -11,7 +11,7 @@ from loader.errors import ConfigError
 from loader.inspect.lint import find_rule, lint_rules, rule_groups
 from loader.lint.rule import TARS, Finding, LintRule, LintRules
 from loader.lint.run import RULES_OF_DATASETS
-from loader.lint.samples import Samples
+from loader.lint.samples import SampleFaults
 
 RULES = [rule for group in rule_groups() for rule in group.rules]
 
@@ -35,7 +35,7 @@ def test_a_rule_has_sentences_that_fit_a_table(rule: Rule) -> None:
 
 
 def test_a_code_is_found_in_any_case() -> None:
-    assert find_rule("e302") is find_rule("E302") is Samples.E302
+    assert find_rule("e302") is find_rule("E302") is SampleFaults.E302
     assert (find_rule("E302").severity, find_rule("W305").severity) == ("error", "warning")
 
 
@@ -46,9 +46,9 @@ def test_an_unknown_code_names_a_similar_one(code: str, near: str) -> None:
 
 
 def test_a_finding_of_a_worker_process_names_its_rule_and_does_not_copy_it() -> None:
-    sent = pickle.dumps(Finding(Samples.E302, "it ends at byte 7", shard="s.tar"))
-    assert Samples.E302.why.encode() not in sent
-    assert pickle.loads(sent).rule is Samples.E302
+    sent = pickle.dumps(Finding(SampleFaults.E302, "it ends at byte 7", shard="s.tar"))
+    assert SampleFaults.E302.why.encode() not in sent
+    assert pickle.loads(sent).rule is SampleFaults.E302
 
 
 def test_a_check_that_several_rules_name_runs_once() -> None:
@@ -70,6 +70,6 @@ def test_a_check_that_several_rules_name_runs_once() -> None:
 def test_no_rule_has_a_check_that_never_runs() -> None:
     for group in lint_rules():
         for rule in group.rules:
-            assert rule.of_sample is None or group is Samples, rule
+            assert rule.of_sample is None or group is SampleFaults, rule
             assert (rule.of_dataset or rule.of_shard) is None or group in RULES_OF_DATASETS, rule
             assert rule.of_shard is None or set(TARS) & set(rule.kinds), rule

@@ -13,7 +13,7 @@ import torch
 from loader import open_dataset
 from loader.errors import SampleError
 from loader.format.index.npy_column import MAX_VECTOR
-from loader.mapping.tasks import Failure, TaskResult
+from loader.mapping.tasks import FailedSample, TaskResult
 from loader.mapping.values import ColumnPiece, UnfitValueError, ValueKind, number_type, piece_of, plain_values
 from tests.e2e.dataset_tree import prepare, write_shards
 
@@ -124,5 +124,5 @@ def test_a_receipt_is_small_whatever_the_values() -> None:
     result = TaskResult(samples=100, columns={"c": made}, kept=bytes(100))
     assert len(msgspec.msgpack.encode(result)) > 200_000
     assert len(msgspec.msgpack.encode(result.receipt())) < 300
-    failed = TaskResult(failures=(Failure(sample=1, key="a", error="b"),))
+    failed = TaskResult(failures=(FailedSample(sample=1, key="a", error="b"),))
     assert failed.receipt() == failed

@@ -20,7 +20,7 @@ from ....terminal_text import in_ascii
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from .search import AheadWorker, Job, Notes
+    from .search import AheadWorker, Job, NotedKeys
 
 
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"  # the terminal shows all that is written between them at once
@@ -135,7 +135,7 @@ class Grid:
         self,
         screen: Screen,
         worker: AheadWorker,
-        notes: Notes,
+        notes: NotedKeys,
         *,
         total: int,
         make: Callable[[int], Tile],

@@ -98,7 +98,7 @@ class AheadWorker:
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
 
 
-class Notes:
+class NotedKeys:
     """Keys of samples, by the dataset that they are from."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from loader.inspect import SampleView
 from ....terminal.keys import Keyboard, RawMode
 from ....terminal.render import DrawingSpace, terminal_space
 from .grid import Grid, Screen, make_tile
-from .search import AheadWorker, Frame, Job, Notes, Prompt, Search, frame_renderer
+from .search import AheadWorker, Frame, Job, NotedKeys, Prompt, Search, frame_renderer
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,7 +71,7 @@ class Walk:
         *,
         start: int = 0,
     ) -> None:
-        self._console, self._screen, self._notes = console, Screen(console), Notes()
+        self._console, self._screen, self._notes = console, Screen(console), NotedKeys()
         self._keyboard = Keyboard(sys.stdin.fileno())
         self._worker = AheadWorker(self._keyboard.wake)
         self._total, self._view, self._quick_view = total, view, quick_view

@@ -13,7 +13,7 @@ import pytest
 
 from loader.errors import StorageError
 from loader.format.compat import sqlite_index as sqlite_index_module
-from loader.format.compat.sqlite_index import NotPatchable, SqliteIndexWriter
+from loader.format.compat.sqlite_index import BackgroundIndexWriter, NotPatchable
 from loader.format.index.shard_index import ShardIndex, index_shard
 from loader.storage import LocalStorage
 from tests.malformed.tar_bytes import END, member
@@ -36,7 +36,7 @@ def rows_of(path: Path) -> Rows:
 
 
 def write(path: Path, *shards: ShardIndex) -> None:
-    with closing(SqliteIndexWriter(path)) as writer:
+    with closing(BackgroundIndexWriter(path)) as writer:
         for number, shard in enumerate(shards):
             writer.add(number, shard)
         assert writer.finish()
@@ -74,7 +74,7 @@ def test_a_key_of_two_shards_is_refused(tmp_path: Path) -> None:
         path = tmp_path / f"{patched}.sqlite"
         if patched:
             write(tmp_path / "earlier.sqlite", indexed(tmp_path, "a.txt"))
-        writer = SqliteIndexWriter(path, earlier=tmp_path / "earlier.sqlite" if patched else None)
+        writer = BackgroundIndexWriter(path, earlier=tmp_path / "earlier.sqlite" if patched else None)
         if not patched:
             # The index over keys is built last, and only then finds a repeated key.
             writer.add(0, indexed(tmp_path, "a.txt"))
@@ -90,7 +90,7 @@ def test_a_key_of_two_shards_is_refused(tmp_path: Path) -> None:
 
 def test_shards_that_changed_are_replaced_and_those_that_are_gone_removed(tmp_path: Path) -> None:
     write(tmp_path / "1.sqlite", *[indexed(tmp_path, f"{name}.txt") for name in "abc"])
-    writer = SqliteIndexWriter(tmp_path / "2.sqlite", earlier=tmp_path / "1.sqlite", replaced=[1, 2])
+    writer = BackgroundIndexWriter(tmp_path / "2.sqlite", earlier=tmp_path / "1.sqlite", replaced=[1, 2])
     writer.add(1, indexed(tmp_path, "z.txt", "y.txt"))
     assert writer.finish()
     write(tmp_path / "3.sqlite", indexed(tmp_path, "a.txt"), indexed(tmp_path, "z.txt", "y.txt"))
@@ -102,13 +102,13 @@ def test_shards_that_changed_are_replaced_and_those_that_are_gone_removed(tmp_pa
 def test_a_database_of_another_tool_or_a_damaged_one_is_not_patched(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "1.sqlite").write_bytes(data)
     with pytest.raises((NotPatchable, StorageError)) as caught:
-        SqliteIndexWriter(tmp_path / "2.sqlite", earlier=tmp_path / "1.sqlite")
+        BackgroundIndexWriter(tmp_path / "2.sqlite", earlier=tmp_path / "1.sqlite")
     assert isinstance(caught.value, NotPatchable), caught.value
 
 
 def test_an_earlier_database_that_cannot_be_read_is_a_storage_error(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot copy"):
-        SqliteIndexWriter(tmp_path / "2.sqlite", earlier=tmp_path / "missing.sqlite")
+        BackgroundIndexWriter(tmp_path / "2.sqlite", earlier=tmp_path / "missing.sqlite")
 
 
 def test_a_disk_that_is_full_is_named_with_what_helps(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_disk_that_is_full_is_named_with_what_helps(tmp_path: Path) -> None:
 
 def test_closing_stops_what_is_being_written(tmp_path: Path) -> None:
     index = indexed(tmp_path, *[f"{number:06}.txt" for number in range(50_000)])
-    writer = SqliteIndexWriter(tmp_path / "i.sqlite")
+    writer = BackgroundIndexWriter(tmp_path / "i.sqlite")
     writer.add(0, index)
     writer.close()
     with pytest.raises(StorageError, match="interrupted"):
@@ -138,7 +138,7 @@ def test_closing_stops_what_is_being_written(tmp_path: Path) -> None:
 def test_closing_stops_the_copy_of_an_earlier_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "1.sqlite", indexed(tmp_path, *[f"{number:06}.txt" for number in range(1000)]))
     monkeypatch.setattr(sqlite_index_module, "_COPIED_AT_ONCE", 1)
-    writer = SqliteIndexWriter(tmp_path / "2.sqlite", earlier=tmp_path / "1.sqlite", replaced=[0])
+    writer = BackgroundIndexWriter(tmp_path / "2.sqlite", earlier=tmp_path / "1.sqlite", replaced=[0])
     writer.close()
     assert (tmp_path / "2.sqlite").stat().st_size < (tmp_path / "1.sqlite").stat().st_size
     with pytest.raises(CancelledError):

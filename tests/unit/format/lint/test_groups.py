@@ -7,12 +7,12 @@ import pytest
 from loader.lint import Finding, group_findings
 from loader.lint.record_file import JsonlFiles
 from loader.lint.rule import LintRule
-from loader.lint.samples import Samples
+from loader.lint.samples import SampleFaults
 from loader.metadataset.lint import Metadatasets
 
 
 def finding(
-    message: str, key: str | None = "0", *, rule: LintRule = Samples.E307, shard: str | None = "s.tar"
+    message: str, key: str | None = "0", *, rule: LintRule = SampleFaults.E307, shard: str | None = "s.tar"
 ) -> Finding:
     return Finding(rule, message, shard=shard, key=key)
 
@@ -51,10 +51,10 @@ def test_causes_separate(first: str, second: str) -> None:
 
 def test_codes_datasets_and_parts_separate_and_the_order_is_that_of_the_first() -> None:
     found = [
-        finding("m", rule=Samples.E302),
-        Finding(Samples.E302, "m", shard="s.tar", key="0", part="jpg"),
-        Finding(Samples.E302, "m", shard="s.tar", key="0", dataset="/data/a"),
-        finding("m", "1", rule=Samples.E302),
+        finding("m", rule=SampleFaults.E302),
+        Finding(SampleFaults.E302, "m", shard="s.tar", key="0", part="jpg"),
+        Finding(SampleFaults.E302, "m", shard="s.tar", key="0", dataset="/data/a"),
+        finding("m", "1", rule=SampleFaults.E302),
     ]
     assert [group.findings for group in group_findings(found)] == [(found[0], found[3]), (found[1],), (found[2],)]
 

@@ -14,7 +14,7 @@ from loader.inspect import LintRequest, run_lint
 from loader.inspect.browse.dataset import BrowsedDataset
 from loader.inspect.browse.search import lint_samples
 from loader.lint.rule import RECORD_FILES, SHARDS, Finding, LintRule, LintRules, ReadSample
-from loader.lint.samples import Samples
+from loader.lint.samples import SampleFaults
 from loader.storage import open_parent
 from tests.e2e.dataset_tree import prepare, write_shards
 from tests.tables import prepare_parts, write_lines, write_rows
@@ -78,7 +78,7 @@ def test_every_kind_of_dataset_is_tried() -> None:
 def test_a_rule_of_all_kinds_is_found_in_the_dataset_and_in_each_sample(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Samples, "rules", (*Samples.rules, *Added.rules))
+    monkeypatch.setattr(SampleFaults, "rules", (*SampleFaults.rules, *Added.rules))
     path = KINDS[kind](tmp_path)
     report = run_lint(LintRequest(ref=DatasetRef(str(path))))
     assert [finding.message for finding in report.findings if finding.code == "W901"] == [f"{SAMPLES} samples"]

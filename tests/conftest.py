@@ -49,6 +49,9 @@ _SECONDS_A_TEST = 0.04  # of one core: 13,600 tests take about four and a half m
 _FOLDERS = count()
 _PROCESS = os.getpid()
 
+# Commands draw with ASCII alone in other locales, and tests of terminals expect lines and arrows.
+os.environ["LC_ALL"] = "C.UTF-8"
+
 gc.disable()  # until all tests are collected: what is imported and collected stays
 
 

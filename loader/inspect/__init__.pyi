@@ -61,22 +61,32 @@ from .mount import (
     open_tree as open_tree,
     serve_tree as serve_tree,
 )
-from .prepare_choices import (
+from .prepare.choices import (
     Choices as Choices,
-    FieldQuestion as FieldQuestion,
     OpenChoices as OpenChoices,
     asked_shares as asked_shares,
-    check_field as check_field,
     choice_files as choice_files,
     choice_notes as choice_notes,
-    complete_field as complete_field,
-    field_hint as field_hint,
     misses_ratio as misses_ratio,
     open_choices as open_choices,
     propose_choices as propose_choices,
     resolved_fields as resolved_fields,
     view_first_sample as view_first_sample,
     with_printed_names as with_printed_names,
+)
+from .prepare.field_question import (
+    FieldQuestion as FieldQuestion,
+    check_field as check_field,
+    complete_field as complete_field,
+    field_hint as field_hint,
+)
+from .prepare.sampled_contents import (
+    SampledContents as SampledContents,
+    ShardFolder as ShardFolder,
+    contents_of_scan as contents_of_scan,
+    coverage_warnings as coverage_warnings,
+    field_map_warnings as field_map_warnings,
+    inspect_folder as inspect_folder,
 )
 from .profile import (
     ProfiledLoader as ProfiledLoader,
@@ -89,14 +99,6 @@ from .sample_view import (
     SampleView as SampleView,
     describe_parts as describe_parts,
     describe_sample as describe_sample,
-)
-from .sampled_contents import (
-    SampledContents as SampledContents,
-    ShardFolder as ShardFolder,
-    contents_of_scan as contents_of_scan,
-    coverage_warnings as coverage_warnings,
-    field_map_warnings as field_map_warnings,
-    inspect_folder as inspect_folder,
 )
 from .text import (
     format_bytes as format_bytes,

@@ -18,7 +18,8 @@ from ..format.media.metadata import AVMetadata, MediaMetadata, MediaMetadataRead
 from ..storage import Storage
 from .fields import FieldView, describe_part
 from .media_views import media_views
-from .sample_view import MixOrder, PreviewRequest, SampleView, ShownOrder, Viewer, place_of
+from .sample_view import PreviewRequest, SampleView, Viewer, place_of
+from .shown_order import MixOrder, ShownOrder
 from .text import format_bytes
 
 

@@ -20,14 +20,8 @@ from ..metadataset.joins.files import open_join
 from ..storage import short_path
 from .fields import FieldView
 from .folder_views import SampleViews, open_file_views, open_folder_views, open_tar_views, place_text
-from .sample_view import (
-    MixOrder,
-    PreviewRequest,
-    SampleView,
-    Viewer,
-    describe_sample,
-    reason_of,
-)
+from .sample_view import PreviewRequest, SampleView, Viewer, describe_sample, reason_of
+from .shown_order import MixOrder
 
 _NOT_JOINED = "shown one after another"
 

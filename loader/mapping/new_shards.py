@@ -17,7 +17,8 @@ from ..cached_property import cached_property
 from ..convert.added_parts import ALL_PART, check_fields, check_join, write_join
 from ..convert.resharding import carried_documents
 from ..convert.writing.encoded_parts import encode_part
-from ..convert.writing.new_output import check_new_folder, check_not_written, check_outside, remove_other_shards
+from ..convert.writing.new_folder import check_new_folder, check_not_written
+from ..convert.writing.new_output import check_outside, remove_other_shards
 from ..convert.writing.sample_parts import SampleParts, checked_key, description, type_of_sample
 from ..convert.writing.written_shards import OpenShard, repeated_keys, shard_entries
 from ..dataset.dataset import Dataset

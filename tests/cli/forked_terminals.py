@@ -28,7 +28,7 @@ IMPORTED = (
     "energon_cli.main",
     "loader.engine.executor",
     "loader.format.media.av_decode",
-    "loader.inspect.prepare_choices",
+    "loader.inspect.prepare.choices",
     "loader.samples.building.check",
     "multiprocessing.popen_fork",
     "PIL.GifImagePlugin",

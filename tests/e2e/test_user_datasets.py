@@ -42,7 +42,8 @@ from loader import (
     stateless,
 )
 from loader.errors import TrustError
-from loader.pipeline.contract.restore_keys import SampleIndex, add_sample_restore_key
+from loader.pipeline.contract.restore_keys import add_sample_restore_key
+from loader.pipeline.contract.sample_counter import SampleIndex
 from loader.pipeline.contract.user_state import decode_state, encode_state
 from loader.pipeline.stages.wrapper import BaseWrapperDataset
 from loader.stores.cache_pool import NoCachePool

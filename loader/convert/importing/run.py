@@ -37,7 +37,8 @@ from ...format.unfinished import (
 from ...storage import LocalStorage, Storage, may_use_rust, open_storage
 from ..rows.row import NO_SPLIT
 from ..rows.shard_layout import order_rows, plan_shards
-from ..writing.new_output import check_new_folder, check_not_written, check_outside, remove_other_shards
+from ..writing.new_folder import check_new_folder, check_not_written
+from ..writing.new_output import check_outside, remove_other_shards
 from ..writing.written_shards import FileVersion
 from .failure_limit import FailureLimit
 from .packed_shard import PackedShard, check_visible

@@ -14,7 +14,7 @@ from ...format.prepare.plan import PrepareReport
 from ...format.unfinished import WRITING_FOLDER
 from ...storage import open_storage
 from .encoded_parts import encode_part
-from .new_output import check_new_folder
+from .new_folder import check_new_folder
 from .sample_parts import SampleParts, checked_key, description, split_by_hash, type_of_sample
 from .seen_keys import SeenKeys
 from .shard_file import PartContents, sample_bytes

@@ -9,16 +9,12 @@ from .dataset import (
     TrainingOrder as TrainingOrder,
     media_type as media_type,
     ordered_samples as ordered_samples,
-    tag_samples as tag_samples,
-    tags as tags,
     training_rows as training_rows,
 )
-from .page_document import (
-    describe_tensors as describe_tensors,
-    mapped_document as mapped_document,
-    sample_page as sample_page,
-)
+from .page_document import mapped_document as mapped_document, sample_page as sample_page
 from .page_links import PageLinks as PageLinks, page_url as page_url
+from .reader_pool import ReaderPool as ReaderPool
+from .sample_tags import tag_samples as tag_samples, tags as tags
 from .search import (
     SEARCH_KINDS as SEARCH_KINDS,
     SampleFinding as SampleFinding,
@@ -29,4 +25,5 @@ from .search import (
     search_samples as search_samples,
     statistics as statistics,
 )
-from .workers import PartAddress as PartAddress, ReaderPool as ReaderPool, ThumbnailPool as ThumbnailPool
+from .tensors import describe_tensors as describe_tensors
+from .workers import PartAddress as PartAddress, ThumbnailPool as ThumbnailPool

@@ -1,4 +1,4 @@
-"""One dataset of the catalogue: its samples by number, ranges of bytes of their parts, and their tags."""
+"""One dataset of the catalogue: its samples by number, and ranges of bytes of their parts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 from ...accounting.kinds import kind_of_name
 from ...arrays import IntArray
 from ...cached_property import cached_property
-from ...dataset.dataset import Dataset, PartPlace
+from ...dataset.dataset import PartPlace
 from ...dataset.opening import dataset_at
 from ...dataset.query import SampleQuery, find_samples
 from ...dataset.records import SingleFile
@@ -24,14 +24,12 @@ from ...dataset.selection import Selection
 from ...dataset.split_parts import is_excluded
 from ...dataset.tar import TarDataset
 from ...errors import ConfigError, FormatError
-from ...format.columns.column_files import open_column, write_column
 from ...format.dataset_ref import DatasetRef
 from ...format.index.dataset_index import PartLocation
 from ...format.index.layout import ShardEntry
-from ...format.nv_meta import FOLDER, INFO_JSON, LOCK
+from ...format.nv_meta import FOLDER, INFO_JSON
 from ...order.index_permutation import permute_array
 from ...storage import LocalStorage
-from ...version import __version__
 
 if TYPE_CHECKING:
     from ..runs import PlannedRun, RunRequest, TracedSample
@@ -379,53 +377,3 @@ def media_type(part: str) -> str:
     extension = _extension(part)
     text = "text/plain; charset=utf-8" if extension in _TEXTS else "application/octet-stream"
     return _MEDIA_TYPES.get(extension, text)
-
-
-_COLUMN = "tag"  # the column that keeps the tags
-_MAX_CHARACTERS = 80  # of a tag
-_MAX_TAGS = 1000  # the codes of the column have 16 bits
-
-
-def tags(folder: Dataset) -> tuple[str, ...]:
-    """Return the tags that samples of a dataset have had."""
-    if _COLUMN not in folder.documents.column_names():
-        return ()
-    return tuple(open_column(folder.storage, folder.index, _COLUMN).record.categories)
-
-
-def tag_samples(folder: Dataset, numbers: Sequence[int], tag: str) -> int:
-    """Set the tag of samples, or remove it (an empty text); return the number of samples that now have it."""
-    if len(tag) > _MAX_CHARACTERS:
-        raise ConfigError(f"expected a tag of at most {_MAX_CHARACTERS} characters, found {len(tag)}", hint="cut it")
-    # No other writer changes the tags between reading and writing them.
-    with folder.storage.lock(LOCK, wait=True):
-        # Read the tags that samples have.
-        codes = np.full(len(folder.index), -1, np.int16)
-        names: list[str] = []
-        if _COLUMN in folder.documents.column_names():
-            column = open_column(folder.storage, folder.index, _COLUMN)
-            names = list(column.record.categories)
-            if not names:
-                raise ConfigError(
-                    f"column 'tag' has {column.kind}", at=folder.path, hint="remove or rename this column"
-                )
-            codes = np.where(column.is_known(), column.values, -1).astype(np.int16)
-        # Add the tag, and set it.
-        if tag and tag not in names:
-            names.append(tag)
-        if len(names) > _MAX_TAGS:
-            raise ConfigError(f"there are {_MAX_TAGS:,} tags already", at=folder.path, hint="use one of them")
-        code = names.index(tag) if tag else -1
-        codes[np.asarray(numbers, np.int64)] = code
-        write_column(
-            folder.storage,
-            folder.index,
-            _COLUMN,
-            codes,
-            missing=-1,
-            categories=names or ["untagged"],
-            description="tags of energon browse",
-            made_by=f"energon browse {__version__}",
-            is_locked=True,
-        )
-    return int((codes == code).sum()) if tag else 0

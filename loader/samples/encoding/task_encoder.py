@@ -12,7 +12,7 @@ from ..batching.empty_batch import empty_batch
 from ..decoding.decoder import SampleDecoder
 from ..hook_marks import stateless
 from ..hooks import HookRng, alias_hook, current_cache, hook_context, library_hook, noop_hook
-from ..sample_dataclass import as_type
+from ..sample_fields import as_type
 from .cooking import Cooker, cook
 
 T_sample = TypeVar("T_sample")

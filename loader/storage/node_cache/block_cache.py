@@ -14,9 +14,9 @@ from contextlib import closing
 from typing import NamedTuple
 
 from ...escaped_log import get_logger
-from ..file_lock import RangeLocks
 from ..local import pread_all
 from ..protocol import FAULTS_OF_PROCESS
+from ..range_locks import RangeLocks
 from .private_folder import PARTIAL, NewFile, PrivateFolder
 
 BLOCK_BYTES = 8 << 20

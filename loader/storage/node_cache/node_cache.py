@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from ...errors import StorageError
 from ...escaped_log import get_logger
-from ..file_lock import RangeLocks
+from ..range_locks import RangeLocks
 from .block_cache import BLOCK_NAME, BlockCache, Space, remove_old_partials
 from .private_folder import (
     CACHE_FOLDER_VARIABLE,

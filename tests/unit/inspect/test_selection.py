@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loader.inspect.sample_view import MixOrder, ShownOrder
+from loader.inspect.shown_order import MixOrder, ShownOrder
 
 
 @pytest.mark.parametrize("seed", [None, 0, 7])

@@ -133,7 +133,8 @@ def prepare(path: str, **flags: Any) -> None:
     from loader.storage import is_url, open_storage, use_rust_here
 
     from .flags import PrepareFlags
-    from .other_paths import check_file_flags, check_record_file, offer_import, prepare_joins, prepare_jsonl
+    from .offer_import import offer_import
+    from .other_paths import check_file_flags, check_record_file, prepare_joins, prepare_jsonl
     from .run import prepare_dataset, prepare_share
 
     # A folder of loose files is imported first, if the user agrees.

@@ -1,3 +1,3 @@
 # Written by tests/unit/compat/test_megatron_energon.py from alias_modules.py.
-from loader.compat.index_writer import AVProbeIndex as AVProbeIndex
-from loader.compat.index_writer import AVProbeIndexEntry as AVProbeIndexEntry
+from loader.compat.probe_index import AVProbeIndex as AVProbeIndex
+from loader.compat.probe_index import AVProbeIndexEntry as AVProbeIndexEntry

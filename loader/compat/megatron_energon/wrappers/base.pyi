@@ -3,11 +3,11 @@ from loader import Sample as Sample
 from loader import SavableDataset as SavableDataset
 from loader import WorkerConfig as WorkerConfig
 from loader.pipeline.contract.restore_keys import RestoreKey as RestoreKey
-from loader.pipeline.contract.restore_keys import SampleIndex as SampleIndex
 from loader.pipeline.contract.restore_keys import WrappedRestoreKey as WrappedRestoreKey
 from loader.pipeline.contract.restore_keys import add_sample_restore_key as add_sample_restore_key
 from loader.pipeline.contract.restore_keys import get_sample_restore_key as get_sample_restore_key
 from loader.pipeline.contract.restore_keys import wrap_sample_restore_key as wrap_sample_restore_key
+from loader.pipeline.contract.sample_counter import SampleIndex as SampleIndex
 from loader.pipeline.contract.user_state import FlexState as FlexState
 from loader.pipeline.contract.user_state import Savable as Savable
 from loader.pipeline.stages.wrapper import BaseSingleWrapperDataset as BaseSingleWrapperDataset

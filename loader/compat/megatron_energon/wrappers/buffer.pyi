@@ -1,2 +1,2 @@
 # Written by tests/unit/compat/test_megatron_energon.py from alias_modules.py.
-from loader.compat.saved_states import SavableSampleBuffer as SavableSampleBuffer
+from loader.compat.sample_buffer import SavableSampleBuffer as SavableSampleBuffer

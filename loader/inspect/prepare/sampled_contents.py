@@ -7,25 +7,25 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from ..accounting.kinds import PICKLE, TORCH, part_extension
-from ..accounting.part_sets import Missing, PartSets
-from ..cached_property import cached_property
-from ..errors import plural
-from ..format.contents.findings import Contents
-from ..format.contents.proposals import Proposal, propose
-from ..format.contents.proposed_fields import SeenParts, propose_field_map
-from ..format.dataset_ref import DatasetRef
-from ..format.documents.dataset_config import DatasetConfig
-from ..format.documents.field_map import FieldMap, parse_field_map
-from ..format.documents.messages import nearest_names
-from ..format.index.layout import AbstractIndex, once_warning
-from ..format.index.object_commit import read_committed_documents
-from ..format.nv_meta import FOLDER, INFO_JSON, INFO_YAML
-from ..format.prepare.dataset_yaml import DatasetYaml
-from ..format.prepare.plan import PreparePlan, RunningPrepare
-from ..format.prepare.run import open_prepare
-from ..format.prepare.shards import find_shards
-from ..storage import EPath, Storage
+from ...accounting.kinds import PICKLE, TORCH, part_extension
+from ...accounting.part_sets import Missing, PartSets
+from ...cached_property import cached_property
+from ...errors import plural
+from ...format.contents.findings import Contents
+from ...format.contents.proposals import Proposal, propose
+from ...format.contents.proposed_fields import SeenParts, propose_field_map
+from ...format.dataset_ref import DatasetRef
+from ...format.documents.dataset_config import DatasetConfig
+from ...format.documents.field_map import FieldMap, parse_field_map
+from ...format.documents.messages import nearest_names
+from ...format.index.layout import AbstractIndex, once_warning
+from ...format.index.object_commit import read_committed_documents
+from ...format.nv_meta import FOLDER, INFO_JSON, INFO_YAML
+from ...format.prepare.dataset_yaml import DatasetYaml
+from ...format.prepare.plan import PreparePlan, RunningPrepare
+from ...format.prepare.run import open_prepare
+from ...format.prepare.shards import find_shards
+from ...storage import EPath, Storage
 
 _MAX_PART_BYTES = 256 * 1024 * 1024  # of each part of the first sample
 _MAX_OTHER_BYTES = 16 * 1024 * 1024  # of each part of the examples of other part sets
@@ -312,8 +312,8 @@ def _faults(
     trust_code: bool,
 ) -> Iterator[tuple[str, str]]:
     """Yield the fields that a sample cannot fill; each is checked separately, to report all of them."""
-    from ..samples.building.check import DecodeCheck
-    from ..samples.building.dataset_code import DatasetCode
+    from ...samples.building.check import DecodeCheck
+    from ...samples.building.dataset_code import DatasetCode
 
     for name, expression in expressions.items():
         # Check the field alone.

@@ -102,11 +102,11 @@ def map_means(folder: str, workers: int) -> float:
 
 def map_on_ray(folder: str, workers: int) -> float:
     from loader import open_dataset
-    from loader.engine import open_ray_executor
+    from loader.engine import named_engine
 
-    with open_ray_executor(None, workers=workers) as executor:
+    with named_engine("ray").open(None, workers, 0.0) as engine:
         started = time.perf_counter()
-        open_dataset(folder).map("bench_map:mean", write="mean", engine=executor)
+        open_dataset(folder).map("bench_map:mean", write="mean", engine=engine)
         return time.perf_counter() - started
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import shared_options
+from .options import ExtensibleChoice, shared_options
 
 if TYPE_CHECKING:
     from loader.engine import Engine, Share
@@ -27,13 +26,13 @@ class EngineChoice:
     """The engine of a command, as its options name it.
 
     Attributes:
-        kind: ``"processes"``, ``"ray"`` or ``"dask"``.
-        workers: Number of processes or actors; None for one per core of this machine, or of the cluster.
+        kind: Name of the engine, such as ``"processes"``, ``"ray"`` or ``"dask"``.
+        num_workers: Number of processes or actors; None for one per core of this machine, or of the cluster.
     """
 
     kind: str
     address: str | None
-    workers: int | None
+    num_workers: int | None
     share: Share | None
     merge: bool
     restart: bool
@@ -42,7 +41,7 @@ class EngineChoice:
     @property
     def is_default(self) -> bool:
         """True if no option was given, so that a command that needs no workers takes none."""
-        return self.kind == "processes" and self.workers is None and self.share is None and not self.merge
+        return self.kind == "processes" and self.num_workers is None and self.share is None and not self.merge
 
     @contextmanager
     def open(self, *, gpus: float = 0.0, apart: bool = False) -> Iterator[Engine]:
@@ -52,27 +51,30 @@ class EngineChoice:
             gpus: GPUs of each worker.
             apart: Run the tasks in other processes, also with one worker: code of a user may end its process.
         """
-        from loader.engine import Engine, gpu_environments, open_dask_executor, open_ray_executor, usable_cores
+        from loader.engine import named_engine
 
-        with ExitStack() as stack:
-            executor = None
-            if self.kind == "ray":
-                executor = stack.enter_context(open_ray_executor(self.address, workers=self.workers, gpus=gpus))
-            elif self.kind == "dask":
-                executor = stack.enter_context(open_dask_executor(self.address or ""))
-            for name in ("distributed", "distributed.client", "tornado.application", "ray.util.client.logsclient"):
-                logging.getLogger(name).setLevel(logging.CRITICAL)  # the errors of tasks tell more
-            environments = gpu_environments(gpus) if gpus and executor is None else ()
-            yield Engine(
-                workers=self.workers or len(environments) or usable_cores(),
-                executor=executor,
-                environments=environments,
-                stopped_s=math.inf if apart and executor is None else None,
+        for name in ("distributed", "distributed.client", "tornado.application", "ray.util.client.logsclient"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # the errors of tasks tell more
+        with named_engine(self.kind).open(self.address, self.num_workers, gpus) as engine:
+            yield replace(
+                engine,
+                apart=apart,
                 share=self.share,
                 merge=self.merge,
                 restart=self.restart,
                 keeps_results=self.keep_results,
             )
+
+
+def _parsed_share(text: str | None) -> Share | None:
+    from loader.engine import parse_share
+    from loader.errors import ConfigError
+
+    try:
+        return None if text is None else parse_share(text, os.environ)
+    except ConfigError as error:
+        hint = f". Hint: {error.hint}" if error.hint else ""
+        raise click.BadParameter(f"{error.message}{hint}", param_hint="--share") from error
 
 
 def engine_options(
@@ -102,7 +104,7 @@ def cluster_options(
 
     @click.option(
         "--engine",
-        type=click.Choice(["processes", "ray", "dask"]),
+        type=ExtensibleChoice(["processes", "ray", "dask"], "engines"),
         default="processes",
         show_default=True,
         help="Run the tasks in processes of this machine, or on a cluster.",
@@ -111,7 +113,8 @@ def cluster_options(
         "--address",
         *address_flags,
         metavar="ADDRESS",
-        help="Address of the cluster: auto or host:6379 of Ray; tcp://host:8786, or its file, of Dask's scheduler.",
+        help="Address of the cluster: auto or host:6379 of Ray; tcp://host:8786, or its file, of Dask's scheduler. "
+        "Without it, a cluster starts on this machine.",
     )
     @click.option(
         "--share",
@@ -122,33 +125,17 @@ def cluster_options(
     @click.option("--merge", is_flag=True, help="Join the results of all shares.")
     @wraps(function)
     def with_engine(*arguments: Any, **options: Any) -> None:
-        from loader.engine import parse_share
-        from loader.errors import ConfigError
+        from loader.engine import engines_with, named_engine
 
-        # Check the options, and pass them as one.
-        kind, address, text = options.pop("engine"), options.pop("address"), options.pop("share")
-        if kind == "dask" and not address:
-            raise click.UsageError("--engine dask requires --address ADDRESS of the scheduler, or its file.")
-        if kind == "processes" and address:
-            raise click.UsageError("--address is valid only with --engine ray or --engine dask.")
-        merge = options.pop("merge")
-        if merge and text is not None:
+        # Check the options together, and pass them as one.
+        kind, share = options.pop("engine"), _parsed_share(options.pop("share"))
+        others = [each.name for each in fields(EngineChoice) if each.name not in ("kind", "share")]
+        choice = EngineChoice(kind=kind, share=share, **{name: options.pop(name, False) for name in others})
+        if choice.address and not named_engine(choice.kind).takes_address:
+            valid = [f"--engine {name}" for name in engines_with("takes_address")]
+            raise click.UsageError(f"--address is valid only with {' or '.join(valid)}.")
+        if choice.merge and choice.share is not None:
             raise click.UsageError("--merge joins the shares: pass it without --share.")
-        try:
-            share = None if text is None else parse_share(text, os.environ)
-        except ConfigError as error:
-            hint = f". Hint: {error.hint}" if error.hint else ""
-            raise click.BadParameter(f"{error.message}{hint}", param_hint="--share") from error
-        # Pass all as one choice.
-        choice = EngineChoice(
-            kind=kind,
-            address=address,
-            workers=options.pop("num_workers"),
-            share=share,
-            merge=merge,
-            restart=options.pop("restart", False),
-            keep_results=options.pop("keep_results", False),
-        )
         function(*arguments, engine=choice, **options)
 
     return with_engine

@@ -9,7 +9,7 @@ from contextlib import closing
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-from ..engine.workers import stream_from_workers
+from ..engine.workers import WorkerOptions, stream_from_workers
 
 _SHOWN = 200  # characters of a task in an error
 
@@ -101,8 +101,9 @@ class AggregatorPool(Generic[T_input_data, T_aggregation_data, T_result]):
             yield b""
 
         # Workers finish in any order; the results of a task wait until its turn.
+        options = WorkerOptions(workers=self.num_workers, apart=True)
         arrived, turn = [deque[bytes]() for _ in tasks], 0
-        with closing(stream_from_workers(work, [*named], workers=self.num_workers, apart=True)) as results:
+        with closing(stream_from_workers(work, [*named], options)) as results:
             for task_number, packed in results:
                 arrived[task_number].append(packed)
                 while turn < len(tasks) and arrived[turn]:

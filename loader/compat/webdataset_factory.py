@@ -13,6 +13,7 @@ from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 from ..cached_property import cached_property
 from ..dataset.opening import folder_at
+from ..engine.run import Engine
 from ..errors import ConfigError, EmptyDatasetError, Fault
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.brace_patterns import expand_pattern
@@ -458,7 +459,7 @@ def prepare_dataset(
             next(steps, None)
             taken += 1
 
-    report = run_prepare(plan, on_progress=advance, executor=executor)
+    report = run_prepare(plan, on_progress=advance, engine=Engine(executor=executor) if executor else None)
     deque(steps, maxlen=0)  # the display ends with its last step
     return report
 

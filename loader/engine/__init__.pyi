@@ -1,8 +1,7 @@
 # The public names of this package, each with the module that defines it.
 
-from .dask_executor import open_dask_executor as open_dask_executor
+from .engines import engines_with as engines_with, named_engine as named_engine
 from .journal import AlreadyDoneError as AlreadyDoneError
-from .ray_executor import open_ray_executor as open_ray_executor
 from .run import Engine as Engine, ShareDone as ShareDone, ShareEnds as ShareEnds
 from .share import (
     COMMAND_LINE as COMMAND_LINE,

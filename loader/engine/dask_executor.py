@@ -3,28 +3,68 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
-from collections.abc import Iterator
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from ..errors import ConfigError, WorkerError, required_package
 from .clusters import check_server
+from .run import Engine
+from .workers import usable_cores
 
 _GREETING = rb".*pickle-protocol"  # a scheduler says first how it packs messages
 _CONNECT_S = 15  # a scheduler answers at once, unless its machine is busy
 _WORKERS_S = 60  # a queue of jobs may start them later
 
+_MALLOC = str(128 << 20)  # bytes that workers keep: if they return memory after each object, decoding gets slow
 
-@contextmanager
-def open_dask_executor(scheduler: str) -> Iterator[Executor]:
-    """Connect to a Dask cluster; its executor is valid in the block.
+_LOCAL: Any = {
+    "threads_per_worker": 1,  # tasks of one process share a core
+    "dashboard_address": None,
+    "silence_logs": logging.CRITICAL,  # the errors of tasks tell more
+    "set_as_default": False,
+    "env": {"MALLOC_TRIM_THRESHOLD_": _MALLOC, "MALLOC_MMAP_THRESHOLD_": _MALLOC},
+}
+"""How a cluster on this machine is started."""
 
-    Args:
-        scheduler: Address (``tcp://host:8786``) or file of the scheduler.
-    """
-    with required_package("the engine dask needs the package distributed", hint="pip install 'energon-toolkit[dask]'"):
-        from distributed import Client
+
+class DaskEngine(Engine):
+    """The workers of a Dask cluster."""
+
+    takes_address = True
+    interrupts_calls = False  # a worker runs tasks in threads
+
+    @classmethod
+    @contextmanager
+    def open(cls, address: str | None, workers: int | None, gpus: float) -> Iterator[Engine]:  # noqa: ARG003
+        """Connect to a Dask cluster, or start one on this machine; the engine is valid in the block.
+
+        Args:
+            address: Address (``tcp://host:8786``) or file of the scheduler; None starts a cluster on this machine.
+            workers: Number of processes of the cluster that is started; None for one per core.
+            gpus: Workers have the GPUs with which they were started.
+        """
+        with required_package(
+            "the engine dask needs the package distributed", hint="pip install 'energon-toolkit[dask]'"
+        ):
+            from distributed import Client
+        workers = workers or usable_cores()
+        with _connect(Client, address) if address else Client(n_workers=workers, **_LOCAL) as client:
+            try:
+                client.wait_for_workers(1, timeout=_WORKERS_S)
+            except TimeoutError as error:
+                raise WorkerError(
+                    f"the Dask scheduler at {address} has no workers after {_WORKERS_S} s",
+                    hint="start some: dask worker ADDRESS, or cluster.scale(64)",
+                ) from error
+            executor = client.get_executor(pure=False)  # a task of another command with the same arguments runs, too
+            yield cls(executor=executor, workers=workers)
+
+
+def _connect(client: Callable[..., Any], scheduler: str) -> Any:
+    """Return a client of a scheduler."""
     # Check what the user gave, before a connection is tried.
     address = scheduler
     with suppress(OSError, ValueError, LookupError, TypeError), open(scheduler, "rb") as file:
@@ -35,12 +75,12 @@ def open_dask_executor(scheduler: str) -> Iterator[Executor]:
             at=scheduler,
             hint="give an address such as tcp://node1:8786, or the file that dask scheduler --scheduler-file writes",
         )
-    # Connect, and wait for the first worker.
+    # Connect.
     try:
         if "tls" not in address:
             with suppress(ConnectionRefusedError):  # the client waits for a scheduler that starts
                 check_server(address, _GREETING)
-        client = Client(address, timeout=_CONNECT_S, set_as_default=False)
+        return client(address, timeout=_CONNECT_S, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:  # TimeoutError is an OSError; without certificates, a TypeError
         raise WorkerError(
             f"cannot connect to the Dask scheduler: {error}",
@@ -48,12 +88,3 @@ def open_dask_executor(scheduler: str) -> Iterator[Executor]:
             hint="check that it runs (dask scheduler) and that this machine reaches its port, or give the file that "
             "dask scheduler --scheduler-file wrote; for tls://, set distributed.comm.tls in Dask's configuration",
         ) from error
-    with client:
-        try:
-            client.wait_for_workers(1, timeout=_WORKERS_S)
-        except TimeoutError as error:
-            raise WorkerError(
-                f"the Dask scheduler at {scheduler} has no workers after {_WORKERS_S} s",
-                hint="start some: dask worker ADDRESS, or cluster.scale(64)",
-            ) from error
-        yield client.get_executor(pure=False)  # a task of another command with the same arguments runs, too

@@ -9,37 +9,15 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, wait
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from ..errors import EnergonError, WorkerError, error_text
 from .clusters import CONTINUES
-from .ray_executor import HEAD_PERIOD_S, RayExecutor
 from .workers import MAX_DEATHS, STOP_PERIOD_S, StoppedError
 
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
-
-
-def run_in_executor(
-    function: Callable[[_Item], _Result],
-    items: Sequence[_Item],
-    executor: Executor,
-    *,
-    is_stopped: Callable[[], bool] | None = None,
-    on_death: Callable[[Any, str], bool | None] | None = None,
-) -> Generator[tuple[int, _Result], None, None]:
-    """Yield the index of an item and ``function(item)``, in the order in which results arrive.
-
-    The tasks are submitted when this returns; closing the generator cancels those that have not started.
-
-    The function and the items are pickled, and the executor is not shut down. When ``is_stopped`` returns True, a
-    ``StoppedError`` ends the work. For ``on_death`` see :class:`.Engine`.
-    """
-    sent = _sent(function)
-    futures = {executor.submit(sent, item): (position, item) for position, item in enumerate(items)}
-    return _results(futures, sent, executor, is_stopped, on_death)
+CHECK_PERIOD_S = 3.0  # between two checks whether the cluster is still there
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,22 +66,33 @@ def _sent(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return _SentFunction(data, tuple(os.path.abspath(path) for path in sys.path), _process())
 
 
-def _results(
-    futures: dict[Future[_Result], tuple[int, Any]],
-    sent: Callable[[Any], _Result],
+def run_in_executor(
+    function: Callable[[Any], Any],
+    items: Sequence[Any],
     executor: Executor,
     is_stopped: Callable[[], bool] | None,
     on_death: Callable[[Any, str], bool | None] | None,
-) -> Generator[tuple[int, _Result], None, None]:
+) -> Generator[Any, None, None]:
+    """Yield once when the tasks are submitted, then the index of an item and ``function(item)`` as results arrive.
+
+    Closing the generator cancels tasks that have not started. The function and the items are pickled, and the executor
+    is not shut down. Its method ``check_alive``, if it has one, is called every few seconds, and raises the error of a
+    cluster that is lost. An executor that has started another worker for one that has ended fails the task with
+    ``BrokenExecutor`` itself. For ``is_stopped`` and ``on_death`` see :class:`.Engine`.
+    """
+    sent = _sent(function)
+    futures = {executor.submit(sent, item): (position, item) for position, item in enumerate(items)}
     pending, deaths = set(futures), Counter[int]()
+    check_alive: Callable[[], None] | None = getattr(executor, "check_alive", None)
     try:
+        yield None
         while pending:
             if is_stopped is not None and is_stopped():
                 raise StoppedError
-            if isinstance(executor, RayExecutor):
-                executor.check_head()
+            if check_alive is not None:
+                check_alive()
             # Wake up often only if the caller may stop the run.
-            done, pending = wait(pending, HEAD_PERIOD_S if is_stopped is None else STOP_PERIOD_S, FIRST_COMPLETED)
+            done, pending = wait(pending, CHECK_PERIOD_S if is_stopped is None else STOP_PERIOD_S, FIRST_COMPLETED)
             for future in done:
                 position, item = futures[future]
                 if future.cancelled():  # by the client of a scheduler

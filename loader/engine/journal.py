@@ -218,10 +218,6 @@ class Journal(Generic[_Result]):
             return None
         return result
 
-    def remove(self, task_index: int) -> None:
-        """Remove the result of a task, which runs again."""
-        self.storage.remove(self._file(task_index))
-
     def discard(self) -> None:
         """Remove the journal."""
         self.storage.remove(self.folder)

@@ -17,8 +17,10 @@ from typing import Any
 
 from ..errors import WorkerError, required_package
 from .clusters import CONTINUES, connect
+from .executor import CHECK_PERIOD_S
+from .run import Engine
+from .workers import usable_cores
 
-HEAD_PERIOD_S = 3.0  # between two checks of the head
 _MISSES = 5  # checks in a row: the head may start again, but Ray ends this process after a minute
 _ACTORS_AT_MOST = 10_000
 _WORKERS_S = 300  # a cluster may start nodes for the actors
@@ -60,8 +62,8 @@ class RayExecutor(Executor):
             WorkerError: None has.
         """
         end = time.monotonic() + timeout_s
-        while not (started := wait(self._started, HEAD_PERIOD_S, FIRST_COMPLETED).done) and time.monotonic() < end:
-            self.check_head()
+        while not (started := wait(self._started, CHECK_PERIOD_S, FIRST_COMPLETED).done) and time.monotonic() < end:
+            self.check_alive()
         fault = next(iter(started)).exception() if started else None  # why actors cannot start
         if not started or fault is not None:
             why = f" after {timeout_s:g} s" if fault is None else f": {fault}"
@@ -71,14 +73,14 @@ class RayExecutor(Executor):
                 " library",
             )
 
-    def check_head(self) -> None:
+    def check_alive(self) -> None:
         """Raise a WorkerError if the head of the cluster is lost: tasks would not end. Call this every few seconds."""
-        if time.monotonic() - self._checked < HEAD_PERIOD_S:
+        if time.monotonic() - self._checked < CHECK_PERIOD_S:
             return
         self._checked = time.monotonic()
         host, _, port = self._head.rpartition(":")
         try:
-            socket.create_connection((host, int(port)), HEAD_PERIOD_S).close()
+            socket.create_connection((host, int(port)), CHECK_PERIOD_S).close()
             self._misses = 0
         except OSError as error:
             self._misses += 1
@@ -160,37 +162,43 @@ class _Worker:
         return call()
 
 
-@contextmanager
-def open_ray_executor(address: str | None, *, workers: int | None, gpus: float = 0.0) -> Iterator[Executor]:
-    """Connect to a Ray cluster, or start one on this machine; its executor is valid in the block.
+class RayEngine(Engine):
+    """The actors of a Ray cluster."""
 
-    Args:
-        address: ``auto``, ``ray://host:10001`` or ``host:6379``; None takes the cluster that ``RAY_ADDRESS`` names, or
-            starts one on this machine.
-        workers: Number of actors; None for one per CPU of the cluster, or as many as its GPUs serve.
-        gpus: GPUs that each actor reserves.
+    takes_address = True
 
-    Raises:
-        ConfigError: Ray is not installed.
-        WorkerError: There is no cluster at the address, or it asks for a token, or it starts no worker.
-    """
-    os.environ.update(_VARIABLES | dict(os.environ))
-    with required_package("the engine ray needs the package ray", hint="pip install 'energon-toolkit[ray]'"):
-        import ray
-    # Connect, unless the caller's program is connected.
-    address = address or os.environ.get("RAY_ADDRESS") or ""
-    connects = not ray.is_initialized()
-    if connects:
-        connect(ray, address)
-    head = (connects and address.partition("ray://")[2]) or ray.get_runtime_context().gcs_address
-    try:
-        # Start as many actors as the cluster has room for.
-        resources = ray.cluster_resources()
-        if workers is None:
-            workers = max(1, int(resources.get("GPU", 0) // gpus if gpus else resources.get("CPU", 1)))
-        with RayExecutor(ray, min(workers, _ACTORS_AT_MOST), gpus=gpus, head=head) as executor:
-            executor.wait_for_workers(_WORKERS_S)
-            yield executor
-    finally:
+    @classmethod
+    @contextmanager
+    def open(cls, address: str | None, workers: int | None, gpus: float) -> Iterator[Engine]:
+        """Connect to a Ray cluster, or start one on this machine; the engine is valid in the block.
+
+        Args:
+            address: ``auto``, ``ray://host:10001`` or ``host:6379``; None takes the cluster that ``RAY_ADDRESS`` names,
+                or starts one on this machine.
+            workers: Number of actors; None for one per CPU of the cluster, or as many as its GPUs serve.
+            gpus: GPUs that each actor reserves.
+
+        Raises:
+            ConfigError: Ray is not installed.
+            WorkerError: There is no cluster at the address, or it asks for a token, or it starts no worker.
+        """
+        os.environ.update(_VARIABLES | dict(os.environ))
+        with required_package("the engine ray needs the package ray", hint="pip install 'energon-toolkit[ray]'"):
+            import ray
+        # Connect, unless the caller's program is connected.
+        address = address or os.environ.get("RAY_ADDRESS") or ""
+        connects = not ray.is_initialized()
         if connects:
-            ray.shutdown()
+            connect(ray, address)
+        head = (connects and address.partition("ray://")[2]) or ray.get_runtime_context().gcs_address
+        try:
+            # Start as many actors as the cluster has room for.
+            resources = ray.cluster_resources()
+            room = int(resources.get("GPU", 0) // gpus if gpus else resources.get("CPU", 1))
+            actors = min(workers or max(1, room), _ACTORS_AT_MOST)
+            with RayExecutor(ray, actors, gpus=gpus, head=head) as executor:
+                executor.wait_for_workers(_WORKERS_S)
+                yield cls(executor=executor, workers=workers or usable_cores())
+        finally:
+            if connects:
+                ray.shutdown()

@@ -6,52 +6,72 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from ..errors import ConfigError, WorkerError, plural
 from .executor import run_in_executor
 from .journal import Job, Journal, Journaled, NumberedTask
-from .share import Share, command_with, incomplete_shares
-from .share_plan import divide
-from .workers import MAX_DEATHS, Environments, run_in_workers
+from .share import Share, command_with, divide, incomplete_shares, items_of
+from .workers import MAX_DEATHS, WorkerOptions, gpu_environments, stream_from_workers, usable_cores
 
 _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
+class Engine(WorkerOptions):
     """The place in which the tasks of a job run: processes, an executor, or a share of a scheduler.
 
+    A subclass is an engine of its own: it says in ``open`` which executor runs the tasks, and what that can do.
+
     Attributes:
-        workers: Number of processes of this machine; with one, tasks run in this process.
+        takes_address: True if ``open`` connects to a cluster at an address.
+        interrupts_calls: True if a task runs in the main thread of its process, where a call can be interrupted.
         executor: Runs the tasks instead: of Ray, of Dask, or any other executor. Tasks are pickled.
-        environments: Variables that are set in each process, such as its ``CUDA_VISIBLE_DEVICES``.
-        stopped_s: A process that is stopped for longer is killed, and its task is repeated. With this limit, no task
-            runs in this process.
         on_death: Called with the task whose process ended, and how it ended. It returns True if the next try differs,
             so that this one does not count.
         share: Only this share of the tasks runs, and results stay in the journal.
         merge: No task runs: the journal has the results of all shares.
         restart: Give up the results of an unfinished job; of a job in shares with the same options, only this share's.
         keeps_results: Take the results of an unfinished job with other options, such as another version of a function.
-        forks: Processes are forked, and inherit a function that cannot be pickled.
         merged: Journals whose results a merge has read; :meth:`discard_merged` removes them.
     """
 
-    workers: int = 1
+    takes_address: ClassVar[bool] = False
+    interrupts_calls: ClassVar[bool] = True
+
     executor: Executor | None = field(default=None, compare=False)
-    environments: Environments = ()
-    stopped_s: float | None = None
     on_death: Callable[[Any, str], bool | None] | None = field(default=None, compare=False)
     share: Share | None = None
     merge: bool = False
     restart: bool = False
     keeps_results: bool = False
-    forks: bool = False
     merged: list[Journal[Any]] = field(default_factory=list, init=False, compare=False, repr=False)
+
+    @classmethod
+    @contextmanager
+    def open(cls, address: str | None, workers: int | None, gpus: float) -> Iterator[Engine]:  # noqa: ARG003
+        """Start or connect to what runs the tasks, and yield the engine; leaving the block ends it.
+
+        Args:
+            address: Address of a cluster; None for a default.
+            workers: Number of worker processes; None for one per core.
+            gpus: GPUs of each worker; several workers share a GPU if it is a fraction.
+        """
+        environments = gpu_environments(gpus) if gpus else ()
+        yield cls(workers=workers or len(environments) or usable_cores(), environments=environments)
+
+    @property
+    def sees_this_disk(self) -> bool:
+        """True if tasks find what this process has in its working folder and in temporary files."""
+        return self.executor is None
+
+    @property
+    def may_run_twice(self) -> bool:
+        """True if a task may run twice, also at the same time: the executor itself repeats one that was lost."""
+        return self.executor is not None
 
     @property
     def is_partial(self) -> bool:
@@ -68,61 +88,77 @@ class Engine:
     ) -> Generator[tuple[int, _Result], None, None]:
         """Yield the index of an item and ``function(item)``, in the order in which results arrive.
 
-        An item whose process was killed is repeated.
+        The tasks begin when this returns; closing the generator ends them. An item whose process was killed is
+        repeated.
+
+        Args:
+            function: Picklable function; the items are pickled, too.
 
         Raises:
             WorkerError: The processes of one item were killed three times.
             Exception: The function raised this error.
         """
-        if self.executor is not None:
-            yield from run_in_executor(function, items, self.executor, on_death=self.on_death)
-            return
-        in_processes = partial(
-            run_in_workers,
-            function,
-            workers=self.workers,
-            environments=self.environments,
-            stopped_s=self.stopped_s,
-            forks=self.forks,
-        )
-        yield from repeat_after_deaths(in_processes, items, on_death=self.on_death)
+        return self.stream(partial(_single_result, function), items)
+
+    def stream(
+        self,
+        function: Callable[[Any], Generator[_Result, None, None]],
+        items: Sequence[Any],
+        *,
+        is_last: Callable[[_Result], bool] = lambda _: True,
+    ) -> Generator[tuple[int, _Result], None, None]:
+        """Yield the index of an item and each result of ``function(item)``, as :meth:`run` does.
+
+        An executor gives the last result of each item alone.
+
+        Args:
+            is_last: Returns True for the last result of an item.
+        """
+        if self.executor is None:
+            results = self._repeated_after_deaths(function, items, is_last)
+        else:
+            last = partial(_last_result, function)
+            results = run_in_executor(last, items, self.executor, self.is_stopped, self.on_death)
+        next(results)  # run the generator up to its first yield, so that the tasks begin now and closing it ends them
+        return results
+
+    def _repeated_after_deaths(
+        self, function: Callable[[Any], Any], items: Sequence[Any], is_last: Callable[[Any], bool]
+    ) -> Generator[Any, None, None]:
+        """Yield once when the tasks have begun, then results; items whose process was killed begin again."""
+        remaining, deaths = list(range(len(items))), Counter[int]()
+        has_begun = False
+        while remaining or not has_begun:
+            done = set()
+            try:
+                left = items if len(remaining) == len(items) else [items[task_index] for task_index in remaining]
+                with closing(stream_from_workers(function, left, self)) as results:
+                    if not has_begun:
+                        has_begun = True
+                        yield None
+                    for index, result in results:
+                        if is_last(result):
+                            done.add(remaining[index])
+                        yield remaining[index], result
+            except WorkerError as error:
+                if error.item is None:
+                    raise
+                item = remaining[error.item]
+                deaths[item] += not (self.on_death is not None and self.on_death(items[item], error.how))
+                if deaths[item] == MAX_DEATHS:
+                    raise
+            remaining = [task_index for task_index in remaining if task_index not in done]
 
 
-def repeat_after_deaths(
-    run: Callable[[Sequence[Any]], Generator[tuple[int, _Result], None, None]],
-    items: Sequence[Any],
-    *,
-    is_last: Callable[[_Result], bool] = lambda _: True,
-    on_death: Callable[[Any, str], bool | None] | None = None,
-) -> Generator[tuple[int, _Result], None, None]:
-    """Yield the index of an item and each of its results; items whose process was killed begin again.
+def _single_result(function: Callable[[Any], _Result], item: Any) -> Generator[_Result, None, None]:
+    """Yield ``function(item)``."""
+    yield function(item)
 
-    Args:
-        is_last: Returns True for the last result of an item.
-        on_death: Called with the item and how its process ended, before items begin again; True if this death does
-            not count.
 
-    Raises:
-        WorkerError: The processes of one item were killed three times.
-    """
-    remaining, deaths = list(range(len(items))), Counter[int]()
-    while remaining:
-        done = set()
-        try:
-            left = items if len(remaining) == len(items) else [items[task_index] for task_index in remaining]
-            with closing(run(left)) as results:
-                for index, result in results:
-                    if is_last(result):
-                        done.add(remaining[index])
-                    yield remaining[index], result
-        except WorkerError as error:
-            if error.item is None:
-                raise
-            item = remaining[error.item]
-            deaths[item] += not (on_death is not None and on_death(items[item], error.how))
-            if deaths[item] == MAX_DEATHS:
-                raise
-        remaining = [task_index for task_index in remaining if task_index not in done]
+def _last_result(function: Callable[[Any], Generator[_Result, None, None]], item: Any) -> _Result:
+    """Return the last result of ``function(item)``."""
+    *_, last = function(item)
+    return last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,7 +274,7 @@ class JobTasks(Generic[_Result]):
             job = self.journal.begin(job, restart=engine.restart, keeps_results=engine.keeps_results)
         wanted = range(total)
         if share is not None:
-            wanted = range(job.starts[share.number - 1], [*job.starts, total][share.number])
+            wanted = items_of(share, job.starts, total)
         # Yield what earlier runs have stored.
         restarts = engine.restart and share is not None  # without shares, the journal has removed the results
         finished = set() if restarts else self.journal.finished()
@@ -253,6 +289,8 @@ class JobTasks(Generic[_Result]):
                 yield task_index, result if self.receipt is None else self.receipt(result)
         if engine.merge and missing:
             raise missing_tasks(missing, job, at=self.journal.storage.path(self.journal.folder))
+        if engine.merge:
+            engine.merged.append(self.journal)
         # Compute the rest.
         numbered = [NumberedTask(task_index, self.tasks[task_index]) for task_index in missing]
         for index, result in engine.run(Journaled(self.function, self.journal, self.receipt), numbered):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 from ..errors import ConfigError, plural
@@ -90,6 +92,8 @@ def number_in(environ: Mapping[str, str], name: str, *, default: int | None = No
     return int(text)
 
 
+BYTES_PER_SHARD = 1 << 20  # opening a shard takes as long as reading about so many bytes
+
 _EXPECTED = "expected SHARE/SHARES with 1 ≤ SHARE ≤ SHARES, such as 3/64, or auto"
 _MAX_SHARES = 1_000_000
 _NAME_THE_SHARE = "name the share: --share 3/64"
@@ -167,6 +171,32 @@ def _share_of_step(environ: Mapping[str, str], array: Share) -> Share:
             rank, size, _ = _rank_in(environ, *names)
             return Share((array.number - 1) * size + rank + 1, array.count * size)
     return array
+
+
+def divide(sizes: Sequence[int], shares: int) -> tuple[int, ...]:
+    """Return the number of the first item of each share: runs of neighbours of about the same size.
+
+    >>> divide([1, 1, 4, 1, 1], 2)
+    (0, 2)
+    """
+    ends = list(accumulate(sizes))
+    total = ends[-1] if ends else 0
+    # An item belongs to the share that has its middle.
+    doubled_middles = [2 * end - size for end, size in zip(ends, sizes, strict=True)]
+    return tuple(bisect_left(doubled_middles, -(-2 * total * share // shares)) for share in range(shares))
+
+
+def items_of(share: Share, starts: Sequence[int], total: int) -> range:
+    """Return the items of a share.
+
+    Args:
+        starts: Number of the first item of each share.
+        total: Number of all items.
+
+    >>> items_of(Share(2, 2), (0, 2), 5)
+    range(2, 5)
+    """
+    return range(starts[share.number - 1], [*starts, total][share.number])
 
 
 def format_numbers(numbers: Iterable[int]) -> str:

@@ -20,12 +20,12 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from functools import partial
+from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import MappingProxyType, ModuleType
-from typing import Any, Required, TypedDict, TypeVar, Unpack
+from typing import Any, TypeVar
 
 from ..collector import paused_collection
 from ..errors import ConfigError, WorkerError
@@ -51,66 +51,50 @@ class StoppedError(Exception):
     """Another thread has stopped the work."""
 
 
-class WorkerOptions(TypedDict, total=False):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
     """Options of worker processes.
 
     Attributes:
-        workers: Number of processes, at most one for each item.
-        is_stopped: When it returns True, a ``StoppedError`` ends the work; it is not called for work in this process.
-        environments: Variables that are set in each worker, such as its ``CUDA_VISIBLE_DEVICES``.
-        stopped_s: A worker that is stopped for longer, as by SIGSTOP, is killed.
-        forks: The workers are forked, and inherit a function that does not pickle.
+        workers: Number of processes of this machine, at most one for each item; with one, items run in this process.
+        apart: No item runs in this process, also with one worker: code of a user may end its process.
+        environments: Variables that are set in each process, such as its ``CUDA_VISIBLE_DEVICES``.
+        stopped_s: A process that is stopped for longer, as by SIGSTOP, is killed. With this limit, no item runs in this
+            process.
+        is_stopped: When it returns True, a ``StoppedError`` ends the work. With it, no item runs in this process.
+        forks: Processes are forked, and inherit a function that cannot be pickled.
     """
 
-    workers: Required[int]
-    is_stopped: Callable[[], bool] | None
-    environments: Environments
-    stopped_s: float | None
-    forks: bool
+    workers: int = 1
+    apart: bool = False
+    environments: Environments = ()
+    stopped_s: float | None = None
+    is_stopped: Callable[[], bool] | None = field(default=None, compare=False)
+    forks: bool = False
 
 
-def run_in_workers(
-    function: Callable[[_Item], _Result], items: Sequence[_Item], **options: Unpack[WorkerOptions]
+def stream_from_workers(
+    function: Callable[[_Item], Generator[_Result, None, None]], items: Sequence[_Item], options: WorkerOptions
 ) -> Generator[tuple[int, _Result], None, None]:
-    """Yield the index of an item and ``function(item)``, in the order in which results arrive.
+    """Yield the index of an item and each result of ``function(item)``, in the order in which results arrive.
 
-    The workers have started when this returns; closing the generator ends them. With one worker, the function runs in
-    this process, unless other options need a process.
+    The workers have started when this returns; closing the generator ends them.
 
     Args:
-        function: Picklable function; the workers call it in the order of the items, which are pickled, too.
+        function: Picklable function, which yields the results of an item; the workers call it in the order of the
+            items, which are pickled, too. A local function does not pickle: then the workers are forked, whatever
+            threads this process has.
 
     Raises:
         Exception: The function raised this error.
         WorkerError: A worker was killed; ``item`` of the error is the index of its item.
     """
-    apart = options["workers"] > 1 or any(options.get(name) for name in ("is_stopped", "environments", "stopped_s"))
-    return stream_from_workers(partial(_single, function), items, apart=apart, **options)
-
-
-def stream_from_workers(
-    function: Callable[[_Item], Generator[_Result, None, None]],
-    items: Sequence[_Item],
-    *,
-    apart: bool,
-    **options: Unpack[WorkerOptions],
-) -> Generator[tuple[int, _Result], None, None]:
-    """Yield the index of an item and each result of ``function(item)``, in the order in which results arrive.
-
-    Args:
-        function: Picklable function, which yields the results of an item. A local function does not pickle: then the
-            workers are forked, whatever threads this process has.
-        apart: Run the function in the workers, and not in this process.
-    """
-    if not items or not apart:
+    needs_process = options.apart or options.environments or options.stopped_s or options.is_stopped
+    if not items or not (needs_process or options.workers > 1):
         return _run_serially(function, items)
     results = _run_in_pool(function, items, options)
     next(results)  # run the generator up to its first yield, so that workers start now and closing it ends them
     return results
-
-
-def _single(function: Callable[[_Item], _Result], item: _Item) -> Generator[_Result, None, None]:
-    yield function(item)
 
 
 def _run_serially(
@@ -135,10 +119,10 @@ def _run_in_pool(
 ) -> Generator[Any, None, None]:
     """Yield once when the workers have started, then the results."""
     with closing(_Pool(options)) as pool:
-        pool.start_workers(function, min(max(1, options["workers"]), len(items)))
+        pool.start_workers(function, min(max(1, options.workers), len(items)))
         remaining = pool.start(items)
         yield None
-        yield from pool.results(remaining, options.get("is_stopped"))
+        yield from pool.results(remaining, options.is_stopped)
 
 
 def can_fork() -> bool:
@@ -156,22 +140,21 @@ def _has_one_thread() -> bool:
 
 class _Pool:
     def __init__(self, options: WorkerOptions) -> None:
-        self._forks = options.get("forks", False)
-        self._environments = options.get("environments", ())
-        self._stopped_s = options.get("stopped_s")
+        self._options = options
         self._processes: dict[Connection, BaseProcess] = {}
         self._pending: dict[Connection, deque[tuple[int, Any]]] = {}  # the unanswered items of each worker
         self._running: dict[Connection, float] = {}  # when each worker was last seen to be not stopped
 
     def start_workers(self, function: Callable[[Any], Any], workers: int) -> None:
-        is_local = self._forks or "<locals>" in getattr(function, "__qualname__", "")  # it does not pickle
+        is_local = self._options.forks or "<locals>" in getattr(function, "__qualname__", "")  # it does not pickle
         forks = can_fork() or is_local
         context = multiprocessing.get_context("fork") if forks else multiprocessing.get_context("spawn")
         if not forks:
             resource_tracker.ensure_running()  # else the first spawn does, and unblocks interrupts
         with _interrupts_deferred(), forking() if forks else _main_module_hidden():
+            environments = self._options.environments or [{}]
             for position in range(workers):
-                variables = self._environments[position % len(self._environments)] if self._environments else {}
+                variables = environments[position % len(environments)]
                 ours, theirs = context.Pipe()
                 # A forked worker inherits our ends of the pipes; it must close them to notice that this process died.
                 inherited = [*self._processes, ours] if forks else None
@@ -197,7 +180,7 @@ class _Pool:
         while busy := [connection for connection, pending in self._pending.items() if pending]:
             if is_stopped is not None and is_stopped():
                 raise StoppedError
-            ready = set(wait(busy, STOP_PERIOD_S if is_stopped or self._stopped_s else None))
+            ready = set(wait(busy, STOP_PERIOD_S if is_stopped or self._options.stopped_s else None))
             for connection in busy:
                 if connection not in ready:
                     self._check_stopped(connection)
@@ -227,15 +210,15 @@ class _Pool:
 
     def _check_stopped(self, connection: Connection) -> None:
         """Kill a worker that is stopped for too long."""
-        if self._stopped_s is None:
+        if self._options.stopped_s is None:
             return
         process = self._processes[connection]
         with suppress(ChildProcessError, AttributeError):  # it has ended; macOS does not say
             if os.waitid(os.P_PID, process.pid or 0, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is None:
                 self._running[connection] = time.monotonic()
-            elif time.monotonic() - self._running[connection] > self._stopped_s:
+            elif time.monotonic() - self._running[connection] > self._options.stopped_s:
                 process.kill()
-                raise self._death(connection, f"was stopped for {self._stopped_s:g} s and was killed")
+                raise self._death(connection, f"was stopped for {self._options.stopped_s:g} s and was killed")
 
     def _death(self, connection: Connection, how: str = "") -> WorkerError:
         position, item = self._pending[connection][0]

@@ -36,7 +36,7 @@ def lint_media_folder(plan: LintPlan, *, on_progress: OnProgress | None = None) 
     """
     storage, check, engine = plan.ref.storage(), plan.sample_check(), plan.runs_on
     # Worker processes would not pay; those of a cluster take several files at once.
-    local = Engine() if engine.executor is None and not engine.is_partial else engine
+    local = Engine() if engine.sees_this_disk and not engine.is_partial else engine
     lint = RunningLint(engine=local, max_findings=plan.max_findings, on_progress=on_progress)
     try:
         # Read the recorded metadata, in the order of the names.

@@ -190,7 +190,7 @@ class _DatasetLint(RunningLint):
     @property
     def _ref_of_workers(self) -> DatasetRef:
         # Workers of a cluster have their own working folder.
-        return self._plan.ref if self._engine.executor is None else self._plan.ref.resolved()
+        return self._plan.ref if self._engine.sees_this_disk else self._plan.ref.resolved()
 
     def _stored(
         self, dataset: Dataset, shards: Sequence[ShardEntry], check: Callable[[Any], CheckedShard]

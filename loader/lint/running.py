@@ -143,7 +143,6 @@ class RunningLint:
                     self.progress(done, max(done, sum(amounts) // share.count), unit)
         except EnergonError as error:
             raise JobError(error) from error
-        self._engine.merged.append(job.journal)
         return results
 
     def progress(self, done: int, total: int, unit: str) -> None:

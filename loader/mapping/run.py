@@ -237,7 +237,7 @@ class _Map:
             seconds=request.timeout_s,
             start_seconds=request.start_timeout_s,
             folder=storage.path(notes) if isinstance(storage, LocalStorage) else temporary,
-            is_repeated=request.engine.executor is not None,
+            is_repeated=request.engine.may_run_twice,
         )
         self._limit, self._engine = limit, self._engine_of(request, limit)
         self._job: JobTasks[TaskResult] = JobTasks(

@@ -68,7 +68,7 @@ def test_a_dry_run_shows_the_share_and_writes_nothing(tmp_path: Path, energon: R
         (["--share", "1/3", "--merge"], "--merge joins the shares: pass it without --share"),
         (["--share", "1/3", "--split-ratio", "8,1,1"], "pass --split-ratio to the command with --merge"),
         (["--share", "1/3", "--engine", "ray"], "pass --engine to the command with --merge"),
-        (["--engine", "dask"], "--engine dask requires --address ADDRESS of the scheduler, or its file"),
+        (["--engine", "dusk"], "'dusk' is not one of 'processes', 'ray', 'dask'"),
         (["--address", "tcp://a:1"], "--address is valid only with --engine ray or --engine dask"),
         (["--part", "4/3"], "expected SHARE/SHARES with 1 ≤ SHARE ≤ SHARES"),  # the spelling of version 0.3
         (["--merge", "--decompress"], "--decompress conflicts with --merge"),

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +70,16 @@ def environment_of(_: int) -> dict[str, str]:
 
 
 def energon(*arguments: object, cwd: Path, **variables: str) -> subprocess.Popen[str]:
-    """Start a command as a user does, in a folder of modules that only this command finds."""
+    """Start a command as a terminal does, in a folder of modules that only this command finds."""
     command = [sys.executable, "-m", "energon_cli", *map(str, arguments)]
     return subprocess.Popen(
-        command, cwd=cwd, env={**os.environ, **variables}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        cwd=cwd,
+        env={**os.environ, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
     )
 
 
@@ -104,12 +109,12 @@ def datasets(folder: Path, count: int) -> Iterator[Path]:
         yield path
 
 
-def check_ends_of_workers(folder: Path, executor: Executor) -> None:
+def check_ends_of_workers(folder: Path, engine: Engine) -> None:
     """Map calls that end their workers, by an exit, a fault and a kill: each is a failure of its sample."""
     write_shards(folder / "ends/data", 4, samples=15)
     prepare(folder / "ends/data")
     options: dict[str, Any] = {"max_failures": 3, "task_samples": 15}
-    report = Mapped(folder / "ends/data", "write").run("ends_score", Engine(executor=executor), **options)
+    report = Mapped(folder / "ends/data", "write").run("ends_score", engine, **options)
     ended = [(failure.sample, failure.error) for failure in report.failures]
     assert ended == [(number, "CallEndedError: the process of the call ended") for number in (3, 8, 12)]
     assert report.samples == 60

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from loader.engine import dask_executor
-from loader.engine.dask_executor import open_dask_executor
+from loader.engine.dask_executor import DaskEngine
 from loader.engine.run import Engine
 from loader.errors import ConfigError, FormatError, WorkerError
 from loader.format.prepare.plan import PreparePlan
@@ -29,7 +30,7 @@ from tests.e2e.cluster_tasks import (
     tasks_in,
 )
 from tests.e2e.dataset_tree import RATIO, copy_of, write_shards, written
-from tests.processes import wait_until
+from tests.processes import has_processes, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -77,6 +78,26 @@ def test_a_map_uses_the_functions_of_the_working_folder_as_they_are_now(tmp_path
     assert columns_of(alone)["first.npy"] != columns_of(alone)["second.npy"]
 
 
+def test_without_an_address_a_cluster_starts_and_ends_with_the_command(tmp_path: Path) -> None:
+    alone, mapped, held = datasets(tmp_path, 3)
+    line = ("map", "quality:score", "--write", "score")
+    dask = ("--engine", "dask", "--num-workers", "2", "--json")
+    finish(energon(line[0], alone, *line[1:], cwd=tmp_path))
+    assert finish(energon(line[0], mapped, *line[1:], *dask, cwd=tmp_path)).startswith("{")
+    assert columns_of(mapped) == columns_of(alone)
+    # Ctrl-C, as a terminal sends it to all processes, ends the cluster without a word of it.
+    (tmp_path / "hold").touch()
+    process = energon(line[0], held, *line[1:], *dask, cwd=tmp_path)
+    try:
+        wait_until(lambda: len([*held.rglob("*.result")]) == 3 or process.poll() is not None, timeout_s=60)
+    finally:
+        os.killpg(process.pid, signal.SIGINT)
+    output = finish(process, code=130)
+    assert "Traceback" not in output
+    assert "distributed" not in output
+    wait_until(lambda: not has_processes(process.pid))
+
+
 def test_an_interrupted_map_continues(tmp_path: Path, cluster: Any) -> None:
     alone, mapped = datasets(tmp_path, 2)
     (tmp_path / "hold").touch()
@@ -98,10 +119,10 @@ def test_tasks_of_killed_workers_are_repeated_and_no_secret_travels(
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     tasks = tasks_in(tmp_path / "runs", {2: ("killed", 1), 7: ("killed later", 1)})
-    with open_dask_executor(cluster.scheduler_address) as executor:
-        for _, environment in Engine(executor=executor).run(environment_of, range(4)):
+    with DaskEngine.open(cluster.scheduler_address, None, 0.0) as engine:
+        for _, environment in engine.run(environment_of, range(4)):
             assert SECRET not in environment.values()
-        assert squares(tmp_path, tasks, Engine(executor=executor)) == SQUARES
+        assert squares(tmp_path, tasks, engine) == SQUARES
 
 
 def test_calls_that_end_their_workers_are_failures_of_their_samples(
@@ -113,9 +134,9 @@ def test_calls_that_end_their_workers_are_failures_of_their_samples(
     monkeypatch.setitem(config.config["distributed"]["deploy"], "lost-worker-timeout", "1h")  # else it replaces none
     with (
         distributed.LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0", host="127.0.0.1") as own,
-        open_dask_executor(own.scheduler_address) as executor,
+        DaskEngine.open(own.scheduler_address, None, 0.0) as engine,
     ):
-        check_ends_of_workers(tmp_path, executor)
+        check_ends_of_workers(tmp_path, engine)
 
 
 def test_damaged_shards_are_named(tmp_path: Path, cluster: Any) -> None:
@@ -123,7 +144,7 @@ def test_damaged_shards_are_named(tmp_path: Path, cluster: Any) -> None:
     for number in (1, 4):
         (tmp_path / f"shard_00{number}.tar").write_bytes(b"no tar" * 1000)
     with cluster.get_client() as client, pytest.raises(FormatError, match="2 shards cannot be indexed") as caught:
-        run_prepare(PreparePlan(path=str(tmp_path), split=RATIO), executor=client.get_executor())
+        run_prepare(PreparePlan(path=str(tmp_path), split=RATIO), engine=Engine(executor=client.get_executor()))
     assert "shard_001.tar" in str(caught.value)
     assert "shard_004.tar" in str(caught.value)
 
@@ -141,7 +162,7 @@ def test_a_task_whose_worker_dies_names_its_shards(
         client.run_on_scheduler(_fail_at_once)
         client.run(_die_in_scans)
         with pytest.raises(WorkerError, match=r"a task failed while it worked on shard_000.tar: KilledWorker"):
-            run_prepare(PreparePlan(path=str(tmp_path), split=RATIO), executor=client.get_executor())
+            run_prepare(PreparePlan(path=str(tmp_path), split=RATIO), engine=Engine(executor=client.get_executor()))
 
 
 def _fail_at_once(dask_scheduler: Any = None) -> None:
@@ -163,7 +184,7 @@ def test_a_scheduler_that_cannot_be_reached_is_named(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(dask_executor, "_CONNECT_S", 1)
     with (
         pytest.raises(WorkerError, match=r"cannot connect to the Dask scheduler: .* after 1 s") as caught,
-        open_dask_executor("tcp://127.0.0.1:9"),
+        DaskEngine.open("tcp://127.0.0.1:9", None, 0.0),
     ):
         pass
     assert "at: tcp://127.0.0.1:9" in str(caught.value)
@@ -172,7 +193,7 @@ def test_a_scheduler_that_cannot_be_reached_is_named(monkeypatch: pytest.MonkeyP
 def test_a_file_of_a_scheduler_that_does_not_exist_is_named(tmp_path: Path) -> None:
     with (
         pytest.raises(ConfigError, match="no file of a Dask scheduler"),
-        open_dask_executor(str(tmp_path / "scheduler.json")),
+        DaskEngine.open(str(tmp_path / "scheduler.json"), None, 0.0),
     ):
         pass
 
@@ -182,6 +203,6 @@ def test_a_cluster_without_workers_is_an_error(distributed: Any, monkeypatch: py
     with (
         distributed.LocalCluster(n_workers=0, dashboard_address=":0", host="127.0.0.1") as empty,
         pytest.raises(WorkerError, match="has no workers after 1 s"),
-        open_dask_executor(empty.scheduler_address),
+        DaskEngine.open(empty.scheduler_address, None, 0.0),
     ):
         pass

@@ -290,7 +290,7 @@ def test_ctrl_c_ends_all_and_leaves_what_was_there(
 INTERRUPTED_START = """
 import os, signal, sys, threading, time
 from multiprocessing import util
-from loader.engine import workers as worker_pool
+from loader.engine import Engine
 
 method, interrupted = sys.argv[1], int(sys.argv[2])
 due, sent, starts = threading.Event(), threading.Event(), []
@@ -319,7 +319,7 @@ if method == "spawn":  # a process with threads does not fork
     util.spawnv_passfds = interrupts(util.spawnv_passfds)
 else:
     os.fork = interrupts(os.fork)
-for _ in worker_pool.run_in_workers(time.sleep, [60, 60], workers=2): pass
+for _ in Engine(workers=2).run(time.sleep, [60, 60]): pass
 """
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from loader.compat.webdataset_factory import prepare_dataset
+from loader.engine import Engine
 from loader.engine.share import Share
 from loader.errors import ConfigError, FormatError, StorageError, WorkerError
 from loader.format.index.journal import Journal, save_scans
@@ -316,4 +317,4 @@ def test_the_error_of_a_task_names_its_shards(tmp_path: Path) -> None:
     write_shards(tmp_path, 16)
     expected = r"a task failed while it worked on shard_\d+\.tar: RuntimeError: out of memory"
     with pytest.raises(WorkerError, match=expected):
-        run_prepare(PreparePlan(path=str(tmp_path), split=RATIO), executor=KilledTasks())
+        run_prepare(PreparePlan(path=str(tmp_path), split=RATIO), engine=Engine(executor=KilledTasks()))

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from loader import open_dataset
-from loader.engine import open_ray_executor
-from loader.engine.run import Engine
+from loader.engine.ray_executor import RayEngine
 from loader.errors import FormatError, WorkerError
 from tests.cli.run_energon import RunEnergon, run_in_this_process
 from tests.e2e.cluster_tasks import (
@@ -73,36 +72,36 @@ def cluster() -> Iterator[Any]:
 
 def test_tasks_of_killed_workers_are_repeated(cluster: Any, tmp_path: Path) -> None:
     tasks = tasks_in(tmp_path / "runs", {2: ("killed", 2), 7: ("killed", 1), 5: ("killed later", 1)})
-    with open_ray_executor(cluster.address, workers=None) as executor:
-        assert squares(tmp_path, tasks, Engine(executor=executor)) == SQUARES
+    with RayEngine.open(cluster.address, None, 0.0) as engine:
+        assert squares(tmp_path, tasks, engine) == SQUARES
     assert (tmp_path / "runs/2").stat().st_size == 3
     assert (tmp_path / "runs/5").stat().st_size == 2
 
 
 def test_the_third_death_of_a_task_is_an_error_that_names_it(cluster: Any, tmp_path: Path) -> None:
     tasks = tasks_in(tmp_path / "runs", {6: ("killed", 3)})
-    with open_ray_executor(cluster.address, workers=2) as executor:
+    with RayEngine.open(cluster.address, 2, 0.0) as engine:
         with pytest.raises(
             WorkerError,
             match=r"a task failed while it worked on \(6, .*: BrokenExecutor: its worker process has ended",
         ):
-            squares(tmp_path, tasks, Engine(executor=executor))
-        assert squares(tmp_path, tasks, Engine(executor=executor)) == SQUARES  # it continues
+            squares(tmp_path, tasks, engine)
+        assert squares(tmp_path, tasks, engine) == SQUARES  # it continues
 
 
 def test_calls_that_end_their_workers_are_failures_of_their_samples(cluster: Any, tmp_path: Path) -> None:
-    with open_ray_executor(cluster.address, workers=2) as executor:
-        check_ends_of_workers(tmp_path, executor)
+    with RayEngine.open(cluster.address, 2, 0.0) as engine:
+        check_ends_of_workers(tmp_path, engine)
 
 
 def test_an_error_of_the_function_comes_with_its_fields_and_no_secret_travels(cluster: Any) -> None:
-    with open_ray_executor(cluster.address, workers=5) as executor:  # more than the cluster has room for
+    with RayEngine.open(cluster.address, 5, 0.0) as engine:  # more than the cluster has room for
         with pytest.raises(FormatError) as caught:
-            list(Engine(executor=executor).run(_damaged, range(4)))
+            list(engine.run(_damaged, range(4)))
         assert caught.value.shard == "a.tar"
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-            for _, environment in Engine(executor=executor).run(environment_of, range(4)):
+            for _, environment in engine.run(environment_of, range(4)):
                 assert SECRET not in environment.values()
 
 
@@ -167,8 +166,8 @@ def test_each_worker_sees_the_gpus_that_ray_has_reserved_for_it(cluster: Any, tm
     assert [gpus for _, gpus in seen] == ["0,1", "0,1"]
     assert len({process for process, _ in seen}) == 2
     # By the library; workers may share one.
-    with open_ray_executor(cluster.address, workers=2, gpus=0.5) as executor:
-        variables = [each for _, each in Engine(executor=executor).run(environment_of, range(4))]
+    with RayEngine.open(cluster.address, 2, 0.5) as engine:
+        variables = [each for _, each in engine.run(environment_of, range(4))]
     assert {each["CUDA_VISIBLE_DEVICES"] for each in variables} <= {"0", "1"}
 
 
@@ -200,14 +199,14 @@ def test_a_cluster_that_is_not_there_or_has_no_room_is_named(cluster: Any, monke
     monkeypatch.setattr(ray_executor, "_WORKERS_S", 1)
     with (
         pytest.raises(WorkerError, match="the Ray cluster has started no worker after 1 s"),
-        open_ray_executor(cluster.address, workers=1, gpus=3),
+        RayEngine.open(cluster.address, 1, 3),
     ):
         pass
     monkeypatch.setenv("RAY_ADDRESS", "there")
     for address, expected in (("here", "here"), (None, "there")):
         with (
             pytest.raises(WorkerError, match="cannot connect to the Ray cluster") as caught,
-            open_ray_executor(address, workers=1),
+            RayEngine.open(address, 1, 0.0),
         ):
             pass
         assert f"at: {expected}" in str(caught.value)
@@ -216,7 +215,7 @@ def test_a_cluster_that_is_not_there_or_has_no_room_is_named(cluster: Any, monke
 def test_the_tasks_of_a_node_that_vanishes_are_repeated(cluster: Any, tmp_path: Path) -> None:
     # In their first runs, two tasks hold both nodes, until one node is removed and the other one's worker ends itself.
     tasks = tasks_in(tmp_path / "runs", {0: ("killed later", 1), 1: ("killed later", 1)})
-    with open_ray_executor(cluster.address, workers=2) as executor:
+    with RayEngine.open(cluster.address, 2, 0.0) as engine:
 
         def remove_node() -> None:
             wait_until(lambda: (tmp_path / "runs/0").exists() and (tmp_path / "runs/1").exists())
@@ -224,6 +223,6 @@ def test_the_tasks_of_a_node_that_vanishes_are_repeated(cluster: Any, tmp_path: 
 
         thread = threading.Thread(target=remove_node)
         thread.start()
-        assert squares(tmp_path, tasks, Engine(executor=executor)) == SQUARES
+        assert squares(tmp_path, tasks, engine) == SQUARES
         thread.join()
     assert [(tmp_path / "runs" / name).stat().st_size for name in "01"] == [2, 2]

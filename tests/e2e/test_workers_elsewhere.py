@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from loader.engine.ray_executor import RayEngine
 from tests.cli.run_energon import RunEnergon, run_in_this_process
 from tests.e2e.dataset_tree import write_shards
 from tests.e2e.test_convert_shares import files_of
@@ -98,7 +99,7 @@ def energon(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
 
 def on_ray(monkeypatch: pytest.MonkeyPatch, executor: Executor) -> None:
     """Let ``--engine ray`` use another executor."""
-    monkeypatch.setattr("loader.engine.open_ray_executor", lambda *_, **__: nullcontext(executor))
+    monkeypatch.setattr(RayEngine, "open", lambda *_: nullcontext(RayEngine(executor=executor)))
 
 
 def snapshot(folder: Path) -> dict[str, tuple[bytes, int]]:

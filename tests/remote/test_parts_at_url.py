@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from loader.engine import Engine
 from loader.engine.share import Share
-from loader.engine.share_plan import divide_shards, read_plan, write_plan
 from loader.errors import ConfigError
-from loader.format.prepare.part import PART_PLAN, run_part
+from loader.format.prepare.part import PART_PLAN, divide_shards, read_plan, run_part, write_plan
 from loader.format.prepare.plan import PreparePlan, PrepareProgress, PrepareReport
 from loader.format.prepare.run import run_prepare
 from loader.storage import FileInfo, open_storage
@@ -84,8 +84,8 @@ def test_a_part_scans_nothing_twice_and_a_merge_names_the_missing_ones(bucket: P
 def test_of_two_writers_one_writes_the_plan(bucket: Path) -> None:
     storage = open_storage(MANY)
     plans = [divide_shards([FileInfo(name=name, size_bytes=1, mtime_ns=0)], 2) for name in ("a", "b")]
-    assert [write_plan(storage, PART_PLAN, plan) for plan in plans] == [plans[0], plans[0]]
-    assert read_plan(storage, PART_PLAN) == plans[0]
+    assert [write_plan(storage, plan) for plan in plans] == [plans[0], plans[0]]
+    assert read_plan(storage) == plans[0]
     assert (bucket / "many" / PART_PLAN).exists()
 
 
@@ -103,7 +103,7 @@ def test_a_prepare_does_not_commit_over_parts_that_started_meanwhile(bucket: Pat
 def test_an_executor_gives_the_files_of_one_process(bucket: Path) -> None:
     prepare(ONE)
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
-        report = run_prepare(PreparePlan(path=MANY, split=RATIO), executor=executor)
+        report = run_prepare(PreparePlan(path=MANY, split=RATIO), engine=Engine(executor=executor))
     assert report.scanned == 12
     assert comparable_files(bucket / "many") == comparable_files(bucket / "one")
 
@@ -118,7 +118,10 @@ def test_a_dask_cluster_gives_the_files_of_one_process(bucket: Path) -> None:
         ) as cluster,
         cluster.get_client() as client,
     ):
-        assert run_prepare(PreparePlan(path=MANY, split=RATIO), executor=client.get_executor()).scanned == 12
+        assert (
+            run_prepare(PreparePlan(path=MANY, split=RATIO), engine=Engine(executor=client.get_executor())).scanned
+            == 12
+        )
     assert comparable_files(bucket / "many") == comparable_files(bucket / "one")
 
 

@@ -104,6 +104,7 @@ def map_dataset(
             energon map /data/coco quality:score --write score --merge
     """
     from loader.dataset.query import find_samples
+    from loader.engine import engines_with, named_engine
     from loader.mapping import (
         SAMPLES_OF_TASK,
         MapRequest,
@@ -122,8 +123,9 @@ def map_dataset(
         raise click.UsageError("Pass one of --write, --to-filter, --to-parts and --to-dataset, or --show alone.")
     if limit is not None and not show:
         raise click.UsageError("--limit is for a trial: pass it with --show.")
-    if timeout is not None and engine.kind == "dask":
-        raise click.UsageError("--timeout is valid only with --engine processes and --engine ray.")
+    if timeout is not None and not named_engine(engine.kind).interrupts_calls:
+        valid = [f"--engine {name}" for name in engines_with("interrupts_calls")]
+        raise click.UsageError(f"--timeout is valid only with {' and '.join(valid)}.")
     # Show the results of a few samples, which may be of a single file.
     ref = check_ref(ref).resolved()
     function = named_function(function_name, folder=os.getcwd(), version=version)

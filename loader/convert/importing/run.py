@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
-from functools import partial
 from operator import attrgetter
 from traceback import clear_frames
 
@@ -17,8 +16,8 @@ import msgspec
 from ...accounting import IncompleteError
 from ...arrays import IntArray
 from ...engine.journal import Job
-from ...engine.run import Engine, ShareDone, missing_tasks, repeat_after_deaths
-from ...engine.workers import stream_from_workers
+from ...engine.run import Engine, ShareDone, missing_tasks
+from ...engine.share import items_of
 from ...errors import ConfigError, SampleError, plural
 from ...format.nv_meta import FOLDER, INFO_JSON, REQUEST_JSON
 from ...format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
@@ -36,7 +35,7 @@ from ...format.unfinished import (
 )
 from ...storage import LocalStorage, Storage, may_use_rust, open_storage
 from ..rows.row import NO_SPLIT
-from ..rows.shard_layout import order_rows, plan_shards
+from ..rows.shard_layout import PlannedShard, order_rows, plan_shards
 from ..writing.new_folder import check_new_folder, check_not_written
 from ..writing.new_output import check_outside, remove_other_shards
 from ..writing.written_shards import FileVersion
@@ -249,8 +248,7 @@ class _Run:
         # A share has a range of the shards.
         self._own = range(len(self._shards))
         if self._job is not None and engine.share is not None:
-            ends = [*self._job.starts, len(self._shards)]
-            self._own = range(ends[engine.share.number - 1], ends[engine.share.number])
+            self._own = items_of(engine.share, self._job.starts, len(self._shards))
         self._done: dict[int, DoneShard] = {}
         self._missing: list[int] = []
         self._progress = ImportProgress(
@@ -282,19 +280,21 @@ class _Run:
         )
         # Follow the workers, and put their records in the order of the shards.
         self._report()
-        if self._engine.executor is not None:
-            check_visible(self._rows, plan.sources)
-            packed = [PackedShard(write, self._shards[index]) for index in self._own]
-            for position, written in self._engine.run(PackedShard.run, packed):
+        with closing(self._results(write, [self._shards[index] for index in self._own], leftovers)) as results:
+            for position, written in results:
                 self._add(self._own[position], written)
-        else:
-            self._write_in_processes(write, leftovers)
         if self._missing and self._job is not None:
             raise missing_tasks(sorted(self._missing), self._job, at=self._storage.path(""))
         self._done = dict(sorted(self._done.items()))
 
-    def _write_in_processes(self, write: WriteShard, leftovers: _Leftovers) -> None:
-        """Write the shards in worker processes; a shard whose process was killed begins again."""
+    def _results(
+        self, write: WriteShard, shards: Sequence[PlannedShard], leftovers: _Leftovers
+    ) -> Generator[tuple[int, Written], None, None]:
+        """Write shards; one whose process was killed begins again."""
+        if self._engine.executor is not None:
+            if not self._engine.sees_this_disk:
+                check_visible(self._rows, write.plan.sources)
+            return self._engine.run(PackedShard.run, [PackedShard(write, shard) for shard in shards])
 
         def begin_again(*_: object) -> None:
             leftovers.remove()
@@ -302,15 +302,11 @@ class _Run:
             rows = sum(self._shards[index].stop - self._shards[index].start for index in self._done)
             self._progress = replace(self._progress, samples=rows)
 
-        workers = min(self._engine.workers, len(self._own))
         # A single worker runs in this process, unless that may not use the client of the object store.
-        apart = workers > 1 or not (isinstance(self._storage, LocalStorage) or may_use_rust())
-        run = partial(stream_from_workers, write, workers=workers, apart=apart)
-        shards = [self._shards[index] for index in self._own]
-        is_last = attrgetter("is_last")
-        with closing(repeat_after_deaths(run, shards, is_last=is_last, on_death=begin_again)) as results:
-            for position, written in results:
-                self._add(self._own[position], written)
+        apart = not (isinstance(self._storage, LocalStorage) or may_use_rust())
+        workers = min(self._engine.workers, len(shards))
+        engine = replace(self._engine, workers=workers, apart=apart, on_death=begin_again)
+        return engine.stream(write, shards, is_last=attrgetter("is_last"))
 
     def _add(self, index: int, written: Written) -> None:
         self._progress = replace(

@@ -13,7 +13,7 @@ import numpy as np
 from ...arrays import IntArray
 from ...engine.journal import Job, Journal
 from ...engine.run import Engine, merged_job
-from ...engine.share_plan import BYTES_PER_SHARD, divide
+from ...engine.share import BYTES_PER_SHARD, divide
 from ...format.unfinished import IMPORT_FOLDER
 from ...storage import Storage
 from ..rows.row_file import StoredRows

@@ -9,11 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, compress, islice
-from operator import itemgetter
 from typing import Literal
 
 from ...collector import paused_collection
-from ...engine.workers import can_fork, run_in_workers, usable_cores
+from ...engine.run import Engine, in_order
+from ...engine.workers import can_fork, usable_cores
 from ...errors import EnergonError, FormatError, StorageError
 from ...storage import is_url
 from ..annotations.heads import may_have_rows, whole_rows, words_of
@@ -120,8 +120,8 @@ class TreeReader:
         if isinstance(files.tree, FolderTree) and sum(map(files.sizes.__getitem__, names)) > _MANY_BYTES and can_fork():
             workers = usable_cores()
             files.index.of_name("")
-        read = run_in_workers(partial(_columns_in, files, options, self._scratch_of), names, workers=workers)
-        for position, (lists, fault) in sorted(read, key=itemgetter(0)):
+        read = Engine(workers=workers).run(partial(_columns_in, files, options, self._scratch_of), names)
+        for position, (lists, fault) in in_order(read):
             name = names[position]
             if fault and name not in self.shares:
                 self.faults[name] = fault

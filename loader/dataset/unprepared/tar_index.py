@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 from ...accounting.part_sets import PartSetCounter, PartSets, join_part_sets
 from ...arrays import IntArray
-from ...engine.workers import run_in_workers, usable_cores
+from ...engine.run import Engine
+from ...engine.workers import usable_cores
 from ...errors import EnergonError, StorageError
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.next_command import command_for_folder, quoted
@@ -119,7 +120,7 @@ def scan_tars(
     """
     summaries: dict[int, ShardSummary | EnergonError] = {}
     # Workers end in any order.
-    with closing(run_in_workers(partial(_scan, tars.storage), tars.shards, workers=workers)) as results:
+    with closing(Engine(workers=workers).run(partial(_scan, tars.storage), tars.shards)) as results:
         for position, summary in results:
             summaries[position] = summary
             if on_progress is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, get_args
 
-from ...engine.workers import run_in_workers
+from ...engine.run import Engine, in_order
 from ...errors import plural
 from ...storage import Storage
 from ..compat.sqlite_index import MEDIA_TABLES, SQLITE_SETTINGS, disk_error, open_sqlite
@@ -229,21 +229,17 @@ def fill_media_tables(
         Number of added rows, number of broken parts or files, and warnings about the broken ones.
     """
     total, done, added, broken = sum(chunk.entries for chunk in chunks), 0, 0, 0
-    reasons: dict[int, list[str]] = {}
-    with closing(run_in_workers(read_chunk, chunks, workers=workers)) as results:
-        for position, entries in results:
+    reasons: list[str] = []  # of the first chunks
+    with closing(Engine(workers=workers).run(read_chunk, chunks)) as results:
+        for position, entries in in_order(results):
             tables.add(entries.rows)
             added += len(entries.rows)
             broken += entries.broken
-            if entries.reasons:
-                reasons[position] = entries.reasons
-                if len(reasons) > _MAX_NAMED:  # Keep those of the first chunks, in any order of results.
-                    del reasons[max(reasons)]
+            reasons += entries.reasons[: _MAX_NAMED - len(reasons)]
             done += chunks[position].entries
             if on_progress:
                 on_progress(done, total)
-    first = [reason for position in sorted(reasons) for reason in reasons[position]][:_MAX_NAMED]
-    return added, broken, (_broken_warning(broken, first),) if broken else ()
+    return added, broken, (_broken_warning(broken, reasons),) if broken else ()
 
 
 def _broken_warning(broken: int, first: Sequence[str]) -> str:

@@ -10,11 +10,14 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import pairwise
 
-from ...engine.share import Share, incomplete_shares
-from ...engine.share_plan import SharePlan, divide_shards, read_plan, write_plan
-from ...errors import ConfigError, StorageError, plural
-from ...storage import FileInfo, RemoteStorage, Storage
+import msgspec
+
+from ...engine.run import Engine
+from ...engine.share import BYTES_PER_SHARD, Share, divide, incomplete_shares
+from ...errors import ConfigError, FormatError, StorageError, plural
+from ...storage import FileInfo, RemoteStorage, Storage, read_document
 from ..dataset_ref import DatasetRef
 from ..index.current import PreviousIndex
 from ..index.journal import Journal, ScanFolders, download_scans
@@ -27,9 +30,67 @@ from .staging import unchanged_shards
 from .workspace import open_part_workspace
 
 PART_PLAN = f"{WORK_FOLDER}/parts.json"
-"""The plan of the shares of a prepare."""
+"""The plan of the shares of a prepare, so that all agree even if shards arrive meanwhile; the commit removes it."""
 
 _STATUS_THREADS = 32  # of a network file system or an object store
+
+
+class SharePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The shards of each share."""
+
+    starts: tuple[int, ...]  # number of the first shard of each share
+    shards: tuple[str, ...]  # names of the shards, in the order of the dataset
+    planned_at: str  # time in UTC
+
+    @property
+    def count(self) -> int:
+        """Number of shares."""
+        return len(self.starts)
+
+    def shards_of(self, share: int) -> tuple[str, ...]:
+        """Return the shards of a share; shares are numbered from 1."""
+        stop = self.starts[share] if share < self.count else len(self.shards)
+        return self.shards[self.starts[share - 1] : stop]
+
+
+def divide_shards(shards: Sequence[FileInfo], shares: int) -> SharePlan:
+    """Divide shards into runs of neighbours of about the same size in bytes.
+
+    >>> shards = [FileInfo(name=name, size_bytes=1 << 30, mtime_ns=0) for name in "abc"]
+    >>> plan = divide_shards(shards, 2)
+    >>> plan.shards_of(1), plan.shards_of(2)
+    (('a',), ('b', 'c'))
+    """
+    return SharePlan(
+        starts=divide([shard.size_bytes + BYTES_PER_SHARD for shard in shards], shares),
+        shards=tuple(shard.name for shard in shards),
+        planned_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    )
+
+
+def read_plan(storage: Storage) -> SharePlan | None:
+    """Read the plan of a prepare in shares; return None without one."""
+    try:
+        plan = msgspec.convert(json.loads(read_document(storage, PART_PLAN)), SharePlan)
+        if plan.starts[:1] != (0,) or any(start > stop for start, stop in pairwise([*plan.starts, len(plan.shards)])):
+            raise ValueError("its shares do not divide its shards")  # noqa: TRY301 - as a damaged document
+    except StorageError as error:
+        if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+            return None
+        raise
+    except (ValueError, msgspec.ValidationError) as error:
+        raise FormatError(
+            f"the plan of the shares is damaged: {error}",
+            shard=storage.path(PART_PLAN),
+            hint="remove this file and run all shares again; they keep what is done",
+        ) from error
+    return plan
+
+
+def write_plan(storage: Storage, plan: SharePlan) -> SharePlan:
+    """Write a plan; return the one that counts, which another share may have written before."""
+    storage.create_once(PART_PLAN, json.dumps(msgspec.to_builtins(plan)).encode("ascii"))
+    return read_plan(storage) or plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +139,7 @@ def run_part(
 
 def _part_plan(storage: Storage, plan: PreparePlan, part: Share, *, write: bool) -> SharePlan:
     """Return the plan of all parts; write it, unless another part has done so or there is nothing to scan."""
-    written = read_plan(storage, PART_PLAN)
+    written = read_plan(storage)
     if written is None:
         search = find_shards(storage, exclude=plan.exclude)
         if search.format is not None:
@@ -93,7 +154,7 @@ def _part_plan(storage: Storage, plan: PreparePlan, part: Share, *, write: bool)
         to_scan = [shard for position, shard in enumerate(search.shards) if position not in reused]
         written = divide_shards(to_scan, part.count)
         if write and to_scan:
-            written = write_plan(storage, PART_PLAN, written)
+            written = write_plan(storage, written)
     if written.count != part.count:
         shares = plural(written.count, "share")
         raise ConfigError(
@@ -134,7 +195,7 @@ def _scan(
     """Scan the shards that are not in the journal; return their number."""
     with closing(Journal(work, folders)) as journal:
         to_scan = [shard for shard in shards if not journal.has(shard)]
-        how = ScanHow(workers=plan.workers, on_progress=on_progress, mode=plan.scan, part=folders)
+        how = ScanHow(engine=Engine(workers=plan.workers), on_progress=on_progress, mode=plan.scan, part=folders)
         resumed = len(shards) - len(to_scan)
         scans = ShardScans(storage, work, journal, to_scan, how, total=len(shards), resumed=resumed)
         with closing(scans):
@@ -155,7 +216,7 @@ def check_not_planned(storage: Storage, *, is_known: bool = True) -> None:
     Args:
         is_known: Answer from a listing of it, if there is one; False looks for a plan that was written since.
     """
-    plan = None if is_known and not storage.exists(PART_PLAN) else read_plan(storage, PART_PLAN)
+    plan = None if is_known and not storage.exists(PART_PLAN) else read_plan(storage)
     if plan is not None:
         raise ConfigError(
             f"this dataset is being prepared in {plural(plan.count, 'share')}, since {plan.planned_at}",
@@ -174,7 +235,7 @@ def check_complete(storage: Storage, ref: DatasetRef, unscanned: Sequence[str]) 
     Args:
         unscanned: Shards without a scan; those that arrived after the plan are no fault.
     """
-    plan = read_plan(storage, PART_PLAN)
+    plan = read_plan(storage)
     # A share takes fewer options than the merge.
     command = shlex.join(["energon", "prepare", ref.path, *ref.folder_flags])
     if plan is None:

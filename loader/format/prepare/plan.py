@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ...accounting import Account
 from ...accounting.large_parts import SHOWN_JSON_BYTES
+from ...engine.run import Engine
 from ..contents.findings import Contents
 from ..dataset_ref import DatasetRef
 from ..index import remote_shard
@@ -133,25 +133,20 @@ class ScanHow:
     """Choose how the shards of a prepare are scanned.
 
     Attributes:
-        workers: Number of worker processes.
+        engine: Where the shards are scanned. If its ``is_stopped`` returns True, the next one raises.
         on_progress: Called after each shard.
-        executor: Scans the shards instead of worker processes.
         mode: How shards in an object store are scanned.
         part: The part of the prepare; None for a whole one.
         inspects: Inspect some samples.
         is_trial: Nothing is published: no compat files are staged, and no scans are stored in the dataset.
-        is_stopped: Returns True when the scan has to end: then the next one raises. With it, even a single worker is a
-            process of its own.
     """
 
-    workers: int = 1
+    engine: Engine = field(default_factory=Engine)
     on_progress: ProgressCallback | None = None
-    executor: Executor | None = None
     mode: ScanMode = "auto"
     part: ScanFolders | None = None
     inspects: bool = False
     is_trial: bool = False
-    is_stopped: Callable[[], bool] | None = None
 
 
 class RunningPrepare(ABC):

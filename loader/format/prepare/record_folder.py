@@ -14,8 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ...accounting import Account
-from ...engine.executor import run_in_executor
-from ...engine.workers import run_in_workers
 from ...errors import ConfigError, EnergonError, FormatError, StorageError
 from ...storage import FileInfo, Storage
 from ...version import __version__
@@ -125,11 +123,7 @@ class RecordPrepare(RunningPrepare):
         self.contents = Contents()
         chosen = ContentSampler.of_shards(search.names, is_far=storage.checks_versions, workers=plan.workers)
         self._task = _Count(storage, chosen.samples_of if how.inspects else {}, not how.is_trial, plan.max_json_bytes)
-        self._results = (
-            run_in_executor(self._task, self._to_scan, how.executor, is_stopped=how.is_stopped)
-            if how.executor
-            else run_in_workers(self._task, self._to_scan, workers=plan.workers, is_stopped=how.is_stopped)
-        )
+        self._results = how.engine.run(self._task, self._to_scan)
 
     def scan(self) -> None:
         counted = self._known | self._count()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Executor
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -12,6 +11,7 @@ from typing import Any
 
 from ...accounting import Account
 from ...accounting.large_parts import is_limited
+from ...engine.run import Engine
 from ...errors import ConfigError, plural
 from ...storage import RemoteStorage, Storage
 from ..carry import NextValues, carry_to_next_index
@@ -49,7 +49,7 @@ def run_prepare(
     plan: PreparePlan,
     *,
     on_progress: ProgressCallback | None = None,
-    executor: Executor | None = None,
+    engine: Engine | None = None,
     storage: Storage | None = None,
 ) -> PrepareReport:
     """Prepare a dataset.
@@ -60,7 +60,7 @@ def run_prepare(
     Args:
         plan: The plan of the prepare.
         on_progress: Called after each shard.
-        executor: Scans the shards instead of worker processes; its tasks are pickled with the path of the dataset.
+        engine: Scans the shards instead of the worker processes of the plan.
         storage: The dataset of the plan, if it is open; if it was listed just now, it is not listed again.
 
     Raises:
@@ -70,7 +70,7 @@ def run_prepare(
         WorkerError: A worker process or a task was killed.
         StorageError: No shards, no permission, a full disk, or another prepare runs here.
     """
-    with open_prepare(plan, on_progress=on_progress, executor=executor, storage=storage) as prepare:
+    with open_prepare(plan, on_progress=on_progress, engine=engine, storage=storage) as prepare:
         prepare.scan()
         return prepare.commit(plan.split, plan.files)
 
@@ -80,11 +80,10 @@ def open_prepare(
     plan: PreparePlan,
     *,
     on_progress: ProgressCallback | None = None,
-    executor: Executor | None = None,
+    engine: Engine | None = None,
     storage: Storage | None = None,
     inspects: bool = False,
     is_trial: bool = False,
-    is_stopped: Callable[[], bool] | None = None,
 ) -> Iterator[RunningPrepare]:
     """Begin a prepare whose split and files are chosen later, when :meth:`RunningPrepare.scan` has seen all samples.
 
@@ -93,11 +92,10 @@ def open_prepare(
     Args:
         plan: The plan of the prepare; its split is checked, and its files are ignored.
         on_progress: As for :func:`run_prepare`.
-        executor: As for :func:`run_prepare`.
+        engine: As for :func:`run_prepare`; if its ``is_stopped`` returns True, another thread has no use for the scan.
         storage: As for :func:`run_prepare`.
         inspects: Inspect some samples while their shards are scanned.
         is_trial: Only scan, and write nothing next to the shards: there is no commit.
-        is_stopped: Returns True when the scan has to end, because another thread has no use for it.
 
     Raises:
         ConfigError: As for :func:`run_prepare`.
@@ -124,13 +122,11 @@ def open_prepare(
         if not (plan.merge or is_trial):
             check_not_planned(storage)
         how = ScanHow(
-            workers=plan.workers,
+            engine=engine or Engine(workers=plan.workers),
             on_progress=on_progress,
-            executor=executor,
             mode=plan.scan,
             inspects=inspects,
             is_trial=is_trial,
-            is_stopped=is_stopped,
         )
         kind = TarPrepare if search.format is None else RecordPrepare
         with closing(kind(workspace, plan, search, how)) as prepare:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
-from ...engine.executor import run_in_executor
-from ...engine.workers import StoppedError, run_in_workers, stream_from_workers
+from ...engine.run import Engine
+from ...engine.workers import StoppedError
 from ...errors import EnergonError, FormatError, StorageError, plural
 from ...storage import FileInfo, LocalStorage, RemoteStorage, SplitStorage, Storage, may_use_rust
 from ..compat.files import stage_tar_idx
@@ -162,13 +163,6 @@ class _RemoteScan:
         with tempfile.TemporaryDirectory(prefix="energon-prepare-") as folder:
             yield from self._scan(shards, LocalStorage(folder))
 
-    def run(self, shards: _Group) -> list[_Scanned]:
-        """Scan a group as the task of an executor, which has one result."""
-        *_, scanned = self(shards)
-        if isinstance(scanned, int):
-            raise TypeError("a scan ends with the places of its results")
-        return scanned
-
     def _scan(self, shards: _Group, work: Storage) -> Generator[int | list[_Scanned], None, None]:
         # Scan the shards in threads.
         most = min(_SCANS_AT_ONCE, max(_MIN_SCANS, _REQUESTS_AT_ONCE // max(1, self.workers)))
@@ -250,9 +244,9 @@ class ShardScans:
     ) -> None:
         # Keep count of the shards.
         self._journal = journal
-        workers, executor = how.workers, how.executor
-        stage_tar_idx = stage_tar_idx and executor is None  # a cluster may run a task twice
-        self._is_stopped = how.is_stopped
+        engine = how.engine
+        stage_tar_idx = stage_tar_idx and engine.sees_this_disk and not engine.may_run_twice
+        self._is_stopped = engine.is_stopped
         self._contents: dict[str, Contents | None] = {}
         self._total = total
         self._samples = 0
@@ -261,50 +255,43 @@ class ShardScans:
         self._staged = frozenset(self._open) if stage_tar_idx else frozenset()
         self._errors: dict[str, EnergonError] = {}
         self._before, self._scanned = total - len(self._open), 0
-        self._reports_each = False  # before a whole group is stored
+        self._stored = 0, 0  # scanned shards and their samples, of groups that are stored
+        self._running = defaultdict[int, list[int]](list)  # group → samples of its shards, before all are stored
         self._written: Callable[[str], None] | None = None
         if resumed:
             self._report(resumed)
         self._report()
-        # Choose where the scans run: in an executor, in threads for an object store, or in processes.
+        # Let an executor scan many shards in a task, and processes of this machine a few.
         self._fetch_scans: Callable[[ScanPlace], None] | None = None
+        self._results: Generator[tuple[int, int | list[_Scanned]], None, None]
         shards = storage.main if isinstance(storage, SplitStorage) else storage
         if isinstance(storage, RemoteStorage):
             self._written = storage.note_written  # by other processes
-        self._results: Generator[tuple[int, int | list[_Scanned]], None, None]
-        uploads = shards is storage and not how.is_trial
-        scan: Callable[[_Group], list[_Scanned]]
-        remote = partial(_RemoteScan, mode=how.mode, stage_tar_idx=stage_tar_idx, part=how.part, sampler=sampler)
-        # Let the tasks of an executor scan the shards.
-        if executor is not None:
-            self._groups = _groups(to_scan, _EXECUTOR_WORKERS, max_bytes=math.inf)
-            if isinstance(shards, RemoteStorage):
-                scan_folder = None if uploads else work
-                scan = remote(storage=shards, work=scan_folder, uploads=uploads, workers=_EXECUTOR_WORKERS).run
-                self._fetch_scans = partial(download_scan, shards, work) if uploads else None
-            else:
-                scan = _Scan(storage, work, stage_tar_idx=False, sampler=sampler)
-            self._results = run_in_executor(scan, self._groups, executor, is_stopped=how.is_stopped)
+        workers, is_sent = engine.workers, engine.executor is not None
+        if is_sent:
+            workers = _EXECUTOR_WORKERS
+            self._groups = _groups(to_scan, workers, max_bytes=math.inf)
         elif isinstance(shards, RemoteStorage):
             # Scan a few small shards in this process, and others in several.
-            self._reports_each = True
             size_bytes = sum(shard.size_bytes for shard in to_scan)
             is_here = may_use_rust() and 0 < len(to_scan) <= _SCANS_AT_ONCE and size_bytes <= _MAX_BYTES_HERE
-            self._groups = _remote_groups(to_scan, workers, is_here=is_here)
-            workers = 1 if is_here else workers
             # In a process that may fork later, requests would take the way through a helper process.
-            self._results = stream_from_workers(
-                remote(storage=shards, work=work, uploads=uploads, workers=workers),
-                self._groups,
-                workers=workers,
-                apart=not is_here,
-                is_stopped=how.is_stopped,
-            )
+            engine = Engine() if is_here else replace(engine, apart=True, on_death=lambda *_: self._running.clear())
+            workers = engine.workers
+            self._groups = _remote_groups(to_scan, workers, is_here=is_here)
         else:
-            # Scan files of this machine in processes.
             self._groups = _groups(to_scan, workers)
-            scan = _Scan(storage, work, stage_tar_idx, how.part, sampler)
-            self._results = run_in_workers(scan, self._groups, workers=workers, is_stopped=how.is_stopped)
+        # Begin.
+        if not isinstance(shards, RemoteStorage):
+            self._results = engine.run(_Scan(storage, work, stage_tar_idx, how.part, sampler), self._groups)
+            return
+        uploads = shards is storage and not how.is_trial
+        is_far = is_sent and uploads and not engine.sees_this_disk
+        if is_far:
+            self._fetch_scans = partial(download_scan, shards, work)
+        folder = None if is_far else work
+        scan = _RemoteScan(shards, folder, uploads, how.mode, stage_tar_idx, workers, how.part, sampler)
+        self._results = engine.stream(scan, self._groups, is_last=lambda result: not isinstance(result, int))
 
     def wait_for(self, shard: FileInfo) -> None:
         """Wait until a shard is in the journal."""
@@ -327,11 +314,11 @@ class ShardScans:
     def _take_group(self) -> None:
         group, results = next(self._results)
         if isinstance(results, int):  # the samples of one shard of a group, which is not stored yet
-            self._samples += results
-            self._scanned += 1
+            self._running[group].append(results)
             self._report()
             return
         # Record the scans of the group, or the errors.
+        was_reported = self._running.pop(group, None) is not None
         for shard, result in zip(self._groups[group], results, strict=True):
             self._open.remove(shard.name)
             if isinstance(result.place, EnergonError):
@@ -343,18 +330,18 @@ class ShardScans:
                 self._journal.add(shard, result.place)
                 if self._written is not None:
                     self._written(result.place.file)
-                if not self._reports_each:
-                    self._samples += result.samples
-                    self._scanned += 1
+                self._samples += result.samples
+                self._scanned += 1
         # Report once for the group, unless each shard was reported.
-        if not self._reports_each and any(result.samples for result in results):
+        if not was_reported and any(result.samples for result in results):
             self._report()
 
     def _report(self, resumed: int = 0) -> None:
         if self._is_stopped is not None and self._is_stopped():
             raise StoppedError
         if self._on_progress:
-            done, samples = self._before + self._scanned, self._samples
+            running = [samples for group in self._running.values() for samples in group]
+            done, samples = self._before + self._scanned + len(running), self._samples + sum(running)
             self._on_progress(
                 PrepareProgress(
                     phase="scan", shards_done=done, shards_total=self._total, samples=samples, resumed=resumed

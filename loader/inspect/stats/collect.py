@@ -203,7 +203,7 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
     report.hashed_parts = _hashed_parts(folder, request)
     meant = dict.fromkeys(value for name in request.write for value in _meant(folder, name, path))
     task = ScanTask(
-        ref=request.ref if request.runs_on.executor is None else request.ref.resolved(),
+        ref=request.ref if request.runs_on.sees_this_disk else request.ref.resolved(),
         samples=chosen,
         index_uuid=str(folder.index.uuid),
         parts=None if request.parts is None else _matching(folder.index.part_names, request.parts),
@@ -305,7 +305,6 @@ def _results(
             yield task_index, result
         elif on_progress is not None:
             on_progress(done, max(done, len(whole.samples) // share.count))
-    engine.merged.append(job.journal)
 
 
 def _random_samples(every: IntArray, count: int | None) -> IntArray:

@@ -23,7 +23,7 @@ from ...arrays import IntArray
 from ...dataset.dataset import Dataset
 from ...dataset.opening import dataset_at
 from ...dataset.tar import tar_index
-from ...engine.workers import run_in_workers
+from ...engine.run import Engine
 from ...errors import ConfigError, EnergonError, SampleError, TrustError, required_package
 from ...escaped_log import get_logger
 from ...format.columns.column import DATE, ComparedValues, date_and_text
@@ -361,9 +361,8 @@ def compute_values(
     """
     kept: dict[str, dict[int, Value]] = {str(name): {} for name in names}
     done = large = 0
-    for _, result in run_in_workers(
-        scan_samples, list(_task(folder, names, samples).of_shards(folder)), workers=workers
-    ):
+    tasks = list(_task(folder, names, samples).of_shards(folder))
+    for _, result in Engine(workers=workers).run(scan_samples, tasks):
         for name, (numbers, values) in result.kept.items():
             kept[name].update(zip(numbers, values, strict=True))
         done, large = done + result.samples, large + result.large_count

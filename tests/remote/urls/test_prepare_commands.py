@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from loader.dataset.opening import folder_at
+from loader.engine import Engine
 from loader.format.prepare.plan import PreparePlan
 from loader.format.prepare.run import run_prepare
 from loader.storage import RemoteStorage, open_storage
@@ -110,7 +111,7 @@ def test_tasks_of_an_executor_take_the_options_along(
     bucket: Bucket, captions: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=forget_options) as executor:
-        report = run_prepare(PreparePlan(path="s3://b/captions", split=RATIO), executor=executor)
+        report = run_prepare(PreparePlan(path="s3://b/captions", split=RATIO), engine=Engine(executor=executor))
     assert report.scanned == 4
 
 

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from loader.engine import clusters, executor, open_dask_executor, open_ray_executor, ray_executor
-from loader.engine.ray_executor import RayExecutor
+from loader.engine import clusters, executor, named_engine, ray_executor
+from loader.engine.dask_executor import DaskEngine
+from loader.engine.ray_executor import RayEngine, RayExecutor
 from loader.engine.run import Engine
 from loader.errors import ConfigError, WorkerError
 
@@ -48,7 +49,7 @@ def other_server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("engine", ["ray", "dask"])
 def test_another_program_at_the_address_is_named(engine: str, other_server: str) -> None:
     pytest.importorskip({"ray": "ray", "dask": "distributed"}[engine])
-    opens: Any = open_dask_executor(other_server) if engine == "dask" else open_ray_executor(other_server, workers=1)
+    opens = named_engine(engine).open(other_server, 1, 0.0)
     with pytest.raises(WorkerError, match="another program answers at this address") as caught, opens:
         pass
     assert f"at: {other_server}" in str(caught.value)
@@ -60,7 +61,7 @@ def test_another_program_at_the_address_in_a_file_of_dask_is_named(other_server:
     file.write_text(json.dumps({"type": "Scheduler", "address": f"tcp://{other_server}"}))
     with (
         pytest.raises(WorkerError, match="another program answers at this address") as caught,
-        open_dask_executor(str(file)),
+        DaskEngine.open(str(file), None, 0.0),
     ):
         pass
     assert f"at: {file}" in str(caught.value)
@@ -70,7 +71,7 @@ def test_an_address_of_dask_with_tls_but_no_certificates_is_named() -> None:
     pytest.importorskip("distributed")
     with (
         pytest.raises(WorkerError, match="cannot connect to the Dask scheduler: TLS expects") as caught,
-        open_dask_executor("tls://127.0.0.1:9"),
+        DaskEngine.open("tls://127.0.0.1:9", None, 0.0),
     ):
         pass
     assert "set distributed.comm.tls in Dask's configuration" in str(caught.value)
@@ -82,7 +83,7 @@ def test_a_file_that_is_of_no_scheduler_is_named(content: str, tmp_path: Path) -
     (tmp_path / "scheduler.json").write_text(content)
     with (
         pytest.raises(ConfigError, match="this is no file of a Dask scheduler"),
-        open_dask_executor(str(tmp_path / "scheduler.json")),
+        DaskEngine.open(str(tmp_path / "scheduler.json"), None, 0.0),
     ):
         pass
 
@@ -93,7 +94,7 @@ def test_a_missing_ray_client_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "grpc", None)
     with (
         pytest.raises(WorkerError, match=r"pip package `ray\[client\]`") as caught,
-        open_ray_executor("ray://127.0.0.1:1", workers=1),
+        RayEngine.open("ray://127.0.0.1:1", 1, 0.0),
     ):
         pass
     assert caught.value.hint == "pip install 'ray[client]'"
@@ -101,12 +102,12 @@ def test_a_missing_ray_client_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_lost_head_of_ray_ends_the_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (executor, ray_executor):
-        monkeypatch.setattr(module, "HEAD_PERIOD_S", 0.05)
+        monkeypatch.setattr(module, "CHECK_PERIOD_S", 0.05)
     ray = SimpleNamespace(remote=lambda **_: lambda _: None)
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         head = f"127.0.0.1:{server.getsockname()[1]}"
         actors = RayExecutor(ray, 0, head=head)  # none takes a task
-        actors.check_head()
+        actors.check_alive()
     with actors, pytest.raises(WorkerError, match="the Ray cluster is lost: its head does not answer") as caught:
         list(Engine(executor=actors).run(abs, [1, 2]))
     assert f"at: {head}" in str(caught.value)

@@ -46,7 +46,7 @@ def test_results_are_read_by_the_next_run(tmp_path: Path) -> None:
     again.begin(job())
     assert again.finished() == {0, 2}
     assert (again.read(2), again.read(0)) == (Result(b"abc", 3), Result(count=7))
-    again.remove(2)
+    again.storage.remove(again._file(2))
     assert again.finished() == {0}
     again.discard()
     assert (again.job(), again.finished()) == (None, set())

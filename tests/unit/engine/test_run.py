@@ -17,11 +17,9 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from loader.engine.executor import run_in_executor
 from loader.engine.journal import Journal, Journaled, NumberedTask
 from loader.engine.run import Engine, JobTasks, ShareDone, in_order
-from loader.engine.share import Share
-from loader.engine.share_plan import divide
+from loader.engine.share import Share, divide
 from loader.engine.workers import gpu_environments
 from loader.errors import ConfigError, FormatError, WorkerError
 from loader.storage import LocalStorage, open_storage
@@ -287,7 +285,7 @@ class Counted:
 def test_a_worker_unpickles_the_function_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Counted, "unpickled", 0)
     executor = PicklingExecutor()
-    assert dict(run_in_executor(Counted(), range(20), executor)) == {n: n**2 for n in range(20)}
+    assert dict(Engine(executor=executor).run(Counted(), range(20))) == {n: n**2 for n in range(20)}
     assert Counted.unpickled == 1
     assert len(executor.sent) == 20
 
@@ -313,7 +311,7 @@ def test_a_task_for_a_url_holds_options_and_no_credentials(tmp_path: Path, monke
     executor = PicklingExecutor(runs=False)
     work = Journaled(run_task, journal)
     with pytest.raises(WorkerError, match="not run"):
-        list(run_in_executor(work, [NumberedTask(0, Task(0, tmp_path))], executor))
+        list(Engine(executor=executor).run(work, [NumberedTask(0, Task(0, tmp_path))]))
     (sent,) = executor.sent
     assert b"https://minio.local" in sent
     assert not any(secret.encode() in sent for secret in secrets.values())

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from loader.engine import workers as worker_pool
-from loader.engine.workers import run_in_workers
+from loader.engine import run, workers as worker_pool
+from loader.engine.run import Engine
 from loader.errors import FormatError, WorkerError
 
 
@@ -62,14 +62,14 @@ def test_workers_are_not_forked_where_torch_is_loaded_or_other_threads_are(
     monkeypatch.setattr(threading, "active_count", lambda: threads)  # plugins of pytest may have threads
     monkeypatch.setattr(worker_pool, "_has_one_thread", inspect.unwrap(worker_pool._has_one_thread))
     monkeypatch.setitem(globals(), "_PARENT", os.getpid())
-    assert [parent for _, parent in run_in_workers(inherited_parent, range(4), workers=2)] == [None] * 4
+    assert [parent for _, parent in Engine(workers=2).run(inherited_parent, range(4))] == [None] * 4
 
 
 def test_workers_are_not_forked_on_macos(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_pool, "_has_one_thread", lambda: True)
     monkeypatch.setattr(worker_pool, "_MAY_FORK", False)
     monkeypatch.setitem(globals(), "_PARENT", os.getpid())
-    assert [parent for _, parent in run_in_workers(inherited_parent, range(4), workers=2)] == [None] * 4
+    assert [parent for _, parent in Engine(workers=2).run(inherited_parent, range(4))] == [None] * 4
 
 
 _PARENT: int | None = None  # set by the tests above; only a forked worker has the value
@@ -83,7 +83,7 @@ def inherited_parent(_: int) -> int | None:
 def test_workers_are_there_when_the_call_returns_and_inherit_no_file_opened_later(
     start_method: str, tmp_path: Path
 ) -> None:
-    with closing(run_in_workers(open_paths, range(4), workers=2)) as results:
+    with closing(Engine(workers=2).run(open_paths, range(4))) as results:
         assert len(multiprocessing.active_children()) == 2
         with open(tmp_path / "later", "w"):
             found = [paths for _, paths in results]
@@ -101,21 +101,21 @@ def open_paths(_: int) -> list[str]:
 
 @pytest.mark.parametrize("workers", [1, 2, pytest.param(5, marks=pytest.mark.slow)])
 def test_every_item_is_done_once(start_method: str, workers: int) -> None:
-    results = dict(run_in_workers(squared, range(40), workers=workers))
+    results = dict(Engine(workers=workers).run(squared, range(40)))
     assert {number: result for number, (result, _) in results.items()} == {n: n * n for n in range(40)}
     assert (os.getpid() in {process for _, process in results.values()}) == (workers == 1)
     assert multiprocessing.active_children() == []
 
 
 def test_no_items_and_one_worker_need_no_other_process() -> None:
-    assert list(run_in_workers(squared, [], workers=4)) == []
-    assert list(run_in_workers(squared, [3], workers=1)) == [(0, (9, os.getpid()))]
+    assert list(Engine(workers=4).run(squared, [])) == []
+    assert list(Engine(workers=1).run(squared, [3])) == [(0, (9, os.getpid()))]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_error_of_the_function_comes_with_its_fields(start_method: str, workers: int) -> None:
     with pytest.raises(FormatError) as caught:
-        list(run_in_workers(fail_on_three, range(10), workers=workers))
+        list(Engine(workers=workers).run(fail_on_three, range(10)))
     assert (caught.value.shard, caught.value.offset) == ("a.tar", 3)
     assert multiprocessing.active_children() == []
 
@@ -127,14 +127,14 @@ def test_a_worker_that_dies_is_named_with_what_it_was_at(
     start_method: str, function: Callable[[int], int], how: str
 ) -> None:
     with pytest.raises(WorkerError, match=f"a worker process {how} while it worked on 3"):
-        list(run_in_workers(function, range(40), workers=2))
+        list(Engine(workers=2).run(function, range(40)))
     assert multiprocessing.active_children() == []
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.sampled(2)
 def test_a_process_that_the_function_forks_adds_no_result(start_method: str, workers: int) -> None:
-    results = [*run_in_workers(fork_and_return, range(6), workers=workers)]
+    results = [*Engine(workers=workers).run(fork_and_return, range(6))]
     assert sorted(results) == [(number, number) for number in range(6)]
 
 
@@ -144,14 +144,14 @@ def fork_and_return(number: int) -> int:
 
 
 def test_leaving_early_ends_workers_at_once(start_method: str) -> None:
-    with closing(run_in_workers(time.sleep, [0, 0, 600, 600, 600], workers=2)) as results:
+    with closing(Engine(workers=2).run(time.sleep, [0, 0, 600, 600, 600])) as results:
         next(results)
     assert multiprocessing.active_children() == []
 
 
 def test_a_worker_that_died_idle_is_named_with_what_it_was_to_get(monkeypatch: pytest.MonkeyPatch) -> None:
     items = ["first", "second"]
-    pool = worker_pool._Pool({"workers": 1})
+    pool = worker_pool._Pool(worker_pool.WorkerOptions())
     pool.start_workers(len, 2)
     for process in pool._processes.values():
         process.kill()
@@ -165,7 +165,7 @@ def test_a_worker_that_died_idle_is_named_with_what_it_was_to_get(monkeypatch: p
 def test_a_worker_leaves_when_its_parent_is_gone(dies: str) -> None:
     ours, theirs = multiprocessing.Pipe()
     others, unused = multiprocessing.Pipe()
-    function = partial(worker_pool._single, len)
+    function = partial(run._single_result, len)
     target, arguments = worker_pool._serve, (function, theirs, [ours, others])
     child = multiprocessing.get_context("fork").Process(target=target, args=arguments)
     child.start()
@@ -184,7 +184,7 @@ def test_a_worker_leaves_when_its_parent_is_gone(dies: str) -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_another_thread_stops_the_work_at_once(workers: int) -> None:
     stop = threading.Event()
-    results = run_in_workers(time.sleep, [0.0, 0.0, 3600.0, 3600.0], workers=workers, is_stopped=stop.is_set)
+    results = Engine(workers=workers, is_stopped=stop.is_set).run(time.sleep, [0.0, 0.0, 3600.0, 3600.0])
     assert {next(results)[0], next(results)[0]} == {0, 1}  # so all workers have started
     stop.set()
     with pytest.raises(worker_pool.StoppedError):

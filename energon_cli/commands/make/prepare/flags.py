@@ -52,7 +52,7 @@ class PrepareFlags:
         ref = DatasetRef(path, **{name: options.pop(option) for name, option in names.items()})
         options.pop("tmp_path")  # of megatron-energon, which it moves shards in
         options["media"] = media_filter_of(options)
-        workers = max(1, usable_cores() if engine.workers is None else engine.workers)
+        workers = max(1, usable_cores() if engine.num_workers is None else engine.num_workers)
         of_plan = {each.name: options.pop(each.name) for each in fields(PreparePlan) if each.name in options}
         plan = PreparePlan.of(ref, workers=workers, force=force_overwrite, merge=engine.merge, **of_plan)
         return cls(ref=ref, plan=plan, engine=engine, **options)

@@ -113,11 +113,10 @@ def begin_scan(
         open_prepare(
             plan,
             on_progress=scan.note,
-            executor=opened.executor,
+            engine=replace(opened, is_stopped=scan.stopped.is_set if in_thread else None),
             storage=folder.storage,
             inspects=inspects,
             is_trial=is_trial,
-            is_stopped=scan.stopped.is_set if in_thread else None,
         ) as prepare,
     ):
         # Let the command run meanwhile. If the user leaves, what was scanned is dropped; after an error, it is kept.

@@ -13,7 +13,7 @@ from loader.convert.layouts.tree_files import TreeFiles
 from loader.convert.sources import tree_tables
 from loader.convert.tables.columns import TableColumn
 from loader.convert.tables.source_options import SourceOptions
-from loader.engine.workers import run_in_workers
+from loader.engine.run import Engine
 
 TABLES = 3
 
@@ -44,13 +44,13 @@ def facts(column: TableColumn) -> dict[str, Any]:
 def test_processes_find_what_this_process_finds(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files, alone = read(tree)
     seen = []
-    run = run_in_workers
+    run = Engine.run
 
-    def noted(function: Any, items: Any, *, workers: int) -> Any:
-        seen.append(workers)
-        return run(function, items, workers=workers)
+    def noted(engine: Engine, function: Any, items: Any) -> Any:
+        seen.append(engine.workers)
+        return run(engine, function, items)
 
-    monkeypatch.setattr(tree_tables, "run_in_workers", noted)
+    monkeypatch.setattr(Engine, "run", noted)
     monkeypatch.setattr(tree_tables, "_MANY_BYTES", 0)
     monkeypatch.setattr(tree_tables, "usable_cores", lambda: 2)
     again, together = read(tree)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from loader.engine import Engine
 from loader.errors import ConfigError, FormatError, StorageError
 from loader.format.index.journal import Journal
 from loader.format.prepare import scans as module
@@ -117,12 +118,10 @@ def test_every_shard_that_cannot_be_scanned_is_named_in_whatever_order_the_resul
 ) -> None:
     storage = make(tmp_path, "a.tar", "b.tar", "c.tar")  # too short for a tar file
 
-    def run_in_order(
-        function: Callable[[Any], Any], items: Sequence[Any], *, workers: int, is_stopped: object
-    ) -> Iterator[tuple[int, Any]]:
+    def run_in_order(_: Engine, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         yield from ((number, function(items[number])) for number in order)
 
-    monkeypatch.setattr(module, "run_in_workers", run_in_order)
+    monkeypatch.setattr(Engine, "run", run_in_order)
     shards = find_shards(storage).shards
     progress: list[PrepareProgress] = []
     scans = ShardScans(
@@ -130,7 +129,7 @@ def test_every_shard_that_cannot_be_scanned_is_named_in_whatever_order_the_resul
         storage,
         Journal(storage),
         shards,
-        ScanHow(workers=3, on_progress=progress.append),
+        ScanHow(engine=Engine(workers=3), on_progress=progress.append),
         total=5,
     )
     with pytest.raises(FormatError, match="3 shards cannot be indexed") as caught:
@@ -147,7 +146,9 @@ def test_many_small_shards_are_scanned_in_groups_and_resumed_one_by_one(tmp_path
     shards, journal = find_shards(storage).shards, Journal(storage)
     progress: list[PrepareProgress] = []
     with closing(
-        ShardScans(storage, storage, journal, shards, ScanHow(workers=2, on_progress=progress.append), total=300)
+        ShardScans(
+            storage, storage, journal, shards, ScanHow(engine=Engine(workers=2), on_progress=progress.append), total=300
+        )
     ) as scans:
         for shard in shards:
             scans.wait_for(shard)

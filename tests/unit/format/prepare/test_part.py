@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hypothesis import given, strategies as st
 
-from loader.engine.share_plan import divide_shards, read_plan, write_plan
+from loader.format.prepare.part import divide_shards, read_plan, write_plan
 from loader.storage import FileInfo, LocalStorage
 
 MIB = 1 << 20
@@ -37,6 +37,6 @@ def test_of_many_writers_one_writes_the_plan(tmp_path: Path) -> None:
     names = [[f"{writer}-{number}\udce9.tar" for number in range(100)] for writer in range(16)]
     plans = [divide_shards([FileInfo(name=n, size_bytes=1, mtime_ns=0) for n in group], 4) for group in names]
     with ThreadPoolExecutor(16) as threads:
-        written = list(threads.map(lambda plan: write_plan(LocalStorage(tmp_path), "plan.json", plan), plans))
-    assert set(written) == {read_plan(LocalStorage(tmp_path), "plan.json")}
+        written = list(threads.map(lambda plan: write_plan(LocalStorage(tmp_path), plan), plans))
+    assert set(written) == {read_plan(LocalStorage(tmp_path))}
     assert written[0] in plans

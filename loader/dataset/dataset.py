@@ -20,7 +20,6 @@ from ..format.documents.split_config import SplitConfig, split_sample_name
 from ..format.index.layout import AbstractIndex, ShardEntry
 from ..format.index.locations import SampleLocations
 from ..format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
-from ..format.records.folder_index import RecordIndex
 from ..storage import FileInfo, LocalStorage, ReadableFile, Storage, read_document
 from .open_files import OpenFiles
 
@@ -129,11 +128,7 @@ class Documents:
         # Only a field map that depends on the parts needs the index.
         if config.field_map is None or not config.field_map.needs_parts:
             return config
-        index = self._index()
-        are_records = isinstance(index, RecordIndex)
-        return replace(
-            config, field_map=config.field_map.resolved(index.part_names, file=path, are_records=are_records)
-        )
+        return replace(config, field_map=config.field_map.resolved(self._index().names, file=path))
 
     @cached_property
     def _config_document(self) -> bytes | None:

@@ -7,11 +7,11 @@ from hypothesis import given, strategies as st
 from loader.dataset.query import Condition
 from loader.format.documents.value_name import (
     TRAITS,
+    PartNames,
     ValueName,
     parse_value_name,
     read_value_names,
     value_name_end,
-    values_meant,
 )
 
 odd_texts = st.text(st.sampled_from("ab0.[]\"'\\, ()_-é\n"), min_size=1, max_size=6)
@@ -39,7 +39,7 @@ def test_a_condition_reads_the_whole_name(name: ValueName) -> None:
 
 @given(names)
 def test_a_printed_name_means_itself_in_each_dataset_with_the_part(name: ValueName) -> None:
-    meant = values_meant(str(name), ["jpg", "json", "seg", name.part])
+    meant = PartNames(["jpg", "json", "seg", name.part]).meant(str(name))
     is_key = name.part == "json" and name.trait not in {"", "bytes"} and not name.path
     assert meant[0] == name if not is_key else ValueName("json", (name.trait,)) in meant
     assert len(meant) == 1 or is_key
@@ -48,8 +48,8 @@ def test_a_printed_name_means_itself_in_each_dataset_with_the_part(name: ValueNa
 @given(st.lists(st.from_regex(r"[a-z]{1,4}", fullmatch=True), min_size=1, max_size=4))
 def test_dots_and_underscores_may_replace_brackets(path: list[str]) -> None:
     name = ValueName("json", tuple(path))
-    assert name in values_meant(name.dotted, ["jpg", "json"])
-    assert name in values_meant(name.identifier, ["jpg", "json"])
+    assert name in PartNames(["jpg", "json"]).meant(name.dotted)
+    assert name in PartNames(["jpg", "json"]).meant(name.identifier)
 
 
 @given(st.text(max_size=20))

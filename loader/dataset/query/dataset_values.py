@@ -16,7 +16,7 @@ from ...format.columns.column import Column, ComparedValues
 from ...format.columns.column_files import open_column
 from ...format.columns.column_record import column_of
 from ...format.documents.messages import did_you_mean, nearest_names
-from ...format.documents.value_name import INDEX_COLUMNS, ValueName, values_meant
+from ...format.documents.value_name import INDEX_COLUMNS, ValueName
 from ...format.nv_meta import FOLDER, TEMPORARY_INDEX
 from ..dataset import Dataset
 from ..records import SingleFile
@@ -52,7 +52,7 @@ def column_or_values(
     if text in known or text in INDEX_COLUMNS:
         return text, ()
     try:
-        meant = values_meant(text, folder.index.part_names, are_records=folder.traits.are_records)
+        meant = folder.index.names.meant(text)
     except ValueError as error:
         raise ConfigError(f"{text!r} is no name of a value: {error}", at=folder.path) from error
     if len(meant) == 1:
@@ -213,7 +213,7 @@ class DatasetValues:
         return self._of_parts(samples, part)
 
     def _of_parts(self, samples: IntArray, part: str | None) -> ComparedValues:
-        if self.folder.traits.are_records:
+        if not self.folder.index.names.has_sizes:
             raise ConfigError(
                 "the sizes of parts are known of tar shards only", at=self.folder.path, hint="use a column instead"
             )

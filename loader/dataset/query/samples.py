@@ -220,14 +220,14 @@ def unknown_names(folder: Dataset, query: SampleQuery) -> list[str]:
     """Return what the condition of a query names and a dataset lacks: ``column 'width'``, ``part 'jpg'``."""
     if query.where is None:
         return []
-    parsed, lacking = Condition(query.where), []
+    parsed, lacking, names = Condition(query.where), [], folder.index.names
     for name in parsed.columns:
         is_known = query.compute is not None and bool(column_or_values(folder, name)[1])
         # The index has `bytes` for tar shards only.
-        is_missing = name == "bytes" and folder.traits.are_records and name not in folder.documents.column_names()
+        is_missing = name == "bytes" and not names.has_sizes and name not in folder.documents.column_names()
         if is_missing or not (is_known or is_indexed(folder, name)):
             lacking.append(f"{'column' if query.compute is None else 'value'} {name!r}")
-    parts = () if folder.traits.are_records else folder.index.part_names  # sizes are known of tar shards only
+    parts = names.parts if names.has_sizes else ()
     return [*lacking, *(f"part {name!r}" for name in parsed.parts if name not in parts)]
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from ...accounting.kinds import kind_of_name, part_extension
 from ...errors import ConfigError, Fault, SampleError
 from .messages import nearest_names
-from .value_name import MissingValueError, ValueName, first_names, read_value_names, values_meant
+from .value_name import MissingValueError, PartNames, ValueName, first_names, read_value_names
 
 _AFTER_JSON = re.compile(r"jso?n[._]")
 
@@ -62,16 +62,13 @@ class FieldMap:
             if not any(access.part in parts_available for access in accesses)
         ]
 
-    def resolved(
-        self, parts: Collection[str], *, file: str, known: Collection[str] = (), are_records: bool = False
-    ) -> FieldMap:
+    def resolved(self, names: PartNames, *, file: str, known: Collection[str] = ()) -> FieldMap:
         """Return the map with the values that other spellings mean, such as ``json.a`` or ``caption``.
 
         Args:
-            parts: Names of the dataset's parts.
+            names: Names of the dataset's parts.
             file: Name of the file, for messages.
             known: Expressions of values that samples have, if some were read: they decide between two meanings.
-            are_records: As for :func:`.values_meant`.
 
         Raises:
             ConfigError: A name has several meanings, or means a measured value.
@@ -79,7 +76,7 @@ class FieldMap:
         fields, faults = dict[str, tuple[ValueName, ...]](), list[Fault]()
         for field, accesses in self.fields.items():
             try:
-                fields[field] = tuple(_resolved(access, parts, known, are_records) for access in accesses)
+                fields[field] = tuple(_resolved(access, names, known) for access in accesses)
             except ValueError as error:
                 faults.append(Fault(place=f"field_map.{field}", message=str(error)))
         if faults:
@@ -166,10 +163,10 @@ def parse_field_map(mapping: Mapping[Any, object], *, file: str, place: str = "f
     return FieldMap(fields)
 
 
-def _resolved(access: ValueName, parts: Collection[str], known: Collection[str], are_records: bool) -> ValueName:
-    if access.part in parts:
+def _resolved(access: ValueName, names: PartNames, known: Collection[str]) -> ValueName:
+    if access.part in names.parts:
         return access
-    meant = values_meant(access.expression, parts, are_records=are_records)
+    meant = names.meant(access.expression)
     inside = [name for name in meant if not name.trait]
     some = [name for name in inside if name.expression in known]
     is_alone = not any(ValueName(access.part).identifier.startswith(ValueName(name.part).identifier) for name in inside)

@@ -7,7 +7,7 @@ r"""Parse and print the names of values: of parts, of values inside them, and of
     step  = integer | text | quoted text             'quoted' or "quoted", with \ before a quote or backslash
     trait = one of TRAITS
 
-These are the names that are printed. :func:`values_meant` takes further spellings.
+These are the names that are printed. :meth:`PartNames.meant` takes further spellings.
 """
 
 from __future__ import annotations
@@ -215,71 +215,101 @@ def is_part_name(text: str) -> bool:
     return is_plain and _QUOTED_PART.match(text) is None
 
 
-def values_meant(text: str, parts: Collection[str], *, are_records: bool = False) -> tuple[ValueName, ...]:
-    """Return the values that a name may mean in a dataset with these parts; which exist, only the samples tell.
+class PartNames:
+    """The names of a dataset's parts, and what names of values mean there.
 
-    Besides the printed names, it takes dots or underscores instead of brackets, ``json.a.b`` and ``json_a_b``, and the
-    name of a trait or key alone: ``width``, ``label``.
-
-    Args:
-        are_records: The parts are the columns of rows, whose values may be of any type.
-
-    Raises:
-        ValueError: The text is no name.
-
-    >>> [str(name) for name in values_meant("width", ["jpg", "png", "json"])]
+    >>> [str(name) for name in PartNames(["jpg", "png", "json"]).meant("width")]
     ['jpg.width', 'png.width', 'json[width]']
-    >>> [str(name) for name in values_meant("json.a.chars", ["json"])]
+    >>> [str(name) for name in PartNames(["json"]).meant("json.a.chars")]
     ['json[a.chars]', 'json[a].chars', 'json[a][chars]']
     """
-    name = parse_value_name(text)
-    # The text may be a name as it is printed.
-    if name.part in parts:
-        return tuple(_exact(name, are_records))
-    if name.trait and not name.path and f"{name.part}.{name.trait}" in parts:
-        return (ValueName(f"{name.part}.{name.trait}"),)
-    trees = [part for part in parts if are_records or _is_json(part)]
-    # With brackets, the dots before them may lead into a JSON part.
-    if name.path:
-        around = [part for part in trees if name.part.startswith(f"{part}.")]
-        inside = (_divided(name.part[len(part) + 1 :], ".", ends=False) for part in around)
-        divided = [
-            ValueName(part, (*path, *name.path), name.trait)
-            for part, some in zip(around, inside, strict=True)
-            for path, _ in some
-        ]
-        return tuple(divided)
-    # Try dots before underscores, which occur in names, too.
-    text = text.strip()
-    if dotted := list(_inside(text, ".", parts, trees, are_records)):
-        return tuple(dotted)
-    joined = list(_inside(text, "_", parts, trees, are_records))
-    if joined:
-        return tuple(value for value in joined if not value.path) or tuple(joined)
-    # A trait or a key alone belongs to each part that may have it.
-    bare = [ValueName(part, (), text) for part in parts if has_trait(part, text, are_records)]
-    ways = list(_divided(text, ".", ends=True))
-    return (*bare, *(ValueName(part, *way) for part in trees if _is_json(part) for way in ways))
+
+    has_sizes = True
+    """The index has the sizes of parts."""
+
+    def __init__(self, parts: Collection[str]) -> None:
+        self.parts = parts
+
+    def meant(self, text: str) -> tuple[ValueName, ...]:
+        """Return the values that a name may mean in the dataset; which exist, only the samples tell.
+
+        Besides the printed names, it takes dots or underscores instead of brackets, ``json.a.b`` and ``json_a_b``, and
+        the name of a trait or key alone: ``width``, ``label``.
+
+        Raises:
+            ValueError: The text is no name.
+        """
+        name = parse_value_name(text)
+        # The text may be a name as it is printed.
+        if name.part in self.parts:
+            return tuple(self._exact(name))
+        if name.trait and not name.path and f"{name.part}.{name.trait}" in self.parts:
+            return (ValueName(f"{name.part}.{name.trait}"),)
+        # With brackets, the dots before them may lead into a JSON part.
+        if name.path:
+            around = [part for part in self.parts if self.is_tree(part) and name.part.startswith(f"{part}.")]
+            inside = (_divided(name.part[len(part) + 1 :], ".", ends=False) for part in around)
+            divided = [
+                ValueName(part, (*path, *name.path), name.trait)
+                for part, some in zip(around, inside, strict=True)
+                for path, _ in some
+            ]
+            return tuple(divided)
+        # Try dots before underscores, which occur in names, too.
+        text = text.strip()
+        if dotted := list(self._inside(text, ".")):
+            return tuple(dotted)
+        joined = list(self._inside(text, "_"))
+        if joined:
+            return tuple(value for value in joined if not value.path) or tuple(joined)
+        # A trait or a key alone belongs to each part that may have it.
+        bare = [ValueName(part, (), text) for part in self.parts if self.has_trait(part, text)]
+        ways = list(_divided(text, ".", ends=True))
+        return (*bare, *(ValueName(part, *way) for part in self.parts if _is_json(part) for way in ways))
+
+    def is_tree(self, part: str) -> bool:
+        """Return True if values inside a part have names."""
+        return _is_json(part)
+
+    def has_trait(self, part: str, trait: str) -> bool:
+        """Return True if a trait is measured of parts of such a name."""
+        kind = kind_of_name(part)
+        if trait in _OF_CONTENT:
+            return kind in ("text", "tree")
+        is_av = kind in ("audio", "video") and trait in (*_OF_VIDEO, *_OF_SOUND)  # a container of video may hold sound
+        return trait == "bytes" or is_av or (kind == "image" and trait in _OF_PICTURES)
+
+    def _exact(self, name: ValueName) -> Iterator[ValueName]:
+        """Yield the value of a name that begins with a part: ``json.width`` is a key, ``json.length`` may be one."""
+        is_key = name.trait not in ("", "bytes") and not name.path and self.is_tree(name.part)
+        if not is_key or self.has_trait(name.part, name.trait):
+            yield name
+        if is_key:
+            yield ValueName(name.part, (name.trait,))
+
+    def _inside(self, text: str, separator: str) -> Iterator[ValueName]:
+        """Yield the values whose names have a separator after the part and, in each way, between steps and trait."""
+        for part in self.parts:
+            start = (part if separator == "." else _NO_IDENTIFIER.sub("_", part)) + separator
+            rest = text[len(start) :]
+            if not rest or not text.startswith(start):
+                continue
+            if self.has_trait(part, rest):
+                yield ValueName(part, (), rest)
+            if self.is_tree(part):
+                yield from (ValueName(part, path, trait) for path, trait in _divided(rest, separator, ends=True))
 
 
-def _exact(name: ValueName, are_records: bool) -> Iterator[ValueName]:
-    """Yield the value of a name that begins with a part: ``json.width`` is a key, ``json.length`` may be one."""
-    is_key = name.trait not in ("", "bytes") and not name.path and (are_records or _is_json(name.part))
-    if not is_key or has_trait(name.part, name.trait, are_records):
-        yield name
-    if is_key:
-        yield ValueName(name.part, (name.trait,))
+class ColumnNames(PartNames):
+    """The names of the columns of rows, whose values may be of any type."""
 
+    has_sizes = False
 
-def has_trait(part: str, trait: str, are_records: bool = False) -> bool:
-    """Return True if a trait is measured of parts of such a name."""
-    kind = kind_of_name(part)
-    if trait in _OF_CONTENT:
-        return are_records or kind in ("text", "tree")
-    if are_records:
-        return False
-    is_av = kind in ("audio", "video") and trait in (*_OF_VIDEO, *_OF_SOUND)  # a container of video may hold sound
-    return trait == "bytes" or is_av or (kind == "image" and trait in _OF_PICTURES)
+    def is_tree(self, part: str) -> bool:  # noqa: ARG002 - all are alike
+        return True
+
+    def has_trait(self, part: str, trait: str) -> bool:  # noqa: ARG002 - all are alike
+        return trait in _OF_CONTENT
 
 
 def first_names(names: Collection[Any]) -> str:
@@ -290,21 +320,6 @@ def first_names(names: Collection[Any]) -> str:
 
 def _is_json(part: str) -> bool:
     return part_extension(part) in ("json", "jsn")
-
-
-def _inside(
-    text: str, separator: str, parts: Collection[str], trees: Collection[str], are_records: bool
-) -> Iterator[ValueName]:
-    """Yield the values whose names have a separator after the part and, in each way, between steps and trait."""
-    for part in parts:
-        start = (part if separator == "." else _NO_IDENTIFIER.sub("_", part)) + separator
-        rest = text[len(start) :]
-        if not rest or not text.startswith(start):
-            continue
-        if has_trait(part, rest, are_records):
-            yield ValueName(part, (), rest)
-        if part in trees:
-            yield from (ValueName(part, path, trait) for path, trait in _divided(rest, separator, ends=True))
 
 
 def _divided(text: str, separator: str, *, ends: bool) -> Iterator[tuple[tuple[str | int, ...], str]]:

@@ -20,6 +20,7 @@ from ...cached_property import cached_property
 from ...errors import EnergonError, plural
 from ...storage import FileInfo, Storage, read_document
 from ..documents.dataset_files import check_shard_names
+from ..documents.value_name import PartNames
 from ..nv_meta import outdated
 
 LAYOUT_VERSION = 1
@@ -175,6 +176,11 @@ class AbstractIndex(ABC):
     @cached_property
     def part_names(self) -> tuple[str, ...]:
         return self.layout.part_names
+
+    @property
+    def names(self) -> PartNames:
+        """What names of values mean in the dataset."""
+        return PartNames(self.part_names)
 
     @cached_property
     def _shard_starts(self) -> list[int]:

@@ -18,6 +18,7 @@ from ...cached_property import cached_property
 from ...errors import ConfigError, EnergonError, plural
 from ...storage import FileInfo, LocalStorage, ReadableFile, Storage, open_parent, read_document
 from ..documents.providers import format_of, record_format
+from ..documents.value_name import ColumnNames, PartNames
 from ..index.current import read_uuid
 from ..index.layout import (
     AbstractIndex,
@@ -90,6 +91,10 @@ class RecordIndex(AbstractIndex):
         self._known_part_sets = part_sets
         self._files: dict[int, RecordFile] = {} if opened is None else {0: opened}
         self._first = np.array(self._shard_starts, np.int64)
+
+    @property
+    def names(self) -> PartNames:
+        return ColumnNames(self.part_names)
 
     @property
     def decodes(self) -> bool:

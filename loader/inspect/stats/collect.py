@@ -30,7 +30,7 @@ from ...format.columns.column_files import write_column
 from ...format.columns.column_record import BY_STATS, column_of, read_record, value_of_column
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.messages import did_you_mean
-from ...format.documents.value_name import ValueName, parse_value_name, values_meant
+from ...format.documents.value_name import ValueName, parse_value_name
 from ...metadataset.datasets import NumberedDatasets, OpenDataset
 from ...version import __version__
 from .distribution import Distribution, TopValues
@@ -329,10 +329,10 @@ def _matching(names: Sequence[str], patterns: Sequence[str]) -> tuple[str, ...]:
 
 
 def _meant(folder: Dataset, name: str, at: str) -> tuple[ValueName, ...]:
-    if name == "bytes" and not folder.traits.are_records:
+    if name == "bytes" and folder.index.names.has_sizes:
         return (ValueName("", (), name),)  # of all parts
     try:
-        meant = values_meant(name, folder.index.part_names, are_records=folder.traits.are_records)
+        meant = folder.index.names.meant(name)
     except ValueError as error:
         raise ConfigError(f"{name!r} is no name of a value: {error}", at=at) from error
     return meant

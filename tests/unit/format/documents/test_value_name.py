@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loader.format.documents.value_name import TRAITS, has_trait, parse_value_name, values_meant
+from loader.format.documents.value_name import TRAITS, PartNames, parse_value_name
 from loader.format.media.metadata import AVMetadata
 
 PARTS = ("jpg", "seg.png", "left-eye.jpg", "txt", "json", "meta.json", "mp4")
@@ -37,19 +37,24 @@ MEANT: dict[str, str] = {
 
 @pytest.mark.parametrize("text", MEANT)
 def test_a_spelling_means_these_values(text: str) -> None:
-    assert " ".join(map(str, values_meant(text, PARTS))) == MEANT[text]
+    assert " ".join(map(str, PartNames(PARTS).meant(text))) == MEANT[text]
 
 
 def test_what_is_no_part_and_no_value_of_one_means_nothing() -> None:
-    assert values_meant("png.width", ["jpg"]) == values_meant("width", ["txt"]) == values_meant("label", ["jpg"]) == ()
-    assert values_meant("width", ["seg.width"]) == ()
+    assert (
+        PartNames(["jpg"]).meant("png.width")
+        == PartNames(["txt"]).meant("width")
+        == PartNames(["jpg"]).meant("label")
+        == ()
+    )
+    assert PartNames(["seg.width"]).meant("width") == ()
 
 
 def test_a_part_that_is_called_like_a_trait_is_told_apart() -> None:
     both = ["seg", "seg.width"]
-    assert [*map(str, values_meant("seg.width", both))] == ["seg.width"]
-    assert [*map(str, values_meant('part("seg.width")', both))] == ['part("seg.width")']
-    assert [*map(str, values_meant("seg.width", ["seg.width"]))] == ['part("seg.width")']
+    assert [*map(str, PartNames(both).meant("seg.width"))] == ["seg.width"]
+    assert [*map(str, PartNames(both).meant('part("seg.width")'))] == ['part("seg.width")']
+    assert [*map(str, PartNames(["seg.width"]).meant("seg.width"))] == ['part("seg.width")']
 
 
 @pytest.mark.parametrize("text", ["", " ", "[a]", "json[]", "json[a", "json[a]b", "a,b"])
@@ -61,4 +66,4 @@ def test_a_text_that_is_no_name_is_refused_with_the_character(text: str) -> None
 def test_each_field_of_media_metadata_is_a_trait() -> None:
     fields = {name.removeprefix("video_") for name in AVMetadata.__dataclass_fields__ if not name.endswith("_duration")}
     assert fields <= TRAITS
-    assert all(has_trait("mp4", name) for name in (*fields, "duration", "bytes"))
+    assert all(PartNames(["mp4"]).has_trait("mp4", name) for name in (*fields, "duration", "bytes"))

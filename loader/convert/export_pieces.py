@@ -63,9 +63,9 @@ class ReadRequest:
             shard = f"{prefix}{shard}" if not prefix or prefix.endswith("/") else prefix
             parts = {name: as_bytes(value) for name, value in folder.read_parts(sample, self.names).items()}
             repeated: list[tuple[str, int]] = []
-            if self.names is None and not folder.traits.are_records:
+            if self.names is None:
                 # Of several parts of one name, only one was read.
-                every = [part.name for part in tar_index(folder).parts(sample)]
+                every = folder.names_of_parts(sample)
                 repeated = [(name, every.count(name)) for name in dict.fromkeys(every) if every.count(name) > 1]
             split = "" if splits is None else splits.name(sample)
             yield SampleWithRepeats(ExportedSample(shard, folder.index.key(sample), split, parts), repeated)

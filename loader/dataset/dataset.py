@@ -269,6 +269,10 @@ class Dataset(ABC):
             FormatError: The index or the sample's line or row is damaged.
         """
 
+    def names_of_parts(self, sample: int) -> list[str]:
+        """Return the names of a sample's parts, with those that repeat."""
+        return [part.name for part in self.parts(sample)]
+
     @abstractmethod
     def read(self, sample: int, part: str, start: int = 0, stop: int | None = None) -> bytes:
         """Read the bytes ``[start, stop)`` of a part; fewer at its end.

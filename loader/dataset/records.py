@@ -46,6 +46,9 @@ class RecordDataset(Dataset):
     def parts(self, sample: int) -> list[PartPlace]:
         return [PartPlace(name, len(data), None) for name, data in self._bytes(sample).items()]
 
+    def names_of_parts(self, sample: int) -> list[str]:  # noqa: ARG002 - all samples have the same
+        return list(self.index.part_names)
+
     def read(self, sample: int, part: str, start: int = 0, stop: int | None = None) -> bytes:
         return self._bytes(sample)[part][start:stop]
 

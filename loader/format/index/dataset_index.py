@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...accounting.part_sets import Missing, PartSetCounter, PartSets, missing_in_rows
+from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...storage import Storage, read_document
 from ...storage.shared_answers import has_answers
@@ -229,6 +230,17 @@ class DatasetIndex(AbstractIndex):
             return sorted({*self._find(encode_name(key)), *self._find_full(key)})
         except UnicodeEncodeError:
             return []  # a lone surrogate, for example from JSON, which no bytes encode
+
+    def starting(self, samples: range, text: str) -> list[int]:
+        # Compare the first bytes of all keys that are long enough at once.
+        prefix = np.frombuffer(encode_name(text), np.uint8)
+        ends = np.asarray(self.key_ends[samples.start : samples.stop]).astype(np.int64)
+        first = int(self.key_ends[samples.start - 1]) if samples.start else 0
+        starts: IntArray = np.concatenate([[first], ends[:-1]])
+        long_enough = np.flatnonzero(ends - starts >= len(prefix))
+        places = starts[long_enough][:, None] + np.arange(len(prefix))
+        matches = (self.key_bytes[places] == prefix).all(axis=1)
+        return cast("list[int]", (long_enough[matches] + samples.start).tolist())
 
     def find_first_full(self, key: str) -> list[int]:
         """Return the samples of ``<shard>/<key>``, or else of a bare key, ascending; empty for an unknown key.

@@ -198,6 +198,10 @@ class AbstractIndex(ABC):
     def find(self, key: str) -> list[int]:
         """Return the samples of a bare key or of ``<shard>/<key>``, ascending; empty for an unknown key."""
 
+    def starting(self, samples: range, text: str) -> list[int]:
+        """Return the samples whose key begins with a text."""
+        return [sample for sample in samples if self.key(sample).startswith(text)]
+
     def full_key(self, sample: int) -> str:
         """Return ``<shard>/<key>``, unique in the dataset unless the shard repeats a key."""
         return f"{self.shard_of(sample).name}/{self.key(sample)}"

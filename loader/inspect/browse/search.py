@@ -16,7 +16,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from ...accounting.large_parts import CHECKED_JSON_BYTES
-from ...arrays import IntArray
 from ...dataset.dataset import Dataset
 from ...dataset.query import (
     Condition,
@@ -30,7 +29,6 @@ from ...dataset.query import (
 from ...dataset.tar import tar_index
 from ...errors import EnergonError
 from ...format.dataset_ref import DatasetRef
-from ...format.tar.names import encode_name
 from ...lint.contents import SampleLint
 from ...lint.metadata import readable_config
 from ...lint.rule import Finding, ScannedShard
@@ -121,7 +119,7 @@ def _results(dataset: BrowsedDataset, request: SearchRequest, submit: Submit) ->
         for some in request.ranges:
             for start in range(some.start, some.stop, _KEYS_AT_ONCE):
                 batch = range(start, min(start + _KEYS_AT_ONCE, some.stop))
-                yield batch, dict.fromkeys(_keys(dataset, batch, request.text), "")
+                yield batch, dict.fromkeys(dataset.folder.index.starting(batch, request.text), "")
         return
     # Other searches read samples in workers, a few tasks ahead of what is shown.
     batches = _batches(dataset, request.ranges)
@@ -148,21 +146,6 @@ def _batches(dataset: BrowsedDataset, ranges: Sequence[range]) -> Iterator[range
             end = min(int(ends[np.searchsorted(ends, start, side="right")]), start + _SAMPLES_AT_ONCE, some.stop)
             yield range(start, end)
             start = end
-
-
-def _keys(dataset: BrowsedDataset, batch: range, text: str) -> list[int]:
-    if dataset.folder.traits.are_records:
-        return [sample for sample in batch if dataset.folder.index.key(sample).startswith(text)]
-    # Compare the first bytes of all keys that are long enough at once.
-    index, prefix = tar_index(dataset.folder), np.frombuffer(encode_name(text), np.uint8)
-    ends = np.asarray(index.key_ends[batch.start : batch.stop]).astype(np.int64)
-    first = int(index.key_ends[batch.start - 1]) if batch.start else 0
-    starts: IntArray = np.concatenate([[first], ends[:-1]])
-    long_enough = np.flatnonzero(ends - starts >= len(prefix))
-    places = starts[long_enough][:, None] + np.arange(len(prefix))
-    matches = (index.key_bytes[places] == prefix).all(axis=1)
-    samples: list[int] = (long_enough[matches] + batch.start).tolist()
-    return samples
 
 
 # ------------------------------------------------------------------------------------------ in a worker process

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from ...cached_property import cached_property
@@ -90,7 +89,7 @@ class DatasetRecipe(Recipe):
             options=None if traits.is_file else request.options,
         )
         # Both are for messages only.
-        builder.part_names = partial(_part_names, folder)
+        builder.part_names = folder.names_of_parts
         if described is None and config is not None and config.field_map is not None:
             builder.config_file = folder.storage.path(f"{FOLDER}/{folder.ref.dataset_file}")
         return builder
@@ -117,12 +116,6 @@ class DatasetRecipe(Recipe):
     def named(self, raw: RawSample) -> dict[str, Any]:
         return {**raw.parts, "__key__": self.builder.key_of(raw), "__sources__": sources_of(raw, self.request.path)}
 
-
-def _part_names(dataset: Dataset, sample: int) -> list[str]:
-    """Return the names of all parts of a sample; all records of a dataset have the same."""
-    if dataset.traits.are_records:
-        return list(dataset.index.part_names)
-    return [part.name for part in dataset.parts(sample)]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -79,16 +79,15 @@ def _keys_and_parts(ctx: click.Context, incomplete: str) -> list[CompletionItem]
 
 
 def _names_of_parts(ctx: click.Context) -> Sequence[str]:
-    from loader.format.documents import is_metadataset
+    from loader.format import DatasetRef
 
     path = _path(ctx)
-    if is_metadataset(path):
+    if DatasetRef(path).kind.is_mix:
         import yaml
 
         with open(path, encoding="utf-8") as file:
             return list(yaml.safe_load(file)["splits"])
     from loader.dataset import folder_at
-    from loader.format import DatasetRef
 
     split = folder_at(DatasetRef(path, split_config=ctx.params.get("split_config") or "split.yaml")).documents.split
     return [] if split is None else list(split.split_parts)

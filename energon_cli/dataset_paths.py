@@ -28,7 +28,8 @@ def check_ref(ref: DatasetRef, *, takes_tar: bool = True) -> DatasetRef:
     A ``file://`` URL becomes a path, and the prefix of a pair of token files the path of its ``.bin`` file. A missing
     folder passes, and a missing file of an object store: opening it raises with a better message.
     """
-    from loader.format.documents import data_path, fault_of_file, is_metadataset, is_record_file, is_tar_file
+    from loader.format import data_path, is_tar_file
+    from loader.format.documents import fault_of_file
     from loader.storage import hint_of_missing, is_url, split_url
 
     if not ref.path:
@@ -40,15 +41,16 @@ def check_ref(ref: DatasetRef, *, takes_tar: bool = True) -> DatasetRef:
     if ref.folder == "":
         raise click.BadParameter("this is empty; check whether a shell variable is unset", param_hint="--meta-folder")
     # A file that does not exist, and a meta folder of data that have none, are refused.
-    is_document = is_record_file(path) or is_metadataset(path)
+    kind, is_tar = ref.kind, takes_tar and is_tar_file(path)
+    is_document = kind.format != "folder"
     is_pair = path.endswith(".bin") and os.path.exists(path.removesuffix("bin") + "idx")  # opening it names what lacks
     if (is_document or path.endswith(".tar")) and not is_pair and not is_url(path) and not os.path.lexists(path):
         raise StorageError("this file does not exist", path=path, hint=hint_of_missing(path))
-    if (is_document or (takes_tar and is_tar_file(path))) and ref.has_other_folder:
-        better = " Set meta_folder at its datasets." if is_metadataset(path) else ""
+    if (is_document or is_tar) and ref.has_other_folder:
+        better = " Set meta_folder at its datasets." if kind.is_mix else ""
         raise click.UsageError(f"--meta-folder is valid only for folders.{better}")
     # What can be opened passes; what is another file is named with the path to pass instead.
-    if is_record_file(path) or (takes_tar and is_tar_file(path)):
+    if kind.is_file or is_tar:
         return ref
     from loader.format.prepare import is_compressed_tar
 
@@ -66,7 +68,7 @@ def check_ref(ref: DatasetRef, *, takes_tar: bool = True) -> DatasetRef:
         raise click.UsageError(
             f"{path} is compressed, so samples cannot be read from the middle of it. Decompress it: {command}"
         )
-    if not is_metadataset(path):
+    if not kind.is_mix:
         fault = None if path.endswith(".tar") else fault_of_file(path)
         if fault is not None:
             raise click.UsageError(f"{path}: {fault[0]}. {fault[1][:1].upper()}{fault[1][1:]}")

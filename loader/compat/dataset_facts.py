@@ -10,8 +10,8 @@ from typing import Any
 
 from ..dataset.opening import folder_at
 from ..errors import ConfigError, StorageError
+from ..format.data_kind import data_kind, data_path
 from ..format.documents.dataset_files import read_shard_info
-from ..format.documents.providers import data_path, format_of
 from ..format.nv_meta import (
     FORMAT_VERSION,
     INDEX_SQLITE,
@@ -53,11 +53,11 @@ def get_dataset_type(path: str | os.PathLike[str]) -> EnergonDatasetType:
     """
     text = data_path(os.fspath(path))
     try:
-        if format_of(text) != "folder":
+        if data_kind(text).format != "folder":
             storage, name = open_parent(text.rstrip("/"))
             if not storage.exists(name):
                 return EnergonDatasetType.INVALID
-            return EnergonDatasetType(format_of(text))
+            return EnergonDatasetType(data_kind(text).format)
         exists = open_storage(text).exists
         if exists(INFO_JSON) or exists(INFO_YAML):
             return EnergonDatasetType.WEBDATASET

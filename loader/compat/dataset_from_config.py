@@ -12,9 +12,10 @@ from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
 from ..dataset.records import SingleFile
 from ..errors import ConfigError, EnergonError
+from ..format.data_kind import data_path
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig, is_own_module
-from ..format.documents.providers import LoadRequest, data_path, format_of, given_ref, is_metadataset
+from ..format.documents.providers import LoadRequest, given_ref
 from ..format.jsonl.index import prepare_jsonl
 from ..format.nv_meta import FOLDER
 from ..format.records.folder_index import open_record_path
@@ -229,13 +230,13 @@ def get_dataset_from_config(
     common: dict[str, Any] = {"training": training, "worker_config": worker_config, **kwargs}
     if filter_name is not None:  # a user-defined class need not take it
         common["filter_name"] = filter_name
-    ref = given_ref(data_path(os.fspath(path)), meta_folder, split_config=split_config, dataset_config=dataset_config)
+    ref = given_ref(path, meta_folder, split_config=split_config, dataset_config=dataset_config)
     # A single file of samples; a metadataset is for another function.
-    factory = _FACTORIES.get(format_of(ref.path))
+    factory = _FACTORIES.get(ref.kind.format)
     if factory is not None:
         check_sample_type(factory.__sample_type__, sample_type, at=None)
         return factory(path, subflavors=subflavors, **common)
-    if is_metadataset(path):
+    if ref.kind.is_mix:
         raise ConfigError(
             "this is a metadataset, which may have several datasets",
             file=os.fspath(path),

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import ConfigError
+from ..format.data_kind import data_kind
 from ..format.dataset_ref import DOCUMENT_CHOICES
-from ..format.documents.providers import is_metadataset
 from ..format.documents.subset import SubsetRange
 from ..metadataset.documents.parse import parse_metadataset
 from ..metadataset.joins.prepare_metadataset import prepare_metadataset
@@ -102,7 +102,7 @@ class DatasetLoaderInterface(ABC):
         Returns:
             The metadatasets whose joins were prepared.
         """
-        if not is_metadataset(self.path):
+        if not data_kind(self.path).is_mix:
             return ()
         return tuple(dict.fromkeys(report.file for report in prepare_metadataset(self.path)))
 
@@ -116,7 +116,7 @@ class DatasetLoaderInterface(ABC):
         split_part: str,
     ) -> list[TraversedDatasetReference]:
         """List the datasets at the path, without opening any."""
-        if is_metadataset(self.path):
+        if data_kind(self.path).is_mix:
             return traverse_metadataset(self.path, split_part=split_part)
         part = self.split_part or split_part
         return [
@@ -197,7 +197,7 @@ def load_dataset(path: str | os.PathLike[str], **kwargs: Any) -> DatasetLoaderIn
         ConfigError: The file is not a metadataset.
         StorageError: The file cannot be read.
     """
-    if not is_metadataset(path):
+    if not data_kind(path).is_mix:
         return DatasetLoader(path=path, **kwargs)
     text = read_document(*open_parent(path)).decode("utf-8", "replace")
     spec, faults = parse_metadataset(text, file=os.fspath(path))

@@ -20,7 +20,6 @@ from ..errors import ConfigError, plural
 from ..format.carry import Carried, NewOrder, OldDataset
 from ..format.dataset_ref import DatasetRef
 from ..format.documents import command_for_folder
-from ..format.documents.providers import data_path, is_metadataset, is_record_file
 from ..format.nv_meta import DATASET_YAML, FOLDER
 from ..format.tar.names import printable
 from ..storage import Storage, is_url, read_document
@@ -61,8 +60,9 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
         ShareDone: The engine writes one share, and its shards are written.
     """
     # Refuse other inputs, and an output over the input.
-    ref, path = plan.ref, plan.ref.path
-    if is_metadataset(path) or is_record_file(data_path(path)):
+    ref = DatasetRef.of(plan.ref)
+    path = ref.path
+    if ref.kind.format != "folder":
         raise ConfigError("expected a dataset of tar shards", at=path, hint="name the folder of a dataset")
     if not is_url(path) and os.path.realpath(path) == os.path.realpath(plan.output):
         raise ConfigError(

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 from ..cached_property import cached_property
 from ..errors import ConfigError
 from ..format.columns.column_record import column_names
+from ..format.data_kind import SHARD_SUFFIXES, Kind
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig, parse_dataset_config
 from ..format.documents.dataset_files import current_split_file, read_split_config
 from ..format.documents.next_command import split_hint
-from ..format.documents.providers import ALL_PARTS, SHARD_SUFFIXES
+from ..format.documents.providers import ALL_PARTS
 from ..format.documents.split_config import SplitConfig, split_sample_name
 from ..format.index.layout import AbstractIndex, ShardEntry
 from ..format.index.locations import SampleLocations
@@ -227,6 +228,8 @@ class Dataset(ABC):
         shard_counts: The shards in order, with their numbers of samples.
         rechecks: Compare a shard on this machine with the index again whenever the file has changed.
     """
+
+    kind: Kind
 
     def __init__(
         self, documents: Documents, traits: DatasetTraits, shard_counts: Mapping[str, int], *, rechecks: bool = False

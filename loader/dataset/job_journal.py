@@ -12,8 +12,8 @@ import msgspec
 from ..arrays import IntArray
 from ..engine.journal import SHARDS, Journal
 from ..errors import StorageError
+from ..format.data_kind import is_tar_file
 from ..format.dataset_ref import DatasetRef
-from ..format.documents.providers import is_record_file, is_tar_file
 from ..format.nv_meta import FOLDER, JOBS_FOLDER, REQUEST_JSON, TEMPORARY_INDEX
 from ..storage import FileInfo, RemoteStorage
 from .dataset import Dataset
@@ -31,7 +31,7 @@ def job_journal(ref: DatasetRef, name: str, options: Mapping[str, str], kind: An
         StorageError: The data has no ``.nv-meta``, or it cannot be written.
     """
     is_temporary = os.path.basename(ref.folder).startswith(TEMPORARY_INDEX)
-    if is_temporary or is_record_file(ref.path) or is_tar_file(ref.path):
+    if is_temporary or ref.kind.is_file or is_tar_file(ref.path):
         raise no_journal(ref.path)
     storage = ref.storage()
     is_web_server = isinstance(storage, RemoteStorage) and not storage.can_list

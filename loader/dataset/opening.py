@@ -7,10 +7,10 @@ from functools import cache, partial
 from typing import Any, cast
 
 from ..errors import ConfigError, StorageError
+from ..format.data_kind import record_format
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_files import read_shard_info
 from ..format.documents.next_command import command_for_ref, fault_of_file
-from ..format.documents.providers import data_path, is_metadataset, is_record_file, record_format
 from ..format.index.current import index_folders, prefetch_documents
 from ..format.index.layout import ROW_COLUMNS
 from ..format.index.object_commit import read_committed_documents
@@ -38,13 +38,13 @@ def dataset_at(ref: DatasetRef | str | os.PathLike[str], **options: Any) -> Data
         StorageError: The dataset is missing or not prepared.
     """
     ref = DatasetRef.of(ref)
-    if is_metadataset(ref.path):
+    if ref.kind.is_mix:
         raise ConfigError(
             "expected a dataset, found a metadataset",
             at=ref.path,
             hint=f"name one of its datasets, which are listed by: energon info {ref.path}",
         )
-    return SingleFile(ref) if is_record_file(data_path(ref.path)) else folder_at(ref, **options)
+    return SingleFile(ref) if ref.kind.is_file else folder_at(ref, **options)
 
 
 def folder_at(

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from ..cached_property import cached_property
+from ..format.data_kind import Kind, data_kind
 from ..format.dataset_ref import DatasetRef
-from ..format.documents.providers import data_path, format_of
 from ..format.index.layout import ShardEntry
 from ..format.index.locations import SampleLocations
 from ..format.records.folder_index import RecordIndex, layout_of, open_record_path
@@ -24,6 +24,8 @@ _KEPT_BYTES = 1 << 20  # of the sample that was read last: readers ask for its p
 class RecordDataset(Dataset):
     """A prepared folder of JSONL or Parquet files."""
 
+    kind: Kind = "folders of JSONL or Parquet files"
+
     _last: tuple[int, dict[str, bytes]] | None = None
 
     def __init__(
@@ -35,7 +37,7 @@ class RecordDataset(Dataset):
         is_file: bool = False,
         rechecks: bool = False,
     ) -> None:
-        traits = DatasetTraits(format_of(next(iter(shard_counts))), is_file=is_file)
+        traits = DatasetTraits(data_kind(next(iter(shard_counts))).format, is_file=is_file)
         super().__init__(documents, traits, shard_counts, rechecks=rechecks)
         self._open_index = open_index
 
@@ -89,12 +91,13 @@ class SingleFile(RecordDataset):
     """
 
     def __init__(self, ref: DatasetRef) -> None:
-        opened = open_record_path(data_path(ref.path))
+        opened = open_record_path(ref.path)
         storage, counts = opened.storage, {opened.name: len(opened)}
         open_index = partial(_index_of_file, opened, counts)
         super().__init__(NoDocuments(ref, storage, counts, open_index), counts, open_index, is_file=True)
         self.path = storage.path(opened.name)
         self.file = opened.name
+        self.kind = data_kind(opened.name).plural
 
     def full_key(self, sample: int) -> str:
         return str(sample)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from ..cached_property import cached_property
 from ..errors import ConfigError
+from ..format.data_kind import Kind
 from ..format.index.current import current_index
 from ..format.index.dataset_index import DatasetIndex, PartLocation
 from ..format.index.fresh_shard import open_fresh_shard
@@ -19,6 +20,8 @@ from .dataset import Dataset, DatasetTraits, Documents, PartPlace
 
 class TarDataset(Dataset):
     """A prepared folder of tar shards."""
+
+    kind: Kind = "tar shards"
 
     def __init__(
         self,

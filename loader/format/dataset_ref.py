@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..storage import Storage, open_storage, resolve_path
+from .data_kind import DataKind, data_kind, data_path
 from .nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
 
 # Names of the attributes of a reference that choose its documents, which are also keys of metadatasets.
@@ -38,8 +39,18 @@ class DatasetRef:
 
     @classmethod
     def of(cls, ref: DatasetRef | str | os.PathLike[str]) -> DatasetRef:
-        """Return a reference; a path uses the documents of the default names."""
-        return ref if isinstance(ref, DatasetRef) else cls(os.fspath(ref))
+        """Return a reference; a path uses the documents of the default names.
+
+        Of the prefix of token files it is to the ``.bin`` file.
+        """
+        ref = ref if isinstance(ref, DatasetRef) else cls(os.fspath(ref))
+        path = data_path(ref.path)
+        return ref if path == ref.path else replace(ref, path=path)
+
+    @property
+    def kind(self) -> DataKind:
+        """What the path names, by its name alone."""
+        return data_kind(self.path)
 
     @property
     def split_file(self) -> str:

@@ -49,7 +49,6 @@ from .folder_views import SampleViews as SampleViews
 from .lint import (
     LintRequest as LintRequest,
     find_rule as find_rule,
-    kind_at as kind_at,
     rule_groups as rule_groups,
     run_lint as run_lint,
 )

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from ..dataset.dataset import Dataset
 from ..dataset.exclusions.change import exclude_names
+from ..dataset.kind import is_prepared
 from ..dataset.opening import folder_at
-from ..dataset.unprepared.tar_index import is_prepared
 from ..errors import ConfigError, EnergonError
 from ..format.dataset_ref import DatasetRef
 from ..format.nv_meta import FOLDER

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..dataset.dataset import Dataset
+from ..dataset.kind import is_prepared, kind_at
 from ..dataset.opening import folder_at
 from ..dataset.selection import Selection
 from ..dataset.split_parts import excluded_samples, open_filter
-from ..dataset.unprepared.tar_index import find_tars, is_prepared, is_unprepared, scan_tars
+from ..dataset.unprepared.tar_index import find_tars, scan_tars
 from ..errors import EnergonError, StorageError
 from ..format import nv_meta
 from ..format.columns.column_files import open_column
 from ..format.columns.column_record import ColumnRecord
+from ..format.data_kind import data_kind
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
-from ..format.documents.providers import data_path, format_of, is_metadataset, is_record_file, is_tar_file
 from ..format.documents.split_config import SplitConfig
 from ..format.filters.rows import filter_names
 from ..format.index.layout import AbstractIndex
-from ..format.media.metadata import is_media_folder
 from ..format.records.folder_index import open_record_file
 from ..format.records.record_file import RecordFile
 from ..format.unfinished import left_sentence
@@ -38,10 +37,9 @@ _SAMPLES_A_RUN = 512
 
 def kind_of_path(path: str) -> str:
     """Return ``metadataset``, ``records`` (a file of samples), ``checkpoint`` or ``dataset``."""
-    if is_metadataset(path):
-        return "metadataset"
-    if is_record_file(path):
-        return "records"
+    kind = data_kind(path)
+    if kind.format != "folder":
+        return "records" if kind.is_file else "metadataset"
     # A folder may end like a file; folders of states are recognised by their files.
     if path.endswith(_CHECKPOINT_SUFFIXES) and not EPath(path).is_dir():
         return "checkpoint"
@@ -76,22 +74,18 @@ def path_facts(
         StorageError: The path does not exist, or contains no dataset and no tar files.
     """
     ref = DatasetRef.of(ref)
-    if is_metadataset(ref.path):
-        from .metadataset import metadataset_facts  # imported late: only metadatasets need the planner
+    match kind_at(ref):
+        case "metadatasets":
+            from .metadataset import metadataset_facts  # imported late: only metadatasets need the planner
 
-        return metadataset_facts(ref)
-    path = data_path(ref.path)
-    if is_record_file(path):
-        return record_facts(*open_parent(path))
-    if is_tar_file(path):
-        return tar_facts(path, workers=workers, on_progress=on_progress)
-    ref = replace(ref, path=path)
-    storage = ref.storage()
-    if is_media_folder(storage):
-        return media_folder_facts(storage)
-    if is_unprepared(storage, ref):
-        return tar_facts(path, workers=workers, on_progress=on_progress)
-    return dataset_facts(folder_at(ref))
+            return metadataset_facts(ref)
+        case "unprepared tar files":
+            return tar_facts(ref.path, workers=workers, on_progress=on_progress)
+        case "folders of media files":
+            return media_folder_facts(ref.storage())
+        case "tar shards":
+            return dataset_facts(folder_at(ref))
+    return record_facts(*open_parent(ref.path))
 
 
 def dataset_facts(dataset: Dataset) -> dict[str, Any]:
@@ -297,7 +291,7 @@ def record_facts(storage: Storage, name: str) -> dict[str, Any]:
     file = open_record_file(storage, name)
     return {
         "path": storage.path(name),
-        "type": format_of(name),
+        "type": data_kind(name).format,
         "samples": len(file),
         "shards": 1,
         "bytes": file.size_bytes,

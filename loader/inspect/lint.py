@@ -7,14 +7,11 @@ from dataclasses import fields
 from functools import partial
 
 from ..accounting import Rule, RuleGroup, reasons
-from ..dataset.unprepared.tar_index import is_unprepared
+from ..dataset.kind import kind_at
 from ..errors import ConfigError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.messages import did_you_mean
-from ..format.documents.providers import data_path, format_of, is_metadataset, is_record_file, is_tar_file
-from ..format.media.metadata import is_media_folder
-from ..format.nv_meta import FOLDER, INDEX_UUID, SPLIT_YAML
 from ..lint.metadata import DatasetFiles, Split
 from ..lint.record_file import ColumnFiles, JsonlFiles
 from ..lint.report import (
@@ -24,7 +21,7 @@ from ..lint.report import (
     LintRequest as LintRequest,  # noqa: PLC0414 - a name of this package, too
     SampleCheck,
 )
-from ..lint.rule import RECORD_FILES, Kind, LintRules
+from ..lint.rule import RECORD_FILES, LintRules
 from ..lint.run import lint_dataset, lint_file, lint_tars
 from ..lint.samples import SampleFaults
 from ..lint.shard import Shards
@@ -64,8 +61,9 @@ def run_lint(request: LintRequest, on_progress: Callable[[LintProgress], None] |
     """
     make_check = partial(_make_check, trust_code=request.ref.trust_code, max_json_bytes=request.max_json_bytes)
     options = {field.name: getattr(request, field.name) for field in fields(request)}
+    options["ref"] = DatasetRef.of(request.ref)
     plan = LintPlan(**options, make_sample_check=make_check)
-    kind = kind_at(request.ref)
+    kind = kind_at(plan.ref)
     if kind == "metadatasets":
         from ..metadataset.lint import lint_metadataset
         from ..stores.aux_store import open_aux_store
@@ -75,24 +73,8 @@ def run_lint(request: LintRequest, on_progress: Callable[[LintProgress], None] |
         from ..lint.media_folder import lint_media_folder
 
         return lint_media_folder(plan, on_progress=on_progress)
-    linters = {"unprepared tar files": lint_tars, **dict.fromkeys(RECORD_FILES.values(), lint_file)}
+    linters = {"unprepared tar files": lint_tars, **dict.fromkeys(RECORD_FILES, lint_file)}
     return linters.get(kind, lint_dataset)(plan, on_progress=on_progress)
-
-
-def kind_at(ref: DatasetRef) -> Kind:
-    """Return the kind of data that a path names; tar shards if it names a prepared folder, or nothing."""
-    path = data_path(ref.path)
-    if is_record_file(path):
-        return RECORD_FILES[format_of(path)]
-    if is_metadataset(ref.path):
-        return "metadatasets"
-    if is_tar_file(ref.path):
-        return "unprepared tar files"
-    storage = ref.storage()
-    remains = (INDEX_UUID, f"{FOLDER}/{SPLIT_YAML}")  # of a dataset of shards, which lint has to report
-    if is_media_folder(storage) and not any(map(storage.exists, remains)):
-        return "folders of media files"
-    return "unprepared tar files" if is_unprepared(storage, ref) else "tar shards"
 
 
 def _make_check(

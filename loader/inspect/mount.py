@@ -7,21 +7,21 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple, TypeVar
 
 from ..convert import file_name, key_of, split_file_name
 from ..dataset.dataset import Dataset
-from ..dataset.opening import dataset_at, folder_at
+from ..dataset.opening import dataset_at
 from ..dataset.selection import Selection
 from ..dataset.split_parts import is_excluded
-from ..dataset.unprepared.tar_index import index_temporarily
+from ..dataset.unprepared.tar_index import with_index
 from ..errors import ConfigError, EnergonError, StorageError
 from ..escaped_log import get_logger
 from ..format.dataset_ref import DatasetRef
-from ..format.documents.providers import LoadRequest, data_path, is_metadataset, is_record_file
+from ..format.documents.providers import LoadRequest
 from ..format.index.layout import ShardEntry
 from ..format.prepare.plan import ProgressCallback
 from ..metadataset.plans.plan_leaves import plan_splits
@@ -177,7 +177,7 @@ def open_tree(
         on_progress: Called after each shard that is scanned, if the shards are not prepared.
     """
     ref = DatasetRef.of(ref)
-    if is_metadataset(ref.path):
+    if ref.kind.is_mix:
         planned = plan_splits(ref, split_parts=None if split_part is None else [split_part]).checked()
         return MountedTree({name: _of_node(node) for name, node in planned.trees.items()}, layout)
     return MountedTree(_open_files(ref, layout, split_part, on_progress), layout)
@@ -186,19 +186,16 @@ def open_tree(
 def _open_files(
     ref: DatasetRef, layout: Naming, split_part: str | None, on_progress: ProgressCallback | None = None
 ) -> DatasetTree:
-    path = data_path(ref.path)
-    if is_record_file(path):
-        return DatasetTree(dataset_at(path), layout, split_part=split_part)
     with ExitStack() as stack:
         # Shards that are not prepared get an index in a temporary folder.
-        indexed = index_temporarily(replace(ref, path=path), stack, on_progress)
-        if indexed is not None and split_part is not None:
+        indexed = with_index(ref, stack, on_progress)
+        if indexed is not ref and split_part is not None:
             raise ConfigError(
                 f"these shards are not prepared, so they have no split part {split_part!r}",
-                at=path,
+                at=ref.path,
                 hint="run energon prepare, or mount all samples",
             )
-        files = DatasetTree(folder_at(indexed or replace(ref, path=path)), layout, split_part=split_part)
+        files = DatasetTree(dataset_at(indexed), layout, split_part=split_part)
         # Closing the files removes the temporary folder.
         files.resources = stack.pop_all()
         return files

@@ -9,12 +9,11 @@ from statistics import fmean
 from typing import Any
 
 from ..dataset.join import JoinedDataset
+from ..dataset.kind import kind_at
 from ..dataset.opening import dataset_at
 from ..dataset.selection import Selection
-from ..dataset.unprepared.tar_index import is_unprepared
 from ..errors import ConfigError, EnergonError
-from ..format.documents.providers import data_path, is_metadataset, is_record_file, is_tar_file
-from ..format.media.metadata import is_media_folder
+from ..format.dataset_ref import DatasetRef
 from ..metadataset.documents.leaf_plan import JoinMember, JoinPlan, LeafPlan
 from ..metadataset.joins.files import open_join
 from ..storage import short_path
@@ -114,20 +113,13 @@ def open_views(request: PreviewRequest) -> SampleViews:
         FormatError: A file of the dataset is damaged.
         StorageError: A dataset is missing, or a dataset of a metadataset is not prepared.
     """
-    ref = replace(request.ref, path=data_path(request.ref.path))
-    request = replace(request, ref=ref)
-    if is_metadataset(ref.path):
-        return _open_mix(request)
-    if is_record_file(ref.path):
-        return open_folder_views(request)
-    if is_tar_file(ref.path):
-        return open_tar_views(request)
-    storage = ref.storage()
-    if is_media_folder(storage):
-        return open_file_views(request)
-    if is_unprepared(storage, ref):
-        return open_tar_views(request)
-    return open_folder_views(request)
+    request = replace(request, ref=DatasetRef.of(request.ref))
+    ways = {
+        "metadatasets": _open_mix,
+        "unprepared tar files": open_tar_views,
+        "folders of media files": open_file_views,
+    }
+    return ways.get(kind_at(request.ref), open_folder_views)(request)
 
 
 def _open_mix(request: PreviewRequest) -> SampleViews:

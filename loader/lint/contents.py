@@ -22,7 +22,7 @@ from ..format.records.record_file import RecordFile, read_record
 from ..storage import AscendingFile, ReadableFile
 from .record_file import ColumnFiles, JsonlFiles, fault_of_line
 from .report import Caution, SampleCheck
-from .rule import Finding, ReadSample, kind_of
+from .rule import Finding, ReadSample
 from .samples import SampleFaults
 from .shard import Shards
 
@@ -58,7 +58,7 @@ class SampleLint:
         """Yield the findings about samples, by their numbers in the dataset, ascending."""
         # Read each shard once, for all of its samples.
         index = dataset.index
-        checks = SampleFaults.checks(kind_of(dataset), "of_sample")
+        checks = SampleFaults.checks(dataset.kind, "of_sample")
         for shard, numbers in groupby(samples, index.shard_of):
             if isinstance(index, RecordIndex):
                 file = index.file(index.number_of(shard.name))

@@ -15,8 +15,8 @@ from ..dataset.split_parts import open_filter, samples_of_part
 from ..errors import ConfigError, EnergonError, StorageError, plural
 from ..format.columns.column_files import read_column
 from ..format.compat.sqlite_index import open_sqlite
+from ..format.data_kind import SHARD_SUFFIXES
 from ..format.documents.dataset_config import DatasetConfig
-from ..format.documents.providers import SHARD_SUFFIXES
 from ..format.documents.split_config import SplitConfig, split_sample_name
 from ..format.documents.subset import do_overlap
 from ..format.filters.rows import FilterFiles, filter_names

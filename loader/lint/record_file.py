@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from ..accounting.large_parts import CHECKED_JSON_BYTES
 from ..errors import EnergonError, FormatError, plural
-from ..format.documents.providers import format_of
+from ..format.data_kind import Kind, data_kind
 from ..format.jsonl.index import IDX_SUFFIX, JsonlIndex, find_jsonl_index
 from ..format.jsonl.lines import BYTE_ORDER_MARK, ExaminedLine, LineBlock, line_blocks
 from ..format.records.token_file import TokenFile
 from ..storage import ReadableFile, Storage
-from .rule import Finding, Kind, LintRule, LintRules
+from .rule import Finding, LintRule, LintRules
 from .running import RunningLint
 from .samples import SampleFaults
 from .shard import Shards
@@ -235,7 +235,7 @@ def check_record_file(lint: RunningLint, storage: Storage, name: str, *, level: 
         level: ``headers`` checks the index or footer only; ``bytes`` and ``decode`` check every sample too.
     """
     lint.shards = 1
-    kind, every_sample = format_of(name), level != "headers"
+    kind, every_sample = data_kind(name).format, level != "headers"
     try:
         if kind == "jsonl":
             JsonlCheck(lint, storage, name).run(every_sample=every_sample)

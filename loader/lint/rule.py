@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ..accounting import Rule
-from ..dataset.unprepared.tar_index import UnpreparedDataset
+from ..format.data_kind import KINDS, Kind
 
 if TYPE_CHECKING:
     from ..dataset.dataset import Dataset
@@ -18,32 +18,11 @@ if TYPE_CHECKING:
     from ..storage import FileInfo, Storage
 
 Level = Literal["of_dataset", "of_shard", "of_sample"]
-Kind = Literal[
-    "tar shards",
-    "unprepared tar files",
-    "folders of JSONL or Parquet files",
-    "JSONL files",
-    "token files",
-    "Parquet files",
-    "folders of media files",
-    "metadatasets",
-]
-"""A kind of data, in the words of ``docs/reference/findings.md``."""
-
 TARS: tuple[Kind, ...] = ("tar shards", "unprepared tar files")
 DATASETS: tuple[Kind, ...] = ("tar shards", "folders of JSONL or Parquet files")
 SHARDS: tuple[Kind, ...] = (*TARS, "folders of JSONL or Parquet files")
-RECORD_FILES: dict[str, Kind] = {"jsonl": "JSONL files", "binidx": "token files", "parquet": "Parquet files"}
-FILES: tuple[Kind, ...] = (*SHARDS, *RECORD_FILES.values(), "folders of media files")
-
-
-def kind_of(dataset: Dataset) -> Kind:
-    """Return the kind of a dataset."""
-    if dataset.traits.is_file:
-        return RECORD_FILES[dataset.traits.format]
-    if dataset.traits.are_records:
-        return "folders of JSONL or Parquet files"
-    return "unprepared tar files" if isinstance(dataset, UnpreparedDataset) else "tar shards"
+RECORD_FILES: tuple[Kind, ...] = tuple(kind.plural for kind in KINDS if kind.is_file)
+FILES: tuple[Kind, ...] = (*SHARDS, *RECORD_FILES, "folders of media files")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +138,7 @@ class LintRules:
     @classmethod
     def check_dataset(cls, dataset: Dataset) -> Iterator[Finding]:
         """Yield what the checks of a dataset as a whole find."""
-        for check in cls.checks(kind_of(dataset), "of_dataset"):
+        for check in cls.checks(dataset.kind, "of_dataset"):
             yield from check(dataset)
 
     @classmethod

@@ -30,7 +30,6 @@ from ..errors import ConfigError, EnergonError, FormatError, StorageError, plura
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.messages import nearest_hint
-from ..format.documents.providers import data_path
 from ..format.documents.split_config import SplitConfig
 from ..format.index.layout import Layout, ShardEntry
 from ..format.index.shard_index import index_shard
@@ -42,7 +41,7 @@ from .contents import SampleLint, media_note
 from .metadata import DatasetFiles, Split, check_sqlite, readable_config, unreadable_dataset
 from .record_file import ColumnFiles, JsonlFiles, check_record_file
 from .report import LintPlan, LintReport, PictureCounts, SampleCheck, take_pictures
-from .rule import Finding, ScannedShard, kind_of
+from .rule import Finding, ScannedShard
 from .running import JobError, OnProgress, RunningLint
 from .samples import SampleFaults, required_parts
 from .shard import Shards, compare_file, read_all
@@ -124,11 +123,11 @@ def lint_file(plan: LintPlan, *, on_progress: OnProgress | None = None) -> LintR
     if plan.runs_on.is_partial:
         raise no_journal(plan.ref.path)
     lint = RunningLint(max_findings=plan.max_findings, on_progress=on_progress)
-    check_record_file(lint, *open_parent(data_path(plan.ref.path)), level=plan.level)
+    check_record_file(lint, *open_parent(plan.ref.path), level=plan.level)
     if lint.complete and not _has_errors(lint.findings):
         dataset = SingleFile(plan.ref)
         _check_rules(lint, dataset)
-        if plan.level == "decode" and SampleFaults.checks(kind_of(dataset), "of_sample"):
+        if plan.level == "decode" and SampleFaults.checks(dataset.kind, "of_sample"):
             lint.add(*SampleLint(None, with_lines=False).findings(dataset, range(len(dataset))))
     return lint.report()
 
@@ -542,7 +541,7 @@ def check_record_shard(
     # Only the samples of a file without errors can be told apart.
     if not _has_errors(findings):
         findings += _missing_columns(dataset, shard, config)
-    has_check = check is not None or SampleFaults.checks(kind_of(dataset), "of_sample")
+    has_check = check is not None or SampleFaults.checks(dataset.kind, "of_sample")
     if level == "decode" and has_check and not _has_errors(findings):
         excluded = _excluded_keys(dataset, shard.name)
         samples = range(shard.first_sample, shard.first_sample + shard.samples)

@@ -7,10 +7,11 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from ..arrays import IntArray
-from ..dataset.unprepared.tar_index import index_temporarily
+from ..dataset.unprepared.tar_index import with_index
 from ..errors import ConfigError, EnergonError, StorageError
+from ..format.data_kind import is_tar_file
 from ..format.dataset_ref import DatasetRef
-from ..format.documents.providers import ALL_PARTS, LoadRequest, is_metadataset, is_record_file, is_tar_file
+from ..format.documents.providers import ALL_PARTS, LoadRequest
 from ..pipeline.reading.dataset_source import DatasetSource
 from ..pipeline.reading.samples import Samples
 from .user_call import call_user
@@ -22,7 +23,7 @@ def whole_dataset(ref: DatasetRef) -> DatasetSource:
     Raises:
         ConfigError: It is a metadataset or a single file, which has no columns and no split.
     """
-    if is_metadataset(ref.path) or is_record_file(ref.path) or is_tar_file(ref.path):
+    if ref.kind.format != "folder" or is_tar_file(ref.path):
         raise ConfigError("expected the folder of a prepared dataset", at=ref.path, hint="name a folder of shards")
     return DatasetSource(request=LoadRequest.at(ref, split_part=ALL_PARTS))
 
@@ -37,11 +38,7 @@ def shown_dataset(ref: DatasetRef) -> Iterator[DatasetSource]:
         ConfigError: It is a metadataset.
     """
     with ExitStack() as stack:
-        indexed = None if is_record_file(ref.path) else index_temporarily(ref, stack)
-        if indexed is None and not is_record_file(ref.path):
-            yield whole_dataset(ref)
-        else:
-            yield DatasetSource(request=LoadRequest.at(indexed or ref, split_part=ALL_PARTS))
+        yield DatasetSource(request=LoadRequest.at(with_index(ref, stack), split_part=ALL_PARTS))
 
 
 class SampleReader(Samples[Any]):

@@ -23,9 +23,8 @@ from ..dataset.query import (
     unknown_key_error,
     unknown_names,
 )
-from ..dataset.unprepared.tar_index import index_temporarily
+from ..dataset.unprepared.tar_index import with_index
 from ..format.dataset_ref import DatasetRef
-from ..format.documents.providers import data_path, is_metadataset, is_record_file
 from .plans.plan_leaves import plan_splits
 
 
@@ -67,7 +66,7 @@ class NamedDataset:
 
     @property
     def is_file(self) -> bool:
-        return is_record_file(data_path(self.path))
+        return self.ref.kind.is_file
 
 
 def named_datasets(refs: Sequence[DatasetRef], *, split_parts: Sequence[str] = ()) -> list[NamedDataset]:
@@ -84,7 +83,7 @@ def named_datasets(refs: Sequence[DatasetRef], *, split_parts: Sequence[str] = (
     by_ref: dict[DatasetRef, NamedDataset] = {}
     # A metadataset names several datasets, and several references may name one dataset.
     for ref in refs:
-        if is_metadataset(ref.path):
+        if ref.kind.is_mix:
             named = _of_metadataset(ref, split_parts)
         else:
             named = iter([NamedDataset(ref=ref, split_parts=(*split_parts,))])
@@ -140,9 +139,7 @@ def open_datasets(datasets: Sequence[NamedDataset], *, keys: Sequence[str] = ())
     with ExitStack() as stack:
         opened = []
         for dataset in datasets:
-            # Tar shards without an index get one in a temporary folder, which the stack removes.
-            indexed = None if dataset.is_file else index_temporarily(dataset.ref, stack, keys=keys)
-            folder = dataset_at(indexed or dataset.ref)
+            folder = dataset_at(with_index(dataset.ref, stack, keys=keys))
             stack.callback(folder.close)
             opened.append(OpenDataset(name=names.add(dataset.path), dataset=dataset, folder=folder))
         yield opened

@@ -16,7 +16,6 @@ from ..dataset.selection import Selection
 from ..dataset.split_parts import excluded_samples
 from ..errors import ConfigError, EnergonError
 from ..format.dataset_ref import DatasetRef
-from ..format.documents.providers import is_metadataset, is_record_file
 from ..format.documents.subset import SubsetRange, resolve_subset
 from ..format.filters.rows import FilterRows, open_file_filter
 from ..format.records.folder_index import open_record_path
@@ -68,7 +67,7 @@ def samples_of_splits(ref: DatasetRef) -> tuple[NumberedDatasets, dict[str, IntA
     names = DatasetNames()
     opened = {dataset.ref: dataset_at(dataset.ref) for dataset in named_datasets([ref])}
     numbered = NumberedDatasets({names.add(folder.path): folder for folder in opened.values()})
-    if not is_metadataset(ref.path):
+    if not ref.kind.is_mix:
         folder = opened[ref]
         return numbered, {part: _samples(folder, part) for part in folder.documents.required_split().split_parts}
     # Collect the samples of the leaves of each split.
@@ -101,7 +100,7 @@ def open_record_filter(path: str, name: str) -> FilterRows:
 
 def _no_samples(leaf: LeafPlan, *, start: int, stop: int) -> str:
     what = "this join" if leaf.join is not None else f"split part {leaf.split_part!r} of this dataset"
-    if is_record_file(leaf.path):
+    if leaf.ref.kind.is_file:
         what = "this file"
     if leaf.filter is not None:
         what = f"the filter {leaf.filter!r} in {what}"

@@ -13,7 +13,6 @@ from ..errors import ConfigError, EnergonError, plural
 from ..format.columns.column_record import column_names, read_record
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.messages import nearest_hint
-from ..format.documents.providers import is_record_file
 from ..lint.report import LintPlan, LintProgress, LintReport
 from ..lint.rule import Finding, LintRule, LintRules
 from ..lint.run import lint_dataset, lint_file
@@ -131,7 +130,7 @@ class _MetadatasetLint(RunningLint):
         # The split part has samples, and the filter of a file is not damaged.
         try:
             self._counter.count(leaf)
-            if leaf.filter is not None and is_record_file(leaf.path):  # those of a folder are checked with it
+            if leaf.filter is not None and leaf.ref.kind.is_file:  # those of a folder are checked with it
                 open_record_filter(leaf.path, leaf.filter).check()
         except ConfigError as error:
             if not error.file:  # a fault of a file of the dataset is found with the dataset
@@ -196,7 +195,7 @@ class _MetadatasetLint(RunningLint):
             self.progress(done, total, "samples" if plan.level == "decode" else "shards")
 
         # Lint the split parts in use; the limit of findings holds for the whole metadataset.
-        engine, is_file = plan.runs_on, is_record_file(ref.path)
+        engine, is_file = plan.runs_on, ref.kind.is_file
         if engine.is_partial and is_file:
             if engine.share is not None or self.is_full:
                 return
@@ -250,7 +249,7 @@ class _Work:
 
 
 def _work(ref: DatasetRef, parts: tuple[str, ...], level: str) -> _Work:
-    if is_record_file(ref.path):
+    if ref.kind.is_file:
         return _Work(split_parts=None, total=1)
     try:
         folder = folder_at(ref)
@@ -313,7 +312,7 @@ def _kind(ref: DatasetRef, column: str) -> str:
 
 def _columns(ref: DatasetRef) -> tuple[str, ...] | None:
     """Return the columns of a dataset; files have none. None if it cannot be opened."""
-    if is_record_file(ref.path):
+    if ref.kind.is_file:
         return ()
     try:
         return tuple(column_names(folder_at(ref).storage))

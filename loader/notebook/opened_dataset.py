@@ -15,25 +15,17 @@ import numpy as np
 
 from ..arrays import IntArray
 from ..cached_property import cached_property
+from ..dataset.kind import kind_at
 from ..dataset.query import SampleQuery, find_samples, samples_of_keys, unknown_key_error
 from ..dataset.query.samples import nearest_key
 from ..dataset.records import as_bytes
-from ..dataset.unprepared.tar_index import index_tars, is_unprepared
+from ..dataset.unprepared.tar_index import index_tars
 from ..engine.workers import usable_cores
 from ..errors import ConfigError, SampleError, SkipSample, StorageError
+from ..format.data_kind import data_kind, is_tar_file
 from ..format.dataset_ref import DOCUMENT_CHOICES, DatasetRef
 from ..format.documents.messages import nearest_hint
-from ..format.documents.providers import (
-    ALL_PARTS,
-    KeyFormat,
-    LoadRequest,
-    checked_key_format,
-    format_of,
-    given_ref,
-    is_metadataset,
-    is_record_file,
-    is_tar_file,
-)
+from ..format.documents.providers import ALL_PARTS, KeyFormat, LoadRequest, checked_key_format, given_ref
 from ..format.nv_meta import TEMPORARY_INDEX
 from ..inspect.stats import compute_values
 from ..metadataset.plans.plan_leaves import plan_splits
@@ -104,14 +96,13 @@ def open_dataset(
 
 def _open(request: LoadRequest, decoder: SampleDecoder | None) -> tuple[list[Source], str | None]:
     """Return the datasets, and the folder of the index of tar files that are not prepared."""
-    path = request.path
     source = DatasetSource(request=request, decoder=decoder)
-    if is_record_file(path):
+    if request.ref.kind.is_file:
         _check_no_documents(request.ref)
         _ = source.samples
         return [source], None
-    # A prepared folder.
-    if not is_tar_file(path):
+    # A prepared folder: its kind is not looked for, which would take longer than to open it.
+    if not is_tar_file(request.path):
         try:
             # Raise errors of the index, and of documents that the caller names, here.
             _ = source.folder.index
@@ -119,13 +110,13 @@ def _open(request: LoadRequest, decoder: SampleDecoder | None) -> tuple[list[Sou
             _ = request.ref.split_config and source.folder.documents.split
             return [source], None
         except StorageError:
-            if not is_unprepared(request.ref.storage(), request.ref):
+            if kind_at(request.ref) != "unprepared tar files":
                 raise
     # Tar files that are not prepared are indexed in a temporary folder.
     _check_no_documents(request.ref)
     folder = tempfile.mkdtemp(prefix=TEMPORARY_INDEX)
     try:
-        shards = index_tars(path, folder)
+        shards = index_tars(request.path, folder)
     except BaseException:
         shutil.rmtree(folder)
         raise
@@ -354,7 +345,7 @@ class OpenedDataset(NumberedSamples[Any]):
         dataset = source.folder
         # Ask the dataset for the range, so that no more than it is read.
         try:
-            if format_of(source.selection.first.path) == "binidx":  # of which a dataset reads the text
+            if data_kind(source.selection.first.path).format == "binidx":  # of which a dataset reads the text
                 return _stored_bytes(dataset.read_parts(index)[part])[start:stop]
             return dataset.read(index, part, start, stop)
         except KeyError as error:
@@ -383,7 +374,7 @@ class OpenedDataset(NumberedSamples[Any]):
         Raises:
             ConfigError: The split file is invalid.
         """
-        if is_metadataset(self.path):
+        if self._request.ref.kind.is_mix:
             return list(dict.fromkeys(self._splits))
         split = self.sources[0].selection.first.documents.split
         return [] if split is None else list(split.split_parts)
@@ -425,7 +416,7 @@ class OpenedDataset(NumberedSamples[Any]):
         """
         # Check the split part, which is a split of a metadataset, and the keys.
         query = SampleQuery(where=where, filter=filter)
-        is_mix = is_metadataset(self.path)
+        is_mix = self._request.ref.kind.is_mix
         if split_part is not None and is_mix and split_part not in self.split_parts:
             raise ConfigError(
                 f"there is no split {split_part!r}; there are: {', '.join(self.split_parts)}"

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..dataset.records import SingleFile
+from ..format.data_kind import data_path
 from ..format.dataset_ref import DatasetRef
-from ..format.documents.providers import data_path
 from ..format.records.record_file import record_number
 from ..format.records.token_file import TOKENS
 from ..renamed_parameters import renamed_parameters

@@ -107,7 +107,6 @@ def exclude(
     """
     from loader import inspect as library
     from loader.dataset.query import SampleQuery
-    from loader.format.documents import is_metadataset
 
     # Exactly one thing is to be done.
     ref = check_ref(ref, takes_tar=False)
@@ -120,7 +119,7 @@ def exclude(
     if near_duplicates is None and (threshold is not None or max_share is not None):
         raise click.UsageError("--threshold and --max-share belong to --near-duplicates.")
     # List or undo earlier exclusions.
-    is_mix = is_metadataset(ref.path)
+    is_mix = ref.kind.is_mix
     if is_list:
         _list(ref, is_mix=is_mix, as_json=as_json)
         return

@@ -176,7 +176,7 @@ def _page_links(url: str, path: str, paths: tuple[str, ...]) -> PageLinks:
 
 def _checked_unit(ref: DatasetRef, *, level: str, fix: bool, split_parts: tuple[str, ...]) -> str:
     """Return the unit of the progress bar for what PATH names; raise if a flag needs a split that it lacks."""
-    from loader.inspect import kind_at
+    from loader.dataset import kind_at
 
     kind = kind_at(ref)
     is_file = kind in ("JSONL files", "token files", "Parquet files")

@@ -11,7 +11,7 @@ import click
 
 from loader import __version__
 from loader.errors import escape_controls, plural
-from loader.format.documents import is_record_file
+from loader.format import DatasetRef
 from loader.inspect import ExcludedSamples, LintRequest
 
 from ...console import facts_of, file_url, output_console, print_json, show_note, supports_links
@@ -137,12 +137,12 @@ def _show_advice(console: Console, request: LintRequest, report: LintReport, fix
 
 
 def _amount(request: LintRequest, report: LintReport) -> str:
-    from loader.inspect import kind_at
+    from loader.dataset import kind_at
 
     kind, samples = kind_at(request.ref), plural(report.samples, "sample")
     if kind == "folders of media files":
         return plural(report.samples, "file")
-    if is_record_file(request.ref.path):
+    if request.ref.kind.is_file:
         return samples
     where = f"{samples} in {plural(report.shards, 'shard')}"
     return f"{where} of {plural(report.datasets, 'dataset')}" if kind == "metadatasets" else where
@@ -197,7 +197,7 @@ def _lines(
 def _place(finding: Finding) -> str:
     where = finding.shard or ""
     if finding.dataset is not None:
-        where = finding.dataset if is_record_file(finding.dataset) else os.path.join(finding.dataset, where)
+        where = finding.dataset if DatasetRef(finding.dataset).kind.is_file else os.path.join(finding.dataset, where)
     if finding.key is not None:
         where += f"/{finding.key}"
     if finding.part is not None:

@@ -12,11 +12,12 @@ import numpy as np
 from ...accounting import Account
 from ...arrays import IntArray
 from ...dataset.dataset import Dataset
+from ...dataset.kind import is_prepared
 from ...dataset.opening import folder_at
 from ...dataset.selection import Selection
 from ...dataset.split_parts import samples_of_part
 from ...dataset.tar import tar_index
-from ...dataset.unprepared import find_tars, is_prepared
+from ...dataset.unprepared import find_tars
 from ...errors import ConfigError
 from ...format.dataset_ref import DatasetRef
 from ...format.index.dataset_index import DatasetIndex

@@ -3,5 +3,4 @@
 from .tar_index import (
     TarFolder as TarFolder,
     find_tars as find_tars,
-    is_prepared as is_prepared,
 )

@@ -22,20 +22,21 @@ from ...arrays import IntArray
 from ...engine.run import Engine
 from ...engine.workers import usable_cores
 from ...errors import EnergonError, StorageError
+from ...format.data_kind import is_tar_file
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.next_command import command_for_folder, quoted
-from ...format.documents.providers import is_tar_file
 from ...format.index.dataset_index import PartLocation
 from ...format.index.key_hash import hash_key
 from ...format.index.layout import AbstractIndex, Layout, PartStats, ShardEntry
 from ...format.index.shard_index import ShardIndex, index_shard, scan_facts
-from ...format.nv_meta import FOLDER, INFO_JSON, INFO_YAML, TEMPORARY_INDEX
+from ...format.nv_meta import TEMPORARY_INDEX
 from ...format.prepare.plan import PreparePlan, ProgressCallback
 from ...format.prepare.shards import count_text, find_shards
 from ...format.tar.names import decode_name, encode_name
 from ...format.unfinished import check_finished
 from ...storage import FileInfo, ReadableFile, Storage, open_parent, open_storage
 from ..dataset import NoDocuments
+from ..kind import is_prepared, kind_at
 from ..tar import TarDataset
 
 _MAX_SIZES = 4096  # of each part in a shard, for medians
@@ -68,6 +69,7 @@ class UnpreparedDataset(TarDataset):
         damaged: The errors of shards that cannot be scanned, whose samples are missing.
     """
 
+    kind = "unprepared tar files"
     index: TarIndex  # type: ignore[assignment] # an index in memory has no columns
 
     def __init__(
@@ -206,17 +208,6 @@ def _part_stats(summaries: Sequence[ShardSummary]) -> Iterable[PartStats]:
         )
 
 
-def is_prepared(storage: Storage) -> bool:
-    """Return True if a folder has the file that ends a prepare, ``.info.json``."""
-    storage.list_once(FOLDER)
-    return storage.exists(INFO_JSON) or storage.exists(INFO_YAML)
-
-
-def is_unprepared(storage: Storage, ref: DatasetRef) -> bool:
-    """Return True for an existing folder without a prepare; a folder named for its metadata should have one."""
-    return not ref.has_other_folder and storage.exists("") and not is_prepared(storage)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TarFolder:
     """The tar shards of a folder that is not prepared, or one tar file.
@@ -265,31 +256,30 @@ def find_tars(path: str) -> TarFolder:
     return TarFolder(path=path, storage=storage, shards=search.shards, is_file=False, compressed=search.compressed)
 
 
-def index_temporarily(
+def with_index(
     ref: DatasetRef,
     stack: ExitStack,
     on_progress: ProgressCallback | None = None,
     *,
     keys: Sequence[str] = (),
-) -> DatasetRef | None:
-    """Index tar shards that are not prepared; nothing is written next to them.
+) -> DatasetRef:
+    """Index tar shards that are not prepared in a temporary folder; nothing is written next to them.
 
     Args:
         on_progress: Called after each shard.
         keys: If each of these keys names its shard, only these shards are indexed.
 
     Returns:
-        The folder of the shards, with the index as its meta folder; None for other paths.
+        The folder of the shards, with the index as its meta folder; the same reference to other data.
     """
-    path = ref.path
-    if not is_tar_file(path) and not is_unprepared(ref.storage(), ref):
-        return None
+    if kind_at(ref) != "unprepared tar files":
+        return ref
     index = stack.enter_context(tempfile.TemporaryDirectory(prefix=TEMPORARY_INDEX))
-    return ref.moved(index_tars(path, index, on_progress, keys=keys), index)
+    return ref.moved(index_tars(ref.path, index, on_progress, keys=keys), index)
 
 
 def index_tars(path: str, index: str, on_progress: ProgressCallback | None = None, *, keys: Sequence[str] = ()) -> str:
-    """Index tar shards in the empty folder ``index``, as :func:`index_temporarily`; return the shards' folder."""
+    """Index tar shards in the empty folder ``index``, as :func:`with_index`; return the shards' folder."""
     from ...format.prepare.run import run_prepare  # most who ask for shards without an index never prepare
 
     tars = find_tars(path)

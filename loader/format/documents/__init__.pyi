@@ -12,14 +12,6 @@ from .next_command import (
     new_folder_for as new_folder_for,
     quoted as quoted,
 )
-from .providers import (
-    data_path as data_path,
-    is_jsonl as is_jsonl,
-    is_metadataset as is_metadataset,
-    is_record_file as is_record_file,
-    is_tar_file as is_tar_file,
-    provider_of as provider_of,
-)
 from .sample_types import (
     SAMPLE_TYPE_OF_NUMBER as SAMPLE_TYPE_OF_NUMBER,
     SAMPLE_TYPES as SAMPLE_TYPES,

@@ -10,8 +10,8 @@ import msgspec
 
 from ...errors import ConfigError
 from ...storage import Storage, read_document
+from ..data_kind import SHARD_SUFFIXES
 from ..nv_meta import FOLDER, FORMAT_VERSION, INFO_JSON, INFO_YAML, SPLIT_JSON, SPLIT_YAML
-from .providers import SHARD_SUFFIXES
 from .split_config import SplitConfig, parse_split_config
 from .yaml_document import parse_yaml
 

@@ -15,10 +15,10 @@ from typing import Literal, NamedTuple
 
 from ...accounting.kinds import AUDIO, IMAGE, VIDEO
 from ...storage import is_url, open_storage
+from ..data_kind import ENDINGS, SHARD_SUFFIXES, data_kind
 from ..dataset_ref import DatasetRef
 from ..nv_meta import INFO_JSON
 from ..unfinished import IMPORT_FOLDER, continuing
-from .providers import ENDINGS, SHARD_SUFFIXES, provider_of
 
 # Endings of files that ``energon import`` reads and that are no datasets themselves.
 _SOURCES = (".csv", ".tsv", ".json", ".ndjson", ".gz", ".pq", ".arrow", ".feather", ".ipc", ".zip")
@@ -123,7 +123,7 @@ def fault_of_file(path: str) -> tuple[str, str] | None:
     Args:
         path: A path of this machine, or a URL.
     """
-    if provider_of(path).suffixes or not os.path.isfile(path):
+    if data_kind(path).suffixes or not os.path.isfile(path):
         return None
     folder = os.path.dirname(path) or "."
     if path.endswith(".tar"):

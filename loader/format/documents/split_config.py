@@ -12,10 +12,10 @@ from typing import Any
 import yaml
 
 from ...errors import ConfigError, Fault, escape_controls
+from ..data_kind import SHARD_SUFFIXES
 from ..nv_meta import SPLIT_YAML, is_filter_name
 from .brace_patterns import MAX_NAMES, compact_names, expand_pattern
 from .messages import did_you_mean, short_text
-from .providers import SHARD_SUFFIXES
 from .subset import SubsetRange, bounds_of, parse_range, resolve_subset
 from .yaml_document import error_of_yaml, parse_yaml
 

@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from ...arrays import IntArray
 from ...errors import ConfigError, StorageError, plural
+from ..dataset_ref import DatasetRef
 from ..documents.dataset_files import read_shard_info
 from ..documents.messages import did_you_mean
 from ..documents.next_command import command_for_folder
-from ..documents.providers import data_path, given_ref, is_record_file
+from ..documents.providers import given_ref
 from ..nv_meta import is_filter_name
 from ..records.folder_index import open_record_path
 from .rows import FilterFiles
@@ -99,8 +100,9 @@ def _open(
 ) -> tuple[FilterFiles, dict[str, int]]:
     """Return the files of a filter, and the number of samples of each shard in order."""
     check_filter_name(name, at=os.fspath(path))
-    if is_record_file(data := data_path(os.fspath(path))):
-        file = open_record_path(data)
+    ref = DatasetRef.of(path)
+    if ref.kind.is_file:
+        file = open_record_path(ref.path)
         return FilterFiles.of_file(file.storage, file.name, name), {file.name: len(file)}
     storage = given_ref(path, folder).storage()
     sizes = read_shard_info(storage)

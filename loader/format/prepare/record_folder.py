@@ -19,8 +19,8 @@ from ...storage import FileInfo, Storage
 from ...version import __version__
 from ..carry import NextValues, carry_to_next_index
 from ..contents.findings import MAX_JSON_BYTES, Contents, ContentSampler, parse_document
+from ..data_kind import record_format
 from ..documents.dataset_files import read_shard_info
-from ..documents.providers import record_format
 from ..index.current import read_uuid
 from ..index.layout import (
     PART_SETS_FILE,

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from ...accounting import Account
 from ...errors import ConfigError, StorageError, plural
 from ...storage import FileInfo, Storage, missing_folder, split_url
+from ..data_kind import SHARD_SUFFIXES, Format, record_format
 from ..documents.next_command import command_for_folder, import_hint
-from ..documents.providers import SHARD_SUFFIXES, Format, record_format
 from ..nv_meta import TAR_IDX_SUFFIX
 
 _MAX_EXTENSIONS = 5  # in a message

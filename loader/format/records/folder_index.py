@@ -17,7 +17,7 @@ from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import ConfigError, EnergonError, plural
 from ...storage import FileInfo, LocalStorage, ReadableFile, Storage, open_parent, read_document
-from ..documents.providers import format_of, record_format
+from ..data_kind import data_kind, record_format
 from ..documents.value_name import ColumnNames, PartNames
 from ..index.current import read_uuid
 from ..index.layout import (
@@ -40,7 +40,7 @@ def open_record_file(storage: Storage, name: str) -> RecordFile:
         ImportError: The package that reads the format is not installed.
     """
     # Imported late: a run with token files needs no parser of JSON, and one with JSONL files no pyarrow.
-    match format_of(name):
+    match data_kind(name).format:
         case "jsonl":
             from .line_file import LineFile
 

@@ -8,9 +8,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...dataset.unprepared.tar_index import index_temporarily
+from ...dataset.unprepared.tar_index import with_index
 from ...format.dataset_ref import DatasetRef
-from ...format.documents.providers import is_metadataset, is_record_file
 from ...format.prepare.plan import ProgressCallback
 from ...metadataset.datasets import DatasetNames
 from ...metadataset.documents.leaf_plan import LeafPlan
@@ -70,15 +69,15 @@ class Catalogue:
 
     def _tree(self, ref: DatasetRef) -> CatalogueNode:
         path = ref.path
-        if is_metadataset(path):
+        if ref.kind.is_mix:
             planned = plan_splits(path).checked()
             splits = (self._split(split, planned.trees[split]) for split in planned.names)
             return CatalogueNode(
                 kind="metadataset", name=os.path.basename(path.rstrip("/")), path=path, children=tuple(splits)
             )
-        name, is_file = self._names.add(path), is_record_file(path)
-        indexed = None if is_file else index_temporarily(ref, self._temporary, self._on_progress)
-        dataset_index = self._add(name, indexed or ref, is_prepared=indexed is None and not is_file)
+        name = self._names.add(path)
+        indexed = with_index(ref, self._temporary, self._on_progress)
+        dataset_index = self._add(name, indexed, is_prepared=indexed is ref and not ref.kind.is_file)
         return CatalogueNode(kind="dataset", name=name, path=path, datasets=(dataset_index,))
 
     def _split(self, name: str, tree: PlanNode) -> CatalogueNode:
@@ -105,7 +104,7 @@ class Catalogue:
 
     def _of_leaf(self, split: str, leaf: LeafPlan) -> Iterator[int]:
         for member in leaf.datasets:
-            is_file = is_record_file(member.path)
+            is_file = member.ref.kind.is_file
             yield self._add(
                 self._names.add(member.path),
                 replace(member.ref, dataset_config=None),

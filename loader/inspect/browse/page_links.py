@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 from ...errors import ConfigError
-from ...format.documents.providers import is_metadataset
+from ...format.data_kind import data_kind
 from ...metadataset.datasets import DatasetNames
 from ...metadataset.plans.plan_leaves import plan_splits
 
@@ -61,7 +61,7 @@ def page_url(url: str, dataset: str, shard: str, key: str) -> str | None:
 
 def _paths(path: str) -> Iterator[str]:
     """Yield the datasets of a path; a metadataset with faults has none."""
-    if not is_metadataset(path):
+    if not data_kind(path).is_mix:
         yield path
         return
     planned = plan_splits(path)

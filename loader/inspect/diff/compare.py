@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...dataset.opening import folder_at
 from ...errors import ConfigError, StateError, plural
+from ...format.data_kind import data_kind
 from ...format.dataset_ref import DOCUMENT_CHOICES, DatasetRef
-from ...format.documents.providers import LoadRequest, data_path, is_metadataset
+from ...format.documents.providers import LoadRequest
 from ...storage import EPath
 from ...training.states import RunState, chain_differences, differences, read_run_states, run_differences
 from ..facts import kind_of_path, path_facts
@@ -79,7 +80,7 @@ def compare_checkpoint_with_data(
         raise StateError("this state names no dataset that could be compared", at=before)
     part = split_part or next((source["split_part"] for source in saved if source.get("split_part")), "train")
     filters = {source.get("filter") for source in saved}
-    filter_name = filters.pop() if len(filters) == 1 and not is_metadataset(after) else None  # an argument of the run
+    filter_name = filters.pop() if len(filters) == 1 and not data_kind(after).is_mix else None  # an argument of the run
     # Compare the readers of a run that has one, with their shares.
     readers = list(readers_of(state.dataset))
     reader = None
@@ -233,13 +234,14 @@ def _compare_folders(
     contents: bool,
     on_progress: Callable[[int, int], None] | None,
 ) -> None:
-    from ...dataset.unprepared.tar_index import index_temporarily
+    from ...dataset.unprepared.tar_index import with_index
 
     # Shards that are not prepared are scanned into a temporary index.
     with ExitStack() as stack:
-        scanned = [index_temporarily(DatasetRef(path), stack) for path in paths]
-        folders = [folder_at(index or data_path(path)) for path, index in zip(paths, scanned, strict=True)]
-        prepared = scanned == [None, None]
+        refs = [DatasetRef.of(path) for path in paths]
+        indexed = [with_index(ref, stack) for ref in refs]
+        folders = [folder_at(ref) for ref in indexed]
+        prepared = indexed == refs
         compare_datasets(
             folders[0], folders[1], difference_list, contents=contents, documents=prepared, on_progress=on_progress
         )

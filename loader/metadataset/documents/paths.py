@@ -6,9 +6,9 @@ import os
 from functools import cache
 
 from ...errors import EnergonError, StorageError
+from ...format.data_kind import FILESYSTEM, files_folder
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.next_command import command_for_folder, command_for_ref, fault_of_file
-from ...format.documents.providers import FILESYSTEM, files_folder, is_record_file
 from ...format.nv_meta import FOLDER, INFO_JSON, INFO_YAML
 from ...storage import is_url, missing_folder, open_parent, resolve_path
 
@@ -69,7 +69,7 @@ def _fault_of_url(ref: DatasetRef) -> str | None:
     url = ref.path
     try:
         # A single file needs no prepare.
-        if is_record_file(url):
+        if ref.kind.is_file:
             storage, name = open_parent(url)
             return None if storage.exists(name) else f"there is no such file: {display_path(url)}"
         storage = ref.storage()
@@ -87,7 +87,7 @@ def _fault_of_url(ref: DatasetRef) -> str | None:
 
 def _fault_of_path(ref: DatasetRef) -> str | None:
     path = ref.path
-    if is_record_file(path):
+    if ref.kind.is_file:
         return None if _exists(path) else f"there is no such file: {display_path(path)}"
     # Most datasets are prepared in place, and need no other test.
     if not ref.has_other_folder and _exists(os.path.join(path, INFO_JSON)):

@@ -10,9 +10,9 @@ from math import isfinite
 from typing import Any, TypeGuard
 
 from ...errors import Fault
+from ...format.data_kind import FILESYSTEM, files_folder
 from ...format.dataset_ref import DOCUMENT_CHOICES, DatasetRef
 from ...format.documents.messages import did_you_mean, short_key, short_repr
-from ...format.documents.providers import FILESYSTEM, files_folder
 from ...format.documents.subset import EXPECTED_RANGE, SubsetRange, parse_range
 from ...format.nv_meta import is_filter_name
 from ...storage.remote import redact_urls, secret_fault

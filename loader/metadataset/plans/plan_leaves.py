@@ -9,16 +9,10 @@ from math import inf
 from typing import Any
 
 from ...errors import ConfigError, Fault, StorageError
+from ...format.data_kind import data_kind, files_folder
 from ...format.dataset_ref import DOCUMENT_CHOICES, DatasetRef
 from ...format.documents.messages import did_you_mean, short_key, short_repr
-from ...format.documents.providers import (
-    LoadRequest,
-    data_path,
-    files_folder,
-    is_metadataset,
-    is_record_file,
-    provider_of,
-)
+from ...format.documents.providers import LoadRequest
 from ...format.documents.subset import SampleRange
 from ...storage import EPath, resolve_path
 from ..documents.leaf_plan import JoinMember, JoinPlan, LeafPlan, SourceSpec
@@ -73,7 +67,7 @@ def traverse_metadataset(
 
 def check_is_metadataset(path: str | os.PathLike[str]) -> None:
     """Raise a ``ConfigError`` for a path that names no metadataset."""
-    if not is_metadataset(path):
+    if not data_kind(path).is_mix:
         message = "this is no metadataset; expected a file that ends in .yaml or .yml"
         raise ConfigError(message, file=os.fspath(path), hint="pass the path of a metadataset")
 
@@ -214,16 +208,14 @@ def _check_names(names: Sequence[str], known: Sequence[str], file: str) -> None:
 
 def _plan(request: LoadRequest, *, training: bool, check_paths: bool, check_urls: bool = False) -> PlanNode:
     settings = InheritedSettings(request=request)
-    if is_metadataset(request.path):
+    if request.ref.kind.is_mix:
         planner = TreePlanner(request.path, training=training, check_paths=check_paths, check_urls=check_urls)
         return planner.plan(settings)
     return _node("dataset", request.path, settings, place="", leaf=settings.leaf(request, place=""))
 
 
 def _resolved(ref: DatasetRef, file: str) -> DatasetRef:
-    ref = ref.resolved(os.path.dirname(file))
-    path = data_path(ref.path)
-    return ref if path == ref.path else replace(ref, path=path)
+    return DatasetRef.of(ref.resolved(os.path.dirname(file)))
 
 
 def _node(kind: NodeKind, path: str, settings: InheritedSettings, **more: Any) -> PlanNode:
@@ -355,7 +347,7 @@ class TreePlanner:
             if source.kind == "join":
                 return self._join(file, source, inner)
             ref = _resolved(source.ref, file)
-            if is_metadataset(ref.path):
+            if ref.kind.is_mix:
                 return self._nested(file, source, ref.path, inner)
             return self._dataset(file, source, ref, inner)
         except ConfigError as error:  # a path leads out of its bucket, or a setting for its URL is missing
@@ -386,7 +378,7 @@ class TreePlanner:
 
     def _with_known_folder(self, file: str, reference: SourceSpec, ref: DatasetRef) -> DatasetRef:
         """Return a dataset without a meta folder if it cannot have one, which is a fault."""
-        if not ref.has_other_folder or not is_record_file(ref.path):
+        if not ref.has_other_folder or not ref.kind.is_file:
             return ref
         self._documents.fault(file, f"{reference.place}.meta_folder", "a single file has none")
         return ref.moved(ref.path)
@@ -402,11 +394,10 @@ class TreePlanner:
 
     def _member(self, file: str, reference: SourceSpec, inner: InheritedSettings) -> JoinMember:
         ref = self._with_known_folder(file, reference, _resolved(reference.ref, file))
-        provider = provider_of(ref.path)
         # Samples are joined by keys, which only prepared folders have.
-        if provider.format != "folder":
-            why = ", which has no keys" if is_record_file(ref.path) else ""
-            fault = f"expected the folder of a prepared dataset, found {provider.title}{why}: {display_path(ref.path)}"
+        if ref.kind.format != "folder":
+            why = ", which has no keys" if ref.kind.is_file else ""
+            fault = f"expected the folder of a prepared dataset, found {ref.kind.title}{why}: {display_path(ref.path)}"
             self._documents.fault(file, f"{reference.place}.path", fault)
         else:
             self._check_path(file, reference, ref)

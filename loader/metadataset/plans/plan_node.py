@@ -9,7 +9,6 @@ from itertools import combinations, product
 from typing import Literal
 
 from ...errors import escape_controls
-from ...format.documents.providers import is_record_file
 from ...format.documents.subset import do_overlap
 from ..documents.leaf_plan import EntrySchedule, LeafPlan
 
@@ -118,7 +117,7 @@ def _leaves_with_path(node: PlanNode, prefix: str) -> Iterator[tuple[str, LeafPl
 
 
 def _identity(leaf: LeafPlan) -> Hashable:
-    if is_record_file(leaf.path):
+    if leaf.ref.kind.is_file:
         return (leaf.path,)  # single files have no split parts
     if leaf.join is None:
         return (leaf.ref, leaf.split_part)

@@ -117,7 +117,6 @@ class DatasetRecipe(Recipe):
         return {**raw.parts, "__key__": self.builder.key_of(raw), "__sources__": sources_of(raw, self.request.path)}
 
 
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SourceStores:
     """The stores of a source; each process opens a store on first use.

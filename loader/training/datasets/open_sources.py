@@ -16,7 +16,7 @@ from ...errors import ConfigError, EnergonError, StorageError
 from ...format.columns.column_record import read_record
 from ...format.dataset_ref import DOCUMENT_CHOICES
 from ...format.documents.messages import did_you_mean
-from ...format.documents.providers import LoadRequest, checked_key_format, given_ref, is_metadataset
+from ...format.documents.providers import LoadRequest, checked_key_format, given_ref
 from ...lazy_torch import torch
 from ...metadataset.documents.leaf_plan import JoinPlan, LeafPlan
 from ...metadataset.joins.files import open_join
@@ -242,7 +242,7 @@ def open_sources(request: LoadRequest, *, decoder: SampleDecoder | None, trainin
     Raises:
         TrustError: A dataset needs to run code, and the caller does not allow it.
     """
-    if not is_metadataset(request.path):
+    if not request.ref.kind.is_mix:
         plan = LeafPlan(request=request)
         return [Leaf(plan=plan, source=_open_plan(plan, decoder))]
     leaves = []

@@ -13,7 +13,8 @@ import numpy as np
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import ConfigError, EnergonError, SampleError, SkipSample, StateError, plural
-from ...format.documents.providers import ALL_PARTS, is_metadataset
+from ...format.data_kind import data_kind
+from ...format.documents.providers import ALL_PARTS
 from ...pipeline.contract.hook import makes_several
 from ...pipeline.contract.lane import Lane
 from ...pipeline.contract.rng import preserve_rng_state, seed_sample
@@ -187,7 +188,7 @@ def random_access(
     """
     if "handler" in kwargs:
         raise TypeError("random_access() has no argument 'handler': a sample that fails raises its error")
-    if split_part is None and is_metadataset(path):
+    if split_part is None and data_kind(path).is_mix:
         message = "expected a split_part for a metadataset, found None: each of its splits mixes other datasets"
         raise ConfigError(message, at=os.fspath(path), hint='pass "train" or "val", or open one of its datasets')
     part = ALL_PARTS if split_part is None else split_part

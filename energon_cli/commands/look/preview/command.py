@@ -182,17 +182,14 @@ def _print_documents(view: Callable[[int], SampleView], places: Sequence[int]) -
 
 
 def _check_has_splits(ref: DatasetRef) -> None:
-    from loader.format.documents import is_metadataset, is_record_file, is_tar_file
-    from loader.format.media import is_media_folder
+    from loader.dataset import kind_at
+    from loader.format import is_tar_file
 
-    if is_metadataset(ref.path):
-        return
-    if is_tar_file(ref.path):
-        raise click.BadParameter("a single tar file has no split parts", param_hint="--split-parts")
-    if is_record_file(ref.path):
-        raise click.BadParameter("a single file has no split parts", param_hint="--split-parts")
-    if is_media_folder(ref.storage()):
-        raise click.BadParameter("a folder of files has no split parts", param_hint="--split-parts")
+    without = "a single file" if ref.kind.is_file else "a single tar file" if is_tar_file(ref.path) else ""
+    if kind_at(ref) == "folders of media files":
+        without = "a folder of files"
+    if without:
+        raise click.BadParameter(f"{without} has no split parts", param_hint="--split-parts")
 
 
 def _nothing_to_show(path: str, split_parts: tuple[str, ...]) -> ConfigError:

@@ -129,7 +129,6 @@ def prepare(path: str, **flags: Any) -> None:
     from dataclasses import replace
 
     from loader.format import check_finished
-    from loader.format.documents import is_jsonl, is_metadataset, is_record_file
     from loader.storage import is_url, open_storage, use_rust_here
 
     from .flags import PrepareFlags
@@ -150,12 +149,12 @@ def prepare(path: str, **flags: Any) -> None:
         use_rust_here()
     settings = replace(settings.at(ref), yes=settings.yes or imported is not None)
     # Prepare the joins of a metadataset, or index a single file.
-    if is_metadataset(path):
+    if ref.kind.is_mix:
         prepare_joins(settings)
         return
-    if is_jsonl(path) or is_record_file(path):
+    if ref.kind.is_file:
         check_file_flags(settings)
-        (prepare_jsonl if is_jsonl(path) else check_record_file)(settings)
+        (prepare_jsonl if ref.kind.format == "jsonl" else check_record_file)(settings)
         return
     # Prepare a folder of shards, or scan a share of it.
     if not is_url(path):

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from loader.format.data_kind import KINDS, data_kind, data_path
+from loader.format.dataset_ref import DatasetRef
 from loader.format.documents.next_command import fault_of_file
-from loader.format.documents.providers import PROVIDERS, data_path, format_of
 from tests.token_files import write_tokens
 
 
@@ -25,13 +26,23 @@ from tests.token_files import write_tokens
     ],
 )
 def test_the_name_decides(path: str, expected: str) -> None:
-    assert format_of(path) == expected
+    assert data_kind(path).format == expected
 
 
-def test_providers_are_tried_in_the_order_of_their_priorities() -> None:
-    priorities = [provider.priority for provider in PROVIDERS]
-    assert priorities == sorted(priorities)
-    assert set(priorities) == {0, 100, 200}
+def test_no_path_is_of_two_kinds() -> None:
+    endings = [ending for kind in KINDS for ending in kind.suffixes]
+    assert not [each for each in endings for other in endings if each != other and each.endswith(other)]
+    assert [kind.format for kind in KINDS if not kind.suffixes] == ["folder"]
+
+
+def test_a_reference_knows_its_kind(tmp_path: Path) -> None:
+    data = write_tokens(tmp_path / "tokens", [[1]])
+    assert DatasetRef("mix.yaml").kind.is_mix
+    assert DatasetRef.of(tmp_path / "tokens").kind.is_file
+    assert DatasetRef.of(DatasetRef(str(tmp_path / "tokens"), trust_code=True)) == DatasetRef(
+        str(data), trust_code=True
+    )
+    assert not DatasetRef(str(tmp_path)).kind.is_file
 
 
 def test_a_prefix_names_a_pair_of_token_files(tmp_path: Path) -> None:

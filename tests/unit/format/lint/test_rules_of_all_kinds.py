@@ -35,7 +35,7 @@ class Added(LintRules):
     """Rules that a contributor adds."""
 
     title = "Added rules"
-    kinds = (*SHARDS, *RECORD_FILES.values())
+    kinds = (*SHARDS, *RECORD_FILES)
     W901 = LintRule("a", why="b.", action="c", example="d.", of_dataset=check_number)
     W902 = LintRule("a", why="b.", action="c", example="d.", of_sample=check_parts)
 

@@ -197,7 +197,7 @@ class OpenedDataset(NumberedSamples[Any]):
         # A metadataset has several datasets, each of one of its splits.
         self._splits: tuple[str, ...] = ()
         self._index_path: str | None = None
-        if is_metadataset(self._request.path):
+        if self._request.ref.kind.is_mix:
             named = [*_open_splits(self._request, self._decoder)]
             self._splits, sources = tuple(split for split, _ in named), [source for _, source in named]
         else:

@@ -14,6 +14,7 @@ from ...format.contents.sample_layouts import find_layout
 from ...format.documents.field_map import parse_field_map
 from ...format.documents.sample_types import SampleTypeSpec
 from ...format.documents.subset import resolve_subset
+from ...format.documents.value_name import PartNames
 from ...format.nv_meta import FOLDER
 from ...format.prepare.dataset_yaml import SAMPLE_LOADER, DatasetYaml, dataset_config_of, files_to_write
 from ...format.prepare.plan import SplitRequest
@@ -312,4 +313,4 @@ def resolved_fields(
 ) -> dict[str, str]:
     """Return a field map with the names that are printed."""
     parsed = parse_field_map(dict(field_map), file="the field map")
-    return parsed.resolved(part_names, file="the field map", known=json_values).expressions()
+    return parsed.resolved(PartNames(part_names), file="the field map", known=json_values).expressions()

@@ -10,7 +10,7 @@ from ...errors import ConfigError
 from ...format.documents.field_map import FieldMap, parse_field_expression
 from ...format.documents.messages import nearest_names
 from ...format.documents.sample_types import FieldSpec, SampleTypeSpec
-from ...format.documents.value_name import is_part_name
+from ...format.documents.value_name import PartNames, is_part_name
 
 _MAX_KEYS = 8  # of json, in a hint
 _MAX_SHOWN = 30  # part names, in a hint
@@ -35,7 +35,7 @@ def check_field(question: FieldQuestion, answer: str) -> str | None:
     try:
         accesses = parse_field_expression(answer)
         given = FieldMap({question.field.name: accesses})
-        field_map = given.resolved(question.part_names, file="the field map", known=question.json_values)
+        field_map = given.resolved(PartNames(question.part_names), file="the field map", known=question.json_values)
     except ValueError as error:
         return str(error)
     except ConfigError as error:

@@ -25,7 +25,7 @@ Kind = Literal[
 
 
 class DataKind(NamedTuple):
-    """What a path names, by its name alone."""
+    """The kind of the data at a path, by its name alone."""
 
     format: Format  # name of the format
     suffixes: tuple[str, ...]  # endings of the path; empty for all paths

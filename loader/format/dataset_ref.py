@@ -49,7 +49,7 @@ class DatasetRef:
 
     @property
     def kind(self) -> DataKind:
-        """What the path names, by its name alone."""
+        """The kind of the data at the path, by its name alone."""
         return data_kind(self.path)
 
     @property

@@ -1,4 +1,4 @@
-"""What a caller asks for: the data to load, and the form of the keys."""
+"""The request of a caller: the data to load, and the form of the keys."""
 
 from __future__ import annotations
 

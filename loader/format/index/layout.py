@@ -179,7 +179,7 @@ class AbstractIndex(ABC):
 
     @property
     def names(self) -> PartNames:
-        """What names of values mean in the dataset."""
+        """The names of the parts, which tell what names of values mean."""
         return PartNames(self.part_names)
 
     @cached_property

@@ -15,6 +15,7 @@ from tests.source_tree import ROOT
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return a folder with the installed package of the page."""
+    pytest.importorskip("joblib")
     return str(install(ROOT / "docs/how-to/write-an-engine.md", tmp_path_factory.mktemp("package")))
 
 

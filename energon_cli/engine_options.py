@@ -66,12 +66,12 @@ class EngineChoice:
             )
 
 
-def _parsed_share(text: str | None) -> Share | None:
+def _parsed_share(text: str) -> Share:
     from loader.engine import parse_share
     from loader.errors import ConfigError
 
     try:
-        return None if text is None else parse_share(text, os.environ)
+        return parse_share(text, os.environ)
     except ConfigError as error:
         hint = f". Hint: {error.hint}" if error.hint else ""
         raise click.BadParameter(f"{error.message}{hint}", param_hint="--share") from error
@@ -128,7 +128,8 @@ def cluster_options(
         from loader.engine import engines_with, named_engine
 
         # Check the options together, and pass them as one.
-        kind, share = options.pop("engine"), _parsed_share(options.pop("share"))
+        kind, text = options.pop("engine"), options.pop("share")
+        share = None if text is None else _parsed_share(text)
         others = [each.name for each in fields(EngineChoice) if each.name not in ("kind", "share")]
         choice = EngineChoice(kind=kind, share=share, **{name: options.pop(name, False) for name in others})
         if choice.address and not named_engine(choice.kind).takes_address:

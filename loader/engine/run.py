@@ -105,14 +105,14 @@ class Engine(WorkerOptions):
         function: Callable[[Any], Generator[_Result, None, None]],
         items: Sequence[Any],
         *,
-        is_last: Callable[[_Result], bool] = lambda _: True,
+        is_last: Callable[[_Result], bool] | None = None,
     ) -> Generator[tuple[int, _Result], None, None]:
         """Yield the index of an item and each result of ``function(item)``, as :meth:`run` does.
 
         An executor gives the last result of each item alone.
 
         Args:
-            is_last: Returns True for the last result of an item.
+            is_last: Returns True for the last result of an item; None for functions with one.
         """
         if self.executor is None:
             results = self._repeated_after_deaths(function, items, is_last)
@@ -123,7 +123,7 @@ class Engine(WorkerOptions):
         return results
 
     def _repeated_after_deaths(
-        self, function: Callable[[Any], Any], items: Sequence[Any], is_last: Callable[[Any], bool]
+        self, function: Callable[[Any], Any], items: Sequence[Any], is_last: Callable[[Any], bool] | None
     ) -> Generator[Any, None, None]:
         """Yield once when the tasks have begun, then results; items whose process was killed begin again."""
         remaining, deaths = list(range(len(items))), Counter[int]()
@@ -137,7 +137,7 @@ class Engine(WorkerOptions):
                         has_begun = True
                         yield None
                     for index, result in results:
-                        if is_last(result):
+                        if is_last is None or is_last(result):
                             done.add(remaining[index])
                         yield remaining[index], result
             except WorkerError as error:

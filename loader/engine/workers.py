@@ -92,7 +92,7 @@ def stream_from_workers(
     needs_process = options.apart or options.environments or options.stopped_s or options.is_stopped
     if not items or not (needs_process or options.workers > 1):
         return _run_serially(function, items)
-    results = _run_in_pool(function, items, options)
+    results = _Pool(options).run(function, items)
     next(results)  # run the generator up to its first yield, so that workers start now and closing it ends them
     return results
 
@@ -112,17 +112,6 @@ def _end_if_forked(process: int) -> None:
     """End a process that the function has forked and that returned from it: the item is the parent's."""
     if os.getpid() != process:
         os._exit(0)
-
-
-def _run_in_pool(
-    function: Callable[[Any], Any], items: Sequence[Any], options: WorkerOptions
-) -> Generator[Any, None, None]:
-    """Yield once when the workers have started, then the results."""
-    with closing(_Pool(options)) as pool:
-        pool.start_workers(function, min(max(1, options.workers), len(items)))
-        remaining = pool.start(items)
-        yield None
-        yield from pool.results(remaining, options.is_stopped)
 
 
 def can_fork() -> bool:
@@ -166,37 +155,38 @@ class _Pool:
                 self._processes[ours] = process
                 self._running[ours] = time.monotonic()
 
-    def start(self, items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        """Send the first items to the workers; return the remaining items."""
-        remaining = iter(enumerate(items))
-        for connection in [*self._processes] * _PREFETCH:
-            self._send(connection, remaining)
-        return remaining
-
-    def results(
-        self, remaining: Iterator[tuple[int, Any]], is_stopped: Callable[[], bool] | None = None
-    ) -> Iterator[tuple[int, Any]]:
-        """Yield results, and send the remaining items."""
-        while busy := [connection for connection, pending in self._pending.items() if pending]:
-            if is_stopped is not None and is_stopped():
-                raise StoppedError
-            ready = set(wait(busy, STOP_PERIOD_S if is_stopped or self._options.stopped_s else None))
-            for connection in busy:
-                if connection not in ready:
-                    self._check_stopped(connection)
-                    continue
-                try:
-                    error, results = connection.recv()
-                except (EOFError, OSError):  # OSError: killed while sending an answer
-                    raise self._death(connection) from None
-                if error is not None:
-                    raise error
-                position, _ = self._pending[connection][0]
-                if not results:
-                    self._pending[connection].popleft()
-                    self._send(connection, remaining)
-                for result in results:
-                    yield position, result
+    def run(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Generator[Any, None, None]:
+        """Yield once when the workers have started, then the results; end the workers."""
+        remaining, is_stopped = iter(enumerate(items)), self._options.is_stopped
+        try:
+            # Send each worker its first items.
+            self.start_workers(function, min(max(1, self._options.workers), len(items)))
+            for connection in [*self._processes] * _PREFETCH:
+                self._send(connection, remaining)
+            yield None
+            # Take results, and send the remaining items.
+            while busy := [connection for connection, pending in self._pending.items() if pending]:
+                if is_stopped is not None and is_stopped():
+                    raise StoppedError
+                ready = set(wait(busy, STOP_PERIOD_S if is_stopped or self._options.stopped_s else None))
+                for connection in busy:
+                    if connection not in ready:
+                        self._check_stopped(connection)
+                        continue
+                    try:
+                        error, results = connection.recv()
+                    except (EOFError, OSError):  # OSError: killed while sending an answer
+                        raise self._death(connection) from None
+                    if error is not None:
+                        raise error
+                    position, _ = self._pending[connection][0]
+                    if not results:
+                        self._pending[connection].popleft()
+                        self._send(connection, remaining)
+                    for result in results:
+                        yield position, result
+        finally:
+            self.close()
 
     def _send(self, connection: Connection, remaining: Iterator[tuple[int, Any]]) -> None:
         for position, item in remaining:

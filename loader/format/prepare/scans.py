@@ -227,6 +227,10 @@ class ShardScans:
         how: How they are scanned; an executor gets tasks of up to 64 shards.
         stage_tar_idx: Also write the ``.tar.idx`` files to the staging folder.
         sampler: Inspects samples of the shards; None inspects none.
+
+    Attributes:
+        contents: Name of a shard that was scanned → what samples of it contain, until a caller takes it.
+        staged: Names of the shards whose ``.tar.idx`` workers write.
     """
 
     def __init__(
@@ -247,12 +251,12 @@ class ShardScans:
         engine = how.engine
         stage_tar_idx = stage_tar_idx and engine.sees_this_disk and not engine.may_run_twice
         self._is_stopped = engine.is_stopped
-        self._contents: dict[str, Contents | None] = {}
+        self.contents: dict[str, Contents | None] = {}
         self._total = total
         self._samples = 0
         self._on_progress = how.on_progress
         self._open = {shard.name for shard in to_scan}
-        self._staged = frozenset(self._open) if stage_tar_idx else frozenset()
+        self.staged = frozenset(self._open) if stage_tar_idx else frozenset()
         self._errors: dict[str, EnergonError] = {}
         self._before, self._scanned = total - len(self._open), 0
         self._stored = 0, 0  # scanned shards and their samples, of groups that are stored
@@ -303,14 +307,6 @@ class ShardScans:
             scanned = (shard.name for group in self._groups for shard in group)
             raise_scan_errors([self._errors[name] for name in scanned if name in self._errors])
 
-    def take_contents(self, shard: FileInfo) -> Contents | None:
-        """Return what samples of a scanned shard contain, once; None if this run has not scanned the shard."""
-        return self._contents.pop(shard.name, None)
-
-    def has_staged(self, shard: FileInfo) -> bool:
-        """Return True if a worker has written the ``.tar.idx`` of a shard."""
-        return shard.name in self._staged
-
     def _take_group(self) -> None:
         group, results = next(self._results)
         if isinstance(results, int):  # the samples of one shard of a group, which is not stored yet
@@ -324,7 +320,7 @@ class ShardScans:
             if isinstance(result.place, EnergonError):
                 self._errors[shard.name] = result.place
             else:
-                self._contents[shard.name] = result.contents
+                self.contents[shard.name] = result.contents
                 if self._fetch_scans is not None:
                     self._fetch_scans(result.place)
                 self._journal.add(shard, result.place)

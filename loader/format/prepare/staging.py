@@ -217,10 +217,10 @@ class IndexStaging:
                 writer.add(shard, index)
             if compat and compat.needs(position):
                 index = inputs.load_index(position) if index is None else index
-                compat.add(position, index, is_staged=scans.has_staged(shard))
+                compat.add(position, index, is_staged=shard.name in scans.staged)
             is_inspected = position not in inputs.reused or shard.name in self._chosen
             if self._sampler is not None and is_inspected:
-                contents = scans.take_contents(shard)
+                contents = scans.contents.pop(shard.name, None)
                 if contents is None:  # an earlier run has scanned the shard
                     index = inputs.load_index(position) if index is None else index
                     contents = self._sampler.inspect(inputs.storage, shard, index)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -151,14 +152,17 @@ def test_leaving_early_ends_workers_at_once(start_method: str) -> None:
 
 def test_a_worker_that_died_idle_is_named_with_what_it_was_to_get(monkeypatch: pytest.MonkeyPatch) -> None:
     items = ["first", "second"]
-    pool = worker_pool._Pool(worker_pool.WorkerOptions())
-    pool.start_workers(len, 2)
-    for process in pool._processes.values():
-        process.kill()
-        process.join()
+    start = worker_pool._Pool.start_workers
+
+    def start_and_kill(pool: worker_pool._Pool, *arguments: Any) -> None:
+        start(pool, *arguments)
+        for process in pool._processes.values():
+            process.kill()
+            process.join()
+
+    monkeypatch.setattr(worker_pool._Pool, "start_workers", start_and_kill)
     with pytest.raises(WorkerError, match="was killed by signal 9 while it worked on first"):
-        list(pool.results(pool.start(items)))
-    pool.close()
+        worker_pool.stream_from_workers(partial(run._single_result, len), items, worker_pool.WorkerOptions(workers=2))
 
 
 @pytest.mark.parametrize("dies", ["waiting", "with answers unread"])

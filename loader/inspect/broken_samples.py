@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ..dataset.dataset import Dataset
-from ..dataset.exclusions.change import exclude_names
+from ..dataset.exclusions import exclude_names
 from ..dataset.kind import is_prepared
 from ..dataset.opening import folder_at
 from ..errors import ConfigError, EnergonError

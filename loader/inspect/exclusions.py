@@ -11,7 +11,7 @@ import numpy as np
 
 from ..arrays import IntArray
 from ..dataset.dataset import Dataset
-from ..dataset.exclusions.change import (
+from ..dataset.exclusions import (
     Exclusion,
     ExclusionFiles,
     ExclusionPlan,

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..dataset.dataset import Dataset
-from ..dataset.exclusions.change import ExclusionFiles
+from ..dataset.exclusions import ExclusionFiles
 from ..engine.journal import Journal
 from ..errors import ConfigError, SampleError
 from ..format.columns.column_files import write_map_column

@@ -12,7 +12,7 @@ from ...metadataset.documents.leaf_plan import EntrySchedule, LeafPlan, combine_
 from ...metadataset.plans.blend_tree import SAMPLES, LeafGroup, UnitBlend, blend_tree
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig, check_at_least
-from ...pipeline.padding.pad_ranks import PadRanksDataset
+from ...pipeline.pad_ranks import PadRanksDataset
 from ...pipeline.reading.order_plan import OrderPlan, SequentialPlan, ShuffledPlan
 from ...pipeline.reading.planned_schedule import PlannedSchedule
 from ...pipeline.reading.read import ReadDataset

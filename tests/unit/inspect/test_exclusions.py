@@ -189,11 +189,11 @@ def test_a_prepare_keeps_exclusions_and_their_journal(folder: Path) -> None:
 
 KILLED = """
 import os, signal, sys
-from loader.dataset.exclusions import change
+from loader.dataset import exclusions
 from loader.inspect import ExcludeRequest, exclude, undo_last_exclusion
 from loader.dataset.query import SampleQuery
 from loader.format import DatasetRef
-write, remove, left = change._write, None, int(sys.argv[3])
+write, remove, left = exclusions._write, None, int(sys.argv[3])
 
 def count(*arguments):
     global left
@@ -202,7 +202,7 @@ def count(*arguments):
     left -= 1
     write(*arguments)
 
-change._write = count
+exclusions._write = count
 if sys.argv[2] == "undo":
     undo_last_exclusion(sys.argv[1])
 else:

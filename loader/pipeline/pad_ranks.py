@@ -6,14 +6,14 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-from ...errors import ConfigError
-from ...escaped_log import get_logger
-from ...order import PASS_LANES
-from ...samples.batching.empty_batch import empty_batch
-from ...samples.batching.padding_marks import mark_padding
-from ..contract.rank_stage import RankRunning, RankStage, rank_stage_below
-from ..contract.stage import SKIPPED, SavableDataset
-from ..contract.worker_config import WorkerConfig
+from ..errors import ConfigError
+from ..escaped_log import get_logger
+from ..order import PASS_LANES
+from ..samples.batching.empty_batch import empty_batch
+from ..samples.batching.padding_marks import mark_padding
+from .contract.rank_stage import RankRunning, RankStage, rank_stage_below
+from .contract.stage import SKIPPED, SavableDataset
+from .contract.worker_config import WorkerConfig
 
 _log = get_logger(__name__)
 

@@ -15,17 +15,17 @@ from dataclasses import dataclass, replace
 import msgspec
 import numpy as np
 
-from ...arrays import IntArray
-from ...errors import ConfigError, FormatError
-from ...format.documents.next_command import split_hint
-from ...format.documents.split_config import SplitConfig, format_split_config, parse_split_config
-from ...format.filters.build import build_filter_index
-from ...format.filters.rows import FilterFiles, filter_names
-from ...format.nv_meta import FOLDER, LOCK, is_filter_name
-from ...storage import LocalStorage, RemoteStorage, Storage, read_document
-from ..dataset import Dataset
-from ..records import SingleFile
-from ..split_parts import excluded_samples, open_filter
+from ..arrays import IntArray
+from ..errors import ConfigError, FormatError
+from ..format.documents.next_command import split_hint
+from ..format.documents.split_config import SplitConfig, format_split_config, parse_split_config
+from ..format.filters.build import build_filter_index
+from ..format.filters.rows import FilterFiles, filter_names
+from ..format.nv_meta import FOLDER, LOCK, is_filter_name
+from ..storage import LocalStorage, RemoteStorage, Storage, read_document
+from .dataset import Dataset
+from .records import SingleFile
+from .split_parts import excluded_samples, open_filter
 
 EXCLUDE_JSON = f"{FOLDER}/exclude.json"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,8 +51,8 @@ class PackedShard:
     def name(self) -> str:
         return self.shard.name
 
-    def run(self) -> Written:
-        """Write the shard, and return its end with the counts of the whole shard."""
+    def steps(self) -> Generator[Written, None, None]:
+        """Write the shard, and yield the progress and the end."""
         storage = self.write.storage
         if isinstance(storage, LocalStorage) and not storage.exists(IMPORT_FOLDER):
             raise other_folder(storage.path(""))
@@ -60,12 +60,7 @@ class PackedShard:
             # Downloads lie next to the rows.
             if isinstance(self.write.rows, _PackedRows):
                 self.write.rows.path = os.path.join(folder, "rows")
-            steps = [*self.write(self.shard)]
-        return replace(
-            steps[-1],
-            samples=sum(step.samples for step in steps),
-            size_bytes=sum(step.size_bytes for step in steps),
-        )
+            yield from self.write(self.shard)
 
     def __reduce__(self) -> tuple[Any, ...]:
         write, shard = self.write, self.shard

@@ -257,6 +257,7 @@ class _Run:
             samples_total=sum(shard.stop - shard.start for shard in self._shards[self._own.start : self._own.stop]),
             shards_total=len(self._own),
         )
+        self._running: dict[int, Written] = {}  # the progress of shards that have not ended
         self._failed = 0
 
     def own_shards(self) -> list[str]:
@@ -294,13 +295,11 @@ class _Run:
         if self._engine.executor is not None:
             if not self._engine.sees_this_disk:
                 check_visible(self._rows, write.plan.sources)
-            return self._engine.run(PackedShard.run, [PackedShard(write, shard) for shard in shards])
+            return self._engine.stream(PackedShard.steps, [PackedShard(write, shard) for shard in shards])
 
         def begin_again(*_: object) -> None:
             leftovers.remove()
-            # Count again what is written again.
-            rows = sum(self._shards[index].stop - self._shards[index].start for index in self._done)
-            self._progress = replace(self._progress, samples=rows)
+            self._running.clear()
 
         # A single worker runs in this process, unless that may not use the client of the object store.
         apart = not (isinstance(self._storage, LocalStorage) or may_use_rust())
@@ -309,13 +308,16 @@ class _Run:
         return engine.stream(write, shards, is_last=attrgetter("is_last"))
 
     def _add(self, index: int, written: Written) -> None:
-        self._progress = replace(
-            self._progress,
-            samples=self._progress.samples + written.samples,
-            size_bytes=self._progress.size_bytes + written.size_bytes,
-            shards_done=self._progress.shards_done + (written.done is not None),
-            resumed=self._progress.resumed + written.is_resumed,
-        )
+        self._running[index] = written
+        if written.is_last:
+            del self._running[index]
+            self._progress = replace(
+                self._progress,
+                samples=self._progress.samples + written.samples,
+                size_bytes=self._progress.size_bytes + written.size_bytes,
+                shards_done=self._progress.shards_done + (written.done is not None),
+                resumed=self._progress.resumed + written.is_resumed,
+            )
         if written.is_missing:
             self._missing.append(index)
         if written.done is not None:
@@ -339,7 +341,10 @@ class _Run:
 
     def _report(self) -> None:
         if self._on_progress is not None:
-            self._on_progress(self._progress)
+            samples = sum(shard.samples for shard in self._running.values())
+            size_bytes = sum(shard.size_bytes for shard in self._running.values())
+            ended = self._progress
+            self._on_progress(replace(ended, samples=ended.samples + samples, size_bytes=ended.size_bytes + size_bytes))
 
     def written_rows(self) -> tuple[IntArray, list[tuple[FileVersion, int]]]:
         if self._failed:  # it is unknown which samples the shards have

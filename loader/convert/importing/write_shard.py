@@ -43,7 +43,8 @@ class Written:
     """Progress within a shard, or its end.
 
     Attributes:
-        samples: Rows since the last report, those that failed included.
+        samples: Rows of the shard so far, with those that failed.
+        size_bytes: Bytes of its files so far.
         is_resumed: True if an earlier run has written it.
         is_missing: True if it is not written, and only a merge of shares was requested.
     """
@@ -103,7 +104,7 @@ class WriteShard:
             first_changed=writer.first_changed,
         )
         write_done(self.storage, shard.name, done)
-        yield Written(samples=0, size_bytes=0, done=done)
+        yield Written(samples=len(rows), size_bytes=writer.size_bytes, done=done)
 
     def _is_repaired(self, done: DoneShard, shard: PlannedShard, rows: Sequence[int]) -> bool:
         """Return True if a row that failed can be read now: a permission was given, or a server is back."""
@@ -136,13 +137,13 @@ class _ShardWriter:
         self._rows = rows
         plan = task.plan
         self._limit = FailureLimit(len(task.rows), plan.max_failures, task.storage.path(""), plan.command)
-        self._next = self._reported = 0
+        self._next = 0
         self._ahead: deque[Row] = deque()  # rows from the next one on whose parts are announced
         self._ahead_windows = deque([0])  # ends of the windows that are announced
         self.reader = ContentReader(task.plan.sources, open_downloads(task.rows, task.plan.downloads))
         self.samples: list[int] = []  # of each file
         self.files: list[FileVersion] = []
-        self.read_bytes = 0
+        self.read_bytes = self.size_bytes = 0
         self.failures: list[FailedRow] = []
         self.changed: Counter[str] = Counter()
         self.first_changed: dict[str, str] = {}
@@ -155,7 +156,7 @@ class _ShardWriter:
     def _write_file(self, sample: _Sample | None) -> Generator[Written, None, _Sample | None]:
         index = len(self.files)
         name = self._shard.name if not index else f"{self._shard.name.removesuffix('.tar')}_{index}.tar"
-        storage, reported = self._task.storage, 0
+        storage = self._task.storage
         # Write until the next sample would exceed the limit.
         with indexed_shard(storage, name) as shard:
             while sample is not None:
@@ -164,18 +165,14 @@ class _ShardWriter:
                 shard.write(*sample)
                 self.reader.release()
                 if shard.samples % _REPORT_SAMPLES == 0:
-                    yield self._written(self._next, shard.size_bytes - reported)
-                    reported = shard.size_bytes
+                    yield Written(self._next, self.size_bytes + shard.size_bytes)
                 sample = self.read_next()
         # The sample that is left begins the next file.
         self.files.append(version_of(shard.info))
         self.samples.append(shard.samples)
-        yield self._written(self._next - (sample is not None), max(0, shard.info.size_bytes - reported))
+        self.size_bytes += shard.info.size_bytes
+        yield Written(self._next - (sample is not None), self.size_bytes)
         return sample
-
-    def _written(self, rows: int, size_bytes: int) -> Written:
-        self._reported, before = rows, self._reported
-        return Written(samples=rows - before, size_bytes=size_bytes)
 
     def read_next(self) -> _Sample | None:
         """Return the next sample that can be read; note the rows before it that cannot."""

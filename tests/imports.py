@@ -11,7 +11,7 @@ from PIL import Image
 from loader.convert.importing.plan import ImportPlan
 from loader.convert.importing.report import ImportReport
 from loader.convert.importing.run import run_import
-from loader.convert.sources.source import Source
+from loader.convert.sources.source import ImportSource
 from loader.dataset.opening import folder_at
 
 Samples = dict[str, dict[str, bytes]]
@@ -23,7 +23,7 @@ def picture(number: int, form: str = "JPEG") -> bytes:
     return data.getvalue()
 
 
-def imported(source: Source, output: Path, **settings: Any) -> tuple[Samples, ImportReport]:
+def imported(source: ImportSource, output: Path, **settings: Any) -> tuple[Samples, ImportReport]:
     """Import a source; return the samples of the dataset by key, and the report."""
     report = run_import(ImportPlan(sources=(source,), output=str(output), **settings))
     folder = folder_at(str(output))

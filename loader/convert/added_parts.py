@@ -39,7 +39,7 @@ from .rows.row import CellReader, FileRef, PartRef, Row
 from .rows.shard_layout import ShardLayout
 from .sources.dataset import ShardSource
 from .sources.detect import open_source
-from .sources.source import Listing, Source
+from .sources.source import ImportSource, Listing
 from .tables.delimited import DelimitedReader
 from .tables.part_values import encode_json, value_ref
 from .tables.records import open_text_table, read_json_lines
@@ -50,7 +50,7 @@ _TABLES = (".jsonl", ".csv", ".tsv")
 _KEYS = ("__key__", "key", "id")
 
 
-def open_parts(path: str, *, key_column: str | None) -> Source:
+def open_parts(path: str, *, key_column: str | None) -> ImportSource:
     """Open a source of parts by what is there.
 
     Args:
@@ -66,7 +66,7 @@ def open_parts(path: str, *, key_column: str | None) -> Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FilesByKey(Source):
+class FilesByKey(ImportSource):
     """Files that are named as the members of shards: ``a/b.cap.txt`` is the part ``cap.txt`` of the key ``a/b``."""
 
     path: str
@@ -85,7 +85,7 @@ class FilesByKey(Source):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyedTable(Source):
+class KeyedTable(ImportSource):
     """The rows of a JSONL, CSV or TSV file: texts are the parts ``<column>.txt``, other values ``<column>.json``.
 
     Attributes:
@@ -169,14 +169,14 @@ _MAX_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MatchedSource(Source):
+class MatchedSource(ImportSource):
     """The rows of another source that belong to samples of a dataset, under the keys of these.
 
     Attributes:
         rename: Part name → new name.
     """
 
-    source: Source
+    source: ImportSource
     dataset: str
     rename: Mapping[str, str] = field(default_factory=dict)
     kind: str = "added parts"

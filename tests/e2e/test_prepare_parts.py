@@ -21,7 +21,7 @@ from loader.compat.webdataset_factory import prepare_dataset
 from loader.engine import Engine
 from loader.engine.share import Share
 from loader.errors import ConfigError, FormatError, StorageError, WorkerError
-from loader.format.index.journal import Journal, save_scans
+from loader.format.index.journal import StoredScans, save_scans
 from loader.format.index.shard_index import index_shard
 from loader.format.prepare.part import PART_PLAN, PartReport, run_part
 from loader.format.prepare.plan import PreparePlan
@@ -204,7 +204,7 @@ def test_scans_of_other_groups_of_the_same_shards_stay(tmp_path: Path) -> None:
     scans = [(shard, index_shard(storage, shard.name)) for shard in storage.list()]
     save_scans(storage, scans)
     save_scans(storage, scans[:1])  # a process with other groups, which is killed before the second one
-    with closing(Journal(storage)) as journal:
+    with closing(StoredScans(storage)) as journal:
         assert all(journal.load(shard) is not None for shard, _ in scans)
 
 

@@ -30,7 +30,7 @@ from loader.format.documents import brace_patterns
 from loader.format.documents.dataset_config import parse_dataset_config
 from loader.format.documents.dataset_files import read_shard_info
 from loader.format.index.dataset_index import DatasetIndex
-from loader.format.index.journal import Journal, save_scans
+from loader.format.index.journal import StoredScans, save_scans
 from loader.format.index.shard_index import ShardIndex, decode_shard_index, encode_shard_index, index_shard
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
@@ -255,9 +255,9 @@ def test_a_planted_scan_that_no_shard_could_have_is_not_used(
     storage = LocalStorage(tmp_path)
     shard, index = storage.stat("s.tar"), index_shard(storage, "s.tar")
     save_scans(storage, [(shard, index)])
-    assert Journal(storage).load(shard) is not None
+    assert StoredScans(storage).load(shard) is not None
     save_scans(storage, [(shard, replace(index, **forgery(index)))])
-    assert Journal(storage).load(shard) is None
+    assert StoredScans(storage).load(shard) is None
 
 
 def test_a_planted_scan_takes_no_memory_for_rows_that_it_does_not_hold(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from ..rows.row import (
     UrlRef,
     ValueRef,
 )
-from ..sources.source import Source
+from ..sources.source import ImportSource
 from ..writing.shard_file import FileContents, Readable
 from .cut_sounds import cut_sound
 
@@ -51,7 +51,7 @@ class ContentReader:
         downloads: Fetches the files at URLs that the data names; None fails their rows.
     """
 
-    def __init__(self, sources: Sequence[Source], downloads: Downloads | None = None) -> None:
+    def __init__(self, sources: Sequence[ImportSource], downloads: Downloads | None = None) -> None:
         self._sources = sources
         self._downloads = downloads
         self._downloaded: list[str] = []  # of the last row

@@ -16,7 +16,7 @@ from ...storage import LocalStorage
 from ...storage.durable_copy import scratch_folder
 from ..rows.row_file import StoredRows
 from ..rows.shard_layout import PlannedShard
-from ..sources.source import Source
+from ..sources.source import ImportSource
 from .write_shard import WriteShard, Written
 
 
@@ -79,7 +79,7 @@ def _unpacked(
     return PackedShard(replace(write, rows=rows, order=order), replace(shard, start=0, stop=len(data)))
 
 
-def check_visible(rows: StoredRows, sources: Sequence[Source]) -> None:
+def check_visible(rows: StoredRows, sources: Sequence[ImportSource]) -> None:
     """Raise a ``ConfigError`` if rows are in files that only this machine has."""
     scratch = os.path.dirname(rows.path)
     if {*os.listdir(scratch)} <= {os.path.basename(rows.path), "downloads"}:

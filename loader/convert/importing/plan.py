@@ -25,7 +25,7 @@ from ..rows.row import FaultRef, FileRef, Row, UrlRef
 from ..rows.row_file import RowFileWriter, StoredRows
 from ..rows.row_groups import join_groups
 from ..rows.shard_layout import ShardLayout, order_rows, plan_shards
-from ..sources.source import ListedPictures, Listing, Source
+from ..sources.source import ImportSource, ListedPictures, Listing
 from ..writing.written_shards import FileVersion
 from .pictures import PictureOptions
 
@@ -92,7 +92,7 @@ class ListedRows:
         hosts: The hosts of URLs that rows name.
     """
 
-    sources: tuple[Source, ...]
+    sources: tuple[ImportSource, ...]
     rows: StoredRows
     part_counts: Counter[str]
     account: Account = field(default_factory=Account)
@@ -139,7 +139,7 @@ class ListedRows:
 
 @contextmanager
 def list_rows(
-    sources: Sequence[Source], *, shuffled: bool, on_progress: Callable[[int], None] | None = None
+    sources: Sequence[ImportSource], *, shuffled: bool, on_progress: Callable[[int], None] | None = None
 ) -> Iterator[ListedRows]:
     """List the samples of sources in a temporary file, which is removed at the end.
 
@@ -154,7 +154,7 @@ def list_rows(
     hosts = ListedHosts()
     account, notes, pictures = Account(), list[str](), ListedPictures()
 
-    def numbered(source: Source, source_index: int) -> Iterator[Row]:
+    def numbered(source: ImportSource, source_index: int) -> Iterator[Row]:
         listing = Listing(shuffled=shuffled, scratch=folder, account=account, notes=notes, pictures=pictures)
         for row in _counted(source, listing, counts, hosts):
             if on_progress is not None and len(writer) % _REPORT_ROWS == 0:
@@ -187,7 +187,7 @@ def list_rows(
         )
 
 
-def _counted(source: Source, listing: Listing, counts: Counter[str], hosts: ListedHosts) -> Iterator[Row]:
+def _counted(source: ImportSource, listing: Listing, counts: Counter[str], hosts: ListedHosts) -> Iterator[Row]:
     """Yield the rows of a source, and count their parts and hosts.
 
     Raises:
@@ -261,7 +261,7 @@ class ImportPlan(RunsOnEngine):
         inputs: What the dataset depends on besides the rows, name → digest.
     """
 
-    sources: tuple[Source, ...]
+    sources: tuple[ImportSource, ...]
     output: str
     layout: ShardLayout = field(default_factory=ShardLayout)
     pictures: PictureOptions = field(default_factory=PictureOptions)

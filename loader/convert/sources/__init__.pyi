@@ -14,5 +14,5 @@ from .detect import (
 )
 from .files import FilesSource as FilesSource
 from .hugging_face import HuggingFaceSource as HuggingFaceSource
-from .source import NumberedReader as NumberedReader, NumberedSource as NumberedSource, Source as Source
+from .source import ImportSource as ImportSource, NumberedReader as NumberedReader, NumberedSource as NumberedSource
 from .table_source import ArrowTableSource as ArrowTableSource, TextTableSource as TextTableSource

@@ -23,7 +23,7 @@ from ..rows.file_access import file_version
 from ..rows.key_names import key_of_path
 from ..rows.row import NO_SPLIT, PartRef, RangeRef, Row, printable, unique_part
 from ..tables.split_names import splits_of_files, splits_of_names
-from .source import Listing, Source
+from .source import ImportSource, Listing
 
 
 def tar_files(path: str) -> list[str]:
@@ -46,7 +46,7 @@ def _folder_tree(path: str) -> FileTree | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TarSource(Source):
+class TarSource(ImportSource):
     """The members of tar files, grouped as webdataset does: by their names up to the first dot.
 
     Parts of a sample need not be neighbours.

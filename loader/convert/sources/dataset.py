@@ -25,11 +25,11 @@ from ...format.index.shard_index import ShardIndex, index_shard
 from ...format.tar.names import is_outside_name
 from ...storage import FileInfo, open_storage
 from ..rows.row import NO_SPLIT, PartRef, RangeRef, Row
-from .source import Listing, Source
+from .source import ImportSource, Listing
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ShardSource(Source):
+class ShardSource(ImportSource):
     """The samples of a prepared dataset of tar shards, of a folder of such shards without metadata, or of one shard.
 
     Attributes:

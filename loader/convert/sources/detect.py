@@ -35,12 +35,12 @@ from .foreign_chunks import ChunkSource, chunk_kind
 from .hugging_face import HuggingFaceSource, is_saved_dataset
 from .interleaved_files import InterleavedFilesSource, InterleavedSource
 from .lone_annotations import open_xml, refuse_of_one_picture
-from .source import NumberedReader, NumberedSource, Source
+from .source import ImportSource, NumberedReader, NumberedSource
 from .table_source import ArrowTableSource, TableSource, TextTableSource
 from .vqa import VqaSource
 
 
-def _documents(path: str, options: SourceOptions) -> Source:
+def _documents(path: str, options: SourceOptions) -> ImportSource:
     if is_saved_dataset(path) or path.lower().endswith(BINARY_TABLES):
         # A table has documents only if its columns line up.
         table = HuggingFaceSource(path=path, columns=options)
@@ -70,7 +70,7 @@ class SourceKind(NamedTuple):
         reads_urls: The source may be at a URL.
     """
 
-    open: Callable[[str, SourceOptions], Source]
+    open: Callable[[str, SourceOptions], ImportSource]
     endings: tuple[str, ...] = ()
     is_table: bool = False
     reads_urls: bool = False
@@ -85,7 +85,7 @@ def _text(kind: Any, *endings: str) -> SourceKind:
     return SourceKind(lambda path, options: TextTableSource(path=path, kind=kind, columns=options), endings, True, True)
 
 
-def _lists(path: str, options: SourceOptions) -> Source:
+def _lists(path: str, options: SourceOptions) -> ImportSource:
     if path.lower().removesuffix(".gz").endswith(".xml"):
         return open_xml(path, options)
     # A document may have its rows in one list of any name.
@@ -153,7 +153,7 @@ def _kind_names() -> list[str]:
 _WITH_TABLES = ("folder", "tar", "zip", "hf")
 
 
-def open_sources(paths: Sequence[str], *, kind: str | None, options: SourceOptions) -> tuple[Source, ...]:
+def open_sources(paths: Sequence[str], *, kind: str | None, options: SourceOptions) -> tuple[ImportSource, ...]:
     """Open sources.
 
     Args:
@@ -169,7 +169,7 @@ def open_sources(paths: Sequence[str], *, kind: str | None, options: SourceOptio
     return tuple(open_source(path, kind=kind, options=options) for path in paths)
 
 
-def open_source(path: str, *, kind: str | None, options: SourceOptions) -> Source:
+def open_source(path: str, *, kind: str | None, options: SourceOptions) -> ImportSource:
     """Open a source; see :func:`open_sources`."""
     if not is_url(path) and os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         raise StorageError("expected a file or folder, found a pipe, device or socket", path=path)
@@ -220,13 +220,13 @@ def ways_to_import(path: str) -> Sequence[ImportWay]:
     return [import_way(path)]
 
 
-def found_columns(sources: Sequence[Source]) -> list[tuple[str, tuple[FoundColumn, ...]]]:
+def found_columns(sources: Sequence[ImportSource]) -> list[tuple[str, tuple[FoundColumn, ...]]]:
     """Return the columns of each source that is a table, with its path."""
     tables = [source for source in sources if isinstance(source, TableSource)]
     return [(table.path, table.describe()) for table in tables]
 
 
-def compared_hypotheses(sources: Sequence[Source]) -> list[tuple[str, Sequence[Hypothesis]]]:
+def compared_hypotheses(sources: Sequence[ImportSource]) -> list[tuple[str, Sequence[Hypothesis]]]:
     """Return the ways to make samples that were compared for each source that is a tree of files, with its path."""
     return [(source.path, compared) for source in sources if (compared := getattr(source, "hypotheses", ()))]
 

@@ -23,13 +23,13 @@ from ..layouts.tree_files import TreeFiles
 from ..rows.row import CellReader, CellRef, Row
 from ..tables.source_options import SourceOptions
 from .archives import plain_tar, tar_files, webdataset_rows
-from .source import Listing, Source
+from .source import ImportSource, Listing
 from .tree_rows import TreeRows
 from .tree_tables import TreeReader
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class FilesSource(Source):
+class FilesSource(ImportSource):
     """The files of a folder and the folders below it, or those in an archive.
 
     Files whose names differ only in their extension are a sample: ``a/b.jpg`` and ``a/b.txt`` are the parts ``jpg``

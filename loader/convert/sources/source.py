@@ -132,7 +132,7 @@ class NumberedReader(CellReader, ABC):
         """Return the names of the parts of each sample, which are its columns."""
 
 
-class Source(ABC):
+class ImportSource(ABC):
     """A source of samples; it pickles, since workers read its cells.
 
     Attributes:
@@ -155,7 +155,7 @@ class Source(ABC):
         return CellReader()
 
 
-class NumberedSource(Source):
+class NumberedSource(ImportSource):
     """Samples with numbers and the same parts: all that such a format needs is its reader."""
 
     __slots__ = ()
@@ -177,7 +177,7 @@ class NumberedSource(Source):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnnotationSource(Source):
+class AnnotationSource(ImportSource):
     """A file of JSON whose elements name pictures or other media.
 
     Attributes:

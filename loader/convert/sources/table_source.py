@@ -42,12 +42,12 @@ from ..tables.records import (
 )
 from ..tables.source_options import SourceOptions
 from ..tables.table_files import TableFile, list_table_files
-from .source import Listing, Source
+from .source import ImportSource, Listing
 from .table_files import files_near
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableSource(Source):
+class TableSource(ImportSource):
     """The rows of a table.
 
     Attributes:

@@ -36,7 +36,7 @@ from ..tables.table_files import EXTENSIONS
 from .archives import plain_tar
 from .coco import CocoSource
 from .conversations import ConversationsSource
-from .source import AnnotationSource, Source
+from .source import AnnotationSource, ImportSource
 from .table_files import TableFiles
 from .table_source import ArrowTableSource, TextKind, TextTableSource
 from .vqa import VqaSource
@@ -83,7 +83,7 @@ def _lists_of_kaldi(tree: TreeFiles, table: str) -> tuple[str, ...]:
 
 def open_rows(
     tree: TreeFiles, rows: RowsOfTable, options: SourceOptions, scratch: str
-) -> tuple[TableFiles, Source, TextTableSource | ArrowTableSource]:
+) -> tuple[TableFiles, ImportSource, TextTableSource | ArrowTableSource]:
     """Return the files that rows name, the source of the rows, and the table itself."""
     files, table = open_table(tree, rows.file, replace(options, places=rows.places), scratch, rows.inside)
     files.weakest_form = NUMBER if rows.form is None else rows.form

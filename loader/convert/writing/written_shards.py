@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from ...errors import ConfigError
-from ...format.index.journal import Journal, save_scans
+from ...format.index.journal import StoredScans, save_scans
 from ...format.index.layout import ShardEntry
 from ...format.index.shard_index import ShardIndex, index_shard
 from ...format.nv_meta import DATASET_YAML
@@ -275,7 +275,7 @@ def _check_files(storage: Storage, shards: Sequence[ShardRecord]) -> None:
 
 def repeated_keys(storage: Storage, shards: Sequence[ShardRecord]) -> list[str]:
     """Return the keys that several samples of written shards have."""
-    journal = Journal(storage)
+    journal = StoredScans(storage)
 
     def load(shard_index: int) -> ShardIndex:
         name = shards[shard_index].name

@@ -52,7 +52,7 @@ class ScanFolders(NamedTuple):
         return name.startswith(f"{_FOLDER}/{self.division}/") and not name.startswith(f"{self.folder}/")
 
 
-class Journal:
+class StoredScans:
     """The scans of shards on disk.
 
     Args:

@@ -11,7 +11,7 @@ from ...errors import FormatError
 from ...storage import FileInfo, ReadableFile, Storage
 from ..compat.sqlite_index import open_sqlite
 from ..index.current import PreviousIndex
-from ..index.journal import Journal
+from ..index.journal import StoredScans
 from ..index.layout import ShardEntry
 from ..index.shard_index import ShardIndex, index_shard
 from ..media.extraction import FileRegion, may_be_media
@@ -103,7 +103,7 @@ def _copy_rows(inputs: PrepareInputs, tables: MediaTables) -> None:
 class _ShardReader:
     """Reads chunks of samples in a worker; the last shard stays open for the next chunk."""
 
-    def __init__(self, storage: Storage, journal: Journal, media_filter: MediaFilter) -> None:
+    def __init__(self, storage: Storage, journal: StoredScans, media_filter: MediaFilter) -> None:
         self._storage = storage
         self._journal = journal
         self._filter = media_filter

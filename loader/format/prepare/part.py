@@ -20,7 +20,7 @@ from ...errors import ConfigError, FormatError, StorageError, plural
 from ...storage import FileInfo, RemoteStorage, Storage, read_document
 from ..dataset_ref import DatasetRef
 from ..index.current import PreviousIndex
-from ..index.journal import Journal, ScanFolders, download_scans
+from ..index.journal import ScanFolders, StoredScans, download_scans
 from ..nv_meta import WORK_FOLDER
 from .destination import check_destination
 from .plan import PreparePlan, ProgressCallback, ScanHow
@@ -193,7 +193,7 @@ def _scan(
     on_progress: ProgressCallback | None,
 ) -> int:
     """Scan the shards that are not in the journal; return their number."""
-    with closing(Journal(work, folders)) as journal:
+    with closing(StoredScans(work, folders)) as journal:
         to_scan = [shard for shard in shards if not journal.has(shard)]
         how = ScanHow(engine=Engine(workers=plan.workers), on_progress=on_progress, mode=plan.scan, part=folders)
         resumed = len(shards) - len(to_scan)

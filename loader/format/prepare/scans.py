@@ -17,7 +17,7 @@ from ...errors import EnergonError, FormatError, StorageError, plural
 from ...storage import FileInfo, LocalStorage, RemoteStorage, SplitStorage, Storage, may_use_rust
 from ..compat.files import stage_tar_idx
 from ..contents.findings import Contents, ContentSampler
-from ..index.journal import Journal, ScanFolders, ScanPlace, download_scan, save_scans, upload_scans
+from ..index.journal import ScanFolders, ScanPlace, StoredScans, download_scan, save_scans, upload_scans
 from ..index.remote_shard import RemoteIndexer, ScanMode
 from ..index.shard_index import ShardIndex, index_shard
 from ..index.small_shards import index_small_shards
@@ -237,7 +237,7 @@ class ShardScans:
         self,
         storage: Storage,
         work: Storage,
-        journal: Journal,
+        journal: StoredScans,
         to_scan: Sequence[FileInfo],
         how: ScanHow,
         *,

@@ -13,7 +13,7 @@ from ..compat.files import CompatFiles, first_unwritable_folder, why_inexpressib
 from ..contents.findings import Contents, ContentSampler
 from ..index.current import PreviousIndex, read_uuid
 from ..index.dataset_index import DatasetIndex
-from ..index.journal import Journal
+from ..index.journal import StoredScans
 from ..index.layout import Layout, ShardEntry
 from ..index.publish import STAGING
 from ..index.shard_index import ShardIndex, index_shard
@@ -41,7 +41,7 @@ class PrepareInputs:
         # The filter by which the tables of the present index.sqlite were collected, and the one for the next tables.
         self.recorded_media = read_media_filter(workspace.storage)
         self.media = plan.media or self.recorded_media
-        self.journal = Journal(workspace.work)  # the scans of an interrupted prepare, and of this one
+        self.journal = StoredScans(workspace.work)  # the scans of an interrupted prepare, and of this one
         # The entries of unchanged shards in the previous index, by shard number; the other shards are scanned.
         self.reused = {} if plan.force else unchanged_shards(plan, search.shards, self.previous)
 

@@ -21,14 +21,14 @@ from .choices import ImportFlags
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from loader.convert.sources import Hypothesis, Source
+    from loader.convert.sources import Hypothesis, ImportSource
 
     _OfTrees = Iterable[tuple[str, Sequence[Hypothesis]]]  # paths, with the ways that were compared
 
 _MAX_OFFERED = 3  # ways in a menu: those that a person compares at a glance
 
 
-def decisions(sources: Sequence[Source]) -> Iterator[str]:
+def decisions(sources: Sequence[ImportSource]) -> Iterator[str]:
     """Yield how the samples of each tree are made, with the evidence, and what else would have been possible."""
     for path, compared in compared_hypotheses(sources):
         others = ", ".join(each.name for each in compared[1:] if each.fits)

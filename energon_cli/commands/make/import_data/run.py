@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from loader.convert.rows import ShardLayout
-    from loader.convert.sources import Source
+    from loader.convert.sources import ImportSource
     from loader.convert.tables import FoundColumn
     from loader.inspect import SampledContents
 
@@ -104,7 +104,7 @@ def _show_columns(console: Console, columns: Sequence[FoundColumn]) -> None:
     print_table(console, ("column", "becomes", "first values"), rows)
 
 
-def _columns_document(sources: Sequence[Source]) -> list[dict[str, Any]]:
+def _columns_document(sources: Sequence[ImportSource]) -> list[dict[str, Any]]:
     """Return the columns of tables, and what becomes of each, without columns of the role ``not written``."""
     return [
         facts_of(column, "source column=name type role part", source=path)

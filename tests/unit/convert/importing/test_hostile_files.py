@@ -20,7 +20,7 @@ from loader.convert.merging import MergePlan, run_merge
 from loader.convert.rows.shard_layout import ShardLayout
 from loader.convert.sources.archives import TarSource
 from loader.convert.sources.files import FilesSource
-from loader.convert.sources.source import Source
+from loader.convert.sources.source import ImportSource
 from loader.convert.sources.table_source import TextTableSource
 from loader.errors import ConfigError, SampleError
 from tests.unit.convert.importing.test_run import import_folder, jpeg, samples_of, write_photos
@@ -28,11 +28,11 @@ from tests.unit.convert.importing.test_run import import_folder, jpeg, samples_o
 ONE_EACH = ShardLayout(samples_per_shard=1)
 
 
-def import_source(source: Source, output: Path, **settings: float) -> int:
+def import_source(source: ImportSource, output: Path, **settings: float) -> int:
     return run_import(ImportPlan(sources=(source,), output=str(output), layout=ONE_EACH, **settings)).resumed  # type: ignore[arg-type]
 
 
-def interrupt(source: Source, output: Path) -> None:
+def interrupt(source: ImportSource, output: Path) -> None:
     """Write all shards, and stop before the dataset appears."""
 
     def stop(*_: object) -> None:
@@ -142,7 +142,7 @@ def test_a_resumed_import_notices_another_archive(tmp_path: Path, kind: str) -> 
             write_tar(tmp_path / "in.tar", {"a.txt": text})
 
     write(b"old")
-    source: Source = (
+    source: ImportSource = (
         FilesSource(path=str(tmp_path / "in.zip"), kind="zip")
         if kind == "zip"
         else FilesSource(path=str(tmp_path / "in.tar"), kind=kind)  # type: ignore[arg-type]

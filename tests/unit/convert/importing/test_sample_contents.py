@@ -25,7 +25,7 @@ from loader.convert.rows.shard_layout import ShardLayout
 from loader.convert.sources.coco import CocoSource
 from loader.convert.sources.detect import open_source
 from loader.convert.sources.files import FilesSource
-from loader.convert.sources.source import Listing, Source
+from loader.convert.sources.source import ImportSource, Listing
 from loader.convert.tables.source_options import SourceOptions
 from loader.errors import SampleError
 from tests.unit.convert.importing.test_run import import_folder, samples_of
@@ -48,7 +48,7 @@ def gray(values: Any) -> bytes:
     return data.getvalue()
 
 
-def run(source: Source, output: Path, *, max_failures: float = 0, **options: Any) -> ImportReport:
+def run(source: ImportSource, output: Path, *, max_failures: float = 0, **options: Any) -> ImportReport:
     plan = ImportPlan(
         sources=(source,), output=str(output), pictures=PictureOptions(**options), max_failures=max_failures
     )

@@ -16,7 +16,7 @@ from loader.convert.importing.report import ImportReport
 from loader.convert.importing.run import run_import
 from loader.convert.importing.write_shard import write_trial
 from loader.convert.rows.row import FaultRef, Row
-from loader.convert.sources.source import Listing, Source
+from loader.convert.sources.source import ImportSource, Listing
 from loader.inspect import choice_files, inspect_folder, open_choices, propose_choices
 
 
@@ -29,7 +29,7 @@ def write_picture(path: Path, number: int = 0) -> Path:
     return path
 
 
-def rows_of(source: Source) -> list[Row]:
+def rows_of(source: ImportSource) -> list[Row]:
     return [*source.rows(Listing(scratch="/nowhere"))]
 
 
@@ -39,7 +39,7 @@ def faults_of(rows: list[Row]) -> dict[str, str]:
 
 
 def import_source(
-    source: Source, output: Path, *, max_failures: float = 0, pictures: PictureOptions | None = None
+    source: ImportSource, output: Path, *, max_failures: float = 0, pictures: PictureOptions | None = None
 ) -> ImportReport:
     """Import a source with the type that the command proposes."""
     pictures = pictures or PictureOptions()

@@ -19,7 +19,7 @@ from loader.convert.importing.run import run_import
 from loader.convert.sources.archives import TarSource
 from loader.convert.sources.detect import open_source
 from loader.convert.sources.files import FilesSource
-from loader.convert.sources.source import Source
+from loader.convert.sources.source import ImportSource
 from loader.convert.tables.source_options import SourceOptions
 from loader.errors import ConfigError, EnergonError, FormatError
 from tests.unit.convert.importing.test_run import samples_of
@@ -50,12 +50,12 @@ def tar_bytes(members: Members) -> bytes:
     return data.getvalue()
 
 
-def imported(source: Source, output: Path) -> dict[str, dict[str, bytes]]:
+def imported(source: ImportSource, output: Path) -> dict[str, dict[str, bytes]]:
     run_import(ImportPlan(sources=(source,), output=str(output), max_failures=1))
     return samples_of(output)
 
 
-def open_by_detection(path: Path) -> Source:
+def open_by_detection(path: Path) -> ImportSource:
     return open_source(str(path), kind=None, options=SourceOptions())
 
 

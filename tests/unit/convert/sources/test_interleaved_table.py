@@ -13,7 +13,7 @@ from pyarrow import feather, parquet
 from loader.convert.importing.contents import ContentReader
 from loader.convert.rows.row import CellRef, UrlRef
 from loader.convert.sources.detect import open_source
-from loader.convert.sources.source import Listing, Source
+from loader.convert.sources.source import ImportSource, Listing
 from loader.convert.tables.source_options import SourceOptions
 from loader.errors import ConfigError, EnergonError
 from tests.unit.convert.sources.imported import import_source, load, red, rows_of, write_picture
@@ -61,7 +61,7 @@ def write_table(folder: Path, kind: str = "paths", *, name: str = "documents.par
     return path
 
 
-def opened(path: Path, **options: Any) -> Source:
+def opened(path: Path, **options: Any) -> ImportSource:
     return open_source(str(path), kind=None, options=SourceOptions(**options))
 
 

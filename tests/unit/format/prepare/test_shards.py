@@ -12,7 +12,7 @@ import pytest
 
 from loader.engine import Engine
 from loader.errors import ConfigError, FormatError, StorageError
-from loader.format.index.journal import Journal
+from loader.format.index.journal import StoredScans
 from loader.format.prepare import scans as module
 from loader.format.prepare.plan import PrepareProgress, ScanHow
 from loader.format.prepare.scans import ShardScans
@@ -127,7 +127,7 @@ def test_every_shard_that_cannot_be_scanned_is_named_in_whatever_order_the_resul
     scans = ShardScans(
         storage,
         storage,
-        Journal(storage),
+        StoredScans(storage),
         shards,
         ScanHow(engine=Engine(workers=3), on_progress=progress.append),
         total=5,
@@ -143,7 +143,7 @@ def test_many_small_shards_are_scanned_in_groups_and_resumed_one_by_one(tmp_path
         name = f"{number:03}"
         (tmp_path / f"{name}.tar").write_bytes(member(f"{name}.txt".encode(), b"1") + END)
     storage = LocalStorage(tmp_path)
-    shards, journal = find_shards(storage).shards, Journal(storage)
+    shards, journal = find_shards(storage).shards, StoredScans(storage)
     progress: list[PrepareProgress] = []
     with closing(
         ShardScans(
@@ -158,7 +158,7 @@ def test_many_small_shards_are_scanned_in_groups_and_resumed_one_by_one(tmp_path
     files = list((tmp_path / ".nv-meta/.prepare/scans").iterdir())
     assert 16 <= len(files) <= 20  # each worker gets several
     assert progress[-1].shards_done == progress[-1].samples == 300
-    again = Journal(storage)
+    again = StoredScans(storage)
     assert all(again.has(shard) for shard in shards)
 
 

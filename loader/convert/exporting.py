@@ -144,7 +144,7 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
         folder = opened[0].folder
         # Whole shards are copied if nothing in them is left out.
         is_whole = len(opened) == 1 and total == len(folder.index) and names is None
-        is_whole = is_whole and request.format == folder.traits.format == "webdataset"
+        is_whole = is_whole and request.format == folder.format == "webdataset"
         is_whole = is_whole and not outside_members(folder, account)
         pieces = _pieces(request, engine, chosen, job, is_whole=is_whole)
 

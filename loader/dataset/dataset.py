@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ..cached_property import cached_property
@@ -182,41 +182,6 @@ class Member(NamedTuple):
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetTraits:
-    """The kind of a dataset.
-
-    Attributes:
-        format: Format of the shards: ``"webdataset"``, ``"jsonl"``, ``"binidx"`` or ``"parquet"``.
-        is_file: It is a single file: no ``.nv-meta`` describes it, and every split part is the whole file.
-        is_fetched: Samples are fetched from an object store, ahead of their use.
-    """
-
-    format: str
-    is_file: bool = False
-    is_fetched: bool = False
-
-    @property
-    def are_records(self) -> bool:
-        """True if samples are lines, rows or documents of files; False for samples in tar shards."""
-        return self.format != "webdataset"
-
-    @property
-    def holds_lines(self) -> bool:
-        """True if samples are lines of JSONL files, which end with a line break."""
-        return self.format == "jsonl"
-
-    @property
-    def holds_values(self) -> bool:
-        """True if the stored parts are final values, as in Parquet files; False if they are bytes to decode."""
-        return self.are_records and not self.holds_lines
-
-    @property
-    def has_store(self) -> bool:
-        """True if an own store finds parts by name."""
-        return self.is_file or not self.are_records
-
-
 class Dataset(ABC):
     """Samples by number, each with named parts; :func:`~.opening.dataset_at` opens one.
 
@@ -224,18 +189,20 @@ class Dataset(ABC):
 
     Args:
         documents: The split file and ``dataset.yaml``, with the reference and the folder of the shards.
-        traits: The kind of the dataset.
         shard_counts: The shards in order, with their numbers of samples.
         rechecks: Compare a shard on this machine with the index again whenever the file has changed.
     """
 
     kind: Kind
+    format = "webdataset"  # of the shards, or else `jsonl`, `binidx` or `parquet`
+    is_file = False  # a single file: no `.nv-meta` describes it, and every split part is the whole file
+    is_fetched = False  # samples are fetched from an object store, ahead of their use
+    holds_lines = False  # samples are lines of JSONL files, which end with a line break
+    holds_values = False  # the stored parts are final values, as in Parquet files, and no bytes to decode
+    has_store = True  # an own store finds parts by name
 
-    def __init__(
-        self, documents: Documents, traits: DatasetTraits, shard_counts: Mapping[str, int], *, rechecks: bool = False
-    ) -> None:
+    def __init__(self, documents: Documents, shard_counts: Mapping[str, int], *, rechecks: bool = False) -> None:
         self.documents = documents
-        self.traits = traits
         self.ref = documents.ref
         self.storage = documents.storage
         self.path = self.storage.path("")

@@ -16,7 +16,7 @@ from ..format.index.locations import SampleLocations
 from ..format.records.folder_index import RecordIndex, layout_of, open_record_path
 from ..format.records.record_file import RecordFile, read_record
 from ..storage import ReadableFile
-from .dataset import Dataset, DatasetTraits, Documents, NoDocuments, PartPlace
+from .dataset import Dataset, Documents, NoDocuments, PartPlace
 
 _KEPT_BYTES = 1 << 20  # of the sample that was read last: readers ask for its parts one after another
 
@@ -25,6 +25,7 @@ class RecordDataset(Dataset):
     """A prepared folder of JSONL or Parquet files."""
 
     kind: Kind = "folders of JSONL or Parquet files"
+    has_store = False
 
     _last: tuple[int, dict[str, bytes]] | None = None
 
@@ -34,11 +35,12 @@ class RecordDataset(Dataset):
         shard_counts: Mapping[str, int],
         open_index: Callable[[], RecordIndex],
         *,
-        is_file: bool = False,
         rechecks: bool = False,
     ) -> None:
-        traits = DatasetTraits(data_kind(next(iter(shard_counts))).format, is_file=is_file)
-        super().__init__(documents, traits, shard_counts, rechecks=rechecks)
+        super().__init__(documents, shard_counts, rechecks=rechecks)
+        self.format = data_kind(next(iter(shard_counts))).format
+        self.holds_lines = self.format == "jsonl"
+        self.holds_values = not self.holds_lines
         self._open_index = open_index
 
     @cached_property
@@ -90,11 +92,13 @@ class SingleFile(RecordDataset):
         ref: The file; of a token file, the ``.idx`` next to it is read, and of a JSONL file if it has one.
     """
 
+    is_file = has_store = True
+
     def __init__(self, ref: DatasetRef) -> None:
         opened = open_record_path(ref.path)
         storage, counts = opened.storage, {opened.name: len(opened)}
         open_index = partial(_index_of_file, opened, counts)
-        super().__init__(NoDocuments(ref, storage, counts, open_index), counts, open_index, is_file=True)
+        super().__init__(NoDocuments(ref, storage, counts, open_index), counts, open_index)
         self.path = storage.path(opened.name)
         self.file = opened.name
         self.kind = data_kind(opened.name).plural

@@ -97,7 +97,7 @@ class Selection:
         part, documents = self._split_part, self.first.documents
         if self.filter is not None:
             return None
-        if not part or self.first.traits.is_file:
+        if not part or self.first.is_file:
             return len(self.dataset)
         if documents.split is not None and part in documents.split.sample_ranges:
             return None
@@ -152,7 +152,7 @@ class Selection:
     @property
     def largest_shard(self) -> int:
         """Number of samples in the largest shard of the split part."""
-        return len(self.first) if self.first.traits.is_file else int(np.diff(self.whole[0]).max(initial=1))
+        return len(self.first) if self.first.is_file else int(np.diff(self.whole[0]).max(initial=1))
 
     def first_numbers(self, numbers: IntArray) -> IntArray:
         """Return the numbers of samples, or rows, in the first dataset."""

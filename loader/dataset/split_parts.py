@@ -69,7 +69,7 @@ def samples_of_part(dataset: Dataset, split_part: str, *, excluded_shards: bool 
         dataset: The dataset; a single file serves as every split part.
         split_part: Name of the part: ``"train"``, ``"val"`` … or ``ALL_PARTS``.
     """
-    if dataset.traits.is_file:  # without a split, it serves as every split part
+    if dataset.is_file:  # without a split, it serves as every split part
         return [range(len(dataset))]
     by_name = {shard.name: shard for shard in dataset.index.shards}
     shards = tuple(by_name) if split_part == ALL_PARTS else shards_of_part(dataset, split_part)

@@ -15,7 +15,7 @@ from ..format.index.locations import SampleLocator
 from ..format.index.sample_bytes import read_sample
 from ..format.media.metadata import MediaMetadataReader
 from ..storage import ReadableFile, Storage
-from .dataset import Dataset, DatasetTraits, Documents, PartPlace
+from .dataset import Dataset, Documents, PartPlace
 
 
 class TarDataset(Dataset):
@@ -31,8 +31,8 @@ class TarDataset(Dataset):
         *,
         rechecks: bool = False,
     ) -> None:
-        traits = DatasetTraits("webdataset", is_fetched=documents.storage.checks_versions)
-        super().__init__(documents, traits, shard_counts, rechecks=rechecks)
+        super().__init__(documents, shard_counts, rechecks=rechecks)
+        self.is_fetched = documents.storage.checks_versions
         self._open_index = open_index
 
     @cached_property
@@ -107,7 +107,7 @@ def tar_index(dataset: Dataset) -> DatasetIndex:
     """Return the index of a dataset of tar shards."""
     if not isinstance(dataset, TarDataset):
         raise ConfigError(
-            f"expected a dataset of tar shards, found one of {dataset.traits.format} files, whose samples have no "
+            f"expected a dataset of tar shards, found one of {dataset.format} files, whose samples have no "
             "names to look up",
             at=dataset.path,
             hint="mix this dataset with others by a blend; for joins and auxiliary stores, pack it into tar shards",

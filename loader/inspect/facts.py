@@ -95,7 +95,7 @@ def dataset_facts(dataset: Dataset) -> dict[str, Any]:
     config = dataset.documents.config
     facts: dict[str, Any] = {
         "path": dataset.path,
-        "type": dataset.traits.format,
+        "type": dataset.format,
         "samples": sum(dataset.shard_counts.values()),
         "shards": len(dataset.shard_counts),
         "bytes": sum(shard.size_bytes for shard in index.shards),
@@ -115,7 +115,7 @@ def dataset_facts(dataset: Dataset) -> dict[str, Any]:
     facts["index"] = {"uuid": index.uuid, **_freshness(dataset.storage, index)}
     facts["duplicate_keys"] = index.layout.duplicate_keys
     facts["unfinished"] = left_sentence(dataset.storage)
-    if not dataset.traits.are_records:
+    if dataset.format == "webdataset":
         facts["compat"] = dataset.storage.exists(nv_meta.INDEX_SQLITE)
     return facts
 

@@ -114,7 +114,7 @@ class Viewer:
                 config,
                 DatasetCode(EPath(dataset.storage.path(FOLDER)), self._request.ref.trust_code),
                 dataset_path=EPath(dataset.storage.path("")),
-                decoder=None if dataset.traits.holds_values else view_decoder(config),
+                decoder=None if dataset.holds_values else view_decoder(config),
             )
         except TrustError as error:
             return error  # code that may not run is reported with each sample

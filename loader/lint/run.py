@@ -154,7 +154,7 @@ class _DatasetLint(RunningLint):
         is_share = self._engine.share is not None
         if not is_share:  # the merge checks the documents
             _check_rules(self, dataset)
-        if dataset.traits.are_records:
+        if dataset.format != "webdataset":
             self._check_files(dataset, shards, config)
             return
         check = self._sample_check(dataset, config)
@@ -197,7 +197,7 @@ class _DatasetLint(RunningLint):
         """Run a share of the shards, or return what all shares have found in them."""
         # The options name the journal.
         plan, storage = self._plan, dataset.storage
-        decodes = plan.level == "decode" and not dataset.traits.are_records
+        decodes = plan.level == "decode" and dataset.format == "webdataset"
         options = {
             "level": plan.level,
             "split file": plan.ref.split_file,

@@ -524,7 +524,7 @@ class OpenedDataset(NumberedSamples[Any]):
             raise ConfigError(
                 "expected a prepared dataset", at=self.path, hint="prepare the shards; open each dataset of a mix"
             )
-        if not isinstance(source, DatasetSource) or not source.selection.is_whole or source.folder.traits.is_file:
+        if not isinstance(source, DatasetSource) or not source.selection.is_whole or source.folder.is_file:
             raise ConfigError(
                 "expected the folder of a prepared dataset",
                 at=source.selection.first.path,

@@ -206,7 +206,7 @@ def lint_samples(address: DatasetAddress, numbers: Sequence[int]) -> list[Sample
     for sample in numbers:
         findings = list(lint.findings(folder, [sample]))
         # Lint checks headers by shard, so their findings are kept for the next sample.
-        if not folder.traits.are_records:
+        if folder.format == "webdataset":
             of_shard = _header_findings(address, folder.index.shard_of(sample).name)
             findings = of_shard.get(folder.index.key(sample), []) + findings
         sample_findings += [SampleFinding(sample, each.code, each.part, each.message) for each in findings]

@@ -155,7 +155,7 @@ def steps_of_key(run: PlannedRun | RestoredRun, key: str, *, steps: int) -> Iter
     wanted = {source_index: np.array(some, np.int64) for source_index, some in indexes.items() if some}
     if not wanted:
         only = planned.sources[0] if len(planned.sources) == 1 else None
-        if isinstance(only, DatasetSource) and not only.folder.traits.is_file:
+        if isinstance(only, DatasetSource) and not only.folder.is_file:
             raise unknown_key_error([only.folder], [key], at=only.folder.path)
         raise ConfigError(
             f"there is no sample {key!r}",

@@ -161,7 +161,7 @@ class _Reader:
             of_parts.setdefault(name.part, []).append(name)
         self._request = ValueRequest(shows_all=not task.kept_only, kept=of_parts, tokenizer=tokenizer)
         # Open the shard; in an object store, read ahead by the distance between samples.
-        if not folder.traits.are_records and len(task.samples):
+        if folder.format == "webdataset" and len(task.samples):
             first, last = (tar_index(folder).parts(int(task.samples[position])) for position in (0, -1))
             self._file = folder.open_shard(folder.index.shard_of(int(task.samples[0])))
             if folder.storage.checks_versions and first and last:  # each read would be a request

@@ -111,15 +111,15 @@ class DatasetSource(Source):
 
     def _no_samples(self) -> EmptyDatasetError:
         folder, request = self.folder, self.request
-        what = "this file" if folder.traits.is_file else f"split part {self.split_part!r} of this dataset"
+        what = "this file" if folder.is_file else f"split part {self.split_part!r} of this dataset"
         kept = "" if request.filter is None else f" that the filter {request.filter!r} keeps"
         # Advise what the caller can change: the split part, the subset or the filter.
         hint = f"name another split part, or {split_hint(folder.path)}"
-        if folder.traits.is_file or (request.subset and request.filter is None):
-            hint = f"widen the subset, or remove the {'file' if folder.traits.is_file else 'dataset'} from the mix"
+        if folder.is_file or (request.subset and request.filter is None):
+            hint = f"widen the subset, or remove the {'file' if folder.is_file else 'dataset'} from the mix"
         elif request.filter is not None:
             hint = "name another filter or split part, or none"
-        at = request.path if folder.traits.is_file else folder.path
+        at = request.path if folder.is_file else folder.path
         return EmptyDatasetError(
             f"{'the subset of ' if request.subset else ''}{what} has no samples{kept}", at=at, hint=hint
         )
@@ -137,14 +137,14 @@ class DatasetSource(Source):
         folder, kept = self.folder, self.selection.filter
         start = 0 if kept is None else kept.checksum
         # A changed file, other shards of a split part and another filter must all give another number.
-        if folder.traits.is_file:  # all of it is the split part
+        if folder.is_file:  # all of it is the split part
             runs = zlib.crc32(cast("RecordIndex", folder.index).file(0).fingerprint(), start)
         else:
             ends, starts = self.selection.whole
             runs = zlib.crc32(starts.tobytes(), zlib.crc32(ends.tobytes(), start))
         return {
             "path": self.request.path,
-            **({} if folder.traits.is_file else {"uuid": folder.index.uuid, "split_part": self.split_part}),
+            **({} if folder.is_file else {"uuid": folder.index.uuid, "split_part": self.split_part}),
             "samples": len(self.selection),
             "which": zlib.crc32(np.array(self.selection.bounds, np.int64).tobytes(), runs),
             **({} if kept is None else {"filter": kept.name}),
@@ -153,10 +153,10 @@ class DatasetSource(Source):
 
     def describe(self) -> str:
         kept = f", filter {self.request.filter}" if self.request.filter else ""
-        part = f", {self.split_part or 'all parts'}" if not self.folder.traits.is_file else ""
+        part = f", {self.split_part or 'all parts'}" if not self.folder.is_file else ""
         return f"{self.request.path}{part}{kept}: {plural(len(self.turns), 'sample')}"
 
 
 def _uuid_of(dataset: Dataset) -> str | None:
     """Return the UUID of the index; None for a single file, which is not prepared."""
-    return None if dataset.traits.is_file else dataset.index.uuid
+    return None if dataset.is_file else dataset.index.uuid

@@ -99,7 +99,7 @@ class ReadDataset(SavableDataset[Raw]):
 
     @cached_property
     def is_remote(self) -> bool:
-        return any(member.folder.traits.is_fetched for source in self.sources for member in source.members)
+        return any(member.folder.is_fetched for source in self.sources for member in source.members)
 
     @cached_property
     def sample_bytes(self) -> int:

@@ -74,19 +74,19 @@ class DatasetRecipe(Recipe):
     @cached_property
     def builder(self) -> SampleBuilder:
         folder, described, request = self.folder, self.described, self.request
-        config, traits = folder.documents.config, folder.traits
+        config = folder.documents.config
         # Stored values, as in Parquet files, are decoded already.
-        if described is not None and traits.holds_values:
+        if described is not None and folder.holds_values:
             described = described.without_decoder()
         of_dataset = config.key_format if config is not None else None
         builder = SampleBuilder(
             described if described is not None else config,
             DatasetCode(folder.documents.folder, request.trust_code),
             dataset_path=folder.storage.path(""),
-            decoder=None if traits.holds_values else self.decoder,
+            decoder=None if folder.holds_values else self.decoder,
             key_format=resolve_key_format(request.key_format, of_dataset),
-            sample_type=None if traits.is_file else request.sample_type,
-            options=None if traits.is_file else request.options,
+            sample_type=None if folder.is_file else request.sample_type,
+            options=None if folder.is_file else request.options,
         )
         # Both are for messages only.
         builder.part_names = folder.names_of_parts
@@ -98,7 +98,7 @@ class DatasetRecipe(Recipe):
     def build(self) -> Callable[[RawSample, tuple[Any, ...]], Any]:  # type: ignore[override] # read only
         path, labels, folder = self.request.path, self.request.subflavors, self.folder
         values = folder.index.values if isinstance(folder.index, RecordIndex) else None
-        return self.builder.raw_builder(path, labels, values=values, are_lines=folder.traits.holds_lines)
+        return self.builder.raw_builder(path, labels, values=values, are_lines=folder.holds_lines)
 
     @property
     def members(self) -> tuple[DatasetRecipe, ...]:  # type: ignore[override] # read only
@@ -107,7 +107,7 @@ class DatasetRecipe(Recipe):
     @property
     def stores(self) -> SourceStores:
         return SourceStores(
-            ref=self.request.ref if self.folder.traits.has_store else None,
+            ref=self.request.ref if self.folder.has_store else None,
             aux_refs=self.request.aux,
             decoder=self.decoder,
             trust_code=self.request.trust_code,

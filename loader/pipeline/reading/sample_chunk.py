@@ -149,7 +149,7 @@ class SampleChunk:
 
     def fetch(self, queue: FetchQueue) -> FetchedRanges | None:
         """Return the ranges of the samples that are in object stores, which the queue is to fetch."""
-        is_remote = np.array([source.members[0].folder.traits.is_fetched for source in self._sources])[self._source]
+        is_remote = np.array([source.members[0].folder.is_fetched for source in self._sources])[self._source]
         wanted = is_remote & (self._size >= 0)
         if self._excluded is not None:
             wanted &= ~self._excluded

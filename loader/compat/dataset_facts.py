@@ -10,7 +10,7 @@ from typing import Any
 
 from ..dataset.opening import folder_at
 from ..errors import ConfigError, StorageError
-from ..format.data_kind import data_kind, data_path
+from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_files import read_shard_info
 from ..format.nv_meta import (
     FORMAT_VERSION,
@@ -51,13 +51,14 @@ def get_dataset_type(path: str | os.PathLike[str]) -> EnergonDatasetType:
     >>> get_dataset_type("/no/such/folder").value
     'invalid'
     """
-    text = data_path(os.fspath(path))
+    ref = DatasetRef.of(path)
+    text = ref.path
     try:
-        if data_kind(text).format != "folder":
+        if ref.kind.format != "folder":
             storage, name = open_parent(text.rstrip("/"))
             if not storage.exists(name):
                 return EnergonDatasetType.INVALID
-            return EnergonDatasetType(data_kind(text).format)
+            return EnergonDatasetType(ref.kind.format)
         exists = open_storage(text).exists
         if exists(INFO_JSON) or exists(INFO_YAML):
             return EnergonDatasetType.WEBDATASET

@@ -161,7 +161,7 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
         # Read samples one by one, or in pieces.
         read = ReadRequest(
             refs=tuple(each.dataset.ref.resolved() for each in opened),
-            prefixes=tuple(each.name if each.dataset.is_file else f"{each.name}/" for each in opened)
+            prefixes=tuple(each.name if each.folder.is_file else f"{each.name}/" for each in opened)
             if len(opened) > 1
             else (),
             names=names,

@@ -7,7 +7,7 @@ from functools import cache, partial
 from typing import Any, cast
 
 from ..errors import ConfigError, StorageError
-from ..format.data_kind import record_format
+from ..format.data_kind import data_kind
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_files import read_shard_info
 from ..format.documents.next_command import command_for_ref, fault_of_file
@@ -69,7 +69,7 @@ def folder_at(
     counts = read_shard_info(storage)
     if counts is None:
         raise _not_prepared(storage, ref)
-    if record_format(next(iter(counts), "")) is None:
+    if not data_kind(next(iter(counts), "")).is_file:
         # The index is opened at its first use, once for the dataset and its documents.
         open_tars = cache(partial(open_tar_index, storage, counts, reads_samples=reads_samples))
         return TarDataset(Documents(ref, storage, counts, open_tars), counts, open_tars, rechecks=rechecks)

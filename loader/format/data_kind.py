@@ -87,15 +87,6 @@ def files_folder(store: str) -> str | None:
     return store.removeprefix(FILESYSTEM) if store.startswith(FILESYSTEM) else None
 
 
-def record_format(shard: str) -> Format | None:
-    """Return the format of a shard in a prepared folder of files of numbered samples; None for a tar file.
-
-    >>> record_format("part-0.parquet"), record_format("0.tar")
-    ('parquet', None)
-    """
-    return data_kind(shard).format if shard.endswith(SHARD_SUFFIXES[1:]) else None
-
-
 def data_path(path: str) -> str:
     """Return the path of the data file for a prefix as Megatron-LM writes them; other paths are returned unchanged.
 

@@ -64,10 +64,6 @@ class NamedDataset:
     def path(self) -> str:
         return self.ref.path
 
-    @property
-    def is_file(self) -> bool:
-        return self.ref.kind.is_file
-
 
 def named_datasets(refs: Sequence[DatasetRef], *, split_parts: Sequence[str] = ()) -> list[NamedDataset]:
     """Return the datasets that references name, each once, in order.

@@ -22,7 +22,7 @@ from ..dataset.records import as_bytes
 from ..dataset.unprepared.tar_index import index_tars
 from ..engine.workers import usable_cores
 from ..errors import ConfigError, SampleError, SkipSample, StorageError
-from ..format.data_kind import data_kind, is_tar_file
+from ..format.data_kind import is_tar_file
 from ..format.dataset_ref import DOCUMENT_CHOICES, DatasetRef
 from ..format.documents.messages import nearest_hint
 from ..format.documents.providers import ALL_PARTS, KeyFormat, LoadRequest, checked_key_format, given_ref
@@ -345,7 +345,7 @@ class OpenedDataset(NumberedSamples[Any]):
         dataset = source.folder
         # Ask the dataset for the range, so that no more than it is read.
         try:
-            if data_kind(source.selection.first.path).format == "binidx":  # of which a dataset reads the text
+            if source.selection.first.format == "binidx":  # of which a dataset reads the text
                 return _stored_bytes(dataset.read_parts(index)[part])[start:stop]
             return dataset.read(index, part, start, stop)
         except KeyError as error:

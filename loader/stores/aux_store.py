@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import StorageError
-from ..format.data_kind import FILESYSTEM, data_kind, data_path, files_folder
+from ..format.data_kind import FILESYSTEM, files_folder
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.next_command import command_for_ref, fault_of_file
 from ..format.media.metadata import MediaMetadata
@@ -43,7 +43,7 @@ def open_aux_store(url: DatasetRef | str | os.PathLike[str]) -> FileStore[Any]:
     if files is not None:
         return SystemFileStore(_check_exists(files, of_files=True))
     # A file of records.
-    record_store = _RECORD_STORES.get(data_kind(data_path(text)).format)
+    record_store = _RECORD_STORES.get(ref.kind.format)
     if record_store is not None:
         return record_store(text)
     _check_exists(text)
@@ -59,11 +59,10 @@ def open_aux_store(url: DatasetRef | str | os.PathLike[str]) -> FileStore[Any]:
 
 def open_own_store(ref: DatasetRef) -> FileStore[Any] | None:
     """Return the store of a source's own parts as bytes, without looking for the source; a Parquet file has none."""
-    path = ref.path
-    kind = data_kind(data_path(path)).format
-    if kind == "parquet":
-        return None
-    return _RECORD_STORES[kind](path) if kind in _RECORD_STORES else DatasetFileStore.of(ref)
+    if ref.kind.is_file:
+        store = _RECORD_STORES.get(ref.kind.format)
+        return None if store is None else store(ref.path)
+    return DatasetFileStore.of(ref)
 
 
 def _check_exists(folder: str, *, of_files: bool = False) -> str:

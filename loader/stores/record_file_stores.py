@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..dataset.records import SingleFile
-from ..format.data_kind import data_path
 from ..format.dataset_ref import DatasetRef
 from ..format.records.record_file import record_number
 from ..format.records.token_file import TOKENS
@@ -26,7 +25,7 @@ class _RecordFileStore(FileStore[T_co]):
 
     @renamed_parameters(jsonl_path="path")
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = data_path(os.fspath(path))
+        self._path = DatasetRef.of(path).path
         self._opened: SingleFile | None = None
 
     def __getstate__(self) -> dict[str, Any]:

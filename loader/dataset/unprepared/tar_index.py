@@ -246,7 +246,7 @@ def find_tars(path: str) -> TarFolder:
     check_finished(storage)
     search = find_shards(storage)
     # Files of other formats have no headers to scan.
-    if search.format is not None:
+    if search.kind.is_file:
         first = os.path.join(path, search.shards[0].name)
         raise StorageError(
             f"this folder is not prepared: it has {count_text(search.counts)}",

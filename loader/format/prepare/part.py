@@ -142,7 +142,7 @@ def _part_plan(storage: Storage, plan: PreparePlan, part: Share, *, write: bool)
     written = read_plan(storage)
     if written is None:
         search = find_shards(storage, exclude=plan.exclude)
-        if search.format is not None:
+        if search.kind.is_file:
             raise ConfigError(
                 "these are no tar shards, and only the headers of tar shards are scanned in shares",
                 at=storage.path(""),

@@ -19,7 +19,7 @@ from ...storage import FileInfo, Storage
 from ...version import __version__
 from ..carry import NextValues, carry_to_next_index
 from ..contents.findings import MAX_JSON_BYTES, Contents, ContentSampler, parse_document
-from ..data_kind import record_format
+from ..data_kind import data_kind
 from ..documents.dataset_files import read_shard_info
 from ..index.current import read_uuid
 from ..index.layout import (
@@ -252,7 +252,7 @@ def _previous_index(storage: Storage) -> RecordIndex | None:
     """Return the index of the prepare before, if it was of such files and wrote an index."""
     try:
         counts = read_shard_info(storage)
-        if counts is None or record_format(next(iter(counts), "")) is None:
+        if counts is None or not data_kind(next(iter(counts), "")).is_file:
             return None
         index = open_record_index(storage, counts)
     except EnergonError:

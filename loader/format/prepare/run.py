@@ -128,7 +128,7 @@ def open_prepare(
             inspects=inspects,
             is_trial=is_trial,
         )
-        kind = TarPrepare if search.format is None else RecordPrepare
+        kind = RecordPrepare if search.kind.is_file else TarPrepare
         with closing(kind(workspace, plan, search, how)) as prepare:
             yield prepare
 

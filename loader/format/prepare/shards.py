@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ...accounting import Account
 from ...errors import ConfigError, StorageError, plural
 from ...storage import FileInfo, Storage, missing_folder, split_url
-from ..data_kind import SHARD_SUFFIXES, Format, record_format
+from ..data_kind import SHARD_SUFFIXES, DataKind, data_kind
 from ..documents.next_command import command_for_folder, import_hint
 from ..nv_meta import TAR_IDX_SUFFIX
 
@@ -61,7 +61,7 @@ class ShardSearch:
     """The shards of a folder, and the tar files that cannot be shards."""
 
     shards: tuple[FileInfo, ...]  # sorted by path components, as other readers of the format number them
-    format: Format | None = None  # format of files of numbered samples; None for tar files
+    kind: DataKind  # kind of each of them
     compressed: tuple[str, ...]  # tar files without random access, whose decompressed file is no shard
     # extension → number of files, in a folder without tar files
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -107,7 +107,7 @@ def find_shards(storage: Storage, *, exclude: str | None = None) -> ShardSearch:
     shards.sort(key=lambda shard: shard.name.split("/"))
     return ShardSearch(
         shards=tuple(shards),
-        format=record_format(shards[0].name),
+        kind=data_kind(shards[0].name),
         compressed=tuple(compressed),
         counts={} if by_ending[".tar"] else count_extensions(files),
         tar_files=frozenset(file.name for file in files if file.name.endswith(_TAR_FILES)),

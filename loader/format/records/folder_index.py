@@ -17,7 +17,7 @@ from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import ConfigError, EnergonError, plural
 from ...storage import FileInfo, LocalStorage, ReadableFile, Storage, open_parent, read_document
-from ..data_kind import data_kind, record_format
+from ..data_kind import data_kind
 from ..documents.value_name import ColumnNames, PartNames
 from ..index.current import read_uuid
 from ..index.layout import (
@@ -79,8 +79,8 @@ class RecordIndex(AbstractIndex):
         opened: RecordFile | None = None,
     ) -> None:
         super().__init__(uuid, layout, path=storage.path(f"{INDEX_FOLDER}/{uuid}"))
-        self.format = record_format(layout.shards[0].name) if layout.shards else None
-        others = [shard.name for shard in layout.shards if record_format(shard.name) != self.format]
+        self.format = data_kind(layout.shards[0].name).format if layout.shards else None
+        others = [shard.name for shard in layout.shards if data_kind(shard.name).format != self.format]
         if others:
             raise ConfigError(
                 f"expected files of one format, found {layout.shards[0].name} and {others[0]}",

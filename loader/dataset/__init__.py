@@ -6,6 +6,7 @@
 ``tar.py``          a folder of tar shards
 ``records.py``      a folder of JSONL or Parquet files; a single JSONL, token or Parquet file
 ``join.py``         datasets joined row by row
+``kind.py``         the kind of the data at a path
 ``unprepared/``     tar files without an index: scans, and their samples
 ``opening.py``      the dataset of a reference
 ``open_files.py``   the shards that stay open

@@ -179,17 +179,16 @@ def _checked_unit(ref: DatasetRef, *, level: str, fix: bool, split_parts: tuple[
     from loader.dataset import kind_at
 
     kind = kind_at(ref)
-    is_file = kind in ("JSONL files", "token files", "Parquet files")
     faults = {
         "folders of media files": "a folder of files has no split",
         "unprepared tar files": "tar files that are not prepared have no split",
     }
     flag = "--fix" if fix else "--split-parts" if split_parts else None
-    if fix and (is_file or kind == "metadatasets"):
+    if fix and (ref.kind.is_file or kind == "metadatasets"):
         raise click.BadParameter("only a dataset of shards can exclude samples", param_hint=flag)
-    fault = "a single file has no split parts" if is_file else faults.get(kind)
+    fault = "a single file has no split parts" if ref.kind.is_file else faults.get(kind)
     if flag is not None and fault is not None:
         raise click.BadParameter(fault, param_hint=flag)
-    if is_file:
+    if ref.kind.is_file:
         return "bytes"
     return "files" if kind == "folders of media files" else "samples" if level == "decode" else "shards"

@@ -265,11 +265,11 @@ class PartNames:
         # A trait or a key alone belongs to each part that may have it.
         bare = [ValueName(part, (), text) for part in self.parts if self.has_trait(part, text)]
         ways = list(_divided(text, ".", ends=True))
-        return (*bare, *(ValueName(part, *way) for part in self.parts if _is_json(part) for way in ways))
+        return (*bare, *(ValueName(part, *way) for part in self.parts if PartNames.is_tree(self, part) for way in ways))
 
     def is_tree(self, part: str) -> bool:
         """Return True if values inside a part have names."""
-        return _is_json(part)
+        return part_extension(part) in ("json", "jsn")
 
     def has_trait(self, part: str, trait: str) -> bool:
         """Return True if a trait is measured of parts of such a name."""
@@ -316,10 +316,6 @@ def first_names(names: Collection[Any]) -> str:
     """Return the first of some names as a list for a message."""
     first = [str(name) for name in names][:20]
     return ", ".join(first) + (", …" if len(names) > len(first) else "") if first else "nothing"
-
-
-def _is_json(part: str) -> bool:
-    return part_extension(part) in ("json", "jsn")
 
 
 def _divided(text: str, separator: str, *, ends: bool) -> Iterator[tuple[tuple[str | int, ...], str]]:

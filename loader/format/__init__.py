@@ -9,7 +9,7 @@
 ``compat/``            the files that megatron-energon reads and writes
 ``media/``             metadata of images, audio and video
 ``prepare/``           a folder of shards → a dataset
-``data_kind.py``       the kinds of data, told by names alone
+``data_kind.py``       the kinds of data, by names alone
 ``dataset_ref.py``     which dataset, and by which of its documents
 ``shard_content.py``   the samples of one file, without an index
 ``nv_meta.py``         the names of the files in ``.nv-meta``

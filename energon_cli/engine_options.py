@@ -53,9 +53,9 @@ class EngineChoice:
         """
         from loader.engine import named_engine
 
-        for name in ("distributed", "distributed.client", "tornado.application", "ray.util.client.logsclient"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)  # the errors of tasks tell more
         with named_engine(self.kind).open(self.address, self.num_workers, gpus) as engine:
+            for name in ("distributed", "distributed.client", "tornado.application", "ray.util.client.logsclient"):
+                logging.getLogger(name).setLevel(logging.CRITICAL)  # the errors of tasks tell more
             yield replace(
                 engine,
                 apart=apart,

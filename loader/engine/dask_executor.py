@@ -7,12 +7,13 @@ import logging
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
 from typing import Any
 
 from ..errors import ConfigError, WorkerError, required_package
 from .clusters import check_server
 from .run import Engine
-from .workers import usable_cores
+from .workers import interrupts_deferred, usable_cores
 
 _GREETING = rb".*pickle-protocol"  # a scheduler says first how it packs messages
 _CONNECT_S = 15  # a scheduler answers at once, unless its machine is busy
@@ -51,7 +52,7 @@ class DaskEngine(Engine):
         ):
             from distributed import Client
         workers = workers or usable_cores()
-        with _connect(Client, address) if address else Client(n_workers=workers, **_LOCAL) as client:
+        with _connect(Client, address) if address else _start(Client, workers) as client:
             try:
                 client.wait_for_workers(1, timeout=_WORKERS_S)
             except TimeoutError as error:
@@ -61,6 +62,13 @@ class DaskEngine(Engine):
                 ) from error
             executor = client.get_executor(pure=False)  # a task of another command with the same arguments runs, too
             yield cls(executor=executor, workers=workers)
+
+
+def _start(client: Callable[..., Any], workers: int) -> Any:
+    """Return the client of a new cluster on this machine, whose processes Ctrl-C does not reach."""
+    resource_tracker.ensure_running()  # else the first process does, and unblocks interrupts
+    with interrupts_deferred():
+        return client(n_workers=workers, **_LOCAL)
 
 
 def _connect(client: Callable[..., Any], scheduler: str) -> Any:

@@ -134,7 +134,7 @@ class Journal(Generic[_Result]):
         is_keepable = all(name in _OF_THE_CODE or name.startswith(OF_THE_FUNCTION) for name in different)
         if different and keeps_results and is_keepable:
             there = msgspec.structs.replace(job, results=there.results)
-            self._write(file, there)
+            self.storage.write(file, msgspec.json.encode(there))
         elif different:
             names = ", ".join(different)
             raise ConfigError(
@@ -165,14 +165,11 @@ class Journal(Generic[_Result]):
             there = Job(command="", request={}, tasks=0)
         # Other processes see either description, and results of one job alone.
         if there is not None and (there.differences(job) or there.results != job.results):
-            self._write(file, job)
+            self.storage.write(file, msgspec.json.encode(job))
             if there.results not in ("", job.results):
                 self._remove(there.results)
         if not job.starts:
             self._remove(job.results)
-
-    def _write(self, file: str, job: Job) -> None:
-        self.storage.write(file, msgspec.json.encode(job))
 
     def _remove(self, results: str) -> None:
         folder = f"{self.folder}/{results}"

@@ -140,7 +140,7 @@ class _Pool:
         context = multiprocessing.get_context("fork") if forks else multiprocessing.get_context("spawn")
         if not forks:
             resource_tracker.ensure_running()  # else the first spawn does, and unblocks interrupts
-        with _interrupts_deferred(), forking() if forks else _main_module_hidden():
+        with interrupts_deferred(), forking() if forks else _main_module_hidden():
             environments = self._options.environments or [{}]
             for position in range(workers):
                 variables = environments[position % len(environments)]
@@ -255,7 +255,7 @@ def _main_module_hidden() -> Iterator[None]:
 
 
 @contextmanager
-def _interrupts_deferred() -> Iterator[None]:
+def interrupts_deferred() -> Iterator[None]:
     """Defer Ctrl-C while workers start, and block it in them.
 
     The mask alone is not enough: another thread may take the signal, and then KeyboardInterrupt is raised in this one,

@@ -341,10 +341,9 @@ class _Run:
 
     def _report(self) -> None:
         if self._on_progress is not None:
-            samples = sum(shard.samples for shard in self._running.values())
-            size_bytes = sum(shard.size_bytes for shard in self._running.values())
-            ended = self._progress
-            self._on_progress(replace(ended, samples=ended.samples + samples, size_bytes=ended.size_bytes + size_bytes))
+            samples = self._progress.samples + sum(shard.samples for shard in self._running.values())
+            size_bytes = self._progress.size_bytes + sum(shard.size_bytes for shard in self._running.values())
+            self._on_progress(replace(self._progress, samples=samples, size_bytes=size_bytes))
 
     def written_rows(self) -> tuple[IntArray, list[tuple[FileVersion, int]]]:
         if self._failed:  # it is unknown which samples the shards have

@@ -42,14 +42,9 @@ class SharePlan(msgspec.Struct, frozen=True, kw_only=True):
     shards: tuple[str, ...]  # names of the shards, in the order of the dataset
     planned_at: str  # time in UTC
 
-    @property
-    def count(self) -> int:
-        """Number of shares."""
-        return len(self.starts)
-
     def shards_of(self, share: int) -> tuple[str, ...]:
         """Return the shards of a share; shares are numbered from 1."""
-        stop = self.starts[share] if share < self.count else len(self.shards)
+        stop = self.starts[share] if share < len(self.starts) else len(self.shards)
         return self.shards[self.starts[share - 1] : stop]
 
 
@@ -155,8 +150,8 @@ def _part_plan(storage: Storage, plan: PreparePlan, part: Share, *, write: bool)
         written = divide_shards(to_scan, part.count)
         if write and to_scan:
             written = write_plan(storage, written)
-    if written.count != part.count:
-        shares = plural(written.count, "share")
+    if len(written.starts) != part.count:
+        shares = plural(len(written.starts), "share")
         raise ConfigError(
             f"this dataset is being prepared in {shares}, since {written.planned_at}; found {part}",
             at=storage.path(""),
@@ -219,7 +214,7 @@ def check_not_planned(storage: Storage, *, is_known: bool = True) -> None:
     plan = None if is_known and not storage.exists(PART_PLAN) else read_plan(storage)
     if plan is not None:
         raise ConfigError(
-            f"this dataset is being prepared in {plural(plan.count, 'share')}, since {plan.planned_at}",
+            f"this dataset is being prepared in {plural(len(plan.starts), 'share')}, since {plan.planned_at}",
             at=storage.path(""),
             hint="commit the shares with --merge, which names those that are missing; or give them up: remove"
             f" {storage.path(PART_PLAN)}",
@@ -251,7 +246,7 @@ def check_complete(storage: Storage, ref: DatasetRef, unscanned: Sequence[str]) 
     missing = frozenset(unscanned)
     unscanned_of = {
         position: [name for name in plan.shards_of(position) if name in missing]
-        for position in range(1, plan.count + 1)
+        for position in range(1, len(plan.starts) + 1)
     }
     names = [name for shards in unscanned_of.values() for name in shards]
     if not names:
@@ -261,7 +256,7 @@ def check_complete(storage: Storage, ref: DatasetRef, unscanned: Sequence[str]) 
     shown = ", ".join(names[:_MAX_SHARDS]) + (", …" if len(names) > _MAX_SHARDS else "")
     what = f"{len(names):,} of {plural(len(plan.shards), 'shard is', 'shards are')} not scanned: {shown}"
     error = incomplete_shares(
-        numbers, plan.count, what=what, command=lambda share: f"{command} {share}", at=storage.path("")
+        numbers, len(plan.starts), what=what, command=lambda share: f"{command} {share}", at=storage.path("")
     )
     error.hint = f"{error.hint}; a share names shards that are damaged"
     raise error

@@ -43,9 +43,9 @@ def unpack_numbers(packed: str, stop: int) -> IntArray:
     >>> unpack_numbers(pack_numbers(np.array([0, 3, 400])), 401).tolist()
     [0, 3, 400]
     """
-    count = count_packed(packed)
     if not packed:
         return np.empty(0, np.int64)
+    count = count_packed(packed)
     if not 0 < count <= stop:
         raise ValueError(f"expected excluded samples of {stop}, found {count}")
     # Unpack as many bytes as such numbers have.

@@ -87,20 +87,15 @@ class Selection:
     @cached_property
     def bounds(self) -> tuple[int, int]:
         """The first sample of the subset, and the one behind its last, as the whole part counts them."""
-        samples = self._whole_shards()
-        if samples is None:
-            samples = int(self.whole[0][-1])
-        return resolve_subset(self._subset, samples, at=self._at or self.dataset.path)
+        return resolve_subset(self._subset, self._whole_count(), at=self._at or self.dataset.path)
 
-    def _whole_shards(self) -> int | None:
-        """Count the samples of whole shards, without their ranges; None if others are chosen."""
+    def _whole_count(self) -> int:
+        """Count the samples before the subset; whole shards are counted without their ranges."""
         part, documents = self._split_part, self.first.documents
-        if self.filter is not None:
-            return None
-        if not part or self.first.is_file:
+        if self.filter is None and (not part or self.first.is_file):
             return len(self.dataset)
-        if documents.split is not None and part in documents.split.sample_ranges:
-            return None
+        if not part or self.filter is not None or (documents.split and part in documents.split.sample_ranges):
+            return int(self.whole[0][-1])
         return sum(self.first.shard_counts.get(name, 0) for name in shards_of_part(self.first, part))
 
     def __len__(self) -> int:

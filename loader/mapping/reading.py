@@ -64,7 +64,7 @@ class SampleReader(Samples[Any]):
         """
         done = 0
         try:
-            for raw, position in self.stream(numbers, lambda some: some):
+            for raw, position in self.stream(numbers):
                 yield position, self._built(raw)
                 done += 1
             return

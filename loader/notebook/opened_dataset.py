@@ -295,15 +295,12 @@ class OpenedDataset(NumberedSamples[Any]):
         """
         excluded = np.empty(0, np.int64) if include_excluded else self._excluded_positions
 
-        def kept(numbers: IntArray) -> IntArray:
-            positions = self._positions(numbers)
-            if not len(excluded):
-                return positions
+        def kept(positions: IntArray) -> IntArray:
             rows = np.minimum(excluded.searchsorted(positions), len(excluded) - 1)  # np.isin would sort all of them
             others: IntArray = positions[excluded[rows] != positions]
             return others
 
-        for raw, _ in self.stream(range(len(self)), kept):
+        for raw, _ in self.stream(range(len(self)), kept if len(excluded) else None):
             try:
                 yield self.sources[raw.source].recipe.build(raw, ())
             except SkipSample:

@@ -145,7 +145,7 @@ class Samples(Generic[T_co]):
 
     def __iter__(self) -> Iterator[T_co]:
         """Yield the samples in the order of their numbers; later ones are read ahead."""
-        for raw, position in self.stream(range(len(self)), self._positions):
+        for raw, position in self.stream(range(len(self))):
             yield self._build(raw, position)
 
     def _build(self, raw: Raw, position: int) -> T_co:
@@ -159,15 +159,21 @@ class Samples(Generic[T_co]):
     # -------------------------------------------------------------------------------------------------- raw samples
 
     def stream(
-        self, numbers: Sequence[int] | IntArray, positions: Callable[[IntArray], IntArray]
+        self, numbers: Sequence[int] | IntArray, kept: Callable[[IntArray], IntArray] | None = None
     ) -> Iterator[tuple[Raw, int]]:
         """Yield many raw samples with their positions; the bytes of later ones are fetched ahead.
 
         Args:
-            positions: Returns the positions of some numbers, shape (n,); of omitted samples none.
+            kept: Returns the positions, of some, whose samples are yielded; None yields all.
         """
         some = (np.asarray(numbers[first : first + _CHUNK], np.int64) for first in range(0, len(numbers), _CHUNK))
-        chunks = _Chunks((kept for kept in map(positions, some) if len(kept)), self._chunk)
+        positions = map(self._positions, some)
+        chunks = _Chunks(positions if kept is None else filter(len, map(kept, positions)), self._chunk)
+        # Files of this machine are read when it is their turn.
+        if not self._reader.is_remote:
+            for chunk, numbered in iter(chunks.locate_next, None):
+                yield from chunk.read(numbered, _begin)
+            return
         ahead_bytes = self._reader.ahead_bytes(lanes=1)
         ahead = ReadAhead(
             chunks.locate_next,

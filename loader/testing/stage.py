@@ -14,7 +14,7 @@ from ..pipeline.contract.lane import Lane
 from ..pipeline.contract.rng import seed_batch
 from ..pipeline.contract.running import StageTraits
 from ..pipeline.contract.stage import SKIPPED, Running, SavableDataset, State, has_end
-from ..pipeline.contract.state_schema import COUNT, check_value
+from ..pipeline.contract.state_schema import COUNT, converted, saved_dict
 from ..pipeline.contract.worker_config import WorkerConfig
 from ..pipeline.failures.error_handlers import log_exception
 from ..pipeline.failures.policy import FailurePolicy
@@ -109,7 +109,7 @@ def _steps(dataset: SavableDataset[Any], lane: Lane, *, most: int, state: str, m
         context.batch_index = batch * lane.count + lane.number
         seed_batch(lane.seed, lane.number, batch)
         before = json.dumps(running.state())
-        check_value(json.loads(before), schema)
+        converted(json.loads(before), saved_dict(**schema), "state")
         assert json.loads(before).keys() <= schema.keys()
         try:
             value, item_id = running.next()

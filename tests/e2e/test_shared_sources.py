@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -186,7 +187,7 @@ def test_a_kind_of_source_has_the_same_batches_and_one_reader_of_documents(
     if "quarantine" in options:
         uuid = folder_at(str(path)).index.uuid
         samples = [QuarantinedSample(dataset=str(path), uuid=uuid, number=n, key="") for n in range(100)]
-        lines = [json.dumps(sample.to_plain()) for sample in samples]
+        lines = [json.dumps(asdict(sample)) for sample in samples]
         Path(options["quarantine"]).write_text("\n".join(lines))
     alone = ranks.run(files_and_batches, str(path), str(data.folder), False, options)
     together = ranks.run(files_and_batches, str(path), str(data.folder), True, options)

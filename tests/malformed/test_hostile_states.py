@@ -67,7 +67,7 @@ FILES: dict[str, tuple[Callable[[], bytes], str]] = {
     "digits": (lambda: b"[" + b"9" * SIZE + b"]", "this JSON cannot be read"),
     "lists": (lambda: torch_zip(b"(" + b"]" * SIZE + b"l."), TOO_MANY),
     "nested": (lambda: torch_zip(b"]" * COUNT + b"a" * (COUNT - 1) + b"."), TOO_MANY),
-    "references": (lambda: torch_zip(b"](" + b"q\0" + b"h\0" * (SIZE // 2) + b"e."), TOO_MANY),
+    "references": (lambda: torch_zip(b"]q\0(" + b"h\0" * (SIZE // 2) + b"e."), TOO_MANY),
     "memo": (lambda: torch_zip(b"N" + b"".join(b"r" + struct.pack("<I", number) for number in range(COUNT))), TOO_MANY),
     "marks": (lambda: torch_zip(b"(" * SIZE), TOO_MANY),
     "a long integer": (

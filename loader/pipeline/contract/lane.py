@@ -10,7 +10,8 @@ from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, Protocol
 
-from ...errors import EnergonError, SkipSample
+from ...errors import EnergonError, SkipSample, StateError
+from ...format.documents.messages import short_repr
 from ...order import mix
 from ...samples.hooks import HookContext, set_hook_context
 from ..failures.policy import FailurePolicy
@@ -84,7 +85,9 @@ def rebuild_item(upstream: Any, lane: Lane, item_id: ItemId) -> Any:
         except SkipSample:
             return SKIPPED
         except Exception as error:
-            if not isinstance(error, EnergonError):
+            if isinstance(error, StateError):
+                error.at = error.at or f"lane {lane.number} of the state: item {short_repr(plain_item_id(item_id))}"
+            elif not isinstance(error, EnergonError):
                 error.add_note(
                     f"This happened while item {plain_item_id(item_id)} of lane {lane.number} was rebuilt for a "
                     "restored state. If no hook raised it, the state is damaged: restore an earlier one."

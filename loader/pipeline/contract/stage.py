@@ -6,7 +6,7 @@ import sys
 from abc import ABC
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NotRequired, TypeVar
 
 from ...errors import ConfigError, escape_controls, plural
 from ...order import worker_share
@@ -15,7 +15,7 @@ from .dataset_methods import DatasetMethods, T_co, inherits_stage, inner_dataset
 from .iterated import UserRunning, warn_once
 from .lane import Lane
 from .running import SKIPPED, Running, StageTraits, State
-from .state_schema import COUNT, FLAG, PLAIN, Count, NotRequired, Schema
+from .state_schema import COUNT, RANKS, Schema, saved_dict
 from .worker_config import WorkerConfig
 
 __all__ = [
@@ -119,14 +119,14 @@ class SavableDataset(DatasetMethods[T_co], ABC):
 
     @stage_property
     def entry_schema(self) -> Schema:
-        """Schema of the value that :meth:`Running.state` saves under this stage's key; None if it saves none."""
+        """Type of the value that :meth:`Running.state` saves under this stage's key; None if it saves none."""
         return None
 
     def state_schema(self) -> dict[str, Schema]:
-        """Return the schema of :meth:`Running.state`: the entries of this stage and of the stages below."""
+        """Return the types of :meth:`Running.state`, by key: the entries of this stage and of the stages below."""
         schema = {} if self.nests_states else self.inputs[0].state_schema()
         if self.entry_schema is not None:
-            schema[self.key] = NotRequired(self.entry_schema)
+            schema[self.key] = NotRequired[self.entry_schema]
         return schema
 
     @stage_property
@@ -351,11 +351,12 @@ class IteratedDataset(SavableDataset[T_co]):
     @property
     def entry_schema(self) -> Schema:
         inner = {
-            str(origin): NotRequired({"state": upstream.state_schema(), "pass": COUNT, "over": FLAG})
+            str(origin): NotRequired[
+                saved_dict(**{"state": saved_dict(**upstream.state_schema()), "pass": COUNT, "over": bool})
+            ]
             for origin, upstream in enumerate(self.inputs)
         }
-        fields = {"own": PLAIN, "ranks": Count(start=1), "given": COUNT, "over": FLAG, "position": NotRequired(COUNT)}
-        return fields | inner
+        return saved_dict(own=str, ranks=RANKS, given=COUNT, over=bool, position=NotRequired[COUNT], **inner)
 
     def open(self, lane: Lane, state: State) -> Running:
         ranks = self.worker_config.world_size

@@ -1,195 +1,166 @@
-"""Schemas of the plain data that stages save, and the check of a saved value against one.
+"""Types of the plain data that stages save, and the conversion of saved values to them.
 
-========================  ==================================================================
-``Count(stop)``           an integer in ``[0, stop)``; ``COUNT`` has the largest stop
-``FLAG``                  a bool
-``NUMBER``                a finite number of at least 0, also a fraction
-``ITEM_ID``               an item id: nested lists of strings, counts and -1; stages know its form
-``PLAIN``                 any of these, None and strings, nested in lists and dicts
-``Nullable(schema)``      None, or a value of the schema
-``[schema]``              a list of any length
-``(schema, schema, …)``   a list of this length
-``{"key": schema, …}``    a dict; other keys are allowed, with values of ``PLAIN`` and numbers
-``NotRequired(schema)``   within a dict: the key may be missing
-========================  ==================================================================
+The types are annotated with their ranges, as msgspec takes them. A stage declares the type of its entry as
+``entry_schema``.
+
+=====================  ==================================================================
+``COUNT``              an integer in ``[0, 2**53)``
+``RANKS``              a number of ranks, or of lanes
+``NUMBER``             a finite number of at least 0, also a fraction
+``ITEM_ID``            an item id: nested lists of texts, counts and -1; stages know its form
+``BUFFERED_ITEM``      the saved form of a :class:`~loader.pipeline.contract.lane.BufferedItem`
+``saved_dict(…)``      a dict with the keys that are named; other keys are allowed, with any values
+=====================  ==================================================================
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from enum import Enum
-from math import isfinite
-from typing import Any
+import re
+from collections.abc import Mapping
+from sys import float_info
+from typing import Annotated, Any, TypedDict, get_args
 
-from ...format.documents.messages import short_repr
+from msgspec import Meta, ValidationError, convert
 
-_MAX_COUNT = 1 << 53  # every JSON reader keeps smaller integers exactly
+from ...errors import StateError
+from ...format.documents.messages import short_key, short_repr
+
+_MAX_COUNT = (1 << 53) - 1  # every JSON reader keeps integers up to here exactly
 
 Schema = Any
-"""One of the forms in the module's table."""
+"""A type that msgspec converts to."""
+
+COUNT = Annotated[int, Meta(ge=0, le=_MAX_COUNT)]
+RANKS = Annotated[int, Meta(ge=1, le=1 << 32)]  # far more ranks or lanes than any run has
+NUMBER = Annotated[int, Meta(ge=0, le=_MAX_COUNT)] | Annotated[float, Meta(ge=0, le=float_info.max)]
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
-    """An integer in ``[start, stop)``."""
-
-    stop: int = _MAX_COUNT
-    start: int = 0
-
-    def accepts(self, value: Any) -> bool:
-        """Check a value; a bool is no count."""
-        return type(value) is int and self.start <= value < self.stop
+class _SavedItemId:
+    """Represent an item id in types: msgspec has no recursive lists."""
 
 
-@dataclass(frozen=True, slots=True)
-class Nullable:
-    """None, or a value of a schema."""
+ITEM_ID = _SavedItemId
+_SAVED_ITEM_ID = ITEM_ID()
+BUFFERED_ITEM = tuple[ITEM_ID, COUNT | None]
 
-    schema: Schema
-
-
-@dataclass(frozen=True, slots=True)
-class NotRequired:
-    """The value of a key that may be missing."""
-
-    schema: Schema
-
-
-class _Leaf(Enum):
-    FLAG = "a bool"
-    NUMBER = "a number of at least 0"
-    ITEM_ID = "an item id"
-    PLAIN = "plain data"
+# The names of types in the messages of msgspec, in plain words.
+_NAMES = {
+    "array": "a list",
+    "bool": "a bool",
+    "float": "a number",
+    "int": "an integer",
+    "null": "None",
+    "object": "a dict",
+    "str": "a text",
+}
 
 
-COUNT = Count()
-FLAG, ITEM_ID, NUMBER, PLAIN = _Leaf.FLAG, _Leaf.ITEM_ID, _Leaf.NUMBER, _Leaf.PLAIN
-BUFFERED_ITEM = (ITEM_ID, Nullable(COUNT))
-"""The saved form of a :class:`~loader.pipeline.contract.lane.BufferedItem`."""
+def count_below(stop: int) -> Schema:
+    """Return the type of the integers in ``[0, stop)``."""
+    return Annotated[int, Meta(ge=0, lt=stop)]
 
 
-def check_value(value: Any, schema: Schema, name: str = "") -> None:
-    """Check a saved value.
+def saved_dict(**types: Schema) -> Schema:
+    """Return the type of a dict with these keys, which are required unless their type is ``NotRequired[…]``."""
+    return TypedDict("saved_dict", types)  # type: ignore[operator]
+
+
+def converted(value: Any, schema: Schema, name: str) -> Any:
+    """Return a saved value as its type; keys that a :func:`saved_dict` does not name are left out.
 
     Args:
         value: The value.
-        schema: Its schema.
-        name: The value's key, for messages.
+        schema: Its type.
+        name: The place of the value in the state, for messages; empty for the state itself.
 
     Raises:
-        ValueError: The value does not match the schema.
+        StateError: The value, or one in it, has another type, or is out of its range.
 
-    >>> check_value({"next": 3, "ended": [0, 7]}, {"next": COUNT, "ended": [Count(2)]})
+    >>> converted({"next": 3, "ended": [0, 7]}, saved_dict(next=COUNT, ended=list[count_below(2)]), "lane 5")
     Traceback (most recent call last):
     ...
-    ValueError: expected 'ended' to be an integer in [0, 2), found 7
+    loader.errors.StateError: this state is damaged: lane 5: expected 'ended[1]' to be an integer <= 1, found 7
+      hint: restore another state
     """
-    if isinstance(schema, Nullable):
-        if value is not None:
-            check_value(value, schema.schema, name)
-    elif isinstance(schema, Count):
-        if not schema.accepts(value):
-            raise _mismatch(f"an integer in [{schema.start}, {schema.stop})", value, name)
-    elif schema is FLAG:
-        if type(value) is not bool:
-            raise _mismatch(FLAG.value, value, name)
-    elif schema is NUMBER:
-        if type(value) not in (int, float) or not (isfinite(value) and value >= 0):
-            raise _mismatch(NUMBER.value, value, name)
-    elif schema is ITEM_ID:
-        if not (type(value) is int and 0 <= value < _MAX_COUNT):  # most ids are positions
-            _check_leaves(value, name, containers=(list, tuple), leaves=(str,), least=-1)
-    elif schema is PLAIN:
-        _check_leaves(value, name, containers=(list, tuple, Mapping), leaves=(str, bool, type(None)))
-    elif isinstance(schema, dict):
-        _check_dict(value, schema, name)
-    else:
-        _check_list(value, schema, name)
+    try:
+        return convert(value, schema, str_keys=True, dec_hook=_checked_item_id)
+    except ValidationError as error:
+        expected, _, path = str(error).partition(" - at ")
+        path = path.replace("`", "").removeprefix("$").removeprefix("key in $")
+        # msgspec does not name the entries of dicts.
+        if path.startswith("[...]"):
+            for key, inner in value.items():
+                converted(inner, get_args(schema)[1], f"{name} {short_key(key)}")
+        # Name the place, and what was expected and found there.
+        subject = f"{path.removeprefix('.')!r} to be " if path else ""
+        if " - at `key`" in str(error):
+            subject = f"each key of {path.removeprefix('.') or name!r} to be "
+        prefix = f"{name}: " if name else ""
+        reason = f"{prefix}expected {subject}{_in_words(expected)}, found {short_repr(_value_at(value, path))}"
+        raise StateError(f"this state is damaged: {reason}", hint="restore another state") from error
 
 
-def item_ids_in(value: Any, schema: Schema) -> Iterator[Any]:
-    """Yield the item ids in a saved value that matches its schema.
+def _checked_item_id(_: Any, value: Any) -> _SavedItemId:
+    if not _is_item_id(value):
+        raise ValueError("Expected an item id")
+    return _SAVED_ITEM_ID
 
-    >>> list(item_ids_in({"next": 3, "held": [[7, 0], [[8, 9], 0]]}, {"next": COUNT, "held": [BUFFERED_ITEM]}))
+
+def _is_item_id(value: Any) -> bool:
+    """Return True for a position, for joined ids, and for the id of an item that a stage made: it begins with a text.
+
+    A stage may put texts, counts and -1 into its ids.
+    """
+    if not isinstance(value, list | tuple):
+        return _is_count(value)
+    is_of_stage = bool(value) and isinstance(value[0], str)
+    return all(_is_item_id(part) or (is_of_stage and (isinstance(part, str) or part == -1)) for part in value)
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _MAX_COUNT
+
+
+def _in_words(expected: str) -> str:
+    """Return what msgspec expected in the words of other messages.
+
+    >>> _in_words("Expected `int | null`, got `str`"), _in_words("Object missing required field `next`")
+    ('an integer or None', "a dict with the key 'next'")
+    """
+    expected = re.sub(r", got .*", "", expected.removeprefix("Expected "))
+    expected = re.sub(r"^Object missing required field `(.*)`", r"a dict with the key '\1'", expected)
+    names = re.search("`(.*)`", expected)
+    if names is None:
+        return expected
+    return expected.replace(names[0], " or ".join(_NAMES.get(name, name) for name in names[1].split(" | ")))
+
+
+def _value_at(value: Any, path: str) -> Any:
+    """Return the value at a path of msgspec, such as ``.held[3][0]``, or the last one on it whose place is known."""
+    while path:
+        keys = [key for key in value if path.startswith(f".{key}")] if isinstance(value, Mapping) else []
+        index = re.match(r"\[([0-9]+)\]", path)
+        if keys:
+            key = max(keys, key=len)
+            value, path = value[key], path[1 + len(key) :]
+        elif index is not None:
+            value, path = value[int(index[1])], path[index.end() :]
+        else:
+            break
+    return value
+
+
+def item_ids_in(value: Any, schema: Schema) -> list[Any]:
+    """Return the item ids in a saved value of a type.
+
+    >>> item_ids_in({"next": 3, "held": [[7, 0], [[8, 9], 0]]}, saved_dict(next=COUNT, held=list[BUFFERED_ITEM]))
     [7, [8, 9]]
     """
-    if isinstance(schema, Nullable | NotRequired):
-        if value is not None:
-            yield from item_ids_in(value, schema.schema)
-    elif schema is ITEM_ID:
-        yield value
-    elif isinstance(schema, dict):
-        for key, inner in schema.items():
-            if key in value:
-                yield from item_ids_in(value[key], inner)
-    elif schema == [ITEM_ID]:
-        yield from value
-    elif schema == [BUFFERED_ITEM]:
-        yield from [item_id for item_id, _ in value]  # one generator for each item takes ten times as long
-    elif isinstance(schema, list | tuple):
-        schemas: Iterable[Schema] = schema if isinstance(schema, tuple) else schema * len(value)
-        for element, inner in zip(value, schemas, strict=True):
-            yield from item_ids_in(element, inner)
+    item_ids: list[Any] = []
 
+    def note(_: Any, item_id: Any) -> _SavedItemId:
+        item_ids.append(item_id)
+        return _SAVED_ITEM_ID
 
-def _check_dict(value: Any, schema: dict[str, Schema], name: str) -> None:
-    if not isinstance(value, Mapping):
-        raise _mismatch("a dict", value, name)
-    for key, inner in schema.items():
-        if key not in value:
-            if not isinstance(inner, NotRequired):
-                raise ValueError(f"expected {name!r} to have the key {key!r}")
-        else:
-            check_value(value[key], inner.schema if isinstance(inner, NotRequired) else inner, key)
-    for key in value:
-        if key not in schema:
-            _check_unknown(value[key], str(key))
-
-
-def _check_unknown(value: Any, name: str) -> None:
-    """Check the value of another key: the state of a dataset that left the mix has volumes, which are fractions."""
-    if type(value) is float:
-        check_value(value, NUMBER, name)
-    elif isinstance(value, list | tuple | Mapping):
-        for inner in value.values() if isinstance(value, Mapping) else value:
-            _check_unknown(inner, name)
-    else:
-        check_value(value, PLAIN, name)
-
-
-def _check_list(value: Any, schema: list[Schema] | tuple[Schema, ...], name: str) -> None:
-    if not isinstance(value, list | tuple):
-        raise _mismatch("a list", value, name)
-    if isinstance(schema, tuple) and len(value) != len(schema):
-        raise _mismatch(f"a list of {len(schema)} values", value, name)
-    if schema == [BUFFERED_ITEM]:
-        value = [element for element in value if not _is_buffered_position(element)]  # there may be thousands
-    schemas: Iterable[Schema] = schema if isinstance(schema, tuple) else schema * len(value)
-    for inner, inner_schema in zip(value, schemas, strict=True):
-        check_value(inner, inner_schema, name)
-
-
-def _is_buffered_position(value: Any) -> bool:
-    """Return True for the most frequent value of ``BUFFERED_ITEM``: a position and the number of a micro-batch."""
-    if type(value) is not list or len(value) != 2:
-        return False
-    position, batch = value
-    return type(position) is int and type(batch) is int and 0 <= position < _MAX_COUNT and 0 <= batch < _MAX_COUNT
-
-
-def _check_leaves(
-    value: Any, name: str, *, containers: tuple[type, ...], leaves: tuple[type, ...], least: int = 0
-) -> None:
-    is_container: bool = isinstance(value, containers)
-    if is_container:
-        for inner in value.values() if isinstance(value, Mapping) else value:
-            _check_leaves(inner, name, containers=containers, leaves=leaves, least=least)
-    elif not (
-        COUNT.accepts(value) or isinstance(value, leaves) or (least < 0 and type(value) is int and value == least)
-    ):
-        raise _mismatch(f"integers in [0, {_MAX_COUNT})", value, name, verb="hold")
-
-
-def _mismatch(expected: str, value: Any, name: str, *, verb: str = "be") -> ValueError:
-    return ValueError(f"expected {name!r} to {verb} {expected}, found {short_repr(value)}")
+    convert(value, schema, dec_hook=note)
+    return item_ids

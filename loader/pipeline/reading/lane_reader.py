@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from ...arrays import IntArray
 from ...errors import EnergonError, StateError
+from ...format.documents.messages import short_repr
 from ...order import GONE, BlendedLane, LaneOrder
-from ..contract.item_id import ItemId, position_of
+from ..contract.item_id import ItemId
 from ..contract.lane import Lane, note_lost_item
 from ..contract.stage import SKIPPED, State
 from ..measuring.counts import STORAGE, Counts, SourceCounter
@@ -218,7 +219,9 @@ class LaneReader:
         return {self._key: self.position}
 
     def load(self, item_id: ItemId) -> Any:
-        position = position_of(item_id)
+        if not isinstance(item_id, int) or not 0 <= item_id < (self._order.length or item_id + 1):
+            raise StateError(f"expected the position of a sample, found {short_repr(item_id)}")
+        position = item_id
         first = position - position % _REBUILT_TOGETHER
         if first != self._first_rebuilt:
             # Samples of a buffer have positions close to each other: locate their neighbourhood once.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..contract.state_schema import COUNT
 
 if TYPE_CHECKING:  # programs that only read states need no sources, and no torch
     from .source import Source
@@ -15,29 +17,11 @@ class QuarantinedSample:
 
     dataset: str  # path of its dataset
     uuid: str | None  # identifies the index of the dataset; None for a file without one
-    number: int  # the number of the sample in the index
+    number: COUNT  # the number of the sample in the index
     key: str  # the sample, as ``shard/key``
 
     def __str__(self) -> str:
         return f"{self.key!r} of {self.dataset}"
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return the sample as plain data."""
-        return {"dataset": self.dataset, "uuid": self.uuid, "number": self.number, "key": self.key}
-
-    @classmethod
-    def from_plain(cls, saved: Any) -> QuarantinedSample:
-        """Create one from the result of :meth:`to_plain`; other entries are ignored.
-
-        Raises:
-            TypeError: An entry has another type.
-            LookupError: An entry is missing.
-        """
-        sample = cls(dataset=saved["dataset"], uuid=saved["uuid"], number=saved["number"], key=saved["key"])
-        texts = sample.dataset, sample.key, sample.uuid or ""
-        if type(sample.number) is not int or not all(isinstance(text, str) for text in texts):
-            raise TypeError(f"expected texts and a number, found {saved!r}")
-        return sample
 
     def is_in(self, source: Source) -> bool:
         """Report whether the sample is one of a source; data that was prepared again is compared by its key."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import isfinite
-from typing import Any, NoReturn
+from typing import Any, NoReturn, NotRequired
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from ..contract.item_id import ItemId
 from ..contract.lane import Lane, note_lost_item
 from ..contract.running import RunningFunctions, StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State, T
-from ..contract.state_schema import COUNT, NUMBER, Count, NotRequired, Schema
+from ..contract.state_schema import COUNT, NUMBER, Schema, count_below, saved_dict
 from ..contract.worker_config import WorkerConfig
 from ..reading.lane_samples import LaneSamples, counted_blend
 from ..reading.order_plan import samples_of_round
@@ -123,21 +123,20 @@ class BlendDataset(SavableDataset[T]):
     @property
     def entry_schema(self) -> Schema:
         inner = {
-            str(origin): NotRequired(upstream.state_schema())
+            str(origin): NotRequired[saved_dict(**upstream.state_schema())]
             for origin, upstream in zip(self.origins, self.inputs, strict=True)
         }
         # In a restored run, datasets that had ended may be gone.
-        ended = NotRequired([Count(len(self.origins)) if isinstance(self.origins, range) else COUNT])
+        ended: Schema = list[count_below(len(self.origins)) if isinstance(self.origins, range) else COUNT]  # type: ignore[misc]
         fields: dict[str, Schema] = {"next": COUNT}
         if self.size is not None:
-            volume = (COUNT, COUNT, NUMBER, NUMBER)
             # A schedule may have been edited, added or removed since.
-            stretch = {"number": COUNT, "total": NUMBER, "items": COUNT, "targets": [(COUNT, NUMBER)]}
-            fields = {"total": NUMBER, "volumes": [volume], "edits": NotRequired(COUNT)}
-            fields["stretch"] = NotRequired(stretch)
+            stretch = saved_dict(number=COUNT, total=NUMBER, items=COUNT, targets=list[tuple[COUNT, NUMBER]])
+            fields = {"total": NUMBER, "volumes": list[tuple[COUNT, COUNT, NUMBER, NUMBER]]}
+            fields |= {"edits": NotRequired[COUNT], "stretch": NotRequired[stretch]}
         if self.counts_samples:
-            fields["read"] = NotRequired(COUNT)
-        return fields | {"ended": ended} | inner
+            fields["read"] = NotRequired[COUNT]
+        return saved_dict(ended=NotRequired[ended], **fields, **inner)
 
     def open(self, lane: Lane, state: State) -> Running:
         # Begin what all inputs share: the reads of their samples, and the count of samples.

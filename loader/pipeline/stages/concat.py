@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NotRequired
 
 from ...errors import ConfigError
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane
 from ..contract.running import StageTraits
 from ..contract.stage import Running, SavableDataset, State, T
-from ..contract.state_schema import Count, NotRequired, Schema
+from ..contract.state_schema import Schema, count_below, saved_dict
 from ..contract.worker_config import WorkerConfig
 
 
@@ -59,8 +59,11 @@ class ConcatDataset(SavableDataset[T]):
 
     @property
     def entry_schema(self) -> Schema:
-        inner = {str(origin): NotRequired(upstream.state_schema()) for origin, upstream in enumerate(self.inputs)}
-        return {"next": Count(len(self.inputs))} | inner
+        inner = {
+            str(origin): NotRequired[saved_dict(**upstream.state_schema())]
+            for origin, upstream in enumerate(self.inputs)
+        }
+        return saved_dict(next=count_below(len(self.inputs)), **inner)
 
     def open(self, lane: Lane, state: State) -> Running:
         return _ConcatRunning(self, lane, state)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from math import inf
-from typing import Any, ClassVar
+from typing import Any
 
 from ...errors import ConfigError, RepeatedSampleError, SkipSample, plural
 from ...samples.batching.collate import generic_batch
@@ -15,7 +15,7 @@ from ..contract.lane import BufferedItem, Lane
 from ..contract.rng import preserve_rng_state
 from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State, T
-from ..contract.state_schema import BUFFERED_ITEM, Schema
+from ..contract.state_schema import BUFFERED_ITEM
 from ..contract.worker_config import WorkerConfig
 from ..failures.policy import SKIP_TOLERANCE
 
@@ -48,7 +48,7 @@ class GroupBatchDataset(SavableDataset[T]):
         ConfigError: The batch size is below 1, or (while running) a sample's batch has no size.
     """
 
-    entry_schema: ClassVar[Schema] = [[BUFFERED_ITEM]]
+    entry_schema = list[list[BUFFERED_ITEM]]
     # Each sample may be of another group, so the number of batches is not known.
     traits = StageTraits(never_more=True, buffers=True, draws_random=True, ends="with_worker")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar
+from typing import Any, NotRequired
 
 from ...errors import SkipSample
 from ...samples.hook_marks import restores_seeds
@@ -14,7 +14,7 @@ from ..contract.lane import BufferedItem, Lane, set_restore_key
 from ..contract.rng import preserve_rng_state, seed_sample
 from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State, T
-from ..contract.state_schema import BUFFERED_ITEM, COUNT, FLAG, NotRequired, Schema
+from ..contract.state_schema import BUFFERED_ITEM, COUNT, saved_dict
 from ..contract.worker_config import WorkerConfig, check_at_least
 from ..measuring.item_sources import datasets_of
 from ..measuring.recorder import register, skipped_items
@@ -56,11 +56,7 @@ class IterMapDataset(SavableDataset[T]):
     ...     return zip(items, items)
     """
 
-    entry_schema: ClassVar[Schema] = {
-        "held": NotRequired([BUFFERED_ITEM]),
-        "given": NotRequired(COUNT),
-        "over": NotRequired(FLAG),
-    }
+    entry_schema = saved_dict(held=NotRequired[list[BUFFERED_ITEM]], given=NotRequired[COUNT], over=NotRequired[bool])
     traits = StageTraits(draws_random=True)
 
     def __init__(

@@ -14,7 +14,7 @@ from ..contract.lane import Lane, lost_items, set_restore_key
 from ..contract.rng import preserve_rng_state, seed_sample
 from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State, T
-from ..contract.state_schema import COUNT, ITEM_ID, Nullable
+from ..contract.state_schema import COUNT, ITEM_ID
 from ..contract.worker_config import WorkerConfig
 
 
@@ -34,7 +34,7 @@ class MapDataset(SavableDataset[T]):
         map_fn_config: As above.
     """
 
-    entry_schema = (ITEM_ID, COUNT, Nullable(COUNT))
+    entry_schema = tuple[ITEM_ID, COUNT, COUNT | None]
 
     def __init__(
         self,
@@ -197,6 +197,8 @@ class _MapRunning:
         except (SkipSample, StopIteration):
             return None
         except Exception as error:
+            if isinstance(error, StateError):
+                error.at = error.at or f"lane {self._lane.number} of the state: {self._key}"
             self._lane.failures.failed_to_rebuild(error)
             return None
         finally:

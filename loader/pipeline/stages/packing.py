@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, NotRequired
 
 from ...errors import ConfigError, SkipSample, plural
 from ...escaped_log import get_logger
@@ -15,7 +15,7 @@ from ..contract.item_id import ItemId, as_item_id, plain_item_id
 from ..contract.lane import BufferedItem, Lane, LaneInput, set_restore_key
 from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State, T
-from ..contract.state_schema import BUFFERED_ITEM, COUNT, ITEM_ID, NotRequired, Nullable, Schema
+from ..contract.state_schema import BUFFERED_ITEM, COUNT, ITEM_ID, saved_dict
 from ..contract.worker_config import WorkerConfig, check_at_least
 from ..failures.error_handlers import joined_names, keys_of_sample, one_line
 from ..failures.policy import ends_run
@@ -106,12 +106,12 @@ class PackSelectionDataset(SavableDataset[list[Any]]):
         worker_config: By default the dataset's.
     """
 
-    entry_schema: ClassVar[Schema] = {
-        "batch": Nullable(COUNT),
-        "groups": [[ITEM_ID]],
-        "earlier": NotRequired([BUFFERED_ITEM]),
-        "pushback": NotRequired([BUFFERED_ITEM]),
-    }
+    entry_schema = saved_dict(
+        batch=COUNT | None,
+        groups=list[list[ITEM_ID]],
+        earlier=NotRequired[list[BUFFERED_ITEM]],
+        pushback=NotRequired[list[BUFFERED_ITEM]],
+    )
     # Each group has a sample at least, and a sample is in one group.
     traits = StageTraits(never_more=True, buffers=True, draws_random=True)
 

@@ -14,7 +14,7 @@ from ..contract.rank_stage import RankInput, RankRunning, RankStage, rank_stage_
 from ..contract.rng import preserve_rng_state
 from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State, T
-from ..contract.state_schema import COUNT, Schema
+from ..contract.state_schema import COUNT, Schema, saved_dict
 from ..contract.worker_config import WorkerConfig
 from ..failures.policy import FailurePolicy
 from .epochize import EpochizeDataset
@@ -122,7 +122,7 @@ class RepeatDataset(SavableDataset[T]):
 
     @property
     def entry_schema(self) -> Schema:
-        return {"next": COUNT, "taken": COUNT, "source": self.inputs[0].state_schema()}
+        return saved_dict(next=COUNT, taken=COUNT, source=saved_dict(**self.inputs[0].state_schema()))
 
     def open(self, lane: Lane, state: State) -> Running:
         return _RepeatRunning(self, lane, state)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from ..contract.item_id import ItemId
 from ..contract.lane import BufferedItem, Lane
 from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State, T
-from ..contract.state_schema import BUFFERED_ITEM, COUNT, Schema
+from ..contract.state_schema import BUFFERED_ITEM, COUNT, saved_dict
 from ..contract.worker_config import WorkerConfig, check_at_least
 
 _PICK = 40  # separates these random numbers from others
@@ -34,7 +34,7 @@ class ShuffleBufferDataset(SavableDataset[T]):
         ConfigError: ``size`` is below 1.
     """
 
-    entry_schema: ClassVar[Schema] = {"picked": COUNT, "buffer": [BUFFERED_ITEM]}
+    entry_schema = saved_dict(picked=COUNT, buffer=list[BUFFERED_ITEM])
     traits = StageTraits(buffers=True)
 
     def __init__(

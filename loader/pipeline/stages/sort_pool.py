@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from ..contract.item_id import ItemId
 from ..contract.lane import BufferedItem, Lane
 from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State, T
-from ..contract.state_schema import BUFFERED_ITEM, COUNT, Schema
+from ..contract.state_schema import BUFFERED_ITEM, COUNT, saved_dict
 from ..contract.worker_config import WorkerConfig
 
 _POOL = 41  # separates these random numbers from others
@@ -44,7 +44,7 @@ class SortPoolDataset(SavableDataset[T]):
         ConfigError: A size is below 1, or ``pool_size`` is no multiple of ``batch_size``.
     """
 
-    entry_schema: ClassVar[Schema] = {"pools": COUNT, "batches": [[BUFFERED_ITEM]]}
+    entry_schema = saved_dict(pools=COUNT, batches=list[list[BUFFERED_ITEM]])
 
     def __init__(
         self,

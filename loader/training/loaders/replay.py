@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
+
+import numpy as np
 
 from ...errors import StateError
 from ...format.documents.messages import short_repr
@@ -12,14 +13,13 @@ from ...pipeline.contract.lane import Lane, set_restore_key
 from ...pipeline.contract.rng import preserve_rng_state, seed_batch
 from ...pipeline.contract.stage import SKIPPED, SavableDataset
 from ...samples.hooks import in_hook_context
-from ..states.plain_pickle import check_plain
+from ..states.state_size import check_size
 from ..workers.running_lane import MICRO_BATCH, open_lane
-from ..workers.worker_errors import input_at
+from ..workers.worker_errors import input_at, is_of_this_library
 
 _HINT = "pass batch.__restore_key__ unchanged"
 _MAX_NUMBER = 1 << 48
 """Above the positions and numbers of micro-batches that a run reaches."""
-_PACKAGE = __name__.partition(".")[0] + "."
 
 
 def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any:
@@ -50,7 +50,7 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any
         try:
             value = running.load(item_id)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            if not _is_of_this_library(error):
+            if not is_of_this_library(error):
                 raise  # an error of a hook
             raise StateError(
                 f"the key {short_repr(key)} does not fit this dataset: {type(error).__name__}: {error}", hint=_HINT
@@ -63,7 +63,7 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any
 
 def _checked_key(key: Any) -> tuple[str, int, int | None, ItemId]:
     try:
-        check_plain(key)
+        check_size(key)
         stage, lane, batch, item_id = key
         if not isinstance(stage, str):
             raise TypeError(stage)  # noqa: TRY301 - handled below
@@ -82,17 +82,9 @@ def _checked_item(value: Any) -> ItemId:
 
 
 def _checked_number(value: Any) -> int:
-    if isinstance(value, bool) or not 0 <= operator.index(value) < _MAX_NUMBER:
+    if type(value) is bool or not isinstance(value, int | np.integer) or not 0 <= value < _MAX_NUMBER:
         raise ValueError(value)
-    return operator.index(value)
-
-
-def _is_of_this_library(error: BaseException) -> bool:
-    """Return True if a line of this library raised an error, and not one of a hook."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith(_PACKAGE)
+    return int(value)
 
 
 def _stage(dataset: SavableDataset[Any], lane: Lane, wanted: str) -> tuple[SavableDataset[Any], Lane] | None:

@@ -1,7 +1,7 @@
 """Read files of checkpoints, JSON or written by ``torch.save``.
 
-No code from a file is run. A hostile file is refused in about the time that reading its bytes takes: its values are
-counted before they are made.
+No code from a file is run, and torch is not needed. A hostile file is refused in about the time that reading its bytes
+takes: its values are counted before they are made.
 """
 
 from __future__ import annotations
@@ -9,22 +9,15 @@ from __future__ import annotations
 import io
 import json
 import os
+import pickle
 import re
-import struct
 import zipfile
-from typing import Any, BinaryIO, Literal
+from typing import Any, ClassVar, Literal
 
 from ...errors import EnergonError, StateError
 from ...storage import FileStream, max_document_bytes, open_parent
 from ...storage.protocol import DOCUMENT_LIMIT_VARIABLE
-from .plain_pickle import (
-    HINT,
-    PickleLimitError,
-    UnknownGlobalError,
-    max_values,
-    read_pickle,
-    too_many_values,
-)
+from .state_size import HINT, max_values, too_many_values
 
 Form = Literal["json", "torch"]
 
@@ -34,13 +27,29 @@ _OLD_TORCH_PICKLES = 3  # before that of the object: a magic number, the version
 # zipfile reads a few bytes at a time; each would be a request to remote storage.
 _READ_AT_ONCE = 1 << 16
 _MAX_DIRECTORY_BYTES = 1 << 24  # the list of the records of a zip file; 200,000 tensors
+# The instructions of pickles that torch.save writes, other than those with a function of their own.
+_INSTRUCTIONS = b"qrKhj(]})N\x88\x89eat\x85\x86\x87R\x81QMJ\x8aGXc.\x80"
+_PLAIN_MODULES = {
+    "torch",
+    "torch._utils",
+    "torch._tensor",
+    "torch.nn.parameter",
+    "torch.serialization",
+    "torch.storage",
+}
+"""Modules whose objects are read as opaque values; ``torch.load(weights_only=True)`` decides about each of them."""
+_DICTS = {"collections.OrderedDict", "collections.Counter", "collections.defaultdict"}
+_OTHERS = {
+    "_codecs.encode",
+    *(f"{module}.{name}" for module in ("builtins", "__builtin__") for name in ("bytearray", "complex", "set")),
+}
 
 
 def read_checkpoint(path: str | os.PathLike[str]) -> tuple[Form, Any]:
     """Read a JSON file, or the plain data in a file of ``torch.save``.
 
     Returns its format, and its content: nested dicts and lists; in a file of ``torch.save`` also
-    :class:`~.plain_pickle.Opaque` values.
+    :class:`Opaque` values.
 
     Tensors are not read. A pickle that names other classes or functions is refused, and none of them is imported.
     """
@@ -49,7 +58,7 @@ def read_checkpoint(path: str | os.PathLike[str]) -> tuple[Form, Any]:
     with storage.open(name) as file:
         head, size = file.read_at(0, 4096), file.size_bytes
         if head.startswith(_ZIP):
-            pickled = _read_zip(io.BufferedReader(FileStream(file), _READ_AT_ONCE), text)
+            pickled = _read_zip(_LimitedReads(FileStream(file), _READ_AT_ONCE), text)
             return "torch", _unpickle(pickled, text)
     if head.startswith(_OLD_TORCH):
         _check_size(size, text)
@@ -71,12 +80,25 @@ def _read_json(data: bytes, path: str) -> Any:
         ) from error
 
 
-def _read_zip(file: BinaryIO, text: str) -> bytes:
+class _LimitedReads(io.BufferedReader):
+    """A file in which zipfile cannot read a list of records that would take it minutes."""
+
+    limit: int | None = _MAX_DIRECTORY_BYTES
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if self.limit is not None and (size or 0) > self.limit:
+            raise StateError(
+                f"expected a file of at most 200,000 tensors, found a list of records of {(size or 0) >> 20} MiB",
+                hint=HINT,
+            )
+        return super().read(size)
+
+
+def _read_zip(file: _LimitedReads, text: str) -> bytes:
     """Return the pickle in a file of torch.save; its checksum is compared."""
     try:
-        # Bound the work of zipfile before it reads the list of records.
-        _check_directory(file, text)
         with zipfile.ZipFile(file) as archive:
+            file.limit = None
             # The records of tensors are not read: a state has none.
             pickles = [member for member in archive.infolist() if re.fullmatch(r"[^/]+/data\.pkl", member.filename)]
             if len(pickles) == 1:
@@ -85,7 +107,8 @@ def _read_zip(file: BinaryIO, text: str) -> bytes:
                 if not member.CRC:  # torch can be told to write no checksums
                     del member.CRC
                 return archive.read(member)
-    except EnergonError:
+    except EnergonError as error:
+        error.at = text
         raise
     except Exception as error:  # a damaged zip file raises a dozen kinds of errors
         raise StateError(
@@ -94,50 +117,99 @@ def _read_zip(file: BinaryIO, text: str) -> bytes:
     raise StateError("torch.save did not write this zip file: it has no data.pkl", at=text, hint=HINT)
 
 
-def _check_directory(file: BinaryIO, text: str) -> None:
-    """Raise StateError if the list of the records is so long that zipfile would take minutes to read it."""
-    size = file.seek(0, os.SEEK_END)
-    file.seek(max(size - (1 << 16), 0))
-    tail = file.read()
-    end, end_64 = tail.rfind(b"PK\x05\x06"), tail.rfind(b"PK\x06\x06")
-    sizes = [struct.unpack_from("<I", tail, end + 12)[0]] if 0 <= end <= len(tail) - 16 else []
-    sizes += [struct.unpack_from("<Q", tail, end_64 + 40)[0]] if 0 <= end_64 <= len(tail) - 48 else []
-    if min(sizes, default=0) > _MAX_DIRECTORY_BYTES:
-        raise StateError(
-            f"expected a file of at most 200,000 tensors, found a list of records of {min(sizes) >> 20} MiB",
-            at=text,
-            hint=HINT,
-        )
+class Opaque:
+    """A value that is no plain data: a tensor, a storage, a class. It drops all that a pickle gives it."""
+
+    def __init__(self, *_: Any) -> None: ...
+
+    append = extend = __setitem__ = __init__
+
+
+class _Dict:
+    """Represent the classes of dicts, which become plain ones."""
+
+    def __new__(cls, *_: Any) -> Any:
+        return {}
+
+
+class _Instructions(io.BytesIO):
+    """The bytes of a pickle, with a limit of the reads from it."""
+
+    reads_left = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self.reads_left -= 1
+        if self.reads_left < 0:
+            raise too_many_values()
+        data = super().read(size)
+        if len(data) < (size or 0):
+            raise EOFError("it is cut off")
+        return data
+
+
+def _refuse_integer(_: Any) -> None:
+    raise ValueError("an integer has thousands of digits")  # Python takes ages to print it
+
+
+class _PlainUnpickler(pickle._Unpickler):  # noqa: SLF001 - the one in C has no limits and cannot be given any
+    """Python's own unpickler, which imports nothing here: each class is one that drops its arguments."""
+
+    stack: list[Any]
+    dispatch: ClassVar[dict[int, Any]] = {
+        **{code: pickle._Unpickler.dispatch[code] for code in _INSTRUCTIONS},  # noqa: SLF001
+        ord("b"): lambda self: self.stack.pop(),  # attributes are not read
+        ord("s"): lambda self: self.set_items([self.stack.pop(-2), self.stack.pop()]),
+        ord("u"): lambda self: self.set_items(self.pop_mark()),
+        0x8B: _refuse_integer,  # shorter ones have another instruction
+    }
+
+    def set_items(self, items: list[Any]) -> None:
+        """Set items of a dict, without the hashes of tuples: of nested ones they would take ages."""
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            self.stack[-1][key if key is None or isinstance(key, str | int | float) else Opaque()] = value
+
+    def find_class(self, module: str, name: str) -> Any:
+        full = f"{module}.{name}"
+        if module not in _PLAIN_MODULES and full not in _DICTS and full not in _OTHERS:
+            raise _unknown(full)
+        name = "Tensor" if "_rebuild" in name else name.rpartition(".")[2]
+        return type(name, (_Dict if full in _DICTS else Opaque,), {})
+
+    def persistent_load(self, pid: Any) -> Any:  # noqa: ARG002 - data of a tensor
+        return Opaque()
 
 
 def _unpickle(data: bytes, path: str, *, skipped: int = 0) -> Any:
     """Return the value of a pickle, after a number of others."""
-    start, value = 0, None
-    limit = 2 * max_values()  # most values take two instructions
+    value = None
+    file = _Instructions(data)
+    file.reads_left = 4 * max_values()  # most values take two instructions, of a code and an argument
     try:
         for _ in range(skipped + 1):
-            value, start = read_pickle(data, start=start, max_instructions=limit)
-    except PickleLimitError as error:
-        raise too_many_values(path) from error
-    except UnknownGlobalError as error:
-        raise _unknown(str(error), path) from error
-    except ValueError as error:
-        raise StateError(
-            f"this file of torch.save cannot be read: {error}", at=path, hint="was it written to its end?"
-        ) from error
+            value = _PlainUnpickler(file).load()
+    except StateError as error:
+        error.at = path
+        raise
+    except KeyError as error:
+        reason = f"its pickle has the instruction {error}, which torch.save does not write"
+        raise _unreadable(reason, path) from error
+    except Exception as error:  # damaged pickles raise many kinds of errors
+        raise _unreadable(f"its pickle is damaged ({type(error).__name__}: {error})", path) from error
     return value
 
 
-def _unknown(name: str, path: str) -> StateError:
+def _unreadable(reason: str, path: str) -> StateError:
+    return StateError(f"this file of torch.save cannot be read: {reason}", at=path, hint="was it written to its end?")
+
+
+def _unknown(name: str) -> StateError:
     if name.startswith("megatron.energon."):
         return StateError(
             f"this is a state of megatron-energon (it holds {name}), which cannot be restored here",
-            at=path,
             hint="start the data of the run from the beginning",
         )
     return StateError(
         f"this file was not read: it holds objects of {name}, and reading such a pickle may run code",
-        at=path,
         hint=HINT,
     )
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import StateError
-from .plain_pickle import check_plain, max_values, too_many_values
 from .run_state import RunState
+from .state_size import check_size, max_values, too_many_values
 
 ALL_RANKS = "states of all ranks"
 """The key under which ``state_dict()`` of a loader has the states of all ranks."""
@@ -42,8 +42,8 @@ def find_states(document: Any, *, allow_edited: bool = False) -> list[FoundState
     allowed = max_values()  # in all states: they may share their values, which are then visited once for each
     for keys, value in _mappings(document):
         try:
-            allowed -= check_plain(value, allowed, is_json=True)
-            state = RunState.from_plain(value, allow_edited=allow_edited)
+            allowed -= check_size(value, allowed)
+            state = RunState.from_plain(value, allow_edited=allow_edited, is_json=True)
         except StateError as error:
             error.at = place_text(keys) or None
             raise

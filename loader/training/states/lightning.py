@@ -9,8 +9,8 @@ from typing import Any
 from ...errors import StateError
 from ...storage import EPath, open_storage
 from .found_states import ALL_RANKS, FoundState, Place, place_text
-from .plain_pickle import HINT
 from .run_state import RunState
+from .state_size import HINT
 
 _VERSION_KEY = "pytorch-lightning_version"
 _LOADERS_KEY = "combined_loader"

@@ -23,13 +23,14 @@ Datasets of a stage have numbers, *origins*, that stay the same through all chan
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isfinite
-from sys import float_info
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
+
+from msgspec import Meta
 
 from ...errors import StateError
+from ...format.documents.messages import short_repr
 from ...order import Mix, MixHistory
-from ...pipeline.contract.state_schema import COUNT, PLAIN, NotRequired, Nullable, check_value
+from ...pipeline.contract.state_schema import COUNT, NUMBER, converted
 from ...pipeline.reading.planned_schedule import saved_schedule
 
 MixChanges = Sequence[Mapping[str, Any]]
@@ -38,40 +39,61 @@ MixChanges = Sequence[Mapping[str, Any]]
 StageChanges = Sequence[tuple[int, Mapping[str, Any]]]
 """The changes of one stage, each with its micro-batch."""
 
-_ENTRY = {"batch": COUNT, "leaves": [{"dataset": PLAIN, "change": PLAIN, "weight": PLAIN}]}
-_GONE = {"origin": COUNT, "slice_length": COUNT, "epochs_together": Nullable(PLAIN), "source": {}}
-_STAGE = {"origins": [COUNT], "next": COUNT, "lanes": NotRequired({}), "gone": NotRequired([_GONE])}
+
+class _LeafChange(TypedDict):
+    dataset: str
+    change: str
+    weight: str
 
 
-def checked_mix_changes(saved: Any) -> list[dict[str, Any]]:
+class _Change(TypedDict):
+    batch: COUNT
+    leaves: list[_LeafChange]
+    stages: dict[str, Any]
+
+
+class _GoneDataset(TypedDict):
+    origin: COUNT
+    slice_length: COUNT
+    epochs_together: Any
+    source: dict[str, Any]
+
+
+class _StageChange(TypedDict):
+    origins: Annotated[list[COUNT], Meta(min_length=1)]
+    next: COUNT
+    weights: NotRequired[list[NUMBER]]
+    lanes: NotRequired[dict[Annotated[str, Meta(pattern=r"^[0-9]{1,10}$")], COUNT]]
+    gone: NotRequired[list[_GoneDataset]]
+
+
+def check_mix_changes(saved: Any) -> None:
     """Check the ``mix_changes`` of a state.
 
     Raises:
-        ValueError: They have another form.
+        StateError: They have another form.
     """
-    if not isinstance(saved, list | tuple):
-        raise TypeError(f"expected a list of changes of the mix, found a {type(saved).__name__}")
-    for entry in saved:
-        check_value({name: value for name, value in entry.items() if name != "stages"}, _ENTRY)
-        for change in entry["stages"].values():
-            _check_stage(change)
-    return [dict(entry) for entry in saved]
+    for change_number, entry in enumerate(converted(saved, list[_Change], "mix_changes")):
+        for path, change in entry["stages"].items():
+            name = f"change {change_number} of the mix: {path}"
+            converted(change, _StageChange, name)
+            # A schedule may begin with a weight of 0.
+            weights, schedule = change.get("weights", []), change.get("schedule")
+            if not schedule and not all(weights):
+                raise _damaged(name, "weights above 0", weights)
+            origins = change["origins"]
+            if len({*origins}) < len(origins) or max(origins) >= change["next"]:
+                raise _damaged(name, "different origins below the next one", origins)
+            try:
+                saved_schedule(schedule, len(weights))
+            except (ValueError, LookupError, TypeError, ArithmeticError) as error:
+                raise _damaged(name, f"a schedule: {error}", schedule) from error
 
 
-def _check_stage(change: Mapping[str, Any]) -> None:
-    weights, schedule = change.get("weights", []), change.get("schedule")
-    # JSON turns 1.0 into 1; no other part of a state is a fraction, so the schemas have none.
-    least = 0 if schedule else float_info.min
-    if not all(isinstance(weight, int | float) and isfinite(weight) and weight >= least for weight in weights):
-        raise ValueError("expected weights above 0")
-    saved_schedule(schedule, len(weights))
-    gone = [{**dataset, "epochs_together": None} for dataset in change.get("gone", [])]  # it may be -1
-    for lane, position in change.get("lanes", {}).items():
-        check_value(position, COUNT, f"lane {int(lane)}")
-    check_value({**change, "weights": None, "schedule": None, "gone": gone}, _STAGE)
-    origins = change["origins"]
-    if not origins or len({*origins}) < len(origins) or max(origins) >= change["next"]:
-        raise ValueError("expected different origins below the next one")
+def _damaged(name: str, expected: str, value: Any) -> StateError:
+    return StateError(
+        f"this state is damaged: {name}: expected {expected}, found {short_repr(value)}", hint="restore another state"
+    )
 
 
 def stage_changes(changes: MixChanges, stage: str) -> StageChanges:

@@ -32,22 +32,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
 import numpy as np
+from msgspec import Meta
 
 from ...errors import StateError, plural
 from ...format.documents.messages import short_key, short_repr
 from ...order import LaneHosting, possible_ranks
-from ...pipeline.contract.state_schema import COUNT, FLAG, Count, NotRequired, Nullable, Schema, check_value
+from ...pipeline.contract.state_schema import COUNT, RANKS, Schema, converted, saved_dict
 from ...pipeline.reading.planned_schedule import scheduled_ranks
 from ...pipeline.reading.quarantined_sample import QuarantinedSample
-from .mix_history import MixChanges, checked_mix_changes, merge_mix_changes
-from .plain_pickle import check_plain
-from .run_steps import Numbers, RunSteps
+from .mix_history import MixChanges, check_mix_changes, merge_mix_changes
+from .run_steps import RunSteps
+from .state_size import check_size
 
 if TYPE_CHECKING:  # programs that only read states need no stages, and no torch
     from ...pipeline.contract.stage import State
@@ -67,33 +68,15 @@ _CHECKSUM_BYTES = 8  # damage passes once in 10^19 cases; a longer one would onl
 # JSON libraries write 1.0 as 1, or 1 as 1.0; the checksum takes them as equal.
 _WHOLE_FLOAT = re.compile(r"(\d)\.0(?=[,\]}])")
 _MAX_SEED = 1 << 128
-_AT_LEAST_ONE = Count(stop=(1 << 32) + 1, start=1)  # far more than any run has
-_SCHEMA = {
-    "lanes": _AT_LEAST_ONE,
-    "ranks": _AT_LEAST_ONE,
-    "rank": Nullable(COUNT),
-    "seed": Count(stop=_MAX_SEED, start=1 - _MAX_SEED),
-    "batch": COUNT,
-    "steps": [COUNT],
-    "passes": COUNT,
-    "ended": FLAG,
-    "deal": NotRequired(COUNT),
-    "counted_on": NotRequired(Nullable(_AT_LEAST_ONE)),
-    "ranks_at": NotRequired([(COUNT, _AT_LEAST_ONE)]),
-    "skip_steps": NotRequired([(COUNT, COUNT, COUNT, COUNT)]),
-    "worker_restarts": NotRequired(COUNT),
-    "quarantined": NotRequired([{"number": COUNT}]),
-}
-"""Entries of a state that every run has in the same form; a chain has the schemas of the states of lanes."""
-_PARSED: dict[str, Any] = {"ranks_at": tuple, "skip_steps": tuple, "quarantined": QuarantinedSample.from_plain}
-"""Functions of the items of the entries that are lists of other values than integers."""
+_KIND = Annotated[str, Meta(pattern=f"^({ENDLESS}|{FINITE}|{LANE_BY_LANE})$")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """The state of one rank, or the merged states of all ranks.
+    """The state of one rank, or the merged states of all ranks; msgspec converts saved ones to it.
 
     Attributes:
+        lane_states: Lane → the state of its chain.
         steps: The counts of the stages that count on the rank, outermost first.
         kind: Order of the lanes; None if the state does not have it.
         deal: Samples of the micro-batches that the lanes take in turn from the epochs of a small source; 0 if each lane
@@ -102,23 +85,23 @@ class RunState:
         ranks_at: The numbers of ranks that the run had; empty if it never changed.
     """
 
-    lanes: int
-    ranks: int
-    rank: int | None
+    lanes: RANKS
+    ranks: RANKS
+    rank: COUNT | None
     seed: int
-    batch: int = 0
-    lane_states: Mapping[int, State] = field(default_factory=dict)
-    steps: Sequence[int] = ()
-    passes: int = 0
+    batch: COUNT = 0
+    lane_states: Mapping[COUNT, Any] = field(default_factory=dict)
+    steps: Sequence[COUNT] = ()
+    passes: COUNT = 0
     ended: bool = False
     dataset: Any = None
-    kind: str | None = None
-    deal: int = 0
-    counted_on: int | None = None
+    kind: _KIND | None = None
+    deal: COUNT = 0
+    counted_on: RANKS | None = None
     mix_changes: MixChanges = ()
-    ranks_at: Numbers = ()
-    skip_steps: Numbers = ()
-    worker_restarts: int = 0
+    ranks_at: tuple[tuple[COUNT, RANKS], ...] = ()
+    skip_steps: tuple[tuple[COUNT, COUNT, COUNT, COUNT], ...] = ()
+    worker_restarts: COUNT = 0
     quarantined: tuple[QuarantinedSample, ...] = ()
 
     @property
@@ -162,16 +145,17 @@ class RunState:
             **({"ranks_at": list(map(list, self.ranks_at))} if len(self.ranks_at) > 1 else {}),
             **({"skip_steps": list(map(list, self.skip_steps))} if self.skip_steps else {}),
             **({"worker_restarts": self.worker_restarts} if self.worker_restarts else {}),
-            **({"quarantined": [sample.to_plain() for sample in self.quarantined]} if self.quarantined else {}),
+            **({"quarantined": [*map(asdict, self.quarantined)]} if self.quarantined else {}),
         }
         return {**plain, "checksum": checksum_of(plain)}
 
     @classmethod
-    def from_plain(cls, saved: Any, *, allow_edited: bool = False) -> RunState:
+    def from_plain(cls, saved: Any, *, allow_edited: bool = False, is_json: bool = False) -> RunState:
         """Create a state from the result of :meth:`to_plain`.
 
         Args:
             allow_edited: Accept a state without a checksum, or with the checksum of other entries.
+            is_json: Refuse infinite numbers, which JSON cannot represent.
         """
         # Refuse what is no state, other versions, and states that lack entries.
         if type(saved).__module__.startswith("megatron.energon"):
@@ -184,10 +168,19 @@ class RunState:
                 f"expected the result of save_state_rank(), found {_described(saved)}",
                 hint="pass the result of the loader's save_state_rank() or save_state_global()",
             )
-        check_plain(saved)
-        if saved["version"] != _VERSION:
+        check_size(saved)
+        # Make plain values of others: JSON turns numbers of numpy into Python's.
+        try:
+            text = json.dumps({**saved}, default=_json_value)
+            plain = json.loads(text, parse_constant=_refuse_constant if is_json else float)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            path = next(_paths_of_others(saved), "")
             raise StateError(
-                f"expected a state of version {_VERSION}, found version {short_repr(saved['version'])}",
+                f"this state is damaged: {error}{path and f', at {path}'}", hint="restore another state"
+            ) from error
+        if plain["version"] != _VERSION:
+            raise StateError(
+                f"expected a state of version {_VERSION}, found version {short_repr(plain['version'])}",
                 hint="restore it with the version of energon-toolkit that saved it, or start a new run",
             )
         missing = [key for key in _REQUIRED if key not in saved and not (allow_edited and key == "checksum")]
@@ -197,40 +190,27 @@ class RunState:
                 hint="restore another state; tools that save key by key may drop some: save it as one value, such "
                 "as json.dumps(state)",
             )
-        # Parse the entries and check them: they may have been edited. JSON turns numbers of numpy into Python's. The
-        # states of lanes stay as they are: a stage of a user may have keys that are integers.
-        try:
-            plain = json.loads(json.dumps({**saved}, default=_json_value))
-            entries = {name: plain[name] for name in _SCHEMA if name in plain}
-            check_value(entries, _SCHEMA)
-            for name, parse in _PARSED.items():
-                entries[name] = tuple(map(parse, entries.get(name, ())))
-            state = cls(
-                **entries,
-                lane_states={int(name): {**lane_state} for name, lane_state in saved["lane"].items()},
-                dataset=saved["dataset"],
-                kind=saved.get("kind"),
-                mix_changes=checked_mix_changes(saved["mix_changes"]) if "mix_changes" in saved else (),
-            )
-        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-            reason = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
-            raise StateError(f"this state is damaged: {reason}") from error
+        # Convert the entries: they may have been edited. The states of lanes stay as they are: a stage of a user may
+        # have keys that are integers.
+        lanes = converted(saved["lane"], dict[COUNT, dict[Any, Any]], "lane")
+        state: RunState = converted({**plain, "lane_states": lanes}, cls, "")
+        if state.mix_changes:
+            check_mix_changes(state.mix_changes)
         # Compare entries with each other.
         firsts = [first for first, _ in state.ranks_at]
-        for name in saved["lane"]:
-            if str(int(name)) != str(name) or not 0 <= int(name) < state.lanes:
-                raise _damaged(f"a lane below {state.lanes} in 'lane', found {short_repr(name)}")
+        if not -_MAX_SEED < state.seed < _MAX_SEED:
+            raise _damaged(f"'seed' of at most 128 bits, found {short_repr(state.seed)}")
+        if max(state.lane_states, default=0) >= state.lanes:
+            raise _damaged(f"a lane below {state.lanes} in 'lane', found {max(state.lane_states)}")
         if (state.rank or 0) >= state.ranks:
             raise _damaged(f"'rank' below {state.ranks}, found {state.rank}")
         if firsts and (firsts[0] != 0 or firsts != sorted({*firsts})):
             raise _damaged(f"'ranks_at' in ascending order from 0, found {short_repr(firsts)}")
-        if not isinstance(state.kind, str | None):
-            raise _damaged(f"the name of a kind, found {short_repr(state.kind)}")
         # Compare the checksum last: a lane that is missing is named.
-        if not allow_edited and saved["checksum"] != (checksum := _digest(plain)):
+        if not allow_edited and plain["checksum"] != (checksum := _digest(plain)):
             state._check_begun_lanes()
             raise StateError(
-                f"this state is damaged or was edited: expected the checksum {short_repr(saved['checksum'])} of its "
+                f"this state is damaged or was edited: expected the checksum {short_repr(plain['checksum'])} of its "
                 f"values, found {checksum!r}",
                 hint="restore another state; if it was edited on purpose, pass allow_edited_state=True to the call "
                 "that restores it, or write its checksum by `energon checkpoint redist --allow-edited-state`",
@@ -272,21 +252,30 @@ def _digest(plain: Mapping[str, Any]) -> str:
     return blake2b(_WHOLE_FLOAT.sub(r"\1", text).encode(), digest_size=_CHECKSUM_BYTES).hexdigest()
 
 
+def _paths_of_others(value: Any, path: str = "") -> Iterator[str]:
+    """Yield the paths of the values that are no plain data."""
+    if isinstance(value, Mapping | list | tuple):
+        for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from _paths_of_others(inner, f"{path}.{short_key(key)}" if path else short_key(key))
+    elif not isinstance(value, str | int | float | np.generic | None):
+        yield path
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"it holds {float(name)}, which JSON cannot represent")
+
+
 def _json_value(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"a state is plain data, found a {type(value).__name__}")
+    raise TypeError(f"it holds a {type(value).__name__}, and a state is plain data")
 
 
 def check_lanes(lane_states: Mapping[int, State], schema: Mapping[str, Schema]) -> None:
     """Check the states of lanes before a chain is opened with them: they may have been edited."""
-    for lane, state in lane_states.items():
-        try:
-            check_value(state, {"made": NotRequired(COUNT), **schema})
-        except ValueError as error:
-            raise StateError(f"this state is damaged: lane {lane}: {error}", hint="restore another state") from error
+    converted(lane_states, dict[int, saved_dict(made=NotRequired[COUNT], **schema)], "lane")  # type: ignore[misc]
 
 
 def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:

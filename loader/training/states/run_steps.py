@@ -9,8 +9,6 @@ from typing import Any
 
 from ...errors import ConfigError
 
-Numbers = tuple[tuple[int, ...], ...]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSteps:
@@ -23,8 +21,8 @@ class RunSteps:
             ``[first, end)``.
     """
 
-    ranks_at: Numbers
-    skips: Numbers = ()
+    ranks_at: tuple[tuple[int, int], ...]
+    skips: tuple[tuple[int, int, int, int], ...] = ()
 
     def batches(self, step: int) -> range:
         """Return the micro-batches of a step, by rank.

@@ -8,8 +8,11 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from ...errors import ConfigError, StorageError, WorkerError, plural
 from ...escaped_log import get_logger
@@ -64,7 +67,7 @@ def append_report(path: str | os.PathLike[str], sample: QuarantinedSample, **fac
 
     A report that cannot be written is logged, and does not end the run.
     """
-    line = json.dumps({**sample.to_plain(), **facts, "time": time.time()}) + "\n"
+    line = json.dumps({**asdict(sample), **facts, "time": time.time()}) + "\n"
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644), "ab", buffering=0) as file:
             file.write(line.encode())
@@ -93,8 +96,8 @@ def _samples_of(lines: Iterable[str], path: str | os.PathLike[str]) -> Iterator[
     for row, line in enumerate(lines, 1):
         if line.strip():
             try:
-                yield QuarantinedSample.from_plain(json.loads(line))
-            except (ValueError, TypeError, LookupError, RecursionError) as error:
+                yield msgspec.json.decode(line, type=QuarantinedSample)
+            except (ValueError, RecursionError) as error:
                 raise ConfigError(
                     f"expected a JSON object with dataset, uuid, number and key in line {row} of a quarantine file, "
                     f"found {line[:_MAX_SHOWN]!r}",

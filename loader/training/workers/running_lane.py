@@ -11,6 +11,7 @@ from itertools import islice, takewhile
 from pickle import PicklingError
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from ...errors import StateError
 from ...order import LaneHosting
 from ...pipeline.contract.hook import Hook
 from ...pipeline.contract.item_id import ItemId
@@ -25,7 +26,7 @@ from ...samples.hooks import HookContext, in_hook_context, running_hook_context,
 from ...stores.cache_pool import CachePool, NoCachePool
 from ...transport.batch_memory import ReusedMemory, set_batch_memory
 from .batch_trace import BatchTrace, Record, recording
-from .worker_errors import dropped_samples
+from .worker_errors import dropped_samples, is_of_this_library
 
 if TYPE_CHECKING:  # it imports torch
     from ...transport.message import ObjectPickler
@@ -229,8 +230,20 @@ class RunningLane:
             return None
         with in_hook_context(self._lane.context):
             if self._running is None:
-                self._running = self._dataset.open(self._lane, self._state)
+                self._running = self._opened()
             return self._neighbours.reach(stage)
+
+    def _opened(self) -> Running:
+        """Open the chain at the lane's state; what a stage raises because of a wrong value in it is a StateError."""
+        try:
+            return self._dataset.open(self._lane, self._state)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            if not self._state or not is_of_this_library(error):
+                raise  # an error of a hook
+            raise StateError(
+                f"this state is damaged: lane {self.number}: {type(error).__name__}: {error}",
+                hint="restore another state",
+            ) from error
 
     def close(self, stack: ExitStack) -> None:
         """Let a stack that is being closed release what the datasets of users in this lane have opened."""
@@ -273,7 +286,7 @@ class RunningLane:
         # Make it.
         try:
             if running is None:
-                running = self._running = self._dataset.open(lane, self._state)
+                running = self._running = self._opened()
             batch, item_id = self._next(running)
         except StopIteration:
             if self._neighbours is not None:

@@ -29,6 +29,17 @@ from ...pipeline.stages.concat import ConcatDataset
 from ...pipeline.stages.repeat import RepeatDataset
 from .worker_board import WorkerBoard, request_stack
 
+_PACKAGE = __name__.partition(".")[0] + "."
+
+
+def is_of_this_library(error: BaseException) -> bool:
+    """Return True if a line of this library raised an error, and not one of a hook."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith(_PACKAGE)
+
+
 # ------------------------------------------------------------------------------- errors that a worker sends
 
 

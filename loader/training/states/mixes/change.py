@@ -18,7 +18,7 @@ from ....order import LaneMixes, Mix
 from ....pipeline.contract.lane import child_seed
 from ....pipeline.contract.pass_through import PassThroughDataset
 from ....pipeline.contract.stage import SavableDataset, State
-from ....pipeline.contract.state_schema import COUNT
+from ....pipeline.contract.state_schema import COUNT, converted
 from ....pipeline.reading.order_plan import ShuffledPlan
 from ....pipeline.reading.planned_schedule import saved_schedule
 from ....pipeline.reading.read import ReadDataset
@@ -342,7 +342,7 @@ class LeafMatch:
         total: dict[int, float] = defaultdict(float)
         for lane, position in positions.items():
             ends = () if history is None else history.ends_of(lane)
-            if not COUNT.accepts(position) or position < max(ends, default=0):
+            if converted(position, COUNT, f"lane {lane}") < max(ends, default=0):
                 raise StateError(f"this state is damaged: lane {lane} is at position {position!r}")
             lane_mixes = LaneMixes(mixes, lane=lane, lanes=lanes, seed=seed, ends=ends)
             for origin, count in lane_mixes.consumed(position).items():

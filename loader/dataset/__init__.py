@@ -3,6 +3,8 @@
 ==================  =================================================================================
 ``dataset.py``      a dataset: its samples by number, the bytes of their parts, and its documents
 ``split_parts.py``  the samples of split parts and filters, and the excluded ones
+``selection.py``    the samples that a run chooses: a split part, a filter and a subset
+``turns.py``        the chosen samples that take a turn in a run
 ``tar.py``          a folder of tar shards
 ``records.py``      a folder of JSONL or Parquet files; a single JSONL, token or Parquet file
 ``join.py``         datasets joined row by row

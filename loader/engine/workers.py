@@ -140,7 +140,7 @@ class _Pool:
         context = multiprocessing.get_context("fork") if forks else multiprocessing.get_context("spawn")
         if not forks:
             resource_tracker.ensure_running()  # else the first spawn does, and unblocks interrupts
-        with interrupts_deferred(), forking() if forks else _main_module_hidden():
+        with interrupts_deferred(signal.SIGTERM), forking() if forks else _main_module_hidden():
             environments = self._options.environments or [{}]
             for position in range(workers):
                 variables = environments[position % len(environments)]
@@ -255,8 +255,8 @@ def _main_module_hidden() -> Iterator[None]:
 
 
 @contextmanager
-def interrupts_deferred() -> Iterator[None]:
-    """Defer Ctrl-C while workers start, and block it in them.
+def interrupts_deferred(*others: int) -> Iterator[None]:
+    """Defer Ctrl-C while workers start, and block it in them, and other signals until they do not run their handlers.
 
     The mask alone is not enough: another thread may take the signal, and then KeyboardInterrupt is raised in this one,
     between the start of a process and the message with its task.
@@ -264,7 +264,7 @@ def interrupts_deferred() -> Iterator[None]:
     interrupts: list[int] = []
     defers = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is not None
     handler = signal.signal(signal.SIGINT, lambda received, _: interrupts.append(received)) if defers else None
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *others})
     try:
         yield  # a new process inherits the mask
     finally:
@@ -319,6 +319,7 @@ def _serve(
         other.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the parent ends the workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     process = os.getpid()
     while True:
         try:

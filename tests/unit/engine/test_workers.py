@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,30 @@ def test_a_process_that_the_function_forks_adds_no_result(start_method: str, wor
 def fork_and_return(number: int) -> int:
     os.fork()
     return number
+
+
+def be_ended_at_the_fork(results: Connection) -> None:
+    """Start workers that get SIGTERM before they have begun, in a process that handles it."""
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGTERM))
+    worker_pool._has_one_thread = lambda: True
+    try:
+        list(Engine(workers=2).run(squared, range(4)))
+    except WorkerError as error:
+        results.send(str(error))
+    else:
+        results.send("the workers have ignored the signal")
+
+
+def test_a_worker_that_is_to_end_while_it_starts_ends() -> None:
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("fork").Process(target=be_ended_at_the_fork, args=(theirs,))
+    process.start()
+    assert ours.poll(60)
+    assert "was killed by signal 15" in ours.recv()
+    process.join(60)
+    ours.close()
+    theirs.close()
 
 
 def test_leaving_early_ends_workers_at_once(start_method: str) -> None:

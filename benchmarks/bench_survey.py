@@ -22,7 +22,7 @@ from report import machine_facts, print_table
 IN_FOLDER = 1000
 DECIDE = """
 import resource, sys, time
-from loader.accounting import Account
+from loader.engine import Account
 from loader.convert.file_trees.tree import FolderTree
 from loader.convert.sources import SourceOptions, open_source
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from loader.accounting import Account, AccountEntry
+    from loader.engine import Account, AccountEntry
 
 
 _PIPED_WIDTH = 120
@@ -275,7 +275,7 @@ def show_account(account: Account) -> None:
 
 
 def _line(entry: AccountEntry) -> str:
-    from loader.accounting import meanings
+    from loader.engine import meanings
     from loader.inspect import format_bytes
 
     size = f" ({format_bytes(entry.size_bytes)})" if entry.size_bytes else ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loader.accounting import Rule, plain_text
+from loader.engine import Rule, plain_text
 from loader.inspect import rule_groups
 from loader.lint.rule import LintRule
 from tests.source_tree import ROOT

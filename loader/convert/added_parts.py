@@ -13,13 +13,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..accounting import Account
 from ..arrays import IntArray
 from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
 from ..dataset.selection import Selection
 from ..dataset.split_parts import excluded_samples
 from ..dataset.tar import tar_index
+from ..engine import Account
 from ..engine.journal import AlreadyDoneError
 from ..engine.run import RunsOnEngine
 from ..errors import ConfigError, plural

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..accounting import Account
 from ..arrays import IntArray
 from ..dataset.dataset import Dataset
 from ..dataset.job_journal import request_of_data, request_of_metadata
 from ..dataset.query import SampleQuery
 from ..dataset.tar import tar_index
+from ..engine import Account
 from ..engine.journal import SHARDS, Job, output_exists
 from ..engine.run import Engine
 from ..errors import ConfigError

@@ -11,10 +11,10 @@ from typing import Any
 
 import yaml
 
-from ..accounting import Account
 from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
 from ..dataset.tar import tar_index
+from ..engine import Account
 from ..errors import ConfigError, plural
 from ..format.carry import Carried, NewOrder, OldDataset
 from ..format.documents.next_command import quoted

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..accounting import Account
 from ..arrays import IntArray
 from ..dataset.dataset import Dataset
 from ..dataset.job_journal import request_of_metadata
@@ -15,6 +14,7 @@ from ..dataset.opening import folder_at
 from ..dataset.query import Compute, DatasetValues, SampleQuery, find_samples
 from ..dataset.split_parts import excluded_samples
 from ..dataset.tar import tar_index
+from ..engine import Account
 from ..engine.run import RunsOnEngine
 from ..errors import ConfigError, plural
 from ..format.carry import Carried, NewOrder, OldDataset

@@ -13,7 +13,6 @@ from hashlib import blake2b
 import msgspec
 import numpy as np
 
-from ..accounting.large_parts import CHECKED_JSON_BYTES
 from ..arrays import IntArray
 from ..dataset.dataset import Dataset
 from ..dataset.query import Compute, DatasetValues, column_or_values, only_value
@@ -23,6 +22,7 @@ from ..format.columns.column import ComparedValues
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.value_name import ValueName, read_value_names
 from ..metadataset.leaf_samples import samples_of_splits
+from ..parts.large_parts import CHECKED_JSON_BYTES
 
 ProgressCallback = Callable[[int, int], None]
 """Called with the number of samples that are read, and of all."""

@@ -10,6 +10,7 @@
 ``dask_executor.py``   the executor of a Dask cluster
 ``ray_executor.py``    an executor over the actors of a Ray cluster
 ``clusters.py``        connect to Ray; whether a server is a cluster
+``account.py``         what becomes of the input of a command: used, left out or failed, with reasons
 =====================  ==========================================================================
 """
 

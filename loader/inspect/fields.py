@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from ..accounting.kinds import LABEL, TEXT, TORCH, kind_of_name, part_extension
-from ..accounting.large_parts import LargePart
 from ..errors import plural
 from ..format.documents.conversation import Turn
+from ..parts.kinds import LABEL, TEXT, TORCH, kind_of_name, part_extension
+from ..parts.large_parts import LargePart
 from ..samples.picture import Picture, PictureError, array_picture, encoded_picture, image_facts
 from .media_views import Waveform, encoded_media_views, media_views
 from .text import format_bytes

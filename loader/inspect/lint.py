@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
 
-from ..accounting import Rule, RuleGroup, reasons
 from ..dataset.kind import kind_at
+from ..engine import Rule, RuleGroup, reasons
 from ..errors import ConfigError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..accounting.kinds import TORCH
-from ..accounting.large_parts import SHOWN_JSON_BYTES
 from ..cached_property import cached_property
 from ..dataset.dataset import Dataset
 from ..dataset.split_parts import is_excluded
@@ -15,6 +13,8 @@ from ..errors import EnergonError, TrustError, error_text
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig, is_own_module
 from ..format.nv_meta import FOLDER
+from ..parts.kinds import TORCH
+from ..parts.large_parts import SHOWN_JSON_BYTES
 from ..storage import EPath
 from .fields import FieldView, describe_part, describe_value
 

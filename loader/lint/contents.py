@@ -8,7 +8,6 @@ from itertools import groupby
 
 import numpy as np
 
-from ..accounting.large_parts import LargePart
 from ..dataset.dataset import Dataset
 from ..dataset.tar import tar_index
 from ..errors import EnergonError, FormatError, error_text
@@ -19,6 +18,7 @@ from ..format.jsonl.lines import LineBlock
 from ..format.media.metadata import media_type_of_name
 from ..format.records.folder_index import RecordIndex
 from ..format.records.record_file import RecordFile, read_record
+from ..parts.large_parts import LargePart
 from ..storage import AscendingFile, ReadableFile
 from .record_file import ColumnFiles, JsonlFiles, fault_of_line
 from .report import Caution, SampleCheck

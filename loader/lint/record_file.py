@@ -7,12 +7,12 @@ from contextlib import suppress
 import numpy as np
 import numpy.typing as npt
 
-from ..accounting.large_parts import CHECKED_JSON_BYTES
 from ..errors import EnergonError, FormatError, plural
 from ..format.data_kind import Kind, data_kind
 from ..format.jsonl.index import IDX_SUFFIX, JsonlIndex, find_jsonl_index
 from ..format.jsonl.lines import BYTE_ORDER_MARK, ExaminedLine, LineBlock, line_blocks
 from ..format.records.token_file import TokenFile
+from ..parts.large_parts import CHECKED_JSON_BYTES
 from ..storage import ReadableFile, Storage
 from .rule import Finding, LintRule, LintRules
 from .running import RunningLint

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..accounting.large_parts import CHECKED_JSON_BYTES
-from ..accounting.part_sets import PartSets
 from ..engine.run import RunsOnEngine
 from ..errors import ConfigError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.messages import did_you_mean
+from ..parts.large_parts import CHECKED_JSON_BYTES
+from ..parts.part_sets import PartSets
 from .rule import Finding
 
 LEVELS = ("headers", "bytes", "decode")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from ..accounting import Rule
+from ..engine import Rule
 from ..format.data_kind import KINDS, Kind
 
 if TYPE_CHECKING:

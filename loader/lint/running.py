@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from typing import Any
 
-from ..accounting.part_sets import PartSets
 from ..engine.journal import Journal
 from ..engine.run import Engine, JobTasks, in_order
 from ..errors import EnergonError
+from ..parts.part_sets import PartSets
 from ..version import __version__
 from .report import LintProgress, LintReport, PictureCounts
 from .rule import Finding

@@ -8,7 +8,6 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from ..accounting.kinds import kind_of_name
 from ..dataset.dataset import Dataset
 from ..dataset.tar import tar_index
 from ..format.documents.dataset_config import DatasetConfig
@@ -17,6 +16,7 @@ from ..format.index.keys import equal_neighbours
 from ..format.index.layout import once_warning
 from ..format.index.shard_index import ShardIndex
 from ..format.jsonl.lines import BYTE_ORDER_MARK
+from ..parts.kinds import kind_of_name
 from .rule import DATASETS, SHARDS, TARS, Finding, LintRule, LintRules, ReadSample, ScannedShard
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from ..accounting import meanings
+from ..engine import meanings
 from ..errors import FormatError, StorageError, plural
 from ..format.index.dataset_index import DatasetIndex
 from ..format.index.layout import ShardEntry

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..accounting.kinds import is_compressed, kind_of_name
 from ..dataset.records import as_bytes
 from ..errors import ConfigError, EnergonError, SkipSample, plural
 from ..format.dataset_ref import DatasetRef
@@ -26,6 +25,7 @@ from ..lazy_torch import torch
 from ..mapping.function import UserFunction, named_function
 from ..mapping.reading import whole_dataset
 from ..mapping.values import without_torch
+from ..parts.kinds import is_compressed, kind_of_name
 from ..pipeline.reading.dataset_source import DatasetSource
 from ..samples.building.described_dataset import DescribedDataset
 from ..samples.decoding.image_decode import ImageForm, convert_image, open_image

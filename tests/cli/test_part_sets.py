@@ -164,8 +164,8 @@ def test_dots_in_base_names_are_a_finding(tmp_path: Path, energon: RunEnergon) -
 def test_more_part_sets_than_a_table_lists_keep_coverage_exact(
     tmp_path: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("loader.accounting.part_sets.MAX_PART_SETS", 5)
-    monkeypatch.setattr("loader.accounting.part_sets._ROWS_AT_ONCE", 8)
+    monkeypatch.setattr("loader.parts.part_sets.MAX_PART_SETS", 5)
+    monkeypatch.setattr("loader.parts.part_sets._ROWS_AT_ONCE", 8)
     write_shard(tmp_path / "s_0.tar", {f"a{n:02}": {"jpg": JPG, f"v{n}.bin": b"1"} for n in range(30)})
     write_shard(tmp_path / "s_1.tar", {f"b{n:02}": {"txt": CAT, f"w{n}.bin": b"1"} for n in range(20)})
     done = energon(

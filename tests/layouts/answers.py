@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from loader.accounting import Account
 from loader.convert.importing import ImportPlan, PictureOptions, list_rows, run_import, write_trial
 from loader.convert.sources import SourceOptions, compared_hypotheses, open_sources
 from loader.dataset.opening import folder_at
 from loader.dataset.split_parts import samples_of_part
+from loader.engine import Account
 from loader.inspect import choice_files, inspect_folder, open_choices, propose_choices
 from tests.layouts.layout import Layout
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from loader.accounting.kinds import MEDIA_KINDS, kind_of_name
+from loader.parts.kinds import MEDIA_KINDS, kind_of_name
 from tests.layouts.cards_speech import tsv
 from tests.layouts.layout import Layout, write
 

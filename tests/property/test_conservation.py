@@ -16,7 +16,6 @@ from typing import Literal, NamedTuple
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from loader.accounting import Account
 from loader.convert.exporting import ExportRequest, export_samples
 from loader.convert.importing import ImportPlan, run_import
 from loader.convert.merging import MergePlan, run_merge
@@ -24,6 +23,7 @@ from loader.convert.resharding import ReshardPlan, run_reshard
 from loader.convert.rows.shard_layout import ShardLayout
 from loader.convert.sources import SourceOptions, open_sources
 from loader.dataset.opening import folder_at
+from loader.engine import Account
 from loader.errors import ConfigError, FormatError, SampleError
 from loader.format.dataset_ref import DatasetRef
 

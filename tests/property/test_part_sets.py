@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 from hypothesis import example, given, settings, strategies as st
 
-from loader.accounting.part_sets import PartSetCounter, PartSets, missing_in_rows
+from loader.parts.part_sets import PartSetCounter, PartSets, missing_in_rows
 
 NAMES = ("jpg", "txt", "json", "a.png", "webp")
 SHARDS = st.lists(

@@ -221,7 +221,7 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 def sarif_log(path: str, level: str, report: LintReport, pages: PageLinks | None = None) -> dict[str, Any]:
     """Return the log of a check, as SARIF 2.1.0 (OASIS) describes it."""
-    from loader.accounting import plain_text
+    from loader.engine import plain_text
 
     # Results name their rules by position.
     rules = sorted({finding.rule for finding in report.findings}, key=lambda rule: rule.code)

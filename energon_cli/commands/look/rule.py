@@ -15,7 +15,7 @@ from ...options import shared_options
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from loader.accounting import Rule
+    from loader.engine import Rule
 
 _TEXTS = ("why", "action", "example")  # are Markdown
 _LABEL_WIDTH = 9
@@ -58,7 +58,7 @@ def rule(codes: tuple[str, ...], *, as_json: bool) -> None:
 
 
 def _document(rule: Rule) -> dict[str, Any]:
-    from loader.accounting import plain_text
+    from loader.engine import plain_text
 
     texts = {name: plain_text(getattr(rule, name)) for name in _TEXTS}
     return facts_of(rule, "code severity meaning why action example", **texts)

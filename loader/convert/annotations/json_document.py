@@ -14,8 +14,8 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...errors import FormatError
+from ...parts.large_parts import CHECKED_JSON_BYTES
 from ...storage import ClosesOnExit, ReadableFile, is_url, open_parent
 from ..tables.records import ENCODING_BYTES, TOO_LONG, open_text_table, refuse_utf16
 

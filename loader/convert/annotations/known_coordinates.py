@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ...accounting.kinds import is_compressed, kind_of_name, part_extension
+from ...parts.kinds import is_compressed, kind_of_name, part_extension
 from ..tables.named_files import plain_name
 
 _MAX_UNPACKED_BYTES = 64 << 20

@@ -7,8 +7,8 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Literal
 
-from ...accounting.kinds import MEDIA_KINDS, kind_of_name
-from ...accounting.other_file import is_unread_archive
+from ...parts.kinds import MEDIA_KINDS, kind_of_name
+from ...parts.other_file import is_unread_archive
 from ..rows.key_names import without_controls
 from ..rows.row import unique_part
 from ..tables.named_files import split_extension

@@ -17,12 +17,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import IO, cast
 
-from ...accounting import Account, Unit
-from ...accounting.kinds import kind_of_name
-from ...accounting.other_file import refuse_other_file, unpack_command
+from ...engine import Account, Unit
 from ...errors import FormatError
 from ...format.tar.names import decode_name
 from ...format.tar.scan import TarLink, TarScan, read_members
+from ...parts.kinds import kind_of_name
+from ...parts.other_file import refuse_other_file, unpack_command
 from ...storage import FileStream, is_url, open_parent, raise_storage_error
 from ...storage.unpacked import check_ratio
 from ..rows.file_access import FileAccess, file_version

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from itertools import compress
 from typing import IO, TypeVar, cast
 
-from ...accounting import Unit
+from ...engine import Unit
 from ...errors import EnergonError, plural
 from ...storage import FileStream, open_storage
 from ..rows.row import FileRef, PartRef

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from ...accounting.kinds import MEDIA_KINDS
 from ...errors import ConfigError, EnergonError
+from ...parts.kinds import MEDIA_KINDS
 from ..layouts.hypothesis import TreeLayout
 from ..layouts.survey import Survey
 from ..layouts.tree_files import kind_of_extension

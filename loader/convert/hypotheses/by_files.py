@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
-from ...accounting.kinds import MEDIA_KINDS
 from ...errors import plural
+from ...parts.kinds import MEDIA_KINDS
 from ..file_trees.file_names import is_about
 from ..layouts.grouping import Grouping
 from ..layouts.hypothesis import Hypothesis, accounted, names_of, sentence_on_joins

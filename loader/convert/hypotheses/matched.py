@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 
-from ...accounting.kinds import kind_of_name
+from ...parts.kinds import kind_of_name
 from ..layouts.grouping import Grouping
 from ..tables.named_files import MAIN_NAMES, ROLE_NAMES, part_name_of_column
 from ..tables.source_options import GroupBy

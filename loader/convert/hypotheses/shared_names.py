@@ -11,8 +11,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from ...accounting.kinds import kind_of_name, part_extension
 from ...arrays import IntArray, union
+from ...parts.kinds import kind_of_name, part_extension
 from ..file_trees.file_names import group_files
 from ..layouts.grouping import NUMBERED, Role
 from ..tables.named_files import MAIN_NAMES

@@ -7,10 +7,10 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
-from ...accounting.kinds import HEADER_BYTES, POINTER_STARTS
-from ...accounting.other_file import is_unread_archive, refuse_other_file, unpack_command
 from ...errors import plural
 from ...format.documents import ImportWay, import_way, quoted
+from ...parts.kinds import HEADER_BYTES, POINTER_STARTS
+from ...parts.other_file import is_unread_archive, refuse_other_file, unpack_command
 from ..file_trees.file_names import BINARY_TABLES, TAR_ENDINGS, is_about
 from ..file_trees.tree import FileTree
 from ..layouts.hypothesis import Hypothesis, names_of

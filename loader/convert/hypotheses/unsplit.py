@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ...accounting.kinds import MEDIA_KINDS
+from ...parts.kinds import MEDIA_KINDS
 from ..layouts.hypothesis import TreeLayout
 from ..layouts.survey import Survey
 from ..layouts.tree_files import kind_of_extension

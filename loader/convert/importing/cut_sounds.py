@@ -6,8 +6,8 @@ import io
 import struct
 from typing import BinaryIO
 
-from ...accounting.kinds import HEADER_BYTES, kind_of_bytes
 from ...errors import SampleError, required_package
+from ...parts.kinds import HEADER_BYTES, kind_of_bytes
 
 _MAX_OVERSHOOT_S = 0.5  # of an end that was rounded, as in Kaldi
 _MAX_BYTES = 1 << 30  # of the samples of a segment, which are in memory

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 import numpy as np
 
-from ...accounting import Account
 from ...arrays import IntArray
+from ...engine import Account
 from ...engine.run import RunsOnEngine
 from ...errors import ConfigError, plural
 from ...storage import Storage

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ...accounting import Account
+from ...engine import Account
 from ...format.prepare.plan import PrepareReport
 from ...format.unfinished import IMPORT_FOLDER
 from ...storage import Storage

@@ -13,8 +13,8 @@ from traceback import clear_frames
 
 import msgspec
 
-from ...accounting import IncompleteError
 from ...arrays import IntArray
+from ...engine import IncompleteError
 from ...engine.journal import Job
 from ...engine.run import Engine, ShareDone, missing_tasks
 from ...engine.share import items_of

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from ...accounting.kinds import HEADER_BYTES, kind_of_bytes, kind_of_name, part_extension, with_extension
 from ...errors import EnergonError, SampleError, StorageError
+from ...parts.kinds import HEADER_BYTES, kind_of_bytes, kind_of_name, part_extension, with_extension
 from ..annotations.coordinates import PictureChange, Size, is_moved, move_document
 from ..annotations.known_coordinates import Coordinates, find_coordinates
 from ..readers.reader import About, Annotation

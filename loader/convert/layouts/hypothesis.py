@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal
 
-from ...accounting.kinds import MEDIA_KINDS
 from ...errors import plural
+from ...parts.kinds import MEDIA_KINDS
 from ..file_trees.file_names import BARE, is_about, is_medium_of_data, join_names, reason_of_name, role_of_name
 from ..tables.named_files import split_name
 from .folder_layout import FolderLayout

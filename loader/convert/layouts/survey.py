@@ -9,9 +9,9 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Protocol, get_args
 
-from ...accounting.kinds import PartKind, kind_of_name
 from ...cached_property import cached_property
 from ...errors import ConfigError
+from ...parts.kinds import PartKind, kind_of_name
 from ..annotations.json_elements import LINE_ENDINGS
 from ..file_trees.file_names import (
     BARE,

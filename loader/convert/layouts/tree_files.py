@@ -11,10 +11,10 @@ from itertools import accumulate
 
 import numpy as np
 
-from ...accounting import Account
-from ...accounting.kinds import MEDIA_KINDS, kind_of_name
 from ...arrays import IntArray
 from ...cached_property import cached_property
+from ...engine import Account
+from ...parts.kinds import MEDIA_KINDS, kind_of_name
 from ..file_trees.file_names import join_names
 from ..file_trees.tree import FileTree
 from ..tables.name_index import NameIndex

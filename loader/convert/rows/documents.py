@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...accounting.kinds import HEADER_BYTES, kind_of_bytes, kind_of_name
 from ...errors import SampleError, plural
 from ...format.documents.conversation import IMAGE_PLACEHOLDER
+from ...parts.kinds import HEADER_BYTES, kind_of_bytes, kind_of_name
 
 NO_ITEMS = "the document has neither texts nor pictures"
 """The fault of a document that is empty."""

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from ...accounting import Account
+from ...engine import Account
 from ...errors import ConfigError
 from ...format.prepare.decompress import unpacked_chunks
 from ...format.prepare.shards import is_compressed_tar

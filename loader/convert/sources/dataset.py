@@ -9,7 +9,6 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from ...accounting import Account
 from ...arrays import IntArray
 from ...dataset.dataset import Dataset
 from ...dataset.kind import is_prepared
@@ -18,6 +17,7 @@ from ...dataset.selection import Selection
 from ...dataset.split_parts import samples_of_part
 from ...dataset.tar import tar_index
 from ...dataset.unprepared import find_tars
+from ...engine import Account
 from ...errors import ConfigError
 from ...format.dataset_ref import DatasetRef
 from ...format.index.dataset_index import DatasetIndex

@@ -9,13 +9,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ...accounting.other_file import refuse_other_file
 from ...dataset.records import SingleFile
 from ...errors import ConfigError, EnergonError, FormatError, SampleError, StorageError
 from ...extensions import extension_names, load_extension
 from ...format.dataset_ref import DatasetRef
 from ...format.documents import ImportWay, import_way
 from ...format.documents.messages import did_you_mean
+from ...parts.other_file import refuse_other_file
 from ...storage import is_url, open_storage
 from ..annotations.json_elements import FIELDS, lists_in
 from ..annotations.kinds import annotation_kind

@@ -9,8 +9,8 @@ from typing import Literal
 
 import msgspec
 
-from ...accounting import meanings
 from ...collector import paused_collection
+from ...engine import meanings
 from ...errors import ConfigError, SampleError
 from ...storage import is_url
 from ...storage.durable_copy import scratch_folder

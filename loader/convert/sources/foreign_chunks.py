@@ -14,8 +14,8 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from ...accounting.kinds import usual_extension
 from ...errors import ConfigError, EnergonError, FormatError, SampleError, required_package
+from ...parts.kinds import usual_extension
 from ..rows.file_access import FileAccess
 from ..rows.row import CellRef, FaultRef
 from ..tables.part_values import npy_bytes

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from ...accounting.kinds import kind_of_name, usual_extension
 from ...errors import ConfigError, SampleError, plural
+from ...parts.kinds import kind_of_name, usual_extension
 from ..annotations.json_elements import (
     LINE_ENDINGS,
     Element,

@@ -6,8 +6,8 @@ import posixpath
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ...accounting import Account
-from ...accounting.kinds import kind_of_name
+from ...engine import Account
+from ...parts.kinds import kind_of_name
 from ..layouts.rows import NamedRows, RowsOfTable
 from ..layouts.tree_files import TreeFiles
 from ..rows.row import AnnotationRef, PartRef, ValueRef, unique_part

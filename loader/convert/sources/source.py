@@ -12,9 +12,9 @@ from typing import ClassVar
 
 import msgspec
 
-from ...accounting import Account
-from ...accounting.kinds import kind_of_name, usual_extension
+from ...engine import Account
 from ...errors import SampleError
+from ...parts.kinds import kind_of_name, usual_extension
 from ...storage import is_url
 from ..annotations.json_elements import Element, fault_row, read_elements
 from ..layouts.hypothesis import Hypothesis

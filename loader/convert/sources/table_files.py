@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ...accounting import Account
 from ...arrays import IntArray
 from ...cached_property import cached_property
+from ...engine import Account
 from ...storage import is_url
 from ..file_trees.member_tree import MemberTree
 from ..file_trees.tree import FileTree, FolderTree

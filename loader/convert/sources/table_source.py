@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from ...accounting import Account
-from ...accounting.kinds import kind_of_name
+from ...engine import Account
 from ...errors import ConfigError, FormatError, SampleError, plural
+from ...parts.kinds import kind_of_name
 from ...storage import is_url
 from ..annotations.json_elements import Element, has_list, read_elements
 from ..annotations.views import shared_members

@@ -10,9 +10,9 @@ from functools import lru_cache
 
 import msgspec
 
-from ...accounting import Account
-from ...accounting.kinds import MEDIA_KINDS, kind_of_name
+from ...engine import Account
 from ...errors import plural
+from ...parts.kinds import MEDIA_KINDS, kind_of_name
 from ..file_trees.file_names import HIDDEN, group_files, join_names, reason_of_name
 from ..layouts.grouping import Role, are_parallel
 from ..layouts.hypothesis import TreeLayout

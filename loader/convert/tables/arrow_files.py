@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from ...accounting.other_file import refuse_other_file
 from ...errors import FormatError, required_package
+from ...parts.other_file import refuse_other_file
 from ...storage import ClosesOnExit, FileStream, LocalStorage, ReadableFile, open_parent
 from ...storage.unpacked import check_ratio
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...accounting import Account
+from ...engine import Account
 from ...errors import ConfigError, EnergonError, FormatError, SampleError, plural
 from ..rows.row import CellReader, CellRef, Row, UrlRef
 from .arrow_files import ArrowTable, Batch, readable_batches

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from ...accounting.kinds import kind_of_name, part_extension
 from ...errors import ConfigError, hide_secrets
 from ...format.documents.conversation import CONVERSATION_KEYS
 from ...format.documents.messages import did_you_mean, short_repr
+from ...parts.kinds import kind_of_name, part_extension
 from ...storage import is_url
 from ...storage.remote import hide_query
 from ..rows.row import unique_part

@@ -6,8 +6,8 @@ import base64
 import binascii
 import re
 
-from ...accounting.kinds import HEADER_BYTES, MEDIA_KINDS, kind_of_bytes
 from ...errors import SampleError
+from ...parts.kinds import HEADER_BYTES, MEDIA_KINDS, kind_of_bytes
 
 _DATA = "data:"
 _MAX_HEAD = 200  # characters before the data of a URL

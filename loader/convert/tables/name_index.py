@@ -14,9 +14,9 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from ...accounting.kinds import MEDIA_KINDS, kind_of_name
 from ...arrays import IntArray
 from ...cached_property import cached_property
+from ...parts.kinds import MEDIA_KINDS, kind_of_name
 from .named_files import MAIN_NAMES, ROLE_NAMES, Hit, is_link, path_of_url, split_extension
 
 PATH, END, BASE_NAME, STEM, NUMBER = range(5)

@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import ClassVar, NamedTuple
 from urllib.parse import unquote
 
-from ...accounting.kinds import kind_of_name
 from ...arrays import IntArray
 from ...errors import ConfigError
+from ...parts.kinds import kind_of_name
 from ...storage import is_url
 from ...storage.remote import hide_query
 from ..rows.file_access import FileAccess

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ...accounting.kinds import kind_of_name, with_extension
 from ...errors import SampleError, StorageError
 from ...format.documents.conversation import CONVERSATION_KEYS
+from ...parts.kinds import kind_of_name, with_extension
 from ...storage import is_url, open_parent
 from ..rows.documents import NO_ITEMS, lined_up_items, with_items
 from ..rows.key_names import key_of_path

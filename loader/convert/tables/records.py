@@ -17,9 +17,9 @@ from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
-from ...accounting.large_parts import CHECKED_JSON_BYTES
-from ...accounting.other_file import refuse_other_file
 from ...errors import ConfigError, StorageError
+from ...parts.large_parts import CHECKED_JSON_BYTES
+from ...parts.other_file import refuse_other_file
 from ...storage import FileStream, open_parent
 from ...storage.unpacked import UnpackedFile
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ...accounting.kinds import is_compressed, kind_of_name, part_extension
 from ...errors import SampleError
+from ...parts.kinds import is_compressed, kind_of_name, part_extension
 from .shard_file import FileContents, PartContents
 
 _QUALITY = 95  # of JPEG and WebP

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
-from ...accounting.kinds import is_compressed, kind_of_name, part_extension
-from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...errors import ConfigError, SampleError, required_package
+from ...parts.kinds import is_compressed, kind_of_name, part_extension
+from ...parts.large_parts import CHECKED_JSON_BYTES
 from .new_output import NewOutput
 from .shard_file import ShardFile, sample_bytes
 

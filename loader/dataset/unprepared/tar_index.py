@@ -17,7 +17,6 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ...accounting.part_sets import PartSetCounter, PartSets, join_part_sets
 from ...arrays import IntArray
 from ...engine.run import Engine
 from ...engine.workers import usable_cores
@@ -34,6 +33,7 @@ from ...format.prepare.plan import PreparePlan, ProgressCallback
 from ...format.prepare.shards import count_text, find_shards
 from ...format.tar.names import decode_name, encode_name
 from ...format.unfinished import check_finished
+from ...parts.part_sets import PartSetCounter, PartSets, join_part_sets
 from ...storage import FileInfo, ReadableFile, Storage, open_parent, open_storage
 from ..dataset import NoDocuments
 from ..kind import is_prepared, kind_at

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ...accounting.kinds import (
+from ...errors import EnergonError, plural
+from ...parts.kinds import (
     HEADER_BYTES,
     MEDIA_KINDS,
     Kind,
@@ -21,9 +22,8 @@ from ...accounting.kinds import (
     kind_of_name,
     part_extension,
 )
-from ...accounting.large_parts import is_limited
-from ...accounting.part_sets import PartSetCounter
-from ...errors import EnergonError, plural
+from ...parts.large_parts import is_limited
+from ...parts.part_sets import PartSetCounter
 from ...storage import FileInfo, ReadableFile, Storage
 from ..documents.value_name import ValueName, is_part_name
 from ..index.shard_index import ShardIndex

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from ...accounting.kinds import kind_of_name, part_extension
 from ...errors import plural
+from ...parts.kinds import kind_of_name, part_extension
 from ..documents.conversation import is_conversation
 from ..documents.field_map import parse_field_expression
 from ..documents.sample_types import CRUDE, SAMPLE_TYPES, SampleTypeSpec

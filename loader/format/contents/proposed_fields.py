@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field as dataclass_field
 
-from ...accounting.kinds import Kind, PartKind, kind_of_name, kind_of_part
-from ...accounting.part_sets import PartSet
+from ...parts.kinds import Kind, PartKind, kind_of_name, kind_of_part
+from ...parts.part_sets import PartSet
 from ..documents.conversation import CONVERSATION_KEYS, is_conversation
 from ..documents.field_map import parse_field_expression
 from ..documents.sample_types import FieldSpec, SampleTypeSpec

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...accounting.kinds import kind_of_name, part_extension
+from ...parts.kinds import kind_of_name, part_extension
 from ..documents.conversation import IMAGE_PLACEHOLDER, is_conversation
 
 _SEQUENCE_KEYS = ("sequence", "content", "interleaved", "items", "document", "texts", "text_list", "sentences")

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ...accounting.kinds import kind_of_name, part_extension
 from ...errors import ConfigError, Fault, SampleError
+from ...parts.kinds import kind_of_name, part_extension
 from .messages import nearest_names
 from .value_name import MissingValueError, PartNames, ValueName, first_names, read_value_names
 

@@ -13,7 +13,7 @@ from itertools import islice
 from pkgutil import resolve_name
 from typing import Literal, NamedTuple
 
-from ...accounting.kinds import AUDIO, IMAGE, VIDEO
+from ...parts.kinds import AUDIO, IMAGE, VIDEO
 from ...storage import is_url, open_storage
 from ..data_kind import ENDINGS, SHARD_SUFFIXES, data_kind
 from ..dataset_ref import DatasetRef

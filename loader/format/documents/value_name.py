@@ -20,8 +20,8 @@ from itertools import combinations, pairwise
 from keyword import iskeyword
 from typing import Any
 
-from ...accounting.kinds import kind_of_name, part_extension
 from ...errors import plural
+from ...parts.kinds import kind_of_name, part_extension
 from .messages import nearest_names
 
 _OF_PICTURES = ("width", "height", "aspect", "mode", "format", "frames", "orientation", "bits", "alpha")

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from ...accounting.part_sets import Missing, PartSetCounter, PartSets, missing_in_rows
 from ...arrays import IntArray
 from ...cached_property import cached_property
+from ...parts.part_sets import Missing, PartSetCounter, PartSets, missing_in_rows
 from ...storage import Storage, read_document
 from ...storage.shared_answers import has_answers
 from ..nv_meta import INDEX_FOLDER, contradictory, outdated

@@ -14,10 +14,10 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ...accounting import AccountEntry
-from ...accounting.part_sets import Missing, PartSets
 from ...cached_property import cached_property
+from ...engine import AccountEntry
 from ...errors import EnergonError, plural
+from ...parts.part_sets import Missing, PartSets
 from ...storage import FileInfo, Storage, read_document
 from ..documents.dataset_files import check_shard_names
 from ..documents.value_name import PartNames

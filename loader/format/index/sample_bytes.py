@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from ...accounting.large_parts import HEAD_BYTES, LargePart, is_too_large, limit_parts
 from ...escaped_log import get_logger
+from ...parts.large_parts import HEAD_BYTES, LargePart, is_too_large, limit_parts
 from ...storage import ReadableFile
 from ..nv_meta import outdated
 from .dataset_index import PartLocation
@@ -30,7 +30,7 @@ def read_sample(
     Args:
         names: Names of the parts to read; None for all.
         max_json_bytes: Of larger JSON parts only the first bytes are read, as a
-            :class:`~loader.accounting.large_parts.LargePart`; None reads all parts whole.
+            :class:`~loader.parts.large_parts.LargePart`; None reads all parts whole.
 
     Returns:
         Part name → bytes, in the order of ``locations``.

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ...accounting import Account, AccountEntry
+from ...engine import Account, AccountEntry
 from ...errors import FormatError, plural
 from ...storage import FileInfo, Storage
 from ..tar.header import BLOCK

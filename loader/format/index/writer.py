@@ -15,9 +15,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ...accounting.part_sets import PartSetCounter
 from ...cached_property import cached_property
 from ...errors import FormatError
+from ...parts.part_sets import PartSetCounter
 from ...storage import FileInfo, Storage
 from ..nv_meta import contradictory
 from ..tar.header import BLOCK

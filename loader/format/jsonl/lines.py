@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...errors import FormatError
+from ...parts.large_parts import CHECKED_JSON_BYTES
 from ...storage import ReadableFile
 
 BYTE_ORDER_MARK = codecs.BOM_UTF8

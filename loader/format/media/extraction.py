@@ -8,8 +8,8 @@ import warnings
 from functools import cache
 from typing import BinaryIO, cast
 
-from ...accounting.kinds import HEADER_BYTES, kind_of_bytes
 from ...errors import ConfigError, StorageError
+from ...parts.kinds import HEADER_BYTES, kind_of_bytes
 from ...storage import FileStream, ReadableFile
 from .metadata import (
     AVMetadata,

@@ -16,8 +16,8 @@ from weakref import finalize
 
 import msgspec
 
-from ...accounting.kinds import AUDIO, COMMON_IMAGE, VIDEO, kind_of_bytes
 from ...errors import ConfigError, FormatError, SampleError
+from ...parts.kinds import AUDIO, COMMON_IMAGE, VIDEO, kind_of_bytes
 from ...storage import Storage
 from ..compat.sqlite_index import open_sqlite
 from ..documents.messages import short_repr

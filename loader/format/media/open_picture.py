@@ -8,7 +8,7 @@ from typing import BinaryIO, NamedTuple
 
 from PIL import Image, UnidentifiedImageError
 
-from ...accounting.kinds import HEADER_BYTES, kind_of_bytes
+from ...parts.kinds import HEADER_BYTES, kind_of_bytes
 from ...storage.protocol import limit_of_environment
 from .unread_picture import refuse_unread_picture
 

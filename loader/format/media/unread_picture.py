@@ -9,8 +9,8 @@ from typing import BinaryIO
 from PIL import Image
 from PIL.TiffImagePlugin import COMPRESSION_INFO, ImageFileDirectory_v2
 
-from ...accounting.kinds import kind_of_bytes
 from ...errors import plural
+from ...parts.kinds import kind_of_bytes
 
 _HEAD_BYTES = 256 * 1024  # with the Exif data and the colour profile of a JPEG
 _VALUES = {2: "signed integers", 3: "floats", 5: "complex integers", 6: "complex numbers"}  # as TIFF numbers them

@@ -14,8 +14,8 @@ from functools import partial
 from threading import Event, Lock
 from typing import Any
 
-from ...accounting.other_file import refuse_other_file
 from ...errors import EnergonError, FormatError, StorageError, required_package
+from ...parts.other_file import refuse_other_file
 from ...storage import ReadableFile, Storage, process_of_partial
 from ..nv_meta import LOCK
 from ..tar.header import damaged

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ...accounting import Account
-from ...accounting.large_parts import SHOWN_JSON_BYTES
+from ...engine import Account
 from ...engine.run import Engine
+from ...parts.large_parts import SHOWN_JSON_BYTES
 from ..contents.findings import Contents
 from ..dataset_ref import DatasetRef
 from ..index import remote_shard

@@ -9,10 +9,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ...accounting import Account
-from ...accounting.large_parts import is_limited
+from ...engine import Account
 from ...engine.run import Engine
 from ...errors import ConfigError, plural
+from ...parts.large_parts import is_limited
 from ...storage import RemoteStorage, Storage
 from ..carry import NextValues, carry_to_next_index
 from ..compat.files import STAGED_SQLITE, stale_compat_files

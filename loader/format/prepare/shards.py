@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...accounting import Account
+from ...engine import Account
 from ...errors import ConfigError, StorageError, plural
 from ...storage import FileInfo, Storage, missing_folder, split_url
 from ..data_kind import SHARD_SUFFIXES, DataKind, data_kind

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ...accounting.part_sets import PartSet, PartSets, join_part_sets
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import ConfigError, EnergonError, plural
+from ...parts.part_sets import PartSet, PartSets, join_part_sets
 from ...storage import FileInfo, LocalStorage, ReadableFile, Storage, open_parent, read_document
 from ..data_kind import data_kind
 from ..documents.value_name import ColumnNames, PartNames

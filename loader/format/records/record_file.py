@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...accounting.large_parts import HEAD_BYTES, LargePart, limit_parts
 from ...arrays import IntArray
 from ...errors import FormatError
+from ...parts.large_parts import HEAD_BYTES, LargePart, limit_parts
 from ...storage import FileInfo, ReadableFile, Storage
 from ..index.locations import SampleLocations
 

@@ -18,9 +18,9 @@ from weakref import finalize
 
 import numpy as np
 
-from ...accounting.other_file import refuse_other_file
 from ...arrays import IntArray
 from ...errors import FormatError, SampleError, plural
+from ...parts.other_file import refuse_other_file
 from ...storage import ClosesOnExit, FileInfo, FileStream, ReadableFile, Storage
 from .record_file import RecordFile
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ...accounting.other_file import refuse_other_file
 from ...errors import FormatError
+from ...parts.other_file import refuse_other_file
 from ...storage import Storage
 from ..nv_meta import TAR_IDX_SUFFIX
 

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...accounting.other_file import refuse_other_file
 from ...errors import FormatError
+from ...parts.other_file import refuse_other_file
 from ...storage import ReadableFile
 from .header import (
     BLOCK,

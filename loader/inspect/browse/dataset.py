@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...accounting.kinds import kind_of_name
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...dataset.dataset import PartPlace
@@ -29,6 +28,7 @@ from ...format.index.dataset_index import PartLocation
 from ...format.index.layout import ShardEntry
 from ...format.nv_meta import FOLDER, INFO_JSON
 from ...order.index_permutation import permute_array
+from ...parts.kinds import kind_of_name
 from ...storage import LocalStorage
 
 if TYPE_CHECKING:

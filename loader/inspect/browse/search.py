@@ -15,7 +15,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...dataset.dataset import Dataset
 from ...dataset.query import (
     Condition,
@@ -33,6 +32,7 @@ from ...lint.contents import SampleLint
 from ...lint.metadata import readable_config
 from ...lint.rule import Finding, ScannedShard
 from ...lint.samples import SampleFaults, required_parts
+from ...parts.large_parts import CHECKED_JSON_BYTES
 from ...samples.building.check import DecodeCheck
 from ...samples.building.dataset_code import DatasetCode
 from ...storage import EPath

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...accounting.kinds import kind_of_name
 from ...errors import ConfigError
 from ...format.documents.field_map import FieldMap, parse_field_expression
 from ...format.documents.messages import nearest_names
 from ...format.documents.sample_types import FieldSpec, SampleTypeSpec
 from ...format.documents.value_name import PartNames, is_part_name
+from ...parts.kinds import kind_of_name
 
 _MAX_KEYS = 8  # of json, in a hint
 _MAX_SHOWN = 30  # part names, in a hint

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from ...accounting.kinds import PICKLE, TORCH, part_extension
-from ...accounting.part_sets import Missing, PartSets
 from ...cached_property import cached_property
 from ...errors import plural
 from ...format.contents.findings import Contents
@@ -25,6 +23,8 @@ from ...format.prepare.dataset_yaml import DatasetYaml
 from ...format.prepare.plan import PreparePlan, RunningPrepare
 from ...format.prepare.run import open_prepare
 from ...format.prepare.shards import find_shards
+from ...parts.kinds import PICKLE, TORCH, part_extension
+from ...parts.part_sets import Missing, PartSets
 from ...storage import EPath, Storage
 
 _MAX_PART_BYTES = 256 * 1024 * 1024  # of each part of the first sample

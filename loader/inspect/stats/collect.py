@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...accounting.large_parts import CHECKED_JSON_BYTES
-from ...accounting.part_sets import PartSets
 from ...arrays import IntArray
 from ...dataset.dataset import Dataset
 from ...dataset.job_journal import digest_of_numbers, job_journal, request_of_data
@@ -32,6 +30,8 @@ from ...format.dataset_ref import DatasetRef
 from ...format.documents.messages import did_you_mean
 from ...format.documents.value_name import ValueName, parse_value_name
 from ...metadataset.datasets import NumberedDatasets, OpenDataset
+from ...parts.large_parts import CHECKED_JSON_BYTES
+from ...parts.part_sets import PartSets
 from ...version import __version__
 from .distribution import Distribution, TopValues
 from .scan import Broken, ScanTask, media_parts

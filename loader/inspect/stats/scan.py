@@ -17,8 +17,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...accounting.kinds import kind_of_name
-from ...accounting.large_parts import CHECKED_JSON_BYTES, LargePartError
 from ...arrays import IntArray
 from ...dataset.dataset import Dataset
 from ...dataset.opening import dataset_at
@@ -29,6 +27,8 @@ from ...escaped_log import get_logger
 from ...format.columns.column import DATE, ComparedValues, date_and_text
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.value_name import ValueName
+from ...parts.kinds import kind_of_name
+from ...parts.large_parts import CHECKED_JSON_BYTES, LargePartError
 from ...storage import AscendingFile, ReadableFile
 from .values import PartValues, SampleValues, Tokenizer, Value, ValueRequest, content_values, part_values, size_name
 

@@ -16,8 +16,6 @@ from typing import Any, BinaryIO, cast
 
 import msgspec
 
-from ...accounting.kinds import is_compressed, kind_of_name, part_extension
-from ...accounting.large_parts import LargePart, LargePartError, is_limited, is_too_large
 from ...errors import StorageError
 from ...format.documents.value_name import ValueName
 from ...format.index.dataset_index import PartLocation
@@ -25,6 +23,8 @@ from ...format.index.sample_bytes import read_sample
 from ...format.media.extraction import BrokenMedia, FileRegion, extract_media
 from ...format.media.metadata import AVMetadata, ImageMetadata, MediaFilter
 from ...format.media.picture_traits import picture_traits
+from ...parts.kinds import is_compressed, kind_of_name, part_extension
+from ...parts.large_parts import LargePart, LargePartError, is_limited, is_too_large
 from ...storage import ReadableFile
 
 Value = int | float | str | date

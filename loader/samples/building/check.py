@@ -18,8 +18,6 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
-from ...accounting.kinds import foreign_contents, is_compressed, kind_of_name
-from ...accounting.large_parts import LargePart
 from ...cached_property import cached_property
 from ...errors import EnergonError, SampleError, error_text
 from ...format.documents.conversation import conversation_turns
@@ -31,6 +29,8 @@ from ...format.media.open_picture import pixel_limit
 from ...format.media.picture_traits import picture_traits
 from ...format.media.unread_picture import UnreadPictureError
 from ...lint.report import Caution, PictureCounts
+from ...parts.kinds import foreign_contents, is_compressed, kind_of_name
+from ...parts.large_parts import LargePart
 from ..decoding.image_decode import IMAGE_FORMS, convert_image, open_image
 from ..decoding.part_decode import decode_part, part_error
 from ..trust import is_trusted

@@ -12,10 +12,10 @@ from typing import Any, Literal, cast, get_args
 
 from PIL import ImageColor
 
-from ...accounting.kinds import part_extension
 from ...errors import ConfigError, EnergonError
 from ...format.documents.messages import did_you_mean
 from ...format.media.picture_traits import DeepPixels
+from ...parts.kinds import part_extension
 from ..trust import is_trusted
 from .image_decode import IMAGE_FORMS, ImageForm
 from .part_decode import part_decoder, part_error

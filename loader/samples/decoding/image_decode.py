@@ -19,11 +19,11 @@ import simplejpeg
 from numpy.typing import NDArray
 from PIL import Image
 
-from ...accounting.kinds import HEADER_BYTES, IMAGE, kind_of_bytes
 from ...format.media.open_picture import check_pixels, open_picture, pixel_limit
 from ...format.media.picture_traits import DeepPixels, as_16_bits, to_8_bits
 from ...format.media.unread_picture import UnreadPictureError, refuse_unread_picture
 from ...lazy_torch import torch
+from ...parts.kinds import HEADER_BYTES, IMAGE, kind_of_bytes
 from ..trust import is_trusted, refuse
 
 

@@ -1,4 +1,4 @@
-"""Decode the bytes of one part by the part's name; ``loader/accounting/kinds.py`` has the rules.
+"""Decode the bytes of one part by the part's name; ``loader/parts/kinds.py`` has the rules.
 
 Arrays (``npy npz``) are decoded by numpy, tensor lists (``ten tb``) by webdataset. All values equal webdataset's, with
 intended differences:
@@ -27,12 +27,12 @@ from typing import Any, Self
 import msgspec
 import numpy as np
 
-from ...accounting.kinds import TORCH, PartKind, foreign_contents, is_compressed, kind_of_name, part_extension
-from ...accounting.large_parts import LargePart
 from ...errors import EnergonError, SampleError, SkipSample
 from ...format.jsonl.lines import BYTE_ORDER_MARK
 from ...format.media.open_picture import PIXEL_LIMIT_VARIABLE
 from ...format.media.unread_picture import UnreadPictureError
+from ...parts.kinds import TORCH, PartKind, foreign_contents, is_compressed, kind_of_name, part_extension
+from ...parts.large_parts import LargePart
 from ..trust import is_trusted, refuse
 from .image_decode import ImageForm, decode_image, keep_encoded, looks_like_image
 

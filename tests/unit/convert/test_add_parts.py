@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from loader import DefaultTaskEncoder, WorkerConfig, get_loader, get_val_dataset, random_access
-from loader.accounting import IncompleteError
 from loader.convert.added_parts import AddPartsPlan, AddPartsReport, run_add_parts
+from loader.engine import IncompleteError
 from loader.errors import ConfigError
 from tests.unit.convert.prepared import text_samples, write_dataset
 

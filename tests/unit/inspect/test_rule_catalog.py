@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from loader.accounting import Rule, plain_text, reasons
+from loader.engine import Rule, plain_text, reasons
 from loader.errors import ConfigError
 from loader.inspect.lint import find_rule, lint_rules, rule_groups
 from loader.lint.rule import TARS, Finding, LintRule, LintRules

@@ -54,7 +54,7 @@ from .scan import BackgroundScan, begin_scan
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from loader.accounting import Account
+    from loader.engine import Account
 
 
 def prepare_share(flags: PrepareFlags, share: Share) -> None:

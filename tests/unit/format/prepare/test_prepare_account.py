@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loader.accounting import IncompleteError
+from loader.engine import IncompleteError
 from loader.format.prepare.plan import PreparePlan
 from loader.format.prepare.run import run_prepare
 from tests.e2e.dataset_tree import RATIO, write_tar

@@ -19,8 +19,8 @@ import torch
 from PIL import Image
 from webdataset.autodecode import IMAGE_EXTENSIONS, decoders
 
-from loader.accounting import kinds
-from loader.accounting.kinds import HEADER_BYTES, kind_of_bytes, kind_of_name, part_extension, with_extension
+from loader.parts import kinds
+from loader.parts.kinds import HEADER_BYTES, kind_of_bytes, kind_of_name, part_extension, with_extension
 
 
 @pytest.mark.parametrize(

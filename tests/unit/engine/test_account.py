@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from loader.accounting import Account, AccountError, IncompleteError
+from loader.engine import Account, AccountError, IncompleteError
 
 
 def some_account() -> Account:

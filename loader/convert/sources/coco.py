@@ -26,7 +26,7 @@ from ..annotations.json_elements import (
     open_lists,
 )
 from ..rows.key_names import key_of_path
-from ..rows.row import PartRef, Row, ValueRef
+from ..rows.row import FaultRef, PartRef, Row, ValueRef
 from ..tables.named_files import NamedFiles, is_link, path_of_url
 from ..tables.split_names import split_of_file
 from .source import AnnotationSource, Listing, picture_extension, picture_ref
@@ -179,7 +179,10 @@ class _CocoFile:
         try:
             path = decode(element, _Image).name()
             name = files.name(path)
-            parts: dict[str, PartRef] = {picture_extension(name): picture_ref(files, path)}
+            picture = picture_ref(files, path)
+            parts: dict[str, PartRef] = {picture_extension(name): picture}
+            if isinstance(picture, FaultRef):  # annotations of a missing picture are not read
+                return Row(key=key_of_path(os.path.splitext(name)[0]), parts=parts, origin=element.place)
             # Keep all fields of the image, and add its captions or objects.
             fields = object_of(element)
             document: dict[str, object] = {"image_id": fields.pop("id"), **fields}

@@ -22,7 +22,8 @@ from ..tar.header import damaged
 from .scans import raise_scan_errors
 from .shards import compression_of, find_compressed, tar_name
 
-_CHUNK_BYTES = 8 * 1024  # of compressed data; hostile data of that size fill some hundred MB of memory
+_CHUNK_BYTES = 8 * 1024  # of compressed data, which gzip and zstd may unpack to some dozen MB
+_PIECE_BYTES = 1 << 20  # that other streams unpack at once
 
 DecompressProgress = Callable[[int, int], None]  # called with the compressed bytes done so far and in all
 
@@ -203,7 +204,7 @@ def unpacked_chunks(file: ReadableFile, path: str, advance: Callable[[int], None
         try:
             while data and (stream or is_first or data.strip(b"\0")):  # zeros after the last stream are padding
                 stream = stream or new_stream()
-                yield stream.decompress(data)
+                yield from _pieces(stream, data)
                 data = (stream.unused_data or b"") if stream.eof else b""
                 stream = None if stream.eof else stream
                 is_first = False
@@ -212,6 +213,16 @@ def unpacked_chunks(file: ReadableFile, path: str, advance: Callable[[int], None
             raise damaged(f"the compressed data are damaged: {error}", path, offset) from error
     if stream is not None:
         raise damaged("the compressed data are damaged: the file ends within them", path, offset)
+
+
+def _pieces(stream: Any, data: bytes) -> Iterator[bytes]:
+    """Yield what data unpack to, in pieces if the stream may unpack them to very many times as much."""
+    if not hasattr(stream, "needs_input"):  # gzip and zstd
+        yield stream.decompress(data)
+        return
+    yield stream.decompress(data, _PIECE_BYTES)
+    while not (stream.eof or stream.needs_input):
+        yield stream.decompress(b"", _PIECE_BYTES)
 
 
 def _zstd_stream() -> Any:

@@ -28,12 +28,12 @@ from loader.dataset.opening import folder_at
 from loader.engine import Engine, Share, ShareDone
 from loader.format.columns.column_files import open_column
 from loader.format.dataset_ref import DatasetRef
-from loader.format.prepare.plan import PreparePlan, SplitRequest
-from loader.format.prepare.run import run_prepare
 from loader.mapping import MapRequest, named_function, run_map, whole_dataset
 from loader.mapping.outputs import ToColumns, ToFilter
 from loader.mapping.tasks import MapTask, TaskFailures, TaskResult, Values
 from loader.mapping.values import piece_of
+from loader.prepare.plan import PreparePlan, SplitRequest
+from loader.prepare.run import run_prepare
 
 GOAL_MIB = 500
 FORMS = ("number", "text", "vector", "filter")

@@ -26,8 +26,8 @@ from webdataset import TarWriter
 
 import loader
 from loader.dataset.opening import tars_at
-from loader.format.prepare.plan import PreparePlan, SplitRequest
-from loader.format.prepare.run import run_prepare
+from loader.prepare.plan import PreparePlan, SplitRequest
+from loader.prepare.run import run_prepare
 from loader.stores.dataset_file_store import DatasetFileStore
 
 SAMPLES = 200_000

@@ -30,8 +30,8 @@ from bench_remote_prepare import server
 from report import machine_facts, print_table
 
 from loader import WorkerConfig, get_savable_loader, get_train_dataset
-from loader.format.prepare.plan import PreparePlan, SplitRequest
-from loader.format.prepare.run import run_prepare
+from loader.prepare.plan import PreparePlan, SplitRequest
+from loader.prepare.run import run_prepare
 
 RATES = {"503": 0.01, "reset": 0.005, "stall": 0.001}
 BUCKET, SHARDS, SAMPLES, CONTENT_BYTES = "bench", 16, 1000, 10_240

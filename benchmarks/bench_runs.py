@@ -22,8 +22,8 @@ from pathlib import Path
 
 from report import machine_facts, print_table
 
-from loader.format.prepare.plan import PreparePlan, SplitRequest
-from loader.format.prepare.run import run_prepare
+from loader.prepare.plan import PreparePlan, SplitRequest
+from loader.prepare.run import run_prepare
 
 ENERGON = str(Path(sys.executable).with_name("energon"))
 _CRUDE = {"dataset.yaml": "__module__: megatron.energon\n__class__: CrudeWebdataset\n"}

@@ -26,9 +26,9 @@ import numpy as np
 from processes import run
 from report import machine_facts, print_table
 
-from loader.format.prepare.plan import PreparePlan, SplitRequest
-from loader.format.prepare.run import run_prepare
 from loader.order import FinitePass, RepeatedOrder, SourceOrder
+from loader.prepare.plan import PreparePlan, SplitRequest
+from loader.prepare.run import run_prepare
 
 RANKS, WORKERS, LEAVES, SHARDS = 10_000, 8, 300, 334
 LANES = RANKS * WORKERS

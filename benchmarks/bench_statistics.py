@@ -30,8 +30,8 @@ from PIL import Image
 from report import machine_facts, print_table
 
 import loader
-from loader.format.prepare.plan import PreparePlan, SplitRequest
-from loader.format.prepare.run import run_prepare
+from loader.prepare.plan import PreparePlan, SplitRequest
+from loader.prepare.run import run_prepare
 
 CRUDE = "__module__: megatron.energon\n__class__: CrudeWebdataset\n"
 CAPTIONS = "sample_type: {__module__: megatron.energon, __class__: CaptioningSample}\n"

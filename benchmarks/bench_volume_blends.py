@@ -30,8 +30,8 @@ from report import machine_facts, print_table
 from webdataset import TarWriter
 
 import loader
-from loader.format.prepare.plan import PreparePlan, SplitRequest
-from loader.format.prepare.run import run_prepare
+from loader.prepare.plan import PreparePlan, SplitRequest
+from loader.prepare.run import run_prepare
 
 LANES = 8
 BLOCK = LANES * 256  # micro-batches: each lane locates its samples several times

@@ -24,8 +24,8 @@ from typing import Any
 
 import loader
 from loader.format.jsonl.index import prepare_jsonl
-from loader.format.prepare.plan import PreparePlan, SplitRequest
-from loader.format.prepare.run import run_prepare
+from loader.prepare.plan import PreparePlan, SplitRequest
+from loader.prepare.run import run_prepare
 from loader.storage import open_parent
 
 SAMPLES = 8_192

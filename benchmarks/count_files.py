@@ -34,8 +34,8 @@ import energon_cli
 import loader
 from energon_cli.main import main as run_command
 from loader.engine import workers as worker_pool
-from loader.format.prepare.plan import PreparePlan, SplitRequest
-from loader.format.prepare.run import run_prepare
+from loader.prepare.plan import PreparePlan, SplitRequest
+from loader.prepare.run import run_prepare
 
 OBSERVERS = ("loader/pipeline/measuring/", "loader/training/stats/")
 """Rooms that a batch does not pass: they measure the others."""

@@ -52,7 +52,7 @@ def check_ref(ref: DatasetRef, *, takes_tar: bool = True) -> DatasetRef:
     # What can be opened passes; what is another file is named with the path to pass instead.
     if kind.is_file or is_tar:
         return ref
-    from loader.format.prepare import is_compressed_tar
+    from loader.prepare import is_compressed_tar
 
     is_named_file = path.endswith(".tar") or is_compressed_tar(path)  # opening a URL shows the rest
     if not (is_named_file if is_url(path) else os.path.isfile(path)):

@@ -207,7 +207,7 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         "--split-parts", "split_part", metavar="NAME", callback=_one_name, help="Only samples of this split part."
     ),
     "split_parts": _shared("--split-parts", **_NAMES, help="Only these split parts, or splits of a metadataset."),
-    "split_ratio": _shared("--split-ratio", metavar="8,1,1", callback=parsed("loader.format.prepare", "parse_ratio")),
+    "split_ratio": _shared("--split-ratio", metavar="8,1,1", callback=parsed("loader.prepare", "parse_ratio")),
     "steps": _shared("--steps", **_NUMBER),
     "strict": _flag("--strict", help="Publish nothing if any part of the input would be left out, or fails."),
     "task_encoder": _shared(

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from energon_cli.main import main
-from loader.format.prepare.plan import SplitRequest
+from loader.prepare.plan import SplitRequest
 from tests.e2e.dataset_tree import prepare, write_shard
 from tests.forked_scripts import ForkedScripts
 from tests.source_tree import ROOT

@@ -15,7 +15,7 @@ from PIL import Image
 
 from loader.dataset.opening import folder_at
 from loader.format.columns.column_files import write_column
-from loader.format.prepare.plan import SplitRequest
+from loader.prepare.plan import SplitRequest
 from tests.e2e.dataset_tree import prepare, write_shard
 from tests.e2e.text_dataset import exclude
 from tests.source_tree import ROOT

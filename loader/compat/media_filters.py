@@ -12,7 +12,7 @@ from typing import BinaryIO, Self, cast
 from ..errors import ConfigError
 from ..format.media.extraction import BrokenMedia, FileRegion, extract_media, may_be_media
 from ..format.media.metadata import MediaFilter, MediaMetadata, parse_patterns
-from ..format.prepare.media_folder import prepare_media_folder
+from ..prepare.media_folder import prepare_media_folder
 from ..storage import ReadableFile, open_parent, open_storage
 
 

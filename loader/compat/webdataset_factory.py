@@ -21,12 +21,12 @@ from ..format.documents.messages import did_you_mean
 from ..format.documents.providers import LoadRequest, given_ref
 from ..format.media.metadata import MediaFilter
 from ..format.nv_meta import SPLIT_YAML
-from ..format.prepare.plan import PreparePlan, PrepareProgress, PrepareReport, SplitRequest
-from ..format.prepare.run import run_prepare
-from ..format.prepare.shards import find_shards
-from ..format.prepare.split import plan_split
 from ..format.shard_content import iter_shard_content
 from ..pipeline.reading.dataset_source import DatasetSource
+from ..prepare.plan import PreparePlan, PrepareProgress, PrepareReport, SplitRequest
+from ..prepare.run import run_prepare
+from ..prepare.shards import find_shards
+from ..prepare.split import plan_split
 from ..progress_bar import progress_bar
 from ..samples.building.described_dataset import DescribedDataset, OfTheRun
 from ..samples.decoding.decoder import AnyDecoder

@@ -28,9 +28,9 @@ from ..format.index.layout import ShardEntry
 from ..format.index.shard_index import ShardIndex
 from ..format.media.tables import read_media_filter
 from ..format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML, TAR_IDX_SUFFIX
-from ..format.prepare.plan import PartSize, PreparePlan, PrepareReport
-from ..format.prepare.run import run_prepare
 from ..format.tar.header import tar_idx_bytes
+from ..prepare.plan import PartSize, PreparePlan, PrepareReport
+from ..prepare.run import run_prepare
 from ..storage import FileInfo, LocalStorage, read_document, split_url
 from .writing.new_output import NewOutput
 from .writing.place_shard import ShardSource, check_linkable, place_shard

@@ -23,9 +23,9 @@ from ..escaped_log import get_logger
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import LoadRequest
 from ..format.index.layout import ShardEntry
-from ..format.prepare.plan import ProgressCallback
 from ..metadataset.plans.plan_leaves import plan_splits
 from ..metadataset.plans.plan_node import PlanNode
+from ..prepare.plan import ProgressCallback
 from .browse.dataset import clip
 
 _log = get_logger(__name__)

@@ -22,9 +22,9 @@ from ..format.documents.subset import do_overlap
 from ..format.filters.rows import FilterFiles, filter_names
 from ..format.index.layout import AbstractIndex
 from ..format.nv_meta import INDEX_SQLITE
-from ..format.prepare.shards import find_shards
 from ..format.tar.header import has_tar_idx, tar_idx_bytes
 from ..format.unfinished import left_sentence
+from ..prepare.shards import find_shards
 from .rule import DATASETS, SHARDS, Finding, LintRule, LintRules, ScannedShard
 
 # The split and the filters.

@@ -34,8 +34,8 @@ from ..format.documents.split_config import SplitConfig
 from ..format.index.layout import Layout, ShardEntry
 from ..format.index.shard_index import index_shard
 from ..format.nv_meta import FOLDER, INDEX_SQLITE, SPLIT_JSON
-from ..format.prepare.shards import compressed_warning
 from ..format.records.folder_index import open_record_file
+from ..prepare.shards import compressed_warning
 from ..storage import FileInfo, Storage, open_parent
 from .contents import SampleLint, media_note
 from .metadata import DatasetFiles, Split, check_sqlite, readable_config, unreadable_dataset

@@ -31,9 +31,9 @@ from ..format.carry import Carried, NewOrder, OldDataset
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.sample_types import CRUDE
 from ..format.nv_meta import DATASET_YAML, FOLDER, JOBS_FOLDER, REQUEST_JSON
-from ..format.prepare.plan import PreparePlan, SplitRequest
-from ..format.prepare.run import open_prepare
 from ..format.unfinished import remove_left_files
+from ..prepare.plan import PreparePlan, SplitRequest
+from ..prepare.run import open_prepare
 from ..storage import Storage, open_storage, read_document, resolve_path
 from .outputs import ToColumns, ToFilter, results_of
 from .tasks import MapOutput, MapTask, Outcome, TaskFailures, TaskResult, Values, WrittenShard

@@ -13,7 +13,7 @@ import pexpect
 import pytest
 
 from energon_cli.main import main
-from loader.format.prepare.plan import SplitRequest
+from loader.prepare.plan import SplitRequest
 from tests.cli.make_dataset import caption_parts, write_shard
 from tests.cli.run_energon import RunEnergon
 from tests.e2e.dataset_tree import prepare

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from loader import DataLoader, WorkerConfig, get_savable_loader, get_train_dataset
-from loader.format.prepare.plan import SplitRequest
+from loader.prepare.plan import SplitRequest
 from tests.cli.make_dataset import picture, write_captions, write_shard
 from tests.cli.make_mix import write_mix
 from tests.cli.run_energon import RunEnergon

@@ -128,7 +128,7 @@ def test_a_file_that_vanishes_after_the_listing_is_skipped_with_a_warning(
     files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from loader.format.media.metadata import MediaFilter
-    from loader.format.prepare import media_folder
+    from loader.prepare import media_folder
     from loader.storage import open_storage
 
     plan = media_folder._files_to_read

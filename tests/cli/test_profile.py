@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from loader.format.prepare.plan import SplitRequest
+from loader.prepare.plan import SplitRequest
 from tests.e2e.dataset_tree import prepare, write_shards
 from tests.forked_commands import program
 from tests.forked_scripts import ForkedScripts

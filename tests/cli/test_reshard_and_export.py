@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loader.dataset.opening import folder_at
-from loader.format.prepare.plan import SplitRequest
+from loader.prepare.plan import SplitRequest
 from tests.cli.make_dataset import write_captions
 from tests.cli.run_energon import RunEnergon
 from tests.e2e.dataset_tree import RATIO, prepare, write_tar

@@ -17,8 +17,8 @@ import pytest
 import torch
 
 from loader import DefaultTaskEncoder, WorkerConfig, get_savable_loader, get_train_dataset
-from loader.format.prepare.plan import SplitRequest
 from loader.inspect.runs import PlannedRun, RunRequest, trace_step
+from loader.prepare.plan import SplitRequest
 from loader.samples.hook_marks import stateless
 from tests.cli.run_energon import RunEnergon
 from tests.e2e.dataset_tree import prepare, write_shard

@@ -13,7 +13,7 @@ import yaml
 
 from energon_cli.commands.make.menus import menu_label, proposed_pattern
 from loader.format.documents.sample_types import SAMPLE_TYPES
-from loader.format.prepare.split import split_by_patterns
+from loader.prepare.split import split_by_patterns
 from tests.cli.make_dataset import caption_parts, write_captions
 from tests.cli.terminal import CTRL_C, CTRL_D, DOWN, ENTER, ESCAPE, LEFT, RIGHT, TAB, UP, TerminalRun
 from tests.cli.test_prepare import files_of

@@ -15,8 +15,8 @@ from typing import Any
 
 from loader.dataset.opening import folder_at
 from loader.errors import FormatError, StorageError
-from loader.format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
-from loader.format.prepare.run import run_prepare
+from loader.prepare.plan import PreparePlan, PrepareReport, SplitRequest
+from loader.prepare.run import run_prepare
 
 Samples = Mapping[str, Mapping[str, bytes]]  # key → part name → content
 

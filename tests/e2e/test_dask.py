@@ -15,8 +15,8 @@ from loader.engine import dask_executor
 from loader.engine.dask_executor import DaskEngine
 from loader.engine.run import Engine
 from loader.errors import ConfigError, FormatError, WorkerError
-from loader.format.prepare.plan import PreparePlan
-from loader.format.prepare.run import run_prepare
+from loader.prepare.plan import PreparePlan
+from loader.prepare.run import run_prepare
 from tests.e2e.cluster_tasks import (
     SECRET,
     SQUARES,
@@ -172,7 +172,7 @@ def _fail_at_once(dask_scheduler: Any = None) -> None:
 def _die_in_scans() -> None:
     import os
 
-    from loader.format.prepare import scans
+    from loader.prepare import scans
 
     def die(*_: object) -> None:
         os._exit(9)

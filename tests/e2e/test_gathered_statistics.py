@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from loader import ConfigError, DefaultTaskEncoder, WorkerConfig, get_loader, get_train_dataset
-from loader.format.prepare.plan import SplitRequest
+from loader.prepare.plan import SplitRequest
 from tests.e2e.dataset_tree import prepare, write_shards
 from tests.e2e.rank_processes import rank_processes
 

@@ -22,8 +22,8 @@ import pytest
 from energon_cli.main import main
 from loader import random_access
 from loader.errors import StorageError
-from loader.format.prepare import PreparePlan, run_prepare
 from loader.format.unfinished import left_files
+from loader.prepare import PreparePlan, run_prepare
 from loader.storage import LocalStorage, partials_of, size_of
 from tests.cli.run_energon import RunEnergon, run_in_this_process
 from tests.source_tree import ROOT

@@ -24,7 +24,7 @@ from loader import (
 )
 from loader.errors import ConfigError
 from loader.format.jsonl.index import prepare_jsonl
-from loader.format.prepare.plan import SplitRequest
+from loader.prepare.plan import SplitRequest
 from loader.storage import open_storage
 from tests.e2e.dataset_tree import prepare, write_shard
 from tests.e2e.text_dataset import CRUDE, TEXT, exclude, write_texts

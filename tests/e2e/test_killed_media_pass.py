@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from loader.format.media.metadata import MediaFilter
-from loader.format.prepare.plan import PreparePlan
-from loader.format.prepare.run import run_prepare
+from loader.prepare.plan import PreparePlan
+from loader.prepare.run import run_prepare
 from tests.cli.make_dataset import write_captions
 from tests.e2e.dataset_tree import RATIO, written
 from tests.processes import has_processes, wait_until
@@ -23,8 +23,8 @@ SHARDS = 6
 PROGRAM = """
 import multiprocessing, os, signal, sys
 from loader.format.media.metadata import MediaFilter
-from loader.format.prepare import run_prepare
-from loader.format.prepare.plan import PreparePlan, SplitRequest
+from loader.prepare import run_prepare
+from loader.prepare.plan import PreparePlan, SplitRequest
 
 if __name__ == "__main__":
     folder, mark, whom = sys.argv[1:]

@@ -36,8 +36,8 @@ from loader import (
     get_train_dataset,
     sample_size_metric,
 )
-from loader.format.prepare.plan import SplitRequest
 from loader.pipeline.reading import shard_reads
+from loader.prepare.plan import SplitRequest
 from loader.storage import local
 from tests.e2e.dataset_tree import prepare, write_shard
 from tests.logical_clock import logical_clock, spend

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from loader import open_dataset
-from loader.format.prepare.plan import SplitRequest
+from loader.prepare.plan import SplitRequest
 from tests.e2e.dataset_tree import prepare, write_shard
 from tests.pages import blocks, commands, put_energon_on_path
 from tests.source_tree import ROOT

@@ -17,8 +17,8 @@ import pytest
 from loader.dataset.opening import folder_at
 from loader.errors import StorageError, WorkerError
 from loader.format.index.shard_index import ShardIndex, index_shard
-from loader.format.prepare.plan import PreparePlan, PrepareProgress, SplitRequest
-from loader.format.prepare.run import run_prepare
+from loader.prepare.plan import PreparePlan, PrepareProgress, SplitRequest
+from loader.prepare.run import run_prepare
 from loader.storage import Storage
 from tests.e2e.dataset_tree import (
     RATIO,
@@ -195,9 +195,9 @@ def test_a_kill_while_duplicate_keys_are_fixed_loses_no_sample(
 CHILD = """
 import sys
 from pathlib import Path
-from loader.format.prepare import scans as shard_scans
-from loader.format.prepare import run_prepare
-from loader.format.prepare.plan import PreparePlan, SplitRequest
+from loader.prepare import scans as shard_scans
+from loader.prepare import run_prepare
+from loader.prepare.plan import PreparePlan, SplitRequest
 
 folder, mode = sys.argv[1:3]
 real = shard_scans.index_shard
@@ -339,7 +339,7 @@ def test_a_killed_worker_is_named_with_its_shard_and_the_next_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from loader.engine import workers as worker_pool
-    from loader.format.prepare import scans as shard_scans
+    from loader.prepare import scans as shard_scans
 
     write_shards(tmp_path, 6)
 

@@ -23,9 +23,9 @@ from loader.engine.share import Share
 from loader.errors import ConfigError, FormatError, StorageError, WorkerError
 from loader.format.index.journal import StoredScans, save_scans
 from loader.format.index.shard_index import index_shard
-from loader.format.prepare.part import PART_PLAN, PartReport, run_part
-from loader.format.prepare.plan import PreparePlan
-from loader.format.prepare.run import run_prepare
+from loader.prepare.part import PART_PLAN, PartReport, run_part
+from loader.prepare.plan import PreparePlan
+from loader.prepare.run import run_prepare
 from loader.storage import open_storage
 from tests.e2e.dataset_tree import (
     RATIO,
@@ -224,9 +224,9 @@ def stopped_part(folder: Path) -> subprocess.Popen[str]:
     code = (
         "import os, signal, sys\n"
         "from loader.engine.share import Share\n"
-        "from loader.format.prepare import scans\n"
-        "from loader.format.prepare.part import run_part\n"
-        "from loader.format.prepare.plan import PreparePlan\n"
+        "from loader.prepare import scans\n"
+        "from loader.prepare.part import run_part\n"
+        "from loader.prepare.plan import PreparePlan\n"
         "saved = []\n"
         "def save(storage, group, part):\n"
         "    if saved:\n"

@@ -18,8 +18,8 @@ import yaml
 from loader.dataset.opening import folder_at
 from loader.dataset.tar import tar_index
 from loader.errors import ConfigError, FormatError
-from loader.format.prepare.plan import PreparePlan, PrepareProgress, SplitRequest
-from loader.format.prepare.run import run_prepare
+from loader.prepare.plan import PreparePlan, PrepareProgress, SplitRequest
+from loader.prepare.run import run_prepare
 from tests.e2e.dataset_tree import (
     RATIO,
     caption_samples,

@@ -21,12 +21,12 @@ from loader import (
 from loader.compat.webdataset_factory import WebdatasetMeta
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError
-from loader.format.prepare import PreparePlan, run_prepare
-from loader.format.prepare.plan import SplitRequest
 from loader.inspect import path_facts
 from loader.lint.metadata import check_split
 from loader.metadataset.leaf_samples import LeafCounter
 from loader.metadataset.plans.plan_leaves import plan_leaves
+from loader.prepare import PreparePlan, run_prepare
+from loader.prepare.plan import SplitRequest
 from tests.e2e.dataset_tree import prepare
 from tests.e2e.text_dataset import exclude, write_texts
 from tests.elastic_runs import Pipeline, Spread, check_every_save

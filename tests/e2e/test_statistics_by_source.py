@@ -38,8 +38,8 @@ from loader import (
 )
 from loader.dataset.opening import folder_at
 from loader.format.columns.column_files import write_column
-from loader.format.prepare.plan import SplitRequest
 from loader.pipeline.measuring import recorder
+from loader.prepare.plan import SplitRequest
 from loader.training.stats.report_files import metrics_of, prometheus_text
 from tests.e2e.dataset_tree import prepare, write_shard
 

@@ -32,7 +32,7 @@ from loader import (
     log_exception,
     reraise_exception,
 )
-from loader.format.prepare.plan import SplitRequest
+from loader.prepare.plan import SplitRequest
 from tests.e2e.dataset_tree import prepare, write_shard
 from tests.source_tree import ROOT
 

@@ -31,7 +31,7 @@ from loader import (
     get_savable_loader,
     get_train_dataset,
 )
-from loader.format.prepare.plan import SplitRequest
+from loader.prepare.plan import SplitRequest
 from tests.e2e.dataset_tree import prepare, write_shard
 
 CONFIG = "sample_type: {__module__: megatron.energon, __class__: TextSample}\nfield_map: {text: txt}\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from loader.format.prepare.plan import SplitRequest
+from loader.prepare.plan import SplitRequest
 from tests.e2e.dataset_tree import prepare, write_shard
 
 TEXT = "sample_type: {__module__: megatron.energon, __class__: TextSample}\nfield_map: {text: txt}\n"

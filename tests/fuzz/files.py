@@ -19,12 +19,12 @@ from loader.dataset.opening import folder_at
 from loader.format.index.journal import save_scans
 from loader.format.index.shard_index import index_shard
 from loader.format.media.metadata import MediaFilter
-from loader.format.prepare.plan import PreparePlan, SplitRequest
-from loader.format.prepare.run import run_prepare
 from loader.metadataset.joins.files import open_join
 from loader.metadataset.joins.peer_index import write_peer_rows
 from loader.metadataset.joins.prepare_metadataset import prepare_metadataset
 from loader.metadataset.plans.plan_leaves import plan_leaves
+from loader.prepare.plan import PreparePlan, SplitRequest
+from loader.prepare.run import run_prepare
 from loader.storage import LocalStorage
 from tests.e2e.dataset_tree import write_shard
 from tests.fuzz.steps import command, load, rank_states

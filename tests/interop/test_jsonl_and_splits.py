@@ -9,7 +9,7 @@ import pytest
 
 from loader.format.documents.split_config import SplitConfig, format_split_config, parse_split_config
 from loader.format.jsonl.index import prepare_jsonl
-from loader.format.prepare.split import split_by_patterns, split_by_ratio
+from loader.prepare.split import split_by_patterns, split_by_ratio
 from loader.storage import LocalStorage
 
 from .conftest import Peer

@@ -9,7 +9,7 @@ import pytest
 from loader.format.contents.proposed_fields import SeenParts, propose_field_map
 from loader.format.contents.sample_layouts import find_layout
 from loader.format.documents.sample_types import SAMPLE_TYPES
-from loader.format.prepare.dataset_yaml import sample_loader_text
+from loader.prepare.dataset_yaml import sample_loader_text
 
 NAMES = [
     'x"]) or evil() or (parts["y',

@@ -32,10 +32,10 @@ from loader.format.documents.dataset_files import read_shard_info
 from loader.format.index.dataset_index import DatasetIndex
 from loader.format.index.journal import StoredScans, save_scans
 from loader.format.index.shard_index import ShardIndex, decode_shard_index, encode_shard_index, index_shard
-from loader.format.prepare.plan import PreparePlan, SplitRequest
-from loader.format.prepare.run import run_prepare
 from loader.lint.report import LintPlan
 from loader.lint.run import lint_dataset
+from loader.prepare.plan import PreparePlan, SplitRequest
+from loader.prepare.run import run_prepare
 from loader.samples import PictureError, encoded_picture
 from loader.samples.decoding import part_decode
 from loader.samples.decoding.image_decode import IMAGE_FORMS, identify_image

@@ -13,7 +13,7 @@ from pyarrow import parquet
 
 from energon_cli.main import main
 from loader import build_filter_index
-from loader.format.prepare.plan import SplitRequest
+from loader.prepare.plan import SplitRequest
 from tests.e2e.dataset_tree import prepare, write_shard
 from tests.malformed.test_hostile_names import EVIL, YAML_EVIL, as_yaml, assert_safe
 from tests.token_files import numbered, write_tokens

@@ -34,7 +34,6 @@ from loader.format.documents.split_config import SplitConfig
 from loader.format.index.dataset_index import DatasetIndex, PartLocation
 from loader.format.index.layout import ShardEntry
 from loader.format.index.sample_bytes import read_sample
-from loader.format.prepare.plan import SplitRequest
 from loader.inspect.broken_samples import exclude_broken_samples
 from loader.lint import contents as lint_contents, metadata as lint_metadata, run as lint_run
 from loader.lint.metadata import Split
@@ -43,6 +42,7 @@ from loader.lint.rule import Finding
 from loader.lint.run import lint_dataset
 from loader.lint.samples import SampleFaults
 from loader.lint.shard import Shards
+from loader.prepare.plan import SplitRequest
 from loader.samples.building.check import DecodeCheck
 from loader.samples.building.dataset_code import DatasetCode
 from loader.storage import FileInfo, LocalStorage, ReadableFile

@@ -12,8 +12,8 @@ import pytest
 
 from loader.dataset.opening import folder_at
 from loader.errors import EnergonError, StorageError
-from loader.format.prepare.plan import PreparePlan, SplitRequest
-from loader.format.prepare.run import run_prepare
+from loader.prepare.plan import PreparePlan, SplitRequest
+from loader.prepare.run import run_prepare
 from loader.storage import LocalStorage
 
 

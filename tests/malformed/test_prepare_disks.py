@@ -20,7 +20,7 @@ from loader.errors import ConfigError, EnergonError, FormatError, StorageError
 from loader.format.index.journal import save_scans
 from loader.format.index.shard_index import ShardIndex, index_shard
 from loader.format.index.small_shards import index_small_shards
-from loader.format.prepare import scans as shard_scans
+from loader.prepare import scans as shard_scans
 from loader.storage import FileInfo, LocalStorage, Storage
 from tests.e2e.dataset_tree import (
     caption_samples,

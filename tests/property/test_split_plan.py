@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from loader.format.prepare.split import split_by_ratio
+from loader.prepare.split import split_by_ratio
 
 ratios = st.dictionaries(st.text(max_size=4), st.floats(0, 1e6) | st.integers(0, 20), min_size=1, max_size=6).filter(
     lambda ratio: any(ratio.values())

@@ -8,7 +8,7 @@ from typing import Literal
 
 from hypothesis import given, strategies as st
 
-from loader.format.prepare.fix_duplicates import rename_headers
+from loader.prepare.fix_duplicates import rename_headers
 
 # Names in archives contain no NUL, and names of files do not end in a slash.
 name = st.binary(min_size=1, max_size=130).filter(lambda text: b"\0" not in text and not text.endswith(b"/"))

@@ -17,8 +17,8 @@ import pytest
 from loader import EPath
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, EnergonError, StorageError
-from loader.format.prepare.plan import PreparePlan
-from loader.format.prepare.run import run_prepare
+from loader.prepare.plan import PreparePlan
+from loader.prepare.run import run_prepare
 from loader.storage import open_storage
 from loader.storage.remote import use_storage_options
 from loader.storage.remote.options import OPTIONS_VARIABLE

@@ -16,9 +16,9 @@ import pytest
 from loader.engine import Engine
 from loader.engine.share import Share
 from loader.errors import ConfigError
-from loader.format.prepare.part import PART_PLAN, divide_shards, read_plan, run_part, write_plan
-from loader.format.prepare.plan import PreparePlan, PrepareProgress, PrepareReport
-from loader.format.prepare.run import run_prepare
+from loader.prepare.part import PART_PLAN, divide_shards, read_plan, run_part, write_plan
+from loader.prepare.plan import PreparePlan, PrepareProgress, PrepareReport
+from loader.prepare.run import run_prepare
 from loader.storage import FileInfo, open_storage
 from tests.e2e.dataset_tree import (
     RATIO,

@@ -20,8 +20,8 @@ from loader.dataset.opening import folder_at
 from loader.dataset.tar import tar_index
 from loader.errors import ConfigError, FormatError, StorageError
 from loader.format.dataset_ref import DatasetRef
-from loader.format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
-from loader.format.prepare.run import run_prepare
+from loader.prepare.plan import PreparePlan, PrepareReport, SplitRequest
+from loader.prepare.run import run_prepare
 from tests.e2e.dataset_tree import (
     RATIO,
     caption_samples,
@@ -293,8 +293,8 @@ def test_a_dataset_that_is_opened_during_a_commit_is_the_old_one_or_the_new_one(
 
 CHILD = """
 import sys
-from loader.format.prepare.plan import PreparePlan, SplitRequest
-from loader.format.prepare.run import run_prepare
+from loader.prepare.plan import PreparePlan, SplitRequest
+from loader.prepare.run import run_prepare
 split = SplitRequest(ratio={"train": 2.0, "val": 1.0})
 run_prepare(PreparePlan(path=sys.argv[1], workers=2, split=split, files={"dataset.yaml": sys.argv[2]}))
 """

@@ -16,9 +16,9 @@ from loader.dataset.opening import folder_at
 from loader.dataset.split_parts import open_filter
 from loader.engine.share import Share
 from loader.format.columns.column_files import open_column, write_column, write_map_column
-from loader.format.prepare.part import run_part
-from loader.format.prepare.plan import PreparePlan, PrepareProgress
-from loader.format.prepare.run import run_prepare
+from loader.prepare.part import run_part
+from loader.prepare.plan import PreparePlan, PrepareProgress
+from loader.prepare.run import run_prepare
 from tests.e2e.dataset_tree import RATIO, caption_samples, shard_path, write_shard, write_shards
 from tests.forked_commands import program
 from tests.object_server import ObjectServer

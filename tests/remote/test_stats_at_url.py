@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from loader.format.dataset_ref import DatasetRef
-from loader.format.prepare.plan import PreparePlan
-from loader.format.prepare.run import run_prepare
 from loader.inspect.stats import StatsRequest, collect_stats
+from loader.prepare.plan import PreparePlan
+from loader.prepare.run import run_prepare
 from tests.e2e.dataset_tree import RATIO, caption_samples, shard_path, write_shard
 from tests.object_server import ObjectServer
 

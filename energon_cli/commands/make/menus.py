@@ -11,8 +11,8 @@ from typing import Any
 
 from loader.errors import ConfigError, plural
 from loader.format.documents import SampleTypeSpec
-from loader.format.prepare import SplitRequest, format_ratio, parse_ratio, parse_split_part, split_by_patterns
 from loader.inspect import FieldQuestion, OpenChoices, check_field, complete_field, field_hint
+from loader.prepare import SplitRequest, format_ratio, parse_ratio, parse_split_part, split_by_patterns
 
 from .prompts import AnswerHistory, GoBack, ask_text, leave, print_dim, select
 

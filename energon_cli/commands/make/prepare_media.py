@@ -99,7 +99,7 @@ def prepare_media(path: str, *, num_workers: int | None, as_json: bool, **flags:
         )
     from loader.engine import usable_cores
     from loader.format import DatasetRef
-    from loader.format.prepare import check_destination, prepare_media_folder, unwritable_folder
+    from loader.prepare import check_destination, prepare_media_folder, unwritable_folder
 
     # Check that the folder may get an index.
     started = time.perf_counter()

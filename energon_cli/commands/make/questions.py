@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from loader.errors import ConfigError, EnergonError
 from loader.format.contents import only_field_map, propose_field_map
 from loader.format.documents import SAMPLE_TYPE_OF_NUMBER, SampleTypeSpec, sample_type_of_name
-from loader.format.prepare import DatasetYaml, SplitRequest, format_ratio, parse_ratio
 from loader.inspect import (
     Choices,
     FieldQuestion,
@@ -19,6 +18,7 @@ from loader.inspect import (
     field_hint,
     resolved_fields,
 )
+from loader.prepare import DatasetYaml, SplitRequest, format_ratio, parse_ratio
 
 if TYPE_CHECKING:
     from .menus import MenuQuestions

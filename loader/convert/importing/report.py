@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from ...engine import Account
-from ...format.prepare.plan import PrepareReport
 from ...format.unfinished import IMPORT_FOLDER
+from ...prepare.plan import PrepareReport
 from ...storage import Storage
 from ..writing.written_shards import FileVersion, version_of
 

@@ -20,8 +20,6 @@ from ...engine.run import Engine, ShareDone, missing_tasks
 from ...engine.share import items_of
 from ...errors import ConfigError, SampleError, plural
 from ...format.nv_meta import FOLDER, INFO_JSON, REQUEST_JSON
-from ...format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
-from ...format.prepare.run import run_prepare
 from ...format.unfinished import (
     FAILED_RUN,
     IMPORT_FOLDER,
@@ -33,6 +31,8 @@ from ...format.unfinished import (
     remove_left_files,
     remove_work_folder,
 )
+from ...prepare.plan import PreparePlan, PrepareReport, SplitRequest
+from ...prepare.run import run_prepare
 from ...storage import LocalStorage, Storage, may_use_rust, open_storage
 from ..rows.row import NO_SPLIT
 from ..rows.shard_layout import PlannedShard, order_rows, plan_shards

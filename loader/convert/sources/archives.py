@@ -11,9 +11,9 @@ import msgspec
 
 from ...engine import Account
 from ...errors import ConfigError
-from ...format.prepare.decompress import unpacked_chunks
-from ...format.prepare.shards import is_compressed_tar
 from ...format.tar.names import reason_without_sample, split_member_name
+from ...prepare.decompress import unpacked_chunks
+from ...prepare.shards import is_compressed_tar
 from ...storage import is_url, open_parent, raise_storage_error
 from ...storage.unpacked import check_ratio
 from ..file_trees.file_names import TAR_ENDINGS, join_names

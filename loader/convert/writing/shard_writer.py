@@ -10,8 +10,8 @@ from typing import Any, Literal, Self
 
 from ...errors import ConfigError, SampleError
 from ...format.index.shard_index import index_shard
-from ...format.prepare.plan import PrepareReport
 from ...format.unfinished import WRITING_FOLDER
+from ...prepare.plan import PrepareReport
 from ...storage import open_storage
 from .encoded_parts import encode_part
 from .new_folder import check_new_folder

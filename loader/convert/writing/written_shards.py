@@ -14,9 +14,9 @@ from ...format.index.journal import StoredScans, save_scans
 from ...format.index.layout import ShardEntry
 from ...format.index.shard_index import ShardIndex, index_shard
 from ...format.nv_meta import DATASET_YAML
-from ...format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
-from ...format.prepare.run import run_prepare
 from ...format.unfinished import WRITING_FOLDER, remove_left_files, remove_work_folder
+from ...prepare.plan import PreparePlan, PrepareReport, SplitRequest
+from ...prepare.run import run_prepare
 from ...storage import FileInfo, Storage
 from .new_output import remove_other_shards
 from .shard_file import FileContents, PartContents, ShardFile

@@ -29,11 +29,11 @@ from ...format.index.key_hash import hash_key
 from ...format.index.layout import AbstractIndex, Layout, PartStats, ShardEntry
 from ...format.index.shard_index import ShardIndex, index_shard, scan_facts
 from ...format.nv_meta import TEMPORARY_INDEX
-from ...format.prepare.plan import PreparePlan, ProgressCallback
-from ...format.prepare.shards import count_text, find_shards
 from ...format.tar.names import decode_name, encode_name
 from ...format.unfinished import check_finished
 from ...parts.part_sets import PartSetCounter, PartSets, join_part_sets
+from ...prepare.plan import PreparePlan, ProgressCallback
+from ...prepare.shards import count_text, find_shards
 from ...storage import FileInfo, ReadableFile, Storage, open_parent, open_storage
 from ..dataset import NoDocuments
 from ..kind import is_prepared, kind_at
@@ -280,7 +280,7 @@ def with_index(
 
 def index_tars(path: str, index: str, on_progress: ProgressCallback | None = None, *, keys: Sequence[str] = ()) -> str:
     """Index tar shards in the empty folder ``index``, as :func:`with_index`; return the shards' folder."""
-    from ...format.prepare.run import run_prepare  # most who ask for shards without an index never prepare
+    from ...prepare.run import run_prepare  # most who ask for shards without an index never prepare
 
     tars = find_tars(path)
     # Find the shards that keys name; all shards are needed if a key names none.

@@ -10,11 +10,11 @@ from typing import Any
 
 from ...dataset.unprepared.tar_index import with_index
 from ...format.dataset_ref import DatasetRef
-from ...format.prepare.plan import ProgressCallback
 from ...metadataset.datasets import DatasetNames
 from ...metadataset.documents.leaf_plan import LeafPlan
 from ...metadataset.plans.plan_leaves import plan_splits
 from ...metadataset.plans.plan_node import PlanNode
+from ...prepare.plan import ProgressCallback
 from .dataset import BrowsedDataset
 
 

@@ -16,10 +16,10 @@ from ...format.documents.sample_types import SampleTypeSpec
 from ...format.documents.subset import resolve_subset
 from ...format.documents.value_name import PartNames
 from ...format.nv_meta import FOLDER
-from ...format.prepare.dataset_yaml import SAMPLE_LOADER, DatasetYaml, dataset_config_of, files_to_write
-from ...format.prepare.plan import SplitRequest
-from ...format.prepare.split import ranges_by_ratio, split_by_ratio
-from ...format.prepare.split_names import detect_split
+from ...prepare.dataset_yaml import SAMPLE_LOADER, DatasetYaml, dataset_config_of, files_to_write
+from ...prepare.plan import SplitRequest
+from ...prepare.split import ranges_by_ratio, split_by_ratio
+from ...prepare.split_names import detect_split
 from ..sample_view import SampleView, describe_sample, view_decoder
 from .sampled_contents import SampledContents, ShardFolder, coverage, field_map_warnings
 

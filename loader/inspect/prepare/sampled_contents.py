@@ -19,12 +19,12 @@ from ...format.documents.messages import nearest_names
 from ...format.index.layout import AbstractIndex, once_warning
 from ...format.index.object_commit import read_committed_documents
 from ...format.nv_meta import FOLDER, INFO_JSON, INFO_YAML
-from ...format.prepare.dataset_yaml import DatasetYaml
-from ...format.prepare.plan import PreparePlan, RunningPrepare
-from ...format.prepare.run import open_prepare
-from ...format.prepare.shards import find_shards
 from ...parts.kinds import PICKLE, TORCH, part_extension
 from ...parts.part_sets import Missing, PartSets
+from ...prepare.dataset_yaml import DatasetYaml
+from ...prepare.plan import PreparePlan, RunningPrepare
+from ...prepare.run import open_prepare
+from ...prepare.shards import find_shards
 from ...storage import EPath, Storage
 
 _MAX_PART_BYTES = 256 * 1024 * 1024  # of each part of the first sample

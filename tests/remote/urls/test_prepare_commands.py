@@ -16,8 +16,8 @@ import pytest
 
 from loader.dataset.opening import folder_at
 from loader.engine import Engine
-from loader.format.prepare.plan import PreparePlan
-from loader.format.prepare.run import run_prepare
+from loader.prepare.plan import PreparePlan
+from loader.prepare.run import run_prepare
 from loader.storage import RemoteStorage, open_storage
 from tests.cli.make_dataset import picture, write_captions
 from tests.cli.run_energon import RunEnergon

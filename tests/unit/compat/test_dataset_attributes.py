@@ -9,7 +9,7 @@ import pytest
 
 from loader import CaptioningSample, DatasetLoader, EPath, JoinedWebdatasetFactory, WorkerConfig, load_dataset
 from loader.compat.webdataset_factory import ShardInfo
-from loader.format.prepare.plan import SplitRequest
+from loader.prepare.plan import SplitRequest
 from loader.training.datasets.dataset_factory import DatasetSubset
 from tests.e2e.dataset_tree import prepare, write_shards
 

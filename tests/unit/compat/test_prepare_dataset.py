@@ -17,7 +17,7 @@ from loader import BaseWebdatasetFactory, ConfigError, EPath, StorageError
 from loader.dataset.opening import folder_at
 from loader.dataset.split_parts import samples_of_part
 from loader.format.dataset_ref import DatasetRef
-from loader.format.prepare.plan import SplitRequest
+from loader.prepare.plan import SplitRequest
 from tests.e2e.dataset_tree import copy_of, prepare, write_shard, write_shards, written
 from tests.source_tree import ROOT
 

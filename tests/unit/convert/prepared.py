@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from loader.format.prepare.plan import PreparePlan, SplitRequest
-from loader.format.prepare.run import run_prepare
+from loader.prepare.plan import PreparePlan, SplitRequest
+from loader.prepare.run import run_prepare
 from tests.cli.make_dataset import write_shard
 
 CRUDE_YAML = "__module__: megatron.energon\n__class__: CrudeWebdataset\n"

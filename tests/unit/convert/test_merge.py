@@ -22,8 +22,8 @@ from loader.errors import ConfigError, FormatError, StorageError
 from loader.format.columns.column_files import open_column, write_column
 from loader.format.documents.split_config import SplitConfig, format_split_config
 from loader.format.filters.build import build_filter_index
-from loader.format.prepare.plan import PreparePlan, SplitRequest
-from loader.format.prepare.run import run_prepare
+from loader.prepare.plan import PreparePlan, SplitRequest
+from loader.prepare.run import run_prepare
 from tests.unit.convert.prepared import CRUDE_YAML, loaded_texts, text_samples, two_datasets, write_dataset
 
 

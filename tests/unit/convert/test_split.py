@@ -21,10 +21,10 @@ from loader.format.columns.column_files import write_column
 from loader.format.dataset_ref import DatasetRef
 from loader.format.filters.build import build_filter_index
 from loader.format.filters.rows import filter_names
-from loader.format.prepare.plan import PreparePlan
-from loader.format.prepare.run import run_prepare
 from loader.lint.report import LintPlan
 from loader.lint.run import lint_dataset
+from loader.prepare.plan import PreparePlan
+from loader.prepare.run import run_prepare
 from tests.unit.convert.prepared import loaded_texts, write_dataset
 
 RATIO = {"train": 0.5, "val": 0.5}

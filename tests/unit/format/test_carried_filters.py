@@ -14,8 +14,8 @@ from loader.dataset.split_parts import open_filter
 from loader.errors import ConfigError, StorageError
 from loader.format.filters.build import build_filter_index
 from loader.format.filters.rows import FilterFiles, filter_names
-from loader.format.prepare.plan import PreparePlan, PrepareReport
-from loader.format.prepare.run import run_prepare
+from loader.prepare.plan import PreparePlan, PrepareReport
+from loader.prepare.run import run_prepare
 from tests.e2e.dataset_tree import RATIO, caption_samples, shard_path, write_shard
 from tests.tables import write_lines
 

@@ -13,8 +13,8 @@ import pytest
 
 from loader.dataset.opening import folder_at
 from loader.errors import FormatError, StorageError
-from loader.format.prepare.plan import PreparePlan, SplitRequest
-from loader.format.prepare.run import run_prepare
+from loader.prepare.plan import PreparePlan, SplitRequest
+from loader.prepare.run import run_prepare
 
 
 def write_shard(path: Path, keys: list[str], *, tar_format: int = tarfile.USTAR_FORMAT) -> None:

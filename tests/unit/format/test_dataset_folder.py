@@ -20,8 +20,8 @@ from loader.format.dataset_ref import DatasetRef
 from loader.format.documents.dataset_config import format_dataset_config
 from loader.format.documents.providers import ALL_PARTS
 from loader.format.documents.split_config import SplitConfig
-from loader.format.prepare.plan import PreparePlan, SplitRequest
-from loader.format.prepare.run import run_prepare
+from loader.prepare.plan import PreparePlan, SplitRequest
+from loader.prepare.run import run_prepare
 from loader.storage import memory_map
 from tests.malformed.tar_bytes import END, member
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from loader.format.prepare.plan import PreparePlan
-from loader.format.prepare.run import run_prepare
+from loader.prepare.plan import PreparePlan
+from loader.prepare.run import run_prepare
 from tests.e2e.dataset_tree import RATIO, caption_samples, shard_path, write_shard
 
 

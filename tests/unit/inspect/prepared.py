@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from loader.format.documents import SAMPLE_TYPES
-from loader.format.prepare import DatasetYaml, PreparePlan, SplitRequest, parse_ratio, run_prepare
 from loader.inspect import Choices, choice_files, inspect_folder
+from loader.prepare import DatasetYaml, PreparePlan, SplitRequest, parse_ratio, run_prepare
 from tests.cli.make_dataset import write_captions
 
 CAPTIONING = next(spec for spec in SAMPLE_TYPES.values() if spec.short_name == "Captioning")

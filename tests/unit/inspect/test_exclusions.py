@@ -16,8 +16,6 @@ from loader import WorkerConfig, get_savable_loader, get_train_dataset
 from loader.dataset.query import SampleQuery, keys_of_file
 from loader.errors import ConfigError, FormatError
 from loader.format.dataset_ref import DatasetRef
-from loader.format.prepare.plan import PreparePlan, SplitRequest
-from loader.format.prepare.run import run_prepare
 from loader.inspect import (
     ExcludeReport,
     ExcludeRequest,
@@ -26,6 +24,8 @@ from loader.inspect import (
     list_exclusions,
     undo_last_exclusion,
 )
+from loader.prepare.plan import PreparePlan, SplitRequest
+from loader.prepare.run import run_prepare
 from tests.e2e.dataset_tree import caption_samples, shard_path, write_shard
 
 SAMPLES = 20

@@ -19,9 +19,9 @@ from loader.dataset.opening import folder_at
 from loader.dataset.query import SampleQuery
 from loader.errors import ConfigError, FormatError, StorageError
 from loader.format.dataset_ref import DatasetRef
-from loader.format.prepare.plan import PreparePlan
-from loader.format.prepare.run import run_prepare
 from loader.inspect.extract import open_sample, write_parts
+from loader.prepare.plan import PreparePlan
+from loader.prepare.run import run_prepare
 from tests.e2e.dataset_tree import RATIO, caption_samples, shard_path, write_shard
 from tests.small_disks import mounted_disk
 from tests.tables import write_lines

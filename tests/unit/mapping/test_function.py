@@ -18,8 +18,8 @@ import torch
 
 from loader import TextSample, open_dataset
 from loader.errors import ConfigError
-from loader.format.prepare.plan import SplitRequest
 from loader.mapping.function import given_function, named_function, one_thread
+from loader.prepare.plan import SplitRequest
 from tests.e2e import map_functions
 from tests.e2e.dataset_tree import prepare, write_shards
 

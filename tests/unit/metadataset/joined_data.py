@@ -9,10 +9,10 @@ from typing import Any
 import yaml
 
 from loader.dataset.opening import folder_at
-from loader.format.prepare.plan import PreparePlan, SplitRequest
-from loader.format.prepare.run import run_prepare
 from loader.metadataset.documents.leaf_plan import JoinPlan
 from loader.metadataset.plans.plan_leaves import plan_leaves
+from loader.prepare.plan import PreparePlan, SplitRequest
+from loader.prepare.run import run_prepare
 from tests.e2e.dataset_tree import write_tar
 
 TEXT = "sample_type: {__module__: megatron.energon, __class__: TextSample}\nfield_map: {text: txt}\n"

@@ -49,10 +49,10 @@ from loader.format.columns.column_files import write_column
 from loader.format.dataset_ref import DatasetRef
 from loader.format.filters.build import build_filter_index
 from loader.format.jsonl.index import prepare_jsonl
-from loader.format.prepare.plan import PreparePlan, SplitRequest
-from loader.format.prepare.run import run_prepare
 from loader.inspect import PreviewRequest, open_views
 from loader.notebook.shown import BrowseFrame
+from loader.prepare.plan import PreparePlan, SplitRequest
+from loader.prepare.run import run_prepare
 from loader.samples.sample_format import MAX_PAGE_BYTES
 from loader.storage import open_parent, open_storage
 from tests.e2e.dataset_tree import write_shard, write_tar

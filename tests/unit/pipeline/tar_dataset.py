@@ -11,8 +11,8 @@ import yaml
 
 from loader.format.dataset_ref import DatasetRef
 from loader.format.documents.providers import LoadRequest
-from loader.format.prepare.plan import SplitRequest
 from loader.pipeline.reading.dataset_source import DatasetSource
+from loader.prepare.plan import SplitRequest
 from loader.samples.building.sample_builder import RawSample
 from tests.e2e.dataset_tree import Samples, prepare, write_shard
 

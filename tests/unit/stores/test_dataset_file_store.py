@@ -16,7 +16,7 @@ from loader import ConfigError, FormatError, SampleDecoder, SampleError, SourceI
 from loader.dataset.open_files import OpenFiles
 from loader.format.dataset_ref import DatasetRef
 from loader.format.media.metadata import ImageMetadata, MediaFilter
-from loader.format.prepare.plan import SplitRequest
+from loader.prepare.plan import SplitRequest
 from loader.stores import DatasetFileStore, DecodeFileStore, MissingFileError, PrimaryFileStore
 from loader.stores.dataset_file_store import open_shared
 from tests.e2e.dataset_tree import prepare, write_shard, write_tar

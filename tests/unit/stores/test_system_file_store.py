@@ -10,7 +10,7 @@ from PIL import Image
 
 from loader import ConfigError, EnergonError, SourceInfo, StorageError
 from loader.format.media.metadata import ImageMetadata, MediaFilter
-from loader.format.prepare.media_folder import prepare_media_folder
+from loader.prepare.media_folder import prepare_media_folder
 from loader.storage import LocalStorage
 from loader.stores import MissingFileError, SystemFileStore
 

@@ -14,8 +14,8 @@ from loader.convert.rows import FileAccess
 from loader.convert.sources import SourceOptions, found_columns
 from loader.errors import escape_controls, plural
 from loader.format.documents import SampleTypeSpec
-from loader.format.prepare import SplitRequest
 from loader.inspect import Choices, ShardFolder, open_choices, propose_choices
+from loader.prepare import SplitRequest
 from loader.storage import DownloadOptions
 
 from ....console import is_terminal, show_note

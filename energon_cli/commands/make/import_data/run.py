@@ -26,7 +26,6 @@ from loader.convert.rows import FileAccess
 from loader.convert.sources import UnclearDataError, compared_hypotheses, found_columns, open_sources
 from loader.errors import EnergonError, escape_controls, plural
 from loader.format.documents import quoted
-from loader.format.prepare import DatasetYaml
 from loader.inspect import (
     Choices,
     ShardFolder,
@@ -38,6 +37,7 @@ from loader.inspect import (
     inspect_folder,
     print_table,
 )
+from loader.prepare import DatasetYaml
 from loader.storage import open_storage
 
 from ....console import error_console, facts_of, output_console, print_json, show_account, show_note, show_warning

@@ -10,7 +10,6 @@ import click
 
 from loader.errors import escape_controls, plural
 from loader.format.documents import SampleTypeSpec
-from loader.format.prepare import DatasetYaml, SplitRequest, plan_split
 from loader.inspect import (
     Choices,
     OpenChoices,
@@ -21,6 +20,7 @@ from loader.inspect import (
     propose_choices,
     view_first_sample,
 )
+from loader.prepare import DatasetYaml, SplitRequest, plan_split
 
 from ....console import StatusLine, show_note, show_warning
 from ..prompts import AnswerHistory

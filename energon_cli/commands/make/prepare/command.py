@@ -34,7 +34,7 @@ _ADVANCED = (
     "--split-parts",
     metavar="NAME:PATTERN",
     multiple=True,
-    callback=parsed("loader.format.prepare", "parse_split_part"),
+    callback=parsed("loader.prepare", "parse_split_part"),
     help="Assign the shards that match PATTERN to the split part NAME. PATTERN is a regex from the start of the name,"
     " after brace expansion, or glob:GLOB. Repeatable; overrides --split-ratio.",
 )

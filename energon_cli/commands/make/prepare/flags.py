@@ -15,7 +15,7 @@ from loader.engine import usable_cores
 from loader.errors import ConfigError
 from loader.format import DatasetRef
 from loader.format.documents import SampleTypeSpec, parse_field_map
-from loader.format.prepare import PreparePlan, SplitRequest, parse_ratio
+from loader.prepare import PreparePlan, SplitRequest, parse_ratio
 from loader.storage import split_url
 
 from ....console import is_terminal

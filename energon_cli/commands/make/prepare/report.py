@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from loader.format.media import MediaReport
-    from loader.format.prepare import PlannedSplit, PrepareReport, SplitRequest
     from loader.inspect import SampledContents, SampleView
+    from loader.prepare import PlannedSplit, PrepareReport, SplitRequest
 
 
 def show_part_sets(console: Console, table: Sequence[Mapping[str, Any]], sampled: SampledContents) -> None:

@@ -11,18 +11,6 @@ import click
 from loader.engine import Share, command_with
 from loader.errors import escape_controls, plural
 from loader.format.documents import content_of_folder, import_hint
-from loader.format.prepare import (
-    DecompressReport,
-    PartReport,
-    PlannedSplit,
-    PreparePlan,
-    check_destination,
-    check_not_planned,
-    decompress_shards,
-    plan_split,
-    run_part,
-    unwritable_folder,
-)
 from loader.inspect import (
     Choices,
     ShardFolder,
@@ -33,6 +21,18 @@ from loader.inspect import (
     format_bytes,
     inspect_folder,
     with_printed_names,
+)
+from loader.prepare import (
+    DecompressReport,
+    PartReport,
+    PlannedSplit,
+    PreparePlan,
+    check_destination,
+    check_not_planned,
+    decompress_shards,
+    plan_split,
+    run_part,
+    unwritable_folder,
 )
 from loader.storage import open_storage
 

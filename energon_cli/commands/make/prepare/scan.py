@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from loader.format.prepare import PreparePlan, PrepareProgress, RunningPrepare, open_prepare
 from loader.inspect import ShardFolder, contents_of_scan
+from loader.prepare import PreparePlan, PrepareProgress, RunningPrepare, open_prepare
 
 from ....console import show_note
 from ....engine_options import EngineChoice

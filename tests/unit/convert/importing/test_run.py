@@ -86,7 +86,7 @@ def test_no_shard_is_scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         raise AssertionError("a shard was scanned")
 
     monkeypatch.setattr(shard_index, "shard_requests", scan)
-    monkeypatch.setattr("loader.format.prepare.scans.index_small_shards", scan)
+    monkeypatch.setattr("loader.prepare.scans.index_small_shards", scan)
     assert import_folder(write_photos(tmp_path / "photos"), tmp_path / "out", layout=SMALL).prepared.scanned == 0
 
 

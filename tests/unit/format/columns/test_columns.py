@@ -14,8 +14,8 @@ from loader.errors import ConfigError, FormatError
 from loader.format.columns.column import Column
 from loader.format.columns.column_files import open_column, write_column
 from loader.format.columns.column_record import column_names
-from loader.format.prepare.plan import PreparePlan, PrepareReport
-from loader.format.prepare.run import run_prepare
+from loader.prepare.plan import PreparePlan, PrepareReport
+from loader.prepare.run import run_prepare
 from tests.e2e.dataset_tree import RATIO, caption_samples, shard_path, write_shard, write_shards
 from tests.tables import write_lines
 

@@ -7,8 +7,8 @@ import pytest
 from loader.format.compat.files import cannot_express
 from loader.format.index.shard_index import ShardIndex, index_shard
 from loader.format.nv_meta import INDEX_SQLITE
-from loader.format.prepare.plan import PreparePlan, SplitRequest
-from loader.format.prepare.run import run_prepare
+from loader.prepare.plan import PreparePlan, SplitRequest
+from loader.prepare.run import run_prepare
 from loader.storage import LocalStorage
 from tests.malformed.tar_bytes import END, member
 

@@ -19,8 +19,8 @@ from loader.dataset.tar import tar_index
 from loader.errors import ConfigError
 from loader.format.columns.column_files import write_column
 from loader.format.filters.build import build_filter_index
-from loader.format.prepare.plan import PreparePlan
-from loader.format.prepare.run import run_prepare
+from loader.prepare.plan import PreparePlan
+from loader.prepare.run import run_prepare
 from tests.e2e.dataset_tree import RATIO, caption_samples, shard_path, write_shard
 from tests.tables import write_lines
 

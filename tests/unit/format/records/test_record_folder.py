@@ -14,10 +14,10 @@ from loader.dataset.split_parts import excluded_samples, samples_of_part
 from loader.dataset.tar import tar_index
 from loader.errors import ConfigError, FormatError, StorageError
 from loader.format.dataset_ref import DatasetRef
-from loader.format.prepare.plan import PreparePlan, SplitRequest
-from loader.format.prepare.run import run_prepare
 from loader.lint.report import LintPlan
 from loader.lint.run import lint_dataset
+from loader.prepare.plan import PreparePlan, SplitRequest
+from loader.prepare.run import run_prepare
 from loader.samples.building.check import DecodeCheck
 from loader.samples.building.dataset_code import DatasetCode
 from tests.tables import CRUDE_YAML, prepare_parts, row, write_lines, write_rows
@@ -210,7 +210,7 @@ def test_an_interrupted_prepare_leaves_the_earlier_dataset(tmp_path: Path, monke
     def fail(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("loader.format.prepare.workspace.commit", fail)
+    monkeypatch.setattr("loader.prepare.workspace.commit", fail)
     with pytest.raises(KeyboardInterrupt):
         run_prepare(PreparePlan(path=str(folder)))
     assert (folder / ".nv-meta/.info.json").read_bytes() == before

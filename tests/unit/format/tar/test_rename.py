@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from loader.errors import FormatError
-from loader.format.prepare.fix_duplicates import rename_headers
+from loader.prepare.fix_duplicates import rename_headers
 
 FORMATS: dict[str, Literal[0, 1, 2]] = {
     "ustar": tarfile.USTAR_FORMAT,

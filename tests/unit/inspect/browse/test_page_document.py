@@ -8,11 +8,11 @@ from pathlib import Path
 from PIL import Image
 
 from loader.format.dataset_ref import DatasetRef
-from loader.format.prepare.plan import PreparePlan, SplitRequest
-from loader.format.prepare.run import run_prepare
 from loader.inspect.browse.dataset import BrowsedDataset
 from loader.inspect.browse.page_document import sample_page
 from loader.inspect.fields import describe_part
+from loader.prepare.plan import PreparePlan, SplitRequest
+from loader.prepare.run import run_prepare
 from tests.e2e.dataset_tree import shard_path, write_shard
 
 

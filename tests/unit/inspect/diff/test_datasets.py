@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from loader.errors import ConfigError
-from loader.format.prepare.plan import SplitRequest
 from loader.inspect import kind_of_path
 from loader.inspect.diff import DiffReport, compare_paths
+from loader.prepare.plan import SplitRequest
 from tests.cli.make_dataset import caption_parts, write_captions, write_shard
 from tests.e2e.dataset_tree import prepare
 

@@ -11,7 +11,6 @@ import pytest
 from loader.errors import FormatError
 from loader.format.contents import only_field_map
 from loader.format.documents import SAMPLE_TYPES
-from loader.format.prepare import DatasetYaml, SplitRequest, parse_ratio
 from loader.inspect import (
     Choices,
     FieldQuestion,
@@ -26,6 +25,7 @@ from loader.inspect import (
     propose_choices,
     view_first_sample,
 )
+from loader.prepare import DatasetYaml, SplitRequest, parse_ratio
 from tests.cli.make_dataset import write_captions
 from tests.e2e.dataset_tree import write_tar
 from tests.imports import picture

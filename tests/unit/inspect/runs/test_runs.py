@@ -18,9 +18,9 @@ from loader.dataset.opening import folder_at
 from loader.errors import ConfigError
 from loader.format.columns.column_files import write_column
 from loader.format.filters.build import build_filter_index
-from loader.format.prepare.plan import PreparePlan, SplitRequest
-from loader.format.prepare.run import run_prepare
 from loader.inspect.runs import PlannedRun, RunRequest, explain_run, open_run, steps_of_key, trace_step
+from loader.prepare.plan import PreparePlan, SplitRequest
+from loader.prepare.run import run_prepare
 from tests.e2e.dataset_tree import caption_samples, shard_path, write_shard
 from tests.e2e.text_dataset import exclude, write_texts
 from tests.representative import every_value_once

@@ -23,8 +23,6 @@ from loader.errors import ConfigError, TrustError
 from loader.format.columns.column_files import open_column, write_column, write_map_column
 from loader.format.dataset_ref import DatasetRef
 from loader.format.jsonl.index import prepare_jsonl
-from loader.format.prepare.plan import PreparePlan, SplitRequest
-from loader.format.prepare.run import run_prepare
 from loader.inspect.browse.search import statistics as browse_statistics
 from loader.inspect.stats import (
     Distribution,
@@ -34,6 +32,8 @@ from loader.inspect.stats import (
     collect_stats,
     html_report as page_of,
 )
+from loader.prepare.plan import PreparePlan, SplitRequest
+from loader.prepare.run import run_prepare
 from loader.storage import open_parent
 from tests.e2e.dataset_tree import shard_path, write_shard
 from tests.tables import write_lines

@@ -13,7 +13,7 @@ from loader import ConversationSample, SampleDecoder, Turn
 from loader.errors import SampleError
 from loader.format.documents.dataset_config import parse_dataset_config
 from loader.format.documents.sample_types import SAMPLE_TYPES
-from loader.format.prepare.dataset_yaml import DatasetYaml, dataset_config_of
+from loader.prepare.dataset_yaml import DatasetYaml, dataset_config_of
 from loader.samples import DecodeCheck, SampleBuilder, generic_batch
 from loader.samples.building.dataset_code import DatasetCode
 from tests.unit.samples.image_corpus import encode, pattern

@@ -11,16 +11,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
-from ...engine.run import Engine
-from ...engine.workers import StoppedError
-from ...errors import EnergonError, FormatError, StorageError, plural
-from ...storage import FileInfo, LocalStorage, RemoteStorage, SplitStorage, Storage, may_use_rust
-from ..compat.files import stage_tar_idx
-from ..contents.findings import Contents, ContentSampler
-from ..index.journal import ScanFolders, ScanPlace, StoredScans, download_scan, save_scans, upload_scans
-from ..index.remote_shard import RemoteIndexer, ScanMode
-from ..index.shard_index import ShardIndex, index_shard
-from ..index.small_shards import index_small_shards
+from ..engine.run import Engine
+from ..engine.workers import StoppedError
+from ..errors import EnergonError, FormatError, StorageError, plural
+from ..format.compat.files import stage_tar_idx
+from ..format.contents.findings import Contents, ContentSampler
+from ..format.index.journal import ScanFolders, ScanPlace, StoredScans, download_scan, save_scans, upload_scans
+from ..format.index.remote_shard import RemoteIndexer, ScanMode
+from ..format.index.shard_index import ShardIndex, index_shard
+from ..format.index.small_shards import index_small_shards
+from ..storage import FileInfo, LocalStorage, RemoteStorage, SplitStorage, Storage, may_use_rust
 from .plan import PrepareProgress, ScanHow
 
 _MAX_GROUP_SHARDS = 64

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from loader.engine import IncompleteError
-from loader.format.prepare.plan import PreparePlan
-from loader.format.prepare.run import run_prepare
+from loader.prepare.plan import PreparePlan
+from loader.prepare.run import run_prepare
 from tests.e2e.dataset_tree import RATIO, write_tar
 
 

@@ -9,22 +9,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import UUID
 
-from ...errors import StorageError
-from ...storage import LocalStorage, RemoteStorage, Storage
-from ..documents.dataset_files import commit_mark, encode_shard_info
-from ..index.current import stale_indexes
-from ..index.journal import download_scans
-from ..index.layout import ShardEntry
-from ..index.object_commit import ObjectCommit, finish_object_commit
-from ..index.publish import STAGING, commit, finish_interrupted_commit, is_commit_pending, stage_files
-from ..nv_meta import (
+from ..errors import StorageError
+from ..format.documents.dataset_files import commit_mark, encode_shard_info
+from ..format.index.current import stale_indexes
+from ..format.index.journal import download_scans
+from ..format.index.layout import ShardEntry
+from ..format.index.object_commit import ObjectCommit, finish_object_commit
+from ..format.index.publish import STAGING, commit, finish_interrupted_commit, is_commit_pending, stage_files
+from ..format.nv_meta import (
     FOLDER,
     INDEX_UUID,
     INFO_JSON,
     LOCK,
     WORK_FOLDER,
 )
-from ..unfinished import WRITING_FOLDER, remove_left_files
+from ..format.unfinished import WRITING_FOLDER, remove_left_files
+from ..storage import LocalStorage, RemoteStorage, Storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from ...errors import FormatError
-from ...storage import FileInfo, ReadableFile, Storage
-from ..compat.sqlite_index import open_sqlite
-from ..index.current import PreviousIndex
-from ..index.journal import StoredScans
-from ..index.layout import ShardEntry
-from ..index.shard_index import ShardIndex, index_shard
-from ..media.extraction import FileRegion, may_be_media
-from ..media.metadata import MediaFilter, media_query
-from ..media.tables import (
+from ..errors import FormatError
+from ..format.compat.sqlite_index import open_sqlite
+from ..format.index.current import PreviousIndex
+from ..format.index.journal import StoredScans
+from ..format.index.layout import ShardEntry
+from ..format.index.shard_index import ShardIndex, index_shard
+from ..format.media.extraction import FileRegion, may_be_media
+from ..format.media.metadata import MediaFilter, media_query
+from ..format.media.tables import (
     MediaChunk,
     MediaReport,
     MediaRows,
@@ -24,7 +23,8 @@ from ..media.tables import (
     entry_keys_of_shards,
     fill_media_tables,
 )
-from ..nv_meta import INDEX_SQLITE
+from ..format.nv_meta import INDEX_SQLITE
+from ..storage import FileInfo, ReadableFile, Storage
 from .plan import PrepareProgress, ProgressCallback
 from .staging import PrepareInputs
 

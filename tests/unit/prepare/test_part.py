@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hypothesis import given, strategies as st
 
-from loader.format.prepare.part import divide_shards, read_plan, write_plan
+from loader.prepare.part import divide_shards, read_plan, write_plan
 from loader.storage import FileInfo, LocalStorage
 
 MIB = 1 << 20

@@ -13,27 +13,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...engine import Account
-from ...errors import ConfigError, EnergonError, FormatError, StorageError
-from ...storage import FileInfo, Storage
-from ...version import __version__
-from ..carry import NextValues, carry_to_next_index
-from ..contents.findings import MAX_JSON_BYTES, Contents, ContentSampler, parse_document
-from ..data_kind import data_kind
-from ..documents.dataset_files import read_shard_info
-from ..index.current import read_uuid
-from ..index.layout import (
+from ..engine import Account
+from ..errors import ConfigError, EnergonError, FormatError, StorageError
+from ..format.carry import NextValues, carry_to_next_index
+from ..format.contents.findings import MAX_JSON_BYTES, Contents, ContentSampler, parse_document
+from ..format.data_kind import data_kind
+from ..format.documents.dataset_files import read_shard_info
+from ..format.index.current import read_uuid
+from ..format.index.layout import (
     PART_SETS_FILE,
     Layout,
     PartStats,
     ShardEntry,
     encode_struct,
 )
-from ..jsonl.index import IDX_SUFFIX, LINE, build_jsonl_index, open_jsonl_index, prepare_jsonl
-from ..jsonl.lines import BYTE_ORDER_MARK
-from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE
-from ..records.folder_index import RecordIndex, open_record_file, open_record_index, part_sets_of_files
-from ..records.record_file import read_record
+from ..format.jsonl.index import IDX_SUFFIX, LINE, build_jsonl_index, open_jsonl_index, prepare_jsonl
+from ..format.jsonl.lines import BYTE_ORDER_MARK
+from ..format.nv_meta import INDEX_FOLDER, INDEX_SQLITE
+from ..format.records.folder_index import RecordIndex, open_record_file, open_record_index, part_sets_of_files
+from ..format.records.record_file import read_record
+from ..storage import FileInfo, Storage
+from ..version import __version__
 from .plan import PreparePlan, PrepareProgress, PrepareReport, RunningPrepare, ScanHow, SplitRequest
 from .scans import raise_scan_errors
 from .shards import ShardSearch, find_shards
@@ -180,7 +180,7 @@ class RecordPrepare(RunningPrepare):
             with storage.open(shard.name, shard.info) as opened:
                 line = opened.read_at(0, min(max_bytes, MAX_JSON_BYTES)).partition(b"\n")[0]
             return {LINE: line.removeprefix(BYTE_ORDER_MARK)}
-        from ..records.row_file import RowFile
+        from ..format.records.row_file import RowFile
 
         file = RowFile(storage, shard.name)
         if max(file.group_bytes) > max_bytes:  # a row is read with its whole row group

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from ...errors import ConfigError
+from ..errors import ConfigError
 
 _RATIO_PARTS = ("train", "val", "test")
 _BETWEEN_NUMBERS = re.compile(r"\s*[,/:;]\s*|\s+(?=[\d.])")

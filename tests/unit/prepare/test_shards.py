@@ -13,10 +13,10 @@ import pytest
 from loader.engine import Engine
 from loader.errors import ConfigError, FormatError, StorageError
 from loader.format.index.journal import StoredScans
-from loader.format.prepare import scans as module
-from loader.format.prepare.plan import PrepareProgress, ScanHow
-from loader.format.prepare.scans import ShardScans
-from loader.format.prepare.shards import find_shards
+from loader.prepare import scans as module
+from loader.prepare.plan import PrepareProgress, ScanHow
+from loader.prepare.scans import ShardScans
+from loader.prepare.shards import find_shards
 from loader.storage import FileInfo, LocalStorage
 from tests.malformed.tar_bytes import END, member
 

@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...engine import Account
-from ...errors import ConfigError, StorageError, plural
-from ...storage import FileInfo, Storage, missing_folder, split_url
-from ..data_kind import SHARD_SUFFIXES, DataKind, data_kind
-from ..documents.next_command import command_for_folder, import_hint
-from ..nv_meta import TAR_IDX_SUFFIX
+from ..engine import Account
+from ..errors import ConfigError, StorageError, plural
+from ..format.data_kind import SHARD_SUFFIXES, DataKind, data_kind
+from ..format.documents.next_command import command_for_folder, import_hint
+from ..format.nv_meta import TAR_IDX_SUFFIX
+from ..storage import FileInfo, Storage, missing_folder, split_url
 
 _MAX_EXTENSIONS = 5  # in a message
 

@@ -14,14 +14,14 @@ from itertools import pairwise
 
 import msgspec
 
-from ...engine.run import Engine
-from ...engine.share import BYTES_PER_SHARD, Share, divide, incomplete_shares
-from ...errors import ConfigError, FormatError, StorageError, plural
-from ...storage import FileInfo, RemoteStorage, Storage, read_document
-from ..dataset_ref import DatasetRef
-from ..index.current import PreviousIndex
-from ..index.journal import ScanFolders, StoredScans, download_scans
-from ..nv_meta import WORK_FOLDER
+from ..engine.run import Engine
+from ..engine.share import BYTES_PER_SHARD, Share, divide, incomplete_shares
+from ..errors import ConfigError, FormatError, StorageError, plural
+from ..format.dataset_ref import DatasetRef
+from ..format.index.current import PreviousIndex
+from ..format.index.journal import ScanFolders, StoredScans, download_scans
+from ..format.nv_meta import WORK_FOLDER
+from ..storage import FileInfo, RemoteStorage, Storage, read_document
 from .destination import check_destination
 from .plan import PreparePlan, ProgressCallback, ScanHow
 from .scans import ShardScans

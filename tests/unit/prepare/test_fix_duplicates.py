@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 import pytest
 
 from loader.errors import FormatError, StorageError
-from loader.format.prepare import fix_duplicates as module
-from loader.format.prepare.fix_duplicates import fix_duplicates, rename_headers
+from loader.prepare import fix_duplicates as module
+from loader.prepare.fix_duplicates import fix_duplicates, rename_headers
 from loader.storage import LocalStorage
 
 Members = dict[str, bytes]
@@ -287,7 +287,7 @@ def test_a_full_disk_leaves_every_shard_as_it_was(storage: LocalStorage) -> None
 KILLED = """
 import os, signal, sys
 from contextlib import contextmanager
-from loader.format.prepare.fix_duplicates import fix_duplicates
+from loader.prepare.fix_duplicates import fix_duplicates
 from loader.storage import LocalStorage
 
 class Killing(LocalStorage):

@@ -6,23 +6,23 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from typing import Self
 
-from ...errors import FormatError
-from ...storage import FileInfo, Storage
-from ...version import __version__
-from ..compat.files import CompatFiles, first_unwritable_folder, why_inexpressible
-from ..contents.findings import Contents, ContentSampler
-from ..index.current import PreviousIndex, read_uuid
-from ..index.dataset_index import DatasetIndex
-from ..index.journal import StoredScans
-from ..index.layout import Layout, ShardEntry
-from ..index.publish import STAGING
-from ..index.shard_index import ShardIndex, index_shard
-from ..index.writer import DuplicateKeys, IndexWriter
-from ..media.tables import (
+from ..errors import FormatError
+from ..format.compat.files import CompatFiles, first_unwritable_folder, why_inexpressible
+from ..format.contents.findings import Contents, ContentSampler
+from ..format.index.current import PreviousIndex, read_uuid
+from ..format.index.dataset_index import DatasetIndex
+from ..format.index.journal import StoredScans
+from ..format.index.layout import Layout, ShardEntry
+from ..format.index.publish import STAGING
+from ..format.index.shard_index import ShardIndex, index_shard
+from ..format.index.writer import DuplicateKeys, IndexWriter
+from ..format.media.tables import (
     read_media_filter,
 )
-from ..nv_meta import FOLDER, INDEX_SQLITE, SPLIT_YAML
-from ..tar.header import has_tar_idx
+from ..format.nv_meta import FOLDER, INDEX_SQLITE, SPLIT_YAML
+from ..format.tar.header import has_tar_idx
+from ..storage import FileInfo, Storage
+from ..version import __version__
 from .plan import PreparePlan, ScanHow
 from .scans import ShardScans
 from .shards import ShardSearch

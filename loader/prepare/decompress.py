@@ -14,11 +14,11 @@ from functools import partial
 from threading import Event, Lock
 from typing import Any
 
-from ...errors import EnergonError, FormatError, StorageError, required_package
-from ...parts.other_file import refuse_other_file
-from ...storage import ReadableFile, Storage, process_of_partial
-from ..nv_meta import LOCK
-from ..tar.header import damaged
+from ..errors import EnergonError, FormatError, StorageError, required_package
+from ..format.nv_meta import LOCK
+from ..format.tar.header import damaged
+from ..parts.other_file import refuse_other_file
+from ..storage import ReadableFile, Storage, process_of_partial
 from .scans import raise_scan_errors
 from .shards import compression_of, find_compressed, tar_name
 

@@ -8,12 +8,11 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from ...errors import ConfigError, FormatError, StorageError, plural
-from ...storage import FileInfo, RemoteStorage, Storage, missing_folder
-from ..documents.next_command import quoted
-from ..media.extraction import FileRegion, may_be_media
-from ..media.metadata import MediaFilter
-from ..media.tables import (
+from ..errors import ConfigError, FormatError, StorageError, plural
+from ..format.documents.next_command import quoted
+from ..format.media.extraction import FileRegion, may_be_media
+from ..format.media.metadata import MediaFilter
+from ..format.media.tables import (
     MediaChunk,
     MediaProgress,
     MediaReport,
@@ -21,7 +20,8 @@ from ..media.tables import (
     MediaTables,
     fill_media_tables,
 )
-from ..nv_meta import FOLDER, INDEX_SQLITE, INFO_JSON, INFO_YAML, LOCK
+from ..format.nv_meta import FOLDER, INDEX_SQLITE, INFO_JSON, INFO_YAML, LOCK
+from ..storage import FileInfo, RemoteStorage, Storage, missing_folder
 
 _STAGED = f"{FOLDER}/index.sqlite.partial"
 _FILES_AT_ONCE = 64

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from loader.errors import ConfigError
-from loader.format.prepare.split import parse_split_part, split_by_patterns, split_by_ratio
-from loader.format.prepare.split_names import detect_split, parse_ratio
+from loader.prepare.split import parse_split_part, split_by_patterns, split_by_ratio
+from loader.prepare.split_names import detect_split, parse_ratio
 
 THREE = {"train": 8.0, "val": 1.0, "test": 1.0}
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from loader.errors import ConfigError, FormatError, StorageError
-from loader.format.prepare.decompress import decompress_shards
+from loader.prepare.decompress import decompress_shards
 from loader.storage import LocalStorage
 from tests.small_disks import mounted_disk
 
@@ -175,7 +175,7 @@ def test_a_killed_run_leaves_whole_files_and_the_next_one_ends_it(tmp_path: Path
     big = TAR * 24
     write(tmp_path, *names, data=big)
     code = (
-        "from loader.format.prepare.decompress import decompress_shards; from loader.storage import LocalStorage;"
+        "from loader.prepare.decompress import decompress_shards; from loader.storage import LocalStorage;"
         f"decompress_shards(LocalStorage({str(tmp_path)!r}))"
     )
     process = subprocess.Popen([sys.executable, "-c", code])

@@ -9,21 +9,21 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ...engine import Account
-from ...engine.run import Engine
-from ...errors import ConfigError, plural
-from ...parts.large_parts import is_limited
-from ...storage import RemoteStorage, Storage
-from ..carry import NextValues, carry_to_next_index
-from ..compat.files import STAGED_SQLITE, stale_compat_files
-from ..contents.findings import ContentSampler
-from ..index.current import prefetch_documents
-from ..index.dataset_index import DatasetIndex
-from ..index.layout import Layout, layout_warnings
-from ..index.publish import STAGING
-from ..index.sample_bytes import read_sample
-from ..media.tables import MediaReport
-from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, SPLIT_YAML
+from ..engine import Account
+from ..engine.run import Engine
+from ..errors import ConfigError, plural
+from ..format.carry import NextValues, carry_to_next_index
+from ..format.compat.files import STAGED_SQLITE, stale_compat_files
+from ..format.contents.findings import ContentSampler
+from ..format.index.current import prefetch_documents
+from ..format.index.dataset_index import DatasetIndex
+from ..format.index.layout import Layout, layout_warnings
+from ..format.index.publish import STAGING
+from ..format.index.sample_bytes import read_sample
+from ..format.media.tables import MediaReport
+from ..format.nv_meta import INDEX_FOLDER, INDEX_SQLITE, SPLIT_YAML
+from ..parts.large_parts import is_limited
+from ..storage import RemoteStorage, Storage
 from .collect_media import collect_media
 from .destination import check_destination
 from .fix_duplicates import fix_duplicates, repeated_keys

@@ -14,13 +14,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import BinaryIO, NamedTuple
 
-from ...errors import FormatError
-from ...storage import ReadableFile, Storage
-from ..index.layout import ShardEntry
-from ..index.writer import DuplicateKeys
-from ..tar.header import BLOCK, check_header, header_size, parse_pax_records
-from ..tar.names import decode_name, encode_name, split_member_name
-from ..tar.scan import TarScan, read_members
+from ..errors import FormatError
+from ..format.index.layout import ShardEntry
+from ..format.index.writer import DuplicateKeys
+from ..format.tar.header import BLOCK, check_header, header_size, parse_pax_records
+from ..format.tar.names import decode_name, encode_name, split_member_name
+from ..format.tar.scan import TarScan, read_members
+from ..storage import ReadableFile, Storage
 
 _NAME, _SIZE, _CHECKSUM, _PREFIX = slice(0, 100), slice(124, 136), slice(148, 156), slice(345, 500)
 _POSIX = b"ustar\0"

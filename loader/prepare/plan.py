@@ -8,18 +8,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ...engine import Account
-from ...engine.run import Engine
-from ...parts.large_parts import SHOWN_JSON_BYTES
-from ..contents.findings import Contents
-from ..dataset_ref import DatasetRef
-from ..index import remote_shard
-from ..media.metadata import MediaFilter
-from ..media.tables import MediaReport
+from ..engine import Account
+from ..engine.run import Engine
+from ..format.contents.findings import Contents
+from ..format.dataset_ref import DatasetRef
+from ..format.index import remote_shard
+from ..format.media.metadata import MediaFilter
+from ..format.media.tables import MediaReport
+from ..parts.large_parts import SHOWN_JSON_BYTES
 
 if TYPE_CHECKING:
-    from ..index.journal import ScanFolders
-    from ..index.layout import AbstractIndex, Layout
+    from ..format.index.journal import ScanFolders
+    from ..format.index.layout import AbstractIndex, Layout
 
 ScanMode = remote_shard.ScanMode
 

@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from ...errors import ConfigError, EnergonError, Fault, plural
-from ...storage import Storage
-from ..documents.brace_patterns import match_names
-from ..documents.dataset_files import read_split_config
-from ..documents.split_config import SplitConfig, format_split_config, parse_split_config, split_sample_name
-from ..documents.subset import ShareRange, SubsetRange
-from ..filters.rows import FilterFiles
-from ..index.layout import ShardEntry
-from ..nv_meta import FOLDER, SPLIT_YAML
+from ..errors import ConfigError, EnergonError, Fault, plural
+from ..format.documents.brace_patterns import match_names
+from ..format.documents.dataset_files import read_split_config
+from ..format.documents.split_config import SplitConfig, format_split_config, parse_split_config, split_sample_name
+from ..format.documents.subset import ShareRange, SubsetRange
+from ..format.filters.rows import FilterFiles
+from ..format.index.layout import ShardEntry
+from ..format.nv_meta import FOLDER, SPLIT_YAML
+from ..storage import Storage
 from .plan import PartSize, SplitRequest
 
 

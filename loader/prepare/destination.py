@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 
-from ...errors import ConfigError, EnergonError, StorageError
-from ...storage import Storage, is_url
-from ..dataset_ref import DatasetRef
-from ..documents.dataset_files import read_shard_info
-from ..nv_meta import (
+from ..errors import ConfigError, EnergonError, StorageError
+from ..format.dataset_ref import DatasetRef
+from ..format.documents.dataset_files import read_shard_info
+from ..format.nv_meta import (
     DATASET_YAML,
     FOLDER,
     INDEX_FOLDER,
@@ -21,6 +20,7 @@ from ..nv_meta import (
     SPLIT_YAML,
     WORK_FOLDER,
 )
+from ..storage import Storage, is_url
 
 _IN_FOLDER = (INFO_JSON, INFO_YAML, LOCK, WORK_FOLDER, INDEX_FOLDER, INDEX_SQLITE)
 _OWN_NAMES = {DATASET_YAML, SPLIT_YAML, SPLIT_JSON, *(name.rpartition("/")[2] for name in _IN_FOLDER)}

@@ -144,7 +144,7 @@ def _describe_image_bytes(data: bytes, size: str) -> FieldView:
         picture = encoded_picture(data)
     except PictureError as error:
         return FieldView(facts=size, fault=str(error), type="image")
-    from ..format.media.picture_traits import turn_note
+    from ..parts.picture_traits import turn_note
 
     turn = turn_note(data)
     return FieldView(

@@ -28,7 +28,7 @@ class Caution(str):
 
 
 PictureCounts = Counter[tuple[str, str]]
-"""Part name and trait → number of pictures; :data:`loader.format.media.picture_traits.TRAITS` has the traits."""
+"""Part name and trait → number of pictures; :data:`loader.parts.picture_traits.TRAITS` has the traits."""
 
 
 def take_pictures(check: SampleCheck | None) -> PictureCounts:

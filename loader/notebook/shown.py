@@ -18,11 +18,11 @@ from ..engine.workers import usable_cores
 from ..errors import ConfigError, EnergonError, SampleError, TrustError, error_text, escape_controls, plural
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import LoadRequest
-from ..format.media.open_picture import PIXEL_LIMIT_VARIABLE
 from ..inspect.facts import path_facts
 from ..inspect.report import show_facts
 from ..parts.kinds import kind_of_name
 from ..parts.large_parts import SHOWN_JSON_BYTES, LargePart, limit_parts
+from ..parts.open_picture import PIXEL_LIMIT_VARIABLE
 from ..pipeline.reading.source import Raw, RawRow
 from ..samples.decoding.part_decode import part_error
 from ..samples.picture import is_too_large_to_show, most_shown_pixels

@@ -41,7 +41,7 @@ class Picture:
 
 def most_shown_pixels() -> int:
     """Return the most pixels of a picture that is decoded in order to show a sample."""
-    from ..format.media.open_picture import PIXEL_LIMIT_VARIABLE
+    from ..parts.open_picture import PIXEL_LIMIT_VARIABLE
 
     return limit_of_environment(PIXEL_LIMIT_VARIABLE, _MAX_SHOWN_PIXELS, unit="pixels")
 

@@ -65,9 +65,9 @@ def show_lint(
     pages: PageLinks | None = None,
 ) -> None:
     """Print the findings and a summary."""
-    from loader.format.media import TRAITS
     from loader.inspect import print_part_sets
     from loader.lint import FindingGroup, group_findings
+    from loader.parts import TRAITS
 
     def page(finding: Finding) -> str | None:
         return None if pages is None else pages.url(finding.dataset, finding.shard, finding.key)
@@ -111,7 +111,7 @@ def _show_summary(console: Console, request: LintRequest, report: LintReport) ->
 
 
 def _pictures_by_part(report: LintReport) -> dict[str, dict[str, int]]:
-    from loader.format.media import TRAITS
+    from loader.parts import TRAITS
 
     parts = sorted({part for part, _ in report.pictures})
     return {

@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple, cast
 from PIL import Image, UnidentifiedImageError
 
 from ...errors import SampleError, plural
-from ...format.media.open_picture import open_picture
-from ...format.media.picture_traits import PictureBits, as_16_bits, picture_bits, to_8_bits
+from ...parts.open_picture import open_picture
+from ...parts.picture_traits import PictureBits, as_16_bits, picture_bits, to_8_bits
 from ..annotations.coordinates import SWAPS, TRANSPOSES, PictureChange, Size
 from ..writing.shard_file import FileContents, PartContents
 

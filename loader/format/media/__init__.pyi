@@ -5,5 +5,4 @@ from .metadata import (
     is_media_folder as is_media_folder,
     parse_patterns as parse_patterns,
 )
-from .picture_traits import TRAITS as TRAITS
 from .tables import MediaReport as MediaReport

@@ -159,7 +159,7 @@ def _image(region: FileRegion) -> ImageMetadata:
 
 
 def _by_pillow(file: BinaryIO) -> ImageMetadata:
-    from .open_picture import open_picture
+    from ...parts.open_picture import open_picture
 
     with open_picture(file, formats=_formats()) as image:
         return ImageMetadata(width=image.width, height=image.height, format=image.format or "", mode=image.mode)

@@ -13,7 +13,7 @@ from ...dataset.dataset import PartPlace
 from ...errors import EnergonError, plural
 from ...format.columns.column_files import open_column
 from ...format.dataset_ref import DatasetRef
-from ...format.media.picture_traits import turn_note
+from ...parts.picture_traits import turn_note
 from ...storage import LocalStorage
 from ..fields import FieldView
 from ..sample_view import PreviewRequest, SampleView

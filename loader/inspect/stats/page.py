@@ -12,8 +12,8 @@ import numpy as np
 from ...dataset.opening import dataset_at
 from ...errors import EnergonError, plural
 from ...format.dataset_ref import DatasetRef
-from ...format.media.open_picture import open_picture
 from ...parts.kinds import kind_of_name
+from ...parts.open_picture import open_picture
 from ..text import format_bytes
 from .collect import StatsReport
 from .distribution import Distribution, TopValues

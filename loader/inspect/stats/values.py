@@ -22,9 +22,9 @@ from ...format.index.dataset_index import PartLocation
 from ...format.index.sample_bytes import read_sample
 from ...format.media.extraction import BrokenMedia, FileRegion, extract_media
 from ...format.media.metadata import AVMetadata, ImageMetadata, MediaFilter
-from ...format.media.picture_traits import picture_traits
 from ...parts.kinds import is_compressed, kind_of_name, part_extension
 from ...parts.large_parts import LargePart, LargePartError, is_limited, is_too_large
+from ...parts.picture_traits import picture_traits
 from ...storage import ReadableFile
 
 Value = int | float | str | date

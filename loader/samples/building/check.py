@@ -25,12 +25,12 @@ from ...format.documents.dataset_config import DatasetConfig
 from ...format.documents.sample_types import FieldKind
 from ...format.media.av_decode import media_fault
 from ...format.media.metadata import media_type_of_name
-from ...format.media.open_picture import pixel_limit
-from ...format.media.picture_traits import picture_traits
-from ...format.media.unread_picture import UnreadPictureError
 from ...lint.report import Caution, PictureCounts
 from ...parts.kinds import foreign_contents, is_compressed, kind_of_name
 from ...parts.large_parts import LargePart
+from ...parts.open_picture import pixel_limit
+from ...parts.picture_traits import picture_traits
+from ...parts.unread_picture import UnreadPictureError
 from ..decoding.image_decode import IMAGE_FORMS, convert_image, open_image
 from ..decoding.part_decode import decode_part, part_error
 from ..trust import is_trusted

@@ -14,8 +14,8 @@ from PIL import ImageColor
 
 from ...errors import ConfigError, EnergonError
 from ...format.documents.messages import did_you_mean
-from ...format.media.picture_traits import DeepPixels
 from ...parts.kinds import part_extension
+from ...parts.picture_traits import DeepPixels
 from ..trust import is_trusted
 from .image_decode import IMAGE_FORMS, ImageForm
 from .part_decode import part_decoder, part_error

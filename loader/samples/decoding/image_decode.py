@@ -19,11 +19,11 @@ import simplejpeg
 from numpy.typing import NDArray
 from PIL import Image
 
-from ...format.media.open_picture import check_pixels, open_picture, pixel_limit
-from ...format.media.picture_traits import DeepPixels, as_16_bits, to_8_bits
-from ...format.media.unread_picture import UnreadPictureError, refuse_unread_picture
 from ...lazy_torch import torch
 from ...parts.kinds import HEADER_BYTES, IMAGE, kind_of_bytes
+from ...parts.open_picture import check_pixels, open_picture, pixel_limit
+from ...parts.picture_traits import DeepPixels, as_16_bits, to_8_bits
+from ...parts.unread_picture import UnreadPictureError, refuse_unread_picture
 from ..trust import is_trusted, refuse
 
 
@@ -104,7 +104,7 @@ class ImageForm:
         background: Colour under transparent pixels; None drops the alpha channel.
         deep: Scale channels of 16 and 32 bits, or clip them as Pillow does.
         float_range: The values of pictures of floats that become black and white; None refuses such pictures.
-        max_pixels: Most pixels of a picture; None for :func:`~loader.format.media.open_picture.pixel_limit`.
+        max_pixels: Most pixels of a picture; None for :func:`~loader.parts.open_picture.pixel_limit`.
     """
 
     container: Literal["numpy", "torch", "planes", "pil"]

@@ -29,10 +29,10 @@ import numpy as np
 
 from ...errors import EnergonError, SampleError, SkipSample
 from ...format.jsonl.lines import BYTE_ORDER_MARK
-from ...format.media.open_picture import PIXEL_LIMIT_VARIABLE
-from ...format.media.unread_picture import UnreadPictureError
 from ...parts.kinds import TORCH, PartKind, foreign_contents, is_compressed, kind_of_name, part_extension
 from ...parts.large_parts import LargePart
+from ...parts.open_picture import PIXEL_LIMIT_VARIABLE
+from ...parts.unread_picture import UnreadPictureError
 from ..trust import is_trusted, refuse
 from .image_decode import ImageForm, decode_image, keep_encoded, looks_like_image
 

@@ -13,7 +13,7 @@ from PIL import Image, ImageCms
 from loader.convert.importing.pictures import ConvertedPicture, PictureOptions, convert_picture
 from loader.convert.writing.shard_file import FileContents
 from loader.errors import SampleError
-from tests.unit.format.media.test_picture_bits import RAMP, png, tiff
+from tests.unit.parts.test_picture_bits import RAMP, png, tiff
 
 ROTATED = 6  # of EXIF: to be turned by 90 degrees
 

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image, features
 
 from loader.errors import ConfigError, SampleError
-from loader.format.media.open_picture import jxl_size, pixel_limit
+from loader.parts.open_picture import jxl_size, pixel_limit
 from loader.samples import SampleDecoder
 from loader.samples.decoding.image_decode import EncodedImage
 

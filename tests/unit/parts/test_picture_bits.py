@@ -13,7 +13,7 @@ import tifffile
 from PIL import Image
 
 from loader.errors import SampleError
-from loader.format.media.picture_traits import PictureBits, as_16_bits, picture_bits, to_8_bits
+from loader.parts.picture_traits import PictureBits, as_16_bits, picture_bits, to_8_bits
 
 RAMP = (np.arange(32 * 64, dtype=np.uint16) * 32).reshape(32, 64)
 

@@ -9,8 +9,8 @@ from typing import BinaryIO
 from PIL import Image
 from PIL.TiffImagePlugin import COMPRESSION_INFO, ImageFileDirectory_v2
 
-from ...errors import plural
-from ...parts.kinds import kind_of_bytes
+from ..errors import plural
+from .kinds import kind_of_bytes
 
 _HEAD_BYTES = 256 * 1024  # with the Exif data and the colour profile of a JPEG
 _VALUES = {2: "signed integers", 3: "floats", 5: "complex integers", 6: "complex numbers"}  # as TIFF numbers them
@@ -27,7 +27,7 @@ def refuse_unread_picture(file: BinaryIO) -> None:
     >>> refuse_unread_picture(io.BytesIO(b"II*\0\x08\0\0\0"))
     >>> refuse_unread_picture(io.BytesIO(b"v/1\x01"))
     Traceback (most recent call last):
-    loader.format.media.unread_picture.UnreadPictureError: Pillow does not read an OpenEXR picture
+    loader.parts.unread_picture.UnreadPictureError: Pillow does not read an OpenEXR picture
     """
     file.seek(0)
     head = file.read(_HEAD_BYTES)

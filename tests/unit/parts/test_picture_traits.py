@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from loader.format.media.picture_traits import PictureTraits, picture_traits
+from loader.parts.picture_traits import PictureTraits, picture_traits
 
 RGB = Image.new("RGB", (20, 10), (9, 200, 30))
 TURNED = Image.Exif()

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from ...errors import SampleError
+from ..errors import SampleError
 from .open_picture import open_picture
 
 _HEAD_BYTES = 64 * 1024  # of a JPEG; an Exif segment has at most as many

@@ -8,8 +8,8 @@ from typing import BinaryIO, NamedTuple
 
 from PIL import Image, UnidentifiedImageError
 
-from ...parts.kinds import HEADER_BYTES, kind_of_bytes
-from ...storage.protocol import limit_of_environment
+from ..storage.protocol import limit_of_environment
+from .kinds import HEADER_BYTES, kind_of_bytes
 from .unread_picture import refuse_unread_picture
 
 # Environment variable of the most pixels of a picture, for all decoders that set no limit.

@@ -153,6 +153,7 @@ class Collector(BaseAggregator[Any, Any]):  # type: ignore[misc] # type checkers
 class OddError(Exception):
     def __init__(self, first: str, second: str) -> None:
         super().__init__(f"{first} and {second}")
+        self.lock = threading.Lock()  # Dask lets exceptions pickle whatever arguments they take, but no lock
 
 
 def items_of(task: str) -> Any:

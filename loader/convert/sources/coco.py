@@ -181,8 +181,6 @@ class _CocoFile:
             name = files.name(path)
             picture = picture_ref(files, path)
             parts: dict[str, PartRef] = {picture_extension(name): picture}
-            if isinstance(picture, FaultRef):  # annotations of a missing picture are not read
-                return Row(key=key_of_path(os.path.splitext(name)[0]), parts=parts, origin=element.place)
             # Keep all fields of the image, and add its captions or objects.
             fields = object_of(element)
             document: dict[str, object] = {"image_id": fields.pop("id"), **fields}
@@ -193,6 +191,8 @@ class _CocoFile:
                 document["captions"] = captions
                 parts["txt"] = ValueRef(captions[0].strip().encode())
             else:
+                if isinstance(picture, FaultRef):  # the sample fails without its objects, which may be very many
+                    annotations = []
                 document["objects"] = [each for annotation in annotations for each in self._objects(annotation)]
             is_lossy = any(each.is_lossy for each in (element, *([] if self._has_captions else annotations)))
             parts["json"] = ValueRef(msgspec.json.encode(document), layout="coco", is_lossy=is_lossy)

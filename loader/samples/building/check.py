@@ -128,6 +128,8 @@ class DecodeCheck:
                     values[name] = CHECKED_IMAGE
                 else:
                     faults.append((name, getattr(error, "message", "")))
+        if not cautions:  # as in most samples
+            return faults or self._check_sample(key, parts, values)
         if not faults and all(kind_of_name(name or "") == "image" for name in cautions):
             faults = [fault for fault in self._check_sample(key, parts, values) if fault[0] not in cautions]
         return [*faults, *cautions.items()]

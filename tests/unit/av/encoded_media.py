@@ -7,6 +7,7 @@ with an amplitude and pitch that rise with time, the same in every container.
 from __future__ import annotations
 
 import io
+import itertools
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -143,19 +144,37 @@ def _mux(output: Any, streams: list[tuple[Any, list[Any]]]) -> None:
 
 def hevc_in_avi(**options: Any) -> bytes:
     """Encode HEVC in AVI, which FFmpeg reads but does not write: as H.264, with another code."""
-    hevc = av.open(io.BytesIO(encode(video="libx265", container="matroska", **options)), "r")
+    return in_avi(encode(video="libx265", container="matroska", **options), "hevc").replace(b"H264", b"HEVC")
+
+
+def in_avi(data: bytes, codec: str) -> bytes:
+    """Copy the packets of a file at 10 frames/s to AVI, which keeps their order and not their times.
+
+    Args:
+        codec: Codec of the video, "h264" or "hevc".
+    """
     file = io.BytesIO()
-    with hevc, av.open(file, "w", format="avi") as output:
+    with av.open(io.BytesIO(data), "r") as whole, av.open(file, "w", format="avi") as output:
+        video = whole.streams.video[0]
+        copies = {sound.index: output.add_stream_from_template(sound) for sound in whole.streams.audio}
         stream = output.add_stream("libx264", rate=10)
         assert isinstance(stream, av.VideoStream)
-        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
-        annex_b = av.BitStreamFilterContext("hevc_mp4toannexb", hevc.streams.video[0])
-        packets = [part for packet in hevc.demux(video=0) for part in annex_b.filter(packet) if part.size]
-        for number, packet in enumerate(packets):
-            packet.pts = packet.dts = number
-            packet.time_base, packet.stream = Fraction(1, 10), stream
-            output.mux(packet)
-    return file.getvalue().replace(b"H264", b"HEVC")
+        stream.width, stream.height, stream.pix_fmt = video.width, video.height, "yuv420p"
+        stream.max_b_frames = 0  # else AVI gets a gap after its first packet
+        annex_b = av.BitStreamFilterContext(f"{codec}_mp4toannexb", video)
+        numbers = itertools.count()
+        for packet in whole.demux():
+            if packet.stream.index in copies and packet.size:
+                packet.stream = copies[packet.stream.index]
+                output.mux(packet)
+            elif packet.stream is video:
+                for part in annex_b.filter(packet):
+                    if part.size:
+                        part.pts = part.dts = next(numbers)
+                        part.duration = 1
+                        part.time_base, part.stream = Fraction(1, 10), stream
+                        output.mux(part)
+    return file.getvalue()
 
 
 def rotated(data: bytes, degrees: int) -> bytes:

@@ -154,7 +154,8 @@ def in_avi(data: bytes, codec: str) -> bytes:
         codec: Codec of the video, "h264" or "hevc".
     """
     file = io.BytesIO()
-    with av.open(io.BytesIO(data), "r") as whole, av.open(file, "w", format="avi") as output:
+    options = {"avoid_negative_ts": "disabled"}  # else sound that begins before 0 shifts the frames
+    with av.open(io.BytesIO(data), "r") as whole, av.open(file, "w", format="avi", options=options) as output:
         video = whole.streams.video[0]
         copies = {sound.index: output.add_stream_from_template(sound) for sound in whole.streams.audio}
         stream = output.add_stream("libx264", rate=10)

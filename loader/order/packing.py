@@ -1,0 +1,373 @@
+"""Put items into packs of a capacity, or into a number of packs of equal cost: pure functions of their costs."""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ..arrays import IntArray
+from ..errors import ConfigError
+
+Costs = npt.ArrayLike
+"""Costs of items, at least 0: shape (n,), or (n, k) for k kinds of cost."""
+Packer = Callable[[Costs, npt.ArrayLike], list[IntArray]]
+"""Returns the item numbers of each pack, ascending; see :func:`best_fit`."""
+
+_FloatArray = npt.NDArray[np.float64]
+_Place = Callable[[list[float], float], list[int]]  # returns the pack of each item
+
+_BITS: Final = 60  # of a word that says which sizes of room there are: Python's integers are fast up to so many
+_MAX_ROOMS: Final = 1 << 22  # sizes of room that a table of words has; larger capacities are searched in a sorted list
+_ROUNDING: Final = 1e-9  # of the capacity: sums of floats differ by less from the sum that they stand for
+
+
+def first_fit(costs: Costs, capacity: npt.ArrayLike) -> list[IntArray]:
+    """Put each item into the first pack that has room for it.
+
+    Johnson, Demers, Ullman, Garey and Graham, *Worst-Case Performance Bounds for Simple One-Dimensional Packing
+    Algorithms*, 1974.
+
+    Args:
+        costs: Costs of the items, shape (n,) or (n, k).
+        capacity: The largest sum of costs of a pack: a number, or one for each of k costs.
+
+    Returns:
+        The item numbers of each pack, ascending; packs are in the order in which they were begun.
+
+    Raises:
+        ConfigError: A cost is negative, infinite, NaN or above the capacity, or a capacity is not above 0.
+
+    >>> [pack.tolist() for pack in first_fit([4, 7, 4, 2, 3], 10)]
+    [[0, 2, 3], [1, 4]]
+    """
+    return _fit(costs, capacity, _first_fit, takes_fullest=False)
+
+
+def first_fit_decreasing(costs: Costs, capacity: npt.ArrayLike) -> list[IntArray]:
+    """Put each item into the first pack that has room for it, the largest item first.
+
+    Johnson, *Near-Optimal Bin Packing Algorithms*, 1973. Arguments and errors are those of :func:`first_fit`.
+
+    >>> [pack.tolist() for pack in first_fit_decreasing([4, 7, 4, 2, 3], 10)]
+    [[1, 4], [0, 2, 3]]
+    """
+    return _fit(costs, capacity, _first_fit, takes_fullest=False, is_decreasing=True)
+
+
+def best_fit(costs: Costs, capacity: npt.ArrayLike) -> list[IntArray]:
+    """Put each item into the fullest pack that has room for it.
+
+    Johnson, Demers, Ullman, Garey and Graham, *Worst-Case Performance Bounds for Simple One-Dimensional Packing
+    Algorithms*, 1974. Arguments and errors are those of :func:`first_fit`. With several costs, the fullest pack is the
+    one whose shares of room have the smallest sum.
+
+    >>> [pack.tolist() for pack in best_fit([4, 7, 4, 2, 3], 10)]
+    [[0, 2, 3], [1, 4]]
+    >>> [pack.tolist() for pack in best_fit([[4, 1], [3, 1], [3, 1]], capacity=[10, 2])]
+    [[0, 1], [2]]
+    """
+    return _fit(costs, capacity, _best_fit, takes_fullest=True)
+
+
+def best_fit_decreasing(costs: Costs, capacity: npt.ArrayLike) -> list[IntArray]:
+    """Put each item into the fullest pack that has room for it, the largest item first.
+
+    Johnson, *Near-Optimal Bin Packing Algorithms*, 1973. Arguments and errors are those of :func:`first_fit`.
+
+    >>> [pack.tolist() for pack in best_fit_decreasing([4, 7, 4, 2, 3], 10)]
+    [[1, 4], [0, 2, 3]]
+    """
+    return _fit(costs, capacity, _best_fit, takes_fullest=True, is_decreasing=True)
+
+
+def balanced(
+    costs: Costs, packs: int, *, capacity: npt.ArrayLike | None = None, equal_counts: bool = False
+) -> list[IntArray]:
+    """Divide items into a number of packs of near-equal cost: the largest item first, each into the lightest pack.
+
+    Graham, *Bounds on Multiprocessing Timing Anomalies*, 1969. With several costs, each is divided by its mean, and the
+    lightest pack is the one whose largest cost is the smallest.
+
+    Args:
+        costs: Costs of the items, shape (n,) or (n, k).
+        packs: Number of packs.
+        capacity: The largest sum of costs of a pack: a number, or one for each of k costs; None for no limit.
+        equal_counts: Give each pack the same number of items, or one more for some if they do not divide evenly.
+
+    Returns:
+        The item numbers of each pack, ascending.
+
+    Raises:
+        ConfigError: A cost is negative, infinite or NaN, there is no pack, or the packs cannot keep the capacity.
+
+    >>> [pack.tolist() for pack in balanced([9, 5, 4, 3, 2, 1], 2)]
+    [[0, 3], [1, 2, 4, 5]]
+    >>> [pack.tolist() for pack in balanced([9, 5, 4, 3, 2, 1], 2, equal_counts=True)]
+    [[0, 3, 5], [1, 2, 4]]
+    """
+    columns = _checked(costs)
+    _check_packs(packs)
+    means = columns.mean(axis=0) if len(columns) else np.ones(columns.shape[1])
+    relative: list[list[float]] = (columns / np.where(means > 0, means, 1)).tolist()
+    limits = _capacities(capacity, columns) * (1 + _ROUNDING) if capacity is not None else None
+    room = _counts(len(columns), packs) if equal_counts else [len(columns)] * packs
+    of_item = np.zeros(len(columns), np.int64)
+    loads = np.zeros((packs, columns.shape[1]))
+    # The largest items come first; of equal loads, the pack with the lowest number.
+    waiting = [(0.0, pack) for pack in range(packs) if room[pack]]
+    sums = [[0.0] * columns.shape[1] for _ in range(packs)]
+    for item in _largest_first(np.array(relative).reshape(columns.shape)).tolist():
+        passed = []
+        while True:
+            if not waiting:
+                raise ConfigError(
+                    f"item {item} of cost {columns[item].tolist()} fits in none of {packs} packs",
+                    hint="pass more packs or a larger capacity",
+                )
+            _, pack = heapq.heappop(waiting)
+            if limits is None or (loads[pack] + columns[item] <= limits).all():
+                break
+            passed.append(pack)
+        for other in passed:
+            heapq.heappush(waiting, (max(sums[other]), other))
+        # Add the item, and let the pack wait for another one.
+        of_item[item] = pack
+        if limits is not None:
+            loads[pack] += columns[item]
+        sums[pack] = [a + b for a, b in zip(sums[pack], relative[item], strict=True)]
+        room[pack] -= 1
+        if room[pack]:
+            heapq.heappush(waiting, (max(sums[pack]), pack))
+    return _by_pack(of_item, packs)
+
+
+def karmarkar_karp(costs: Costs, packs: int, *, equal_counts: bool = False) -> list[IntArray]:
+    """Divide items into a number of packs of near-equal cost by differences.
+
+    Karmarkar and Karp, *The Differencing Method of Set Partitioning*, 1982. It levels few items of a pack
+    better than :func:`balanced`, and takes the time of items times packs, so it is for few packs, such as the ranks of
+    a step.
+
+    Args:
+        costs: Costs of the items, shape (n,).
+        packs: Number of packs.
+        equal_counts: Give each pack the same number of items, or one more for some if they do not divide evenly.
+
+    Raises:
+        ConfigError: A cost is negative, infinite or NaN, there are several for an item, or there is no pack.
+
+    >>> [pack.tolist() for pack in karmarkar_karp([8, 7, 6, 5, 4], 2)]
+    [[0, 2], [1, 3, 4]]
+    """
+    columns = _checked(costs)
+    _check_packs(packs)
+    if columns.shape[1] != 1:
+        raise ConfigError(
+            f"expected one cost of each item, found {columns.shape[1]}", hint="balanced takes several of each"
+        )
+    sizes: list[float] = columns[:, 0].tolist()
+    order: list[int] = _largest_first(columns).tolist()
+    # Begin with partitions of single items, or of as many items as there are packs. Sums descend in each.
+    step = packs if equal_counts else 1
+    heap: list[tuple[float, int, list[tuple[float, list[int]]]]] = []
+    for start in range(0, len(order), step):
+        group = [(sizes[item], [item]) for item in order[start : start + step]]
+        group += [(0.0, []) for _ in range(packs - len(group))]
+        heap.append((group[-1][0] - group[0][0], start, group))
+    heapq.heapify(heap)
+    # Join the two partitions that differ most: the largest pack of one with the smallest of the other.
+    while len(heap) > 1:
+        _, start, first = heapq.heappop(heap)
+        _, _, second = heapq.heappop(heap)
+        joined = [(a + b, [*items, *others]) for (a, items), (b, others) in zip(first, reversed(second), strict=True)]
+        joined.sort(key=lambda pack: (-pack[0], pack[1][:1]))
+        heapq.heappush(heap, (joined[-1][0] - joined[0][0], start, joined))
+    groups = heap[0][2] if heap else [(0.0, list[int]()) for _ in range(packs)]
+    found = sorted((sorted(items) for _, items in groups), key=lambda items: (not items, items))
+    return [np.array(items, np.int64) for items in found]
+
+
+# ------------------------------------------------------------------------------------------------- fits of one cost
+
+
+def _first_fit(costs: list[float], capacity: float) -> list[int]:
+    # A tree whose leaves are packs and whose other nodes have the most room below them.
+    leaves = 1 << max(0, len(costs) - 1).bit_length()
+    room = [0.0] * leaves + [capacity] * leaves
+    for node in range(leaves - 1, 0, -1):
+        room[node] = capacity
+    of_item = []
+    for cost in costs:
+        node = 1
+        while node < leaves:
+            node *= 2
+            if room[node] < cost:
+                node += 1
+        of_item.append(node - leaves)
+        room[node] -= cost
+        while node > 1:
+            node //= 2
+            most = max(room[2 * node], room[2 * node + 1])
+            if room[node] == most:
+                break
+            room[node] = most
+    return of_item
+
+
+def _best_fit(costs: list[float], capacity: float) -> list[int]:
+    """Return the pack of each item; rooms are found in a sorted list."""
+    rooms: list[tuple[float, int]] = []  # of the packs that are not full, ascending; of equal ones, the latest first
+    of_item, packs = [], 0
+    for cost in costs:
+        at = bisect_left(rooms, (cost,))
+        if at < len(rooms):
+            room, pack = rooms.pop(at)
+        else:
+            room, pack, packs = capacity, -packs, packs + 1
+        of_item.append(-pack)
+        rooms.insert(bisect_left(rooms, (room - cost, pack)), (room - cost, pack))
+    return of_item
+
+
+def _best_fit_of_integers(costs: list[int], capacity: int) -> list[int]:
+    """Return the pack of each item, as :func:`_best_fit`; rooms are integers, found by the bits of words."""
+    rooms: list[list[int] | None] = [None] * (capacity + 1)  # room → its packs
+    words = [0] * (capacity // _BITS + 1)  # a bit for each room that a pack has
+    some = 0  # a bit for each word that is not 0
+    of_item, packs = [], 0
+    for cost in costs:
+        # Find the smallest room: in the word of the cost, or in the next word that has any.
+        at = cost // _BITS
+        word = words[at] >> (cost - _BITS * at)
+        room = cost
+        if not word and (later := some >> (at + 1)):
+            at += (later & -later).bit_length()
+            word, room = words[at], _BITS * at
+        if word:
+            room += (word & -word).bit_length() - 1
+            waiting = rooms[room] or []
+            pack = waiting.pop()
+            if not waiting:
+                words[at] ^= 1 << (room - _BITS * at)
+                if not words[at]:
+                    some ^= 1 << at
+        else:
+            room, pack, packs = capacity, packs, packs + 1
+        # Put the item there, and note the room that is left.
+        of_item.append(pack)
+        room -= cost
+        same = rooms[room]
+        if same is None:
+            same = rooms[room] = []
+        same.append(pack)
+        at = room // _BITS
+        words[at] |= 1 << (room - _BITS * at)
+        some |= 1 << at
+    return of_item
+
+
+def _fit(
+    costs: Costs, capacity: npt.ArrayLike, place: _Place, *, takes_fullest: bool, is_decreasing: bool = False
+) -> list[IntArray]:
+    columns = _checked(costs)
+    limits = _capacities(capacity, columns)
+    above = np.flatnonzero((columns > limits).any(axis=1))
+    if len(above):
+        item = int(above[0])
+        raise ConfigError(
+            f"{len(above)} of {len(columns)} items cost more than the capacity {limits.tolist()}: item {item} costs "
+            f"{columns[item].tolist()}",
+            hint="leave them out, or pass a larger capacity",
+        )
+    order = _largest_first(columns / limits) if is_decreasing else np.arange(len(columns))
+    of_item = np.empty(len(columns), np.int64)
+    if columns.shape[1] > 1:
+        of_item[order] = _fit_of_several(columns[order] / limits, takes_fullest=takes_fullest)
+    elif takes_fullest and _are_integers(columns) and limits[0] < _MAX_ROOMS:
+        of_item[order] = _best_fit_of_integers(columns[order, 0].astype(np.int64).tolist(), int(limits[0]))
+    else:
+        of_item[order] = place(columns[order, 0].tolist(), float(limits[0]) * (1 + _ROUNDING))
+    return _by_pack(of_item, int(of_item.max(initial=-1)) + 1)
+
+
+def _fit_of_several(shares: _FloatArray, *, takes_fullest: bool) -> list[int]:
+    """Return the pack of each item.
+
+    Args:
+        shares: Costs as shares of the capacity, shape (n, k).
+    """
+    room = np.zeros((16, shares.shape[1]))
+    of_item, packs = [], 0
+    for share in shares:
+        fits = np.flatnonzero((room[:packs] >= share).all(axis=1))
+        if len(fits):
+            pack = int(fits[room[fits].sum(axis=1).argmin()] if takes_fullest else fits[0])
+        else:
+            if packs == len(room):
+                room = np.concatenate([room, np.zeros_like(room)])
+            pack, packs = packs, packs + 1
+            room[pack] = 1 + _ROUNDING
+        of_item.append(pack)
+        room[pack] -= share
+    return of_item
+
+
+# ------------------------------------------------------------------------------------------------------- arguments
+
+
+def _checked(costs: Costs) -> _FloatArray:
+    """Return costs, shape (n, k)."""
+    array = np.asarray(costs, np.float64)
+    if array.ndim not in (1, 2):
+        raise ConfigError(f"expected costs of the shape (n,) or (n, k), found {array.shape}")
+    columns = array.reshape(len(array), -1) if array.size else array.reshape(0, array.shape[1] if array.ndim > 1 else 1)
+    wrong = np.flatnonzero(~(np.isfinite(columns) & (columns >= 0)).all(axis=1))
+    if len(wrong):
+        raise ConfigError(
+            f"expected costs of at least 0, found {columns[wrong[0]].tolist()} for item {wrong[0]}"
+            f" ({len(wrong)} of {len(columns)} items)"
+        )
+    return columns
+
+
+def _capacities(capacity: npt.ArrayLike, columns: _FloatArray) -> _FloatArray:
+    limits = np.atleast_1d(np.asarray(capacity, np.float64))
+    if limits.shape != columns.shape[1:] or not (np.isfinite(limits) & (limits > 0)).all():
+        raise ConfigError(f"expected a capacity above 0 for each of {columns.shape[1]} costs, found {limits.tolist()}")
+    return limits
+
+
+def _check_packs(packs: int) -> None:
+    if packs < 1:
+        raise ConfigError(f"expected at least 1 pack, found {packs}")
+
+
+def _are_integers(columns: _FloatArray) -> bool:
+    return bool((columns == np.floor(columns)).all())
+
+
+def _largest_first(relative: _FloatArray) -> IntArray:
+    return np.argsort(-relative.max(axis=1, initial=0), kind="stable")
+
+
+def _counts(items: int, packs: int) -> list[int]:
+    return [items // packs + (pack < items % packs) for pack in range(packs)]
+
+
+def _by_pack(of_item: IntArray, packs: int) -> list[IntArray]:
+    items = np.argsort(of_item, kind="stable")
+    return np.split(items, np.cumsum(np.bincount(of_item, minlength=packs))[:-1]) if packs else []
+
+
+PACKERS: Final[dict[str, Packer]] = {
+    "first_fit": first_fit,
+    "first_fit_decreasing": first_fit_decreasing,
+    "best_fit": best_fit,
+    "best_fit_decreasing": best_fit_decreasing,
+}
+"""Packers with a capacity, by their names."""

@@ -24,6 +24,7 @@ from .lane_mixes import (
     Mix as Mix,
     WeightSchedule as WeightSchedule,
 )
+from .packing import PACKERS as PACKERS
 from .permutation import (
     extend_integer as extend_integer,
     mix as mix,
@@ -49,4 +50,9 @@ from .volume_blend import (
     LeafVolume as LeafVolume,
     VolumeBlend as VolumeBlend,
     VolumeChange as VolumeChange,
+)
+from .windows import (
+    Oversized as Oversized,
+    PlannedLane as PlannedLane,
+    WindowPlan as WindowPlan,
 )

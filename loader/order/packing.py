@@ -113,13 +113,17 @@ def balanced(
     columns = _checked(costs)
     _check_packs(packs)
     means = columns.mean(axis=0) if len(columns) else np.ones(columns.shape[1])
-    relative: list[list[float]] = (columns / np.where(means > 0, means, 1)).tolist()
+    shares = columns / np.where(means > 0, means, 1)
+    if equal_counts:
+        if capacity is not None:
+            raise ConfigError("packs of equal counts keep no capacity", hint="pass a capacity or equal_counts")
+        return _by_pack(_dealt_by_rounds(shares, packs), packs)
+    relative: list[list[float]] = shares.tolist()
     limits = _capacities(capacity, columns) * (1 + _ROUNDING) if capacity is not None else None
-    room = _counts(len(columns), packs) if equal_counts else [len(columns)] * packs
     of_item = np.zeros(len(columns), np.int64)
     loads = np.zeros((packs, columns.shape[1]))
     # The largest items come first; of equal loads, the pack with the lowest number.
-    waiting = [(0.0, pack) for pack in range(packs) if room[pack]]
+    waiting = [(0.0, pack) for pack in range(packs)]
     sums = [[0.0] * columns.shape[1] for _ in range(packs)]
     for item in _largest_first(np.array(relative).reshape(columns.shape)).tolist():
         passed = []
@@ -140,9 +144,7 @@ def balanced(
         if limits is not None:
             loads[pack] += columns[item]
         sums[pack] = [a + b for a, b in zip(sums[pack], relative[item], strict=True)]
-        room[pack] -= 1
-        if room[pack]:
-            heapq.heappush(waiting, (max(sums[pack]), pack))
+        heapq.heappush(waiting, (max(sums[pack]), pack))
     return _by_pack(of_item, packs)
 
 
@@ -271,6 +273,33 @@ def _best_fit_of_integers(costs: list[int], capacity: int) -> list[int]:
     return of_item
 
 
+def _dealt_by_rounds(shares: _FloatArray, packs: int) -> IntArray:
+    """Return the pack of each item: in each round, the largest items left go to the packs, one to each.
+
+    In a round, the larger an item, the lighter its pack. With several costs, items and packs are compared in the
+    direction in which the loads of the packs differ most.
+
+    Args:
+        shares: Costs as shares of their means, shape (n, k).
+    """
+    order = _largest_first(shares)
+    of_item = np.empty(len(shares), np.int64)
+    loads = np.zeros((packs, shares.shape[1]))
+    direction = np.ones(shares.shape[1])
+    for start in range(0, len(order), packs):
+        items = order[start : start + packs]
+        if start and shares.shape[1] > 1:
+            differences = loads - loads.mean(axis=0)
+            # Of a principal axis, the sign is free: let it point to larger loads.
+            direction = np.linalg.eigh(differences.T @ differences)[1][:, -1]
+            direction = direction * (1 if direction.sum() >= 0 else -1)
+        lightest = np.argsort(loads @ direction, kind="stable")[: len(items)]
+        items = items[np.argsort(-(shares[items] @ direction), kind="stable")]
+        of_item[items] = lightest
+        loads[lightest] += shares[items]
+    return of_item
+
+
 def _fit(
     costs: Costs, capacity: npt.ArrayLike, place: _Place, *, takes_fullest: bool, is_decreasing: bool = False
 ) -> list[IntArray]:
@@ -353,10 +382,6 @@ def _are_integers(columns: _FloatArray) -> bool:
 
 def _largest_first(relative: _FloatArray) -> IntArray:
     return np.argsort(-relative.max(axis=1, initial=0), kind="stable")
-
-
-def _counts(items: int, packs: int) -> list[int]:
-    return [items // packs + (pack < items % packs) for pack in range(packs)]
 
 
 def _by_pack(of_item: IntArray, packs: int) -> list[IntArray]:

@@ -8,6 +8,7 @@ missing value are unknown, as in SQL: a sample is chosen only if the whole condi
 from __future__ import annotations
 
 import ast
+import functools
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +26,20 @@ _WORD = re.compile(
     r"""(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<number>\d[\w.]*)|(?P<name>[^\W\d])""", re.DOTALL
 )
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_ALLOWED = "use values, numbers, texts, and, or, not, < <= > >= == !=, in, + - * / // %, and known(…), size(…), has(…)"
+_ALLOWED = (
+    "use values, numbers, texts, and, or, not, < <= > >= == !=, in, + - * / // %, ceil floor round sqrt min max, "
+    "and known(…), size(…), has(…)"
+)
+
+_FUNCTIONS: Mapping[str, tuple[Callable[..., Any], int]] = {
+    "ceil": (np.ceil, 1),
+    "floor": (np.floor, 1),
+    "round": (np.round, 1),
+    "sqrt": (np.sqrt, 1),
+    "min": (np.minimum, 2),
+    "max": (np.maximum, 2),
+}
+"""Functions of values, and how many values each takes at least; those of two take more one after another."""
 
 _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: operator.lt,
@@ -99,6 +113,19 @@ class Condition:
             is_true, known = self._truth(self._tree, source)
         return np.broadcast_to(is_true & known, (samples,))
 
+    def numbers(self, source: ValuesOf, samples: int) -> ComparedValues:
+        """Return the results of a formula, shape (samples,): of ``ceil(width / 28) * ceil(height / 28)``.
+
+        Raises:
+            ConfigError: The result is a text or a date.
+        """
+        with np.errstate(all="ignore"):
+            value = self._value(self._tree, source)
+        if _is_text(value) or (isinstance(value, ComparedValues) and value.with_text is not None):
+            raise self._invalid("expected a number, found a text or a date")
+        values = np.broadcast_to(np.asarray(_plain(value), np.float64), (samples,))
+        return ComparedValues(values, np.broadcast_to(_known(value), (samples,)))
+
     # -------------------------------------------------------------------------------------------------- names
 
     def _with_identifiers(self, text: str) -> str:
@@ -137,6 +164,11 @@ class Condition:
                 inner = [left, right]
             case ast.Compare(ops=ops, left=left, comparators=comparators):
                 inner = self._compared(ops, left, comparators)
+            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
+                takes = _FUNCTIONS[name][1]
+                if len(arguments) < takes or (takes == 1 and len(arguments) > 1):
+                    raise self._invalid(f"{name} takes {'one value' if takes == 1 else 'two values or more'}")
+                inner = arguments
             case (
                 ast.Call(func=ast.Name(id="known"), args=[ast.Name()], keywords=[])
                 | ast.Call(func=ast.Name(id="size" | "has"), args=[ast.Constant(value=str())], keywords=[])
@@ -260,6 +292,8 @@ class Condition:
                 return self._number(0, operand, operator.add, source)
             case ast.BinOp(op=op, left=left, right=right):
                 return self._number(left, right, _OPERATIONS[type(op)], source)
+            case ast.Call(func=ast.Name(id=name), args=arguments) if name in _FUNCTIONS:
+                return self._result(name, [self._value(each, source) for each in arguments])
         # A condition inside of a comparison or a calculation is a value.
         is_true, known = self._truth(node, source)
         return ComparedValues(np.asarray(is_true), np.asarray(known))
@@ -278,6 +312,17 @@ class Condition:
             raise self._invalid(str(error)) from error
         if isinstance(first, ComparedValues) or isinstance(second, ComparedValues):
             return ComparedValues(result, _known(first) & _known(second) & np.isfinite(result))
+        return result  # type: ignore[no-any-return]
+
+    def _result(self, name: str, values: Sequence[_Value]) -> _Value:
+        if any(_is_text(value) or (isinstance(value, ComparedValues) and value.with_text) for value in values):
+            raise self._invalid("texts are compared, not calculated with; so are dates")
+        function, takes = _FUNCTIONS[name]
+        numbers = [_widened(value) for value in values]
+        result = function(*numbers) if takes == 1 else functools.reduce(function, numbers)
+        if any(isinstance(value, ComparedValues) for value in values):
+            known = functools.reduce(operator.and_, map(_known, values))
+            return ComparedValues(result, known & np.isfinite(result))
         return result  # type: ignore[no-any-return]
 
 

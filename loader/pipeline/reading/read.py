@@ -8,7 +8,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from ...cached_property import cached_property
-from ...order import LaneOrder, MixHistory, worker_share
+from ...order import LaneOrder, MixHistory, PlannedLane, worker_share
 from ..contract.lane import Lane
 from ..contract.running import StageTraits
 from ..contract.stage import IteratedDataset, Running, SavableDataset, State
@@ -18,6 +18,7 @@ from .joined_source import JoinedSource, OpenJoins
 from .lane_reader import LaneReader
 from .lane_samples import LaneSamples, counted_reader
 from .order_plan import OrderPlan, ShuffledPlan
+from .planned_groups import PlannedGroups
 from .read_ahead import READ_AHEAD_BYTES, ReadAhead
 from .read_together import LaneReaders
 from .sample_chunk import OpenSources
@@ -48,8 +49,10 @@ class ReadDataset(SavableDataset[Raw]):
         worker_config: WorkerConfig | None = None,
         first_source: int = 0,
         pool: ShardPool | None = None,
+        groups: PlannedGroups | None = None,
     ) -> None:
         super().__init__(worker_config=worker_config, name="read")
+        self.groups = groups
         self.sources: tuple[Source, ...] = tuple(sources)
         self.read_sources = self.sources
         self.plan = plan
@@ -132,7 +135,7 @@ class ReadDataset(SavableDataset[Raw]):
         return worker_share(samples, self.plan.epoch_repetitions(len(samples)), worker=worker, workers=workers)
 
     def settings(self) -> dict[str, Any]:
-        return self.plan.settings()
+        return self.plan.settings() | ({} if self.groups is None else self.groups.settings())
 
     def number_again(self) -> None:
         """Number the samples again, after other samples of the sources take no turn."""
@@ -149,6 +152,8 @@ class ReadDataset(SavableDataset[Raw]):
 
     def open(self, lane: Lane, state: State) -> Running:
         order = self.lane_order(lane.number, lanes=lane.count, seed=lane.seed, deals=lane.deals)
+        if self.groups is not None:
+            order = lane.shared[PlannedLane] = self.groups.lane(order, lane.seed)
         running = LaneReader(self, order, lane, state)
         together: LaneReaders | None = lane.shared.get(LaneReaders) if lane.shared else None
         if together is not None:

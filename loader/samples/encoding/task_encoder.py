@@ -186,6 +186,7 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
         blend_mode: Any = None,  # noqa: ARG002 - documented
         repeat: bool = True,
         even_ranks: bool = False,
+        planning: Any = None,
     ) -> Any:
         """Build the chain of stages for training; override it to build another chain.
 
@@ -194,6 +195,7 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
             worker_config: Ranks, workers and lanes of the run.
             batch_size: As in ``get_train_dataset``, as all arguments that are not listed here.
             blend_mode: The kind of mix, which the datasets have as well; only overriding methods receive it.
+            planning: The micro-batches or packs that are planned from costs; None plans none.
         """
         return datasets.train_chain(
             self,
@@ -205,6 +207,7 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
             shuffle_buffer_size=shuffle_buffer_size,
             repeat=repeat,
             even_ranks=even_ranks,
+            planning=planning,
         )
 
     @library_hook

@@ -30,9 +30,12 @@ from ...pipeline.stages.cook import CookDataset, uses_stores
 from ...pipeline.stages.group_batch import GroupBatchDataset
 from ...pipeline.stages.map import MapDataset
 from ...pipeline.stages.packing import PackingDataset
+from ...pipeline.stages.planned_groups import PlannedGroupsDataset
+from ...samples.batching.pack import concat_pack
 from ...samples.encoding.size_metric import After, SizeMetric, size_metrics
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from ...samples.hooks import is_default, is_library_hook
+from .planning import Planning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,7 @@ class ChainOptions:
     Attributes:
         batch_size: Samples of a micro-batch; None yields single samples.
         packing_buffer_size: Samples that ``select_samples_to_pack`` chooses from; None does not pack.
+        planning: The micro-batches or packs that are planned from costs; None plans none.
     """
 
     task_encoder: TaskEncoder[Any, Any, Any, Any]
@@ -50,6 +54,7 @@ class ChainOptions:
     batch_drop_last: bool = False
     packing_buffer_size: int | None = None
     repeat: bool = True
+    planning: Planning | None = None
 
     def __post_init__(self) -> None:
         check_at_least(1, or_none=True, batch_size=self.batch_size, packing_buffer_size=self.packing_buffer_size)
@@ -75,6 +80,8 @@ class ChainOptions:
         is_known = not any(map(makes_several, sample_hooks(self.task_encoder)))
         if self.packing_buffer_size is not None or self.groups or not is_known:
             return None
+        if self.planning is not None and self.planning.window.group_samples is None:
+            return None
         return self.batch_size or 1
 
 
@@ -89,8 +96,25 @@ def checked_count(name: str, given: int | None, *, may_be_minus_1: bool = False)
 
 def build_chain(sources: Sequence[Source], plan: OrderPlan, options: ChainOptions) -> SavableDataset[Any]:
     """Build the chain from the reader to micro-batches."""
-    reader = ReadDataset(sources, plan, worker_config=options.worker_config)
+    planning = options.planning
+    groups = None if planning is None else planning.of(sources)
+    reader = ReadDataset(sources, plan, worker_config=options.worker_config, groups=groups)
+    if planning is not None:
+        return _planned(SampleStages(sources, options).lift(reader, Level.READ, Level.ENCODED), planning, options)
     return batched(SampleStages(sources, options).lift(reader, Level.READ, Level.PACKED), options)
+
+
+def _planned(chain: SavableDataset[Any], planning: Planning, options: ChainOptions) -> SavableDataset[Any]:
+    """Add the stages that join planned groups: to micro-batches, or to packs and micro-batches of packs."""
+    encoder = options.task_encoder
+    if planning.groups == "packs":
+        pack = concat_pack if is_default(encoder.pack_selected_samples) else encoder.pack_selected_samples
+        packs = PlannedGroupsDataset[Any](chain, pack, name="pack_selected_samples")
+        packs.size_metrics = _metrics(encoder, "encode")
+        return batched(packs, options)
+    batches = PlannedGroupsDataset[Any](chain, encoder.batch, name="batch")
+    batches.size_metrics = _metrics(encoder, "encode")
+    return _with_encoded_batches(batches, encoder)
 
 
 def build_single_samples(reader: ReadDataset, encoder: TaskEncoder[Any, Any, Any, Any]) -> SavableDataset[Any]:
@@ -125,7 +149,13 @@ class SampleStages:
         packs = options.packing_buffer_size is not None
         if level < Level.ENCODED <= to:
             chain = self._samples(chain)
-            chain = _mapped(chain, encoder.preencode_sample, "preencode_sample") if packs else _encoded(chain, encoder)
+            if options.planning is not None and options.planning.groups == "packs":
+                chain = _mapped(chain, encoder.preencode_sample, "preencode_sample")
+                chain = _mapped(chain, encoder.postencode_sample, "postencode_sample")
+            elif packs:
+                chain = _mapped(chain, encoder.preencode_sample, "preencode_sample")
+            else:
+                chain = _encoded(chain, encoder)
         if level < Level.PACKED <= to and options.packing_buffer_size is not None:
             chain = packed(chain, encoder, options.packing_buffer_size)
         return chain
@@ -228,6 +258,12 @@ def batched(chain: SavableDataset[Any], options: ChainOptions) -> SavableDataset
             name="batch",
         )
     batches.size_metrics = metrics
+    return _with_encoded_batches(batches, encoder)
+
+
+def _with_encoded_batches(
+    batches: SavableDataset[Any], encoder: TaskEncoder[Any, Any, Any, Any]
+) -> SavableDataset[Any]:
     if is_default(encoder.encode_batch):
         return batches
     encoded = MapDataset[Any](batches, encoder.encode_batch, name="encode_batch")

@@ -16,6 +16,7 @@ from ...shared_signatures import takes_arguments_of
 from .chain import checked_count
 from .dataset_factory import SourceFactory
 from .open_sources import open_leaves
+from .planning import CostFormulas, planning_of
 from .run_datasets import LoadedDatasets
 
 
@@ -34,6 +35,12 @@ def get_train_dataset(
     task_encoder: TaskEncoder[Any, Any, Any, Any] | None = None,
     repeat: bool = True,
     even_ranks: bool = False,
+    balance: CostFormulas | None = None,
+    packing: str | None = None,
+    pack_capacity: Mapping[str, float] | None = None,
+    batch_cost: Mapping[str, float] | None = None,
+    oversized: str | None = None,
+    plan_window: int | None = None,
     **kwargs: Any,
 ) -> SavableDataset[Any]:
     """Build a dataset for training: shuffled, batched and, by default, without end.
@@ -56,6 +63,15 @@ def get_train_dataset(
         task_encoder: The hooks; by default samples are only batched.
         repeat: Repeat without end; otherwise each sample comes once.
         even_ranks: With ``repeat=False``: all ranks get the same number of micro-batches; the rest is dropped.
+        balance: A column, a formula over columns such as ``"ceil(width / 28) * ceil(height / 28)"``, or several:
+            micro-batches of ``batch_size`` samples then cost nearly the same on all ranks.
+        packing: Pack samples up to ``pack_capacity`` by ``"best_fit"`` or another packer of :mod:`loader.packing`,
+            planned from columns. By default, a pack is what :func:`.concat_pack` makes.
+        pack_capacity: The largest sum of each cost in a pack: ``{"tokens": 8192}``.
+        batch_cost: Micro-batches of as many samples as fit: ``{"tokens": 16384}``.
+        oversized: What becomes of a sample that costs more than a pack may: ``"error"`` (default), ``"skip"``,
+            ``"alone"`` (in a pack that exceeds the capacity), or ``"hook"`` (``pack_selected_samples`` gets it alone).
+        plan_window: Samples of a lane that are planned together; by default 16,384.
         **kwargs: ``split_config``, ``dataset_config``, ``subflavors`` or ``tags``, ``filter_name`` (the filter of every
             dataset), ``trust_code``; ``key_format``: ``"shard/key"`` or ``"key"``, the form of ``__key__``; ``subset``,
             a :class:`.DatasetSubset`; ``sample_type``: the expected class of the samples; ``storage_options``:
@@ -97,9 +113,22 @@ def get_train_dataset(
         ),
     )
     datasets = LoadedDatasets.of(leaves, worker_config=config)
+    planning = planning_of(
+        encoder,
+        {
+            "balance": balance,
+            "packing": packing,
+            "pack_capacity": pack_capacity,
+            "batch_cost": batch_cost,
+            "oversized": oversized,
+            "plan_window": plan_window,
+        },
+        batch_size=batch_size,
+    )
     # Hooks written for megatron-energon may take blend_mode; others read it from the datasets, or take **options.
     takes_mode = "blend_mode" in signature(encoder.build_train_datasets).parameters
     optional: dict[str, Any] = {"blend_mode": datasets.blend_mode} if takes_mode else {}
+    optional |= {} if planning is None else {"planning": planning}
     chain: SavableDataset[Any] = encoder.build_train_datasets(
         datasets=datasets,
         worker_config=config,

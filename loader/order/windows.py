@@ -1,0 +1,161 @@
+"""Group the samples of a lane by their costs: in windows, so that each group of a window costs nearly the same.
+
+A window is the next W samples of one lane. Its groups, micro-batches or packs, are a function of the costs, the
+settings, the seed and the window's number. So the position in the lane is all that a state has to hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ..arrays import IntArray
+from .packing import PACKERS, balanced
+from .permutation import mix, permute
+from .stream_order import LaneOrder, Located, check_range
+
+_GROUPS = 22  # purpose of the random numbers: part of their seed
+_KEPT_WINDOWS: Final = 2  # a chunk of samples may end in the next window
+
+Costs = npt.NDArray[np.float64]
+CostsOf = Callable[[IntArray, IntArray], Costs]
+"""Returns the costs of samples by their sources and numbers, shape (n, costs)."""
+
+Oversized = Literal["error", "skip", "alone", "hook"]
+
+DEFAULT_WINDOW: Final = 16_384
+"""Samples of a window. Micro-batches of 16 samples with log-normal lengths then cost within 3 % of their mean."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowPlan:
+    """How the samples of a window are grouped.
+
+    Attributes:
+        samples: Samples of a window, W.
+        group_samples: Samples of a group; None for packs, whose samples vary.
+        packer: Name of the packer.
+        capacity: The largest sum of each cost in a pack; None for groups of equal numbers of samples.
+        oversized: What becomes of a sample that costs more than the capacity: it is an error before the run begins
+            (``"error"``), is left out (``"skip"``), or makes a pack alone (``"alone"``, ``"hook"``).
+    """
+
+    samples: int = DEFAULT_WINDOW
+    group_samples: int | None = None
+    packer: str = "best_fit"
+    capacity: tuple[float, ...] | None = None
+    oversized: Oversized = "error"
+
+    def settings(self) -> dict[str, Any]:
+        if self.capacity is None:
+            return {"window": self.samples}
+        return {
+            "window": self.samples,
+            "packer": self.packer,
+            "capacity": [*self.capacity],
+            "oversized": self.oversized,
+        }
+
+    def groups(self, costs: Costs, *, key: int) -> list[IntArray]:
+        """Return the groups of the samples of a window, as their places in the window, in the order of the run.
+
+        Args:
+            costs: Shape (n, k); n is W but for the last window of a pass.
+            key: The number from which the order of the groups is drawn; lanes share it.
+        """
+        groups = self._of_equal_counts(costs) if self.capacity is None else self._packs(costs, self.capacity)
+        # Sort the groups by their largest sample, and draw the order: so the largest samples of all lanes come in the
+        # same steps. A last group of fewer samples stays the last.
+        means = np.maximum(costs.mean(axis=0), np.finfo(np.float64).tiny) if len(costs) else np.ones(costs.shape[1])
+        largest = (costs / means).max(axis=1, initial=0)
+        short = self.group_samples is not None and len(costs) % self.group_samples > 0
+        whole = groups[:-1] if short else groups
+        whole.sort(key=lambda group: -float(largest[group].max(initial=0)))
+        turn = permute(np.arange(len(whole)), np.array([len(whole)]), mix(np.array([key], np.uint64)))
+        return [whole[index] for index in turn.tolist()] + groups[len(whole) :]
+
+    def _of_equal_counts(self, costs: Costs) -> list[IntArray]:
+        size = self.group_samples or 1
+        count = len(costs) // size
+        groups = balanced(costs[: count * size], count, equal_counts=True) if count else []
+        return groups if count * size == len(costs) else [*groups, np.arange(count * size, len(costs))]
+
+    def _packs(self, costs: Costs, capacity: tuple[float, ...]) -> list[IntArray]:
+        above = (costs > np.array(capacity)).any(axis=1)
+        fitting, large = np.flatnonzero(~above), np.flatnonzero(above)
+        packs = PACKERS[self.packer](costs[fitting], capacity)
+        return [fitting[pack] for pack in packs] + [large[place : place + 1] for place in range(len(large))]
+
+
+class PlannedLane:
+    """The stream of a lane whose windows are grouped.
+
+    Args:
+        inner: The stream before.
+        plan: How windows are grouped.
+        costs_of: The costs of samples.
+        seed: Seed of the run.
+    """
+
+    def __init__(self, inner: LaneOrder, plan: WindowPlan, costs_of: CostsOf, seed: int) -> None:
+        self._inner = inner
+        self._plan = plan
+        self._costs_of = costs_of
+        self._seed = seed
+        self.length = inner.length
+        self._windows: dict[int, tuple[Located, IntArray, Costs]] = {}
+
+    def locate(self, start: int, stop: int) -> Located:
+        check_range(start, stop, self.length)
+        size = self._plan.samples
+        nothing = np.empty(0, np.int64)
+        pieces: list[Located] = [(nothing, nothing, nothing)]
+        for number in range(start // size, -(-stop // size)):
+            (source, epoch, sample), _, _ = self.window(number)
+            rows = slice(max(0, start - number * size), stop - number * size)
+            pieces.append((source[rows], epoch[rows], sample[rows]))
+        source, epoch, sample = (np.concatenate(columns) for columns in zip(*pieces, strict=True))
+        return source, epoch, sample
+
+    def group_at(self, position: int) -> tuple[int, bool]:
+        """Return the number of samples from a position to the end of its group, and whether the group is left out.
+
+        Raises:
+            StopIteration: The pass has no such position.
+        """
+        if self.length is not None and position >= self.length:
+            raise StopIteration
+        number, place = divmod(position, self._plan.samples)
+        _, ends, costs = self.window(number)
+        size = int(ends[np.searchsorted(ends, place, side="right")]) - place
+        is_skipped = self._plan.oversized == "skip" and self._plan.capacity is not None
+        return size, is_skipped and bool((costs[place] > np.array(self._plan.capacity)).any())
+
+    def window(self, number: int) -> tuple[Located, IntArray, Costs]:
+        """Return the samples of a window in the order of the run, the ends of its groups, and the costs of samples.
+
+        Returns:
+            Sources, epochs and sample numbers, each of shape (n,); the ends of groups, shape (groups,); and costs,
+            shape (n, k).
+        """
+        known = self._windows.get(number)
+        if known is not None:
+            return known
+        # Locate the samples of the window, and group them by their costs.
+        size = self._plan.samples
+        stop = (number + 1) * size if self.length is None else min((number + 1) * size, self.length)
+        source, epoch, sample = self._inner.locate(number * size, stop)
+        costs = self._costs_of(source, sample)
+        groups = self._plan.groups(costs, key=int(mix(self._seed, _GROUPS, number)))
+        # Put the samples into the order of their groups.
+        places = np.concatenate(groups) if groups else np.empty(0, np.int64)
+        ends = np.cumsum([len(group) for group in groups], dtype=np.int64)
+        window = (source[places], epoch[places], sample[places]), ends, costs[places]
+        while len(self._windows) >= _KEPT_WINDOWS:
+            self._windows.pop(next(iter(self._windows)))
+        self._windows[number] = window
+        return window

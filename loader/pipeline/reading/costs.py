@@ -1,0 +1,190 @@
+"""The costs of samples, from columns and formulas over columns."""
+
+from __future__ import annotations
+
+import warnings
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...arrays import IntArray
+from ...cached_property import cached_property
+from ...dataset.join import JoinedDataset
+from ...dataset.query import Condition, DatasetValues
+from ...errors import ConfigError
+from ...format.columns.column import ComparedValues
+from ...format.columns.column_record import write_again
+from .sample_chunk import SourceTable
+from .source import Source
+
+Costs = npt.NDArray[np.float64]
+_SAMPLES_AT_ONCE = 1 << 18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostSummary:
+    """The costs of the samples of a source, in numbers.
+
+    Attributes:
+        samples: Number of samples that take a turn.
+        means: Mean of each cost over the samples that have it.
+        missing: For each cost, the number of samples without it.
+        largest: The largest value of each cost.
+        checksum: Checksum of all costs, in the order of the samples.
+    """
+
+    samples: int
+    means: tuple[float, ...]
+    missing: tuple[int, ...]
+    largest: tuple[float, ...]
+    checksum: int
+
+
+class SampleCosts:
+    """The costs of the samples of some sources.
+
+    Args:
+        sources: The sources.
+        formulas: For each cost, a column or a formula over columns, by the name of the cost:
+            ``{"tokens": "tokens", "vision": "ceil(width / 28) * ceil(height / 28)"}``.
+
+    Raises:
+        ConfigError: A formula is no formula.
+    """
+
+    def __init__(self, sources: Sequence[Source], formulas: Mapping[str, str]) -> None:
+        self._sources = tuple(sources)
+        self._formulas = {name: Condition(text) for name, text in formulas.items()}
+        self.names = tuple(formulas)
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = ("_sources", "_formulas", "names", "summaries")
+        return {name: value for name, value in self.__dict__.items() if name in kept}
+
+    @cached_property
+    def _table(self) -> SourceTable:
+        return SourceTable(self._sources)
+
+    @cached_property
+    def _values(self) -> dict[int, DatasetValues]:
+        return {}
+
+    def of(self, source: IntArray, sample: IntArray) -> Costs:
+        """Return the costs of samples; a sample without a cost has the mean of its source.
+
+        Args:
+            source: Numbers of the sources, shape (n,).
+            sample: Numbers of the samples that take a turn, shape (n,).
+
+        Returns:
+            Shape (n, costs).
+        """
+        index = self._table.index_numbers(source, sample)
+        costs = np.empty((len(source), len(self.names)))
+        for source_number in np.unique(source).tolist():
+            rows = np.flatnonzero(source == source_number)
+            means = self.summaries[source_number].means
+            for place, (name, value) in enumerate(self._costs(source_number, index[rows]).items()):
+                costs[rows, place] = np.where(value.known, value.values, means[place])
+                self._check(name, value, source_number, index[rows])
+        return costs
+
+    @cached_property
+    def summaries(self) -> tuple[CostSummary, ...]:
+        """A summary of each source, from one pass over its columns.
+
+        Raises:
+            ConfigError: A column is missing, no sample of a source has a cost, or a cost is negative or infinite.
+        """
+        summaries = tuple(map(self._summary, range(len(self._sources))))
+        for place, name in enumerate(self.names):
+            lacking = sum(summary.missing[place] for summary in summaries)
+            total = sum(summary.samples for summary in summaries)
+            if lacking:
+                warnings.warn(
+                    f"{lacking:,} of {total:,} samples ({lacking / total:.2%}) have no cost {name!r}; the mean of "
+                    "their dataset counts instead",
+                    stacklevel=2,
+                )
+        return summaries
+
+    def above(self, capacity: Sequence[float]) -> tuple[int, str, list[float]]:
+        """Return the number of samples that cost more than a capacity, and the key and the costs of the first one."""
+        above, key, cost = 0, "", list[float]()
+        for source, known in enumerate(self._sources):
+            for index in self._numbers(source, known.samples):
+                costs = np.column_stack(
+                    [np.where(value.known, value.values, 0) for value in self._costs(source, index).values()]
+                )
+                large = np.flatnonzero((costs > np.array(capacity)).any(axis=1))
+                if len(large) and not above:
+                    cost = costs[large[0]].tolist()
+                    key = str(known.selection.first.full_key(int(self._in_first(source, index[large[:1]])[0])))
+                above += len(large)
+        return above, key, cost
+
+    def _summary(self, source: int) -> CostSummary:
+        count, costs = self._sources[source].samples, len(self.names)
+        sums, largest, known = np.zeros(costs), np.zeros(costs), np.zeros(costs, np.int64)
+        checksum = 0
+        for index in self._numbers(source, count):
+            for place, (name, value) in enumerate(self._costs(source, index).items()):
+                self._check(name, value, source, index)
+                values = np.where(value.known, value.values, np.nan)
+                checksum = zlib.crc32(values.tobytes(), checksum)
+                sums[place] += np.nansum(values)
+                known[place] += int(value.known.sum())
+                largest[place] = max(largest[place], float(np.max(values, initial=0, where=value.known)))
+        # Without a known value there is no mean that could stand for the others.
+        unknown = [name for name, number in zip(self.names, known, strict=True) if not number]
+        if unknown:
+            raise self._error(f"no sample has the cost {unknown[0]!r}", source, unknown[0])
+        return CostSummary(
+            samples=count,
+            means=tuple((sums / known).tolist()),
+            missing=tuple((count - known).tolist()),
+            largest=tuple(largest.tolist()),
+            checksum=checksum,
+        )
+
+    def _numbers(self, source: int, count: int) -> Iterator[IntArray]:
+        for start in range(0, count, _SAMPLES_AT_ONCE):
+            sample = np.arange(start, min(start + _SAMPLES_AT_ONCE, count))
+            yield self._table.index_numbers(np.full(len(sample), source), sample)
+
+    def _costs(self, source: int, index: IntArray) -> dict[str, ComparedValues]:
+        """Return the costs of samples by their numbers in the index, shape (n,), or by the rows of a join."""
+        values = self._values.get(source)
+        if values is None:
+            names = {column for formula in self._formulas.values() for column in formula.columns}
+            dataset = self._sources[source].selection.first
+            values = self._values[source] = DatasetValues(dataset, names, np.empty(0, np.int64))
+        opened, numbers = values, self._in_first(source, index)
+
+        def named(name: str, is_size: bool) -> ComparedValues:
+            return opened.size(name, numbers) if is_size else opened.values(name, numbers)
+
+        return {name: formula.numbers(named, len(numbers)) for name, formula in self._formulas.items()}
+
+    def _in_first(self, source: int, index: IntArray) -> IntArray:
+        dataset = self._sources[source].selection.dataset
+        return dataset.numbers(index)[:, 0] if isinstance(dataset, JoinedDataset) else index
+
+    def _check(self, name: str, value: ComparedValues, source: int, index: IntArray) -> None:
+        wrong = value.known & ~((value.values >= 0) & np.isfinite(value.values))
+        if wrong.any():
+            place = int(np.flatnonzero(wrong)[0])
+            key = self._sources[source].selection.first.full_key(int(self._in_first(source, index[[place]])[0]))
+            raise self._error(
+                f"expected costs of at least 0, found {name} {value.values[place]:g} of {key!r}", source, name
+            )
+
+    def _error(self, message: str, source: int, name: str) -> ConfigError:
+        dataset = self._sources[source].selection.first
+        columns = self._formulas[name].columns
+        hint = write_again(dataset.storage, columns[0]) if columns else "name a column in the formula"
+        return ConfigError(message, at=dataset.path, hint=hint)

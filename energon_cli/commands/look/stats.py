@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
-from loader.errors import StorageError, escape_controls, plural
+from loader.errors import ConfigError, StorageError, escape_controls, plural
 from loader.inspect import print_part_sets, print_table
 
 from ...command import energon_command
@@ -42,6 +42,13 @@ if TYPE_CHECKING:
 )
 @shared_options("threshold")
 @click.option("--write", metavar="A,B", help="Keep these values as columns: width, jpg.width, txt.chars, json[score] …")
+@click.option(
+    "--write-costs",
+    "costs",
+    metavar="MODEL",
+    help="Keep the tokens and patches of pictures as columns: qwen2.5-vl, internvl, llava-next; with settings, "
+    "qwen2.5-vl:max_pixels=501760.",
+)
 @click.option("--tokenizer", metavar="NAME", help="Count tokens: a .json file of tokenizers, or module:callable.")
 @click.option("--html", metavar="FILE", help="Write a report with histograms and pictures; of one dataset.")
 @shared_options("json")
@@ -60,6 +67,7 @@ def stats(
     near_duplicates: str | None,
     threshold: float | None,
     write: str | None,
+    costs: str | None,
     tokenizer: str | None,
     html: str | None,
     as_json: bool,
@@ -90,6 +98,8 @@ def stats(
             energon stats /data/coco --write jpg.width
         Count tokens, and keep them:
             energon stats /data/coco --tokenizer tok.json --write txt.tokens
+        Keep what each sample costs in a model:
+            energon stats /data/coco --tokenizer tok.json --write-costs qwen2.5-vl
         Write a page with pictures:
             energon stats /data/coco --html report.html
         Show the datasets of a mix:
@@ -99,6 +109,7 @@ def stats(
         Show the statistics of all shares:
             energon stats /data/coco --duplicates --merge
     """
+    from loader.encoder_costs import EncoderCosts
     from loader.engine import ShareEnds
     from loader.format.documents import command_for_folder, read_value_names
     from loader.inspect.stats import StatsRequest, collect_stats, html_report, shared_duplicates
@@ -122,13 +133,17 @@ def stats(
         written = tuple(name for _, name in read_value_names(write)) if write else ()
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--write") from error
+    try:
+        model = EncoderCosts.parse(costs) if costs else None
+    except ConfigError as error:
+        raise click.BadParameter(str(error), param_hint="--write-costs") from error
     # Collect the statistics of each dataset, and show them or keep them for the JSON.
     reports: list[StatsReport] = []
     with engine.open() as where, open_datasets(datasets) as opened:
         ends = ShareEnds(where)
         for choice in choose_samples(opened, query, at=", ".join(ref.path for ref in refs)):
             path, ref = choice.opened.dataset.path, choice.opened.folder.ref
-            if write and choice.opened.is_temporary:
+            if (write or costs) and choice.opened.is_temporary:
                 reason = "columns are kept in .nv-meta, and these shards are not prepared"
                 raise StorageError(reason, path=path, hint=command_for_folder(path))
             request = StatsRequest(
@@ -138,6 +153,7 @@ def stats(
                 sample=limit,
                 dedupe=duplicates_of or ("" if duplicates else None),
                 write=written,
+                costs=model,
                 tokenizer=tokenizer,
                 engine=where,
                 max_json_bytes=max_json_bytes,

@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -20,6 +20,7 @@ from ...dataset.opening import dataset_at
 from ...dataset.query import SampleQuery, find_samples
 from ...dataset.query.dataset_values import DatasetValues, only_value
 from ...dataset.records import SingleFile
+from ...encoder_costs import EncoderCosts
 from ...engine.run import JobTasks, RunsOnEngine, in_order
 from ...errors import ConfigError, EnergonError
 from ...escaped_log import get_logger
@@ -56,6 +57,7 @@ class StatsRequest(RunsOnEngine):
         dedupe: Find duplicates by this part; ``""`` by all pictures, audio and video, or else by all parts; None finds
             none.
         write: Names of values to keep as columns: ``jpg.width``, or ``width`` if no other value is called so.
+        costs: The model whose costs of pictures are kept as columns, with the tokens of texts if there is a tokenizer.
         tokenizer: A JSON file of tokenizers, or ``module:callable``.
         max_json_bytes: Larger JSON parts are not parsed; None for no limit.
         engine: Where the tasks run; None for processes. In a share, summaries are stored in ``.nv-meta``, and
@@ -70,6 +72,7 @@ class StatsRequest(RunsOnEngine):
     sample: int | None = None
     dedupe: str | None = None
     write: tuple[str, ...] = ()
+    costs: EncoderCosts | None = None
     tokenizer: str | None = None
     max_json_bytes: int | None = CHECKED_JSON_BYTES
     command: str = "stats"
@@ -184,7 +187,8 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
     # Choose the samples.
     path = request.ref.path
     folder = dataset_at(request.ref)
-    if request.write and isinstance(folder, SingleFile):
+    writes = bool(request.write) or request.costs is not None
+    if writes and isinstance(folder, SingleFile):
         raise ConfigError(
             "a single file has no columns",
             at=path,
@@ -194,7 +198,7 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
     if request.numbers is not None:
         every = np.intersect1d(every, request.numbers)
     chosen = _random_samples(every, request.sample)
-    if request.write and len(chosen) < len(folder.index):
+    if writes and len(chosen) < len(folder.index):
         raise ConfigError("a column needs a value of every sample", at=path, hint="omit --limit and the conditions")
     # Describe the tasks, each with samples of one shard.
     report = StatsReport(path=path, population=len(every), part_sets=folder.index.part_sets())
@@ -202,6 +206,9 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
     hashes = np.empty(len(chosen), np.uint64) if request.dedupe is not None else None
     report.hashed_parts = _hashed_parts(folder, request)
     meant = dict.fromkeys(value for name in request.write for value in _meant(folder, name, path))
+    if request.costs is not None:
+        names = ("width", "height", *(["tokens"] if request.tokenizer else []))
+        meant |= dict.fromkeys(value for name in names for value in _meant(folder, name, path) if not value.path)
     task = ScanTask(
         ref=request.ref if request.runs_on.sees_this_disk else request.ref.resolved(),
         samples=chosen,
@@ -235,6 +242,8 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
         _add_columns(folder, every, report)
     for name in request.write:
         _write(folder, name, kept, report)
+    if request.costs is not None:
+        _write_costs(folder, request.costs, kept, report)
     return report
 
 
@@ -371,6 +380,43 @@ def _write(folder: Dataset, name: str, kept: Mapping[str, ColumnValues], report:
     write_column(folder.storage, folder.index, column, codes, **options)
     report.written.append(column)
     report.written_values.append(str(value))
+
+
+def _write_costs(folder: Dataset, costs: EncoderCosts, kept: Mapping[str, ColumnValues], report: StatsReport) -> None:
+    """Write the costs of the pictures of each sample: how many there are, their tokens and their patches."""
+    columns = {name: np.zeros(len(folder.index)) for name in ("pictures", "vision_tokens", "vision_patches")}
+    pictures = [value for value in _meant(folder, "width", report.path) if str(value) in kept and not value.path]
+    for value in pictures:
+        samples, widths = kept[str(value)].numbers()
+        _, heights = kept[str(replace(value, trait="height"))].numbers()
+        tokens, patches = costs(widths, heights)
+        for name, values in (
+            ("pictures", np.ones(len(samples))),
+            ("vision_tokens", tokens),
+            ("vision_patches", patches),
+        ):
+            np.add.at(columns[name], samples, values)
+    # With a tokenizer, the tokens of a sample are those of its texts and of its pictures.
+    texts = [name for name in kept if name.endswith(".tokens")]
+    if texts:
+        columns["tokens"] = columns["vision_tokens"].copy()
+        for name in texts:
+            samples, numbers = kept[name].numbers()
+            np.add.at(columns["tokens"], samples, numbers)
+    if not pictures and not texts:
+        raise ConfigError(
+            "no sample has a picture",
+            at=report.path,
+            hint="energon stats shows which parts there are; omit --write-costs",
+        )
+    made_by = f"{BY_STATS} {__version__}"
+    for name, values in columns.items():
+        known = np.flatnonzero(~np.isnan(values))
+        filled, missing = _filled(len(folder.index), known, values[known])
+        text = f"{name} of {costs}"
+        write_column(folder.storage, folder.index, name, filled, description=text, made_by=made_by, missing=missing)
+        report.written.append(name)
+        report.written_values.append(text)
 
 
 def _free_name(folder: Dataset, name: str, value: ValueName) -> str:

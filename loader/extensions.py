@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 from .errors import ConfigError, error_text
 
-Group = Literal["sources", "readers", "engines"]
-"""What packages add: sources and readers of ``energon import``, engines of all commands with tasks."""
+Group = Literal["sources", "readers", "engines", "packers"]
+"""What packages add: sources and readers of ``energon import``, engines of all commands with tasks, packers
+of training runs."""
 
 
 def extension_names(group: Group) -> list[str]:

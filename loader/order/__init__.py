@@ -9,7 +9,6 @@
 ``blend.py``              position → (source, position in the source's stream)
 ``volume_blend.py``       sizes of the items so far → the source of the next one
 ``windows.py``            samples of a lane in windows, whose groups cost nearly the same
-``packing.py``            costs of items → packs
 ``permutation.py``        hashes of integers, and keyed permutations that are computed, not stored
 ``index_permutation.py``  the public ``permute``, and the seeds of epochs
 ========================  ==============================================================================

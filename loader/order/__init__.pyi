@@ -24,7 +24,6 @@ from .lane_mixes import (
     Mix as Mix,
     WeightSchedule as WeightSchedule,
 )
-from .packing import PACKERS as PACKERS
 from .permutation import (
     extend_integer as extend_integer,
     mix as mix,

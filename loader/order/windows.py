@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arrays import IntArray
-from .packing import PACKERS, balanced
+from ..errors import ConfigError
+from ..packing import balanced, packer_named
 from .permutation import mix, permute
 from .stream_order import LaneOrder, Located, check_range
 
@@ -74,6 +75,8 @@ class WindowPlan:
         largest = (costs / means).max(axis=1, initial=0)
         short = self.group_samples is not None and len(costs) % self.group_samples > 0
         whole = groups[:-1] if short else groups
+        if not whole:
+            return groups
         whole.sort(key=lambda group: -float(largest[group].max(initial=0)))
         turn = permute(np.arange(len(whole)), np.array([len(whole)]), mix(np.array([key], np.uint64)))
         return [whole[index] for index in turn.tolist()] + groups[len(whole) :]
@@ -87,7 +90,12 @@ class WindowPlan:
     def _packs(self, costs: Costs, capacity: tuple[float, ...]) -> list[IntArray]:
         above = (costs > np.array(capacity)).any(axis=1)
         fitting, large = np.flatnonzero(~above), np.flatnonzero(above)
-        packs = PACKERS[self.packer](costs[fitting], capacity)
+        packs = packer_named(self.packer)(costs[fitting], capacity)
+        if not np.array_equal(np.sort(np.concatenate([np.empty(0, np.int64), *packs])), np.arange(len(fitting))):
+            raise ConfigError(
+                f"the packer {self.packer!r} put {sum(map(len, packs)):,} items into packs, given {len(fitting):,}",
+                hint="a packer returns arrays of item numbers, which have each item once",
+            )
         return [fitting[pack] for pack in packs] + [large[place : place + 1] for place in range(len(large))]
 
 

@@ -416,7 +416,7 @@ def _write_costs(folder: Dataset, costs: EncoderCosts, kept: Mapping[str, Column
         text = f"{name} of {costs}"
         write_column(folder.storage, folder.index, name, filled, description=text, made_by=made_by, missing=missing)
         report.written.append(name)
-        report.written_values.append(text)
+        report.written_values.append(name)
 
 
 def _free_name(folder: Dataset, name: str, value: ValueName) -> str:

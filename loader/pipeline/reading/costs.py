@@ -30,11 +30,13 @@ class CostSummary:
     """The costs of the samples of a source, in numbers.
 
     Attributes:
-        samples: Number of samples that take a turn.
+        samples: Number of samples, without excluded ones.
         means: Mean of each cost over the samples that have it.
         missing: For each cost, the number of samples without it.
-        largest: The largest value of each cost.
+        largest: The largest value of each cost, of samples that are not excluded.
         checksum: Checksum of all costs, in the order of the samples.
+
+    Means and checksums include excluded samples, so that an exclusion during a run changes no plan.
     """
 
     samples: int
@@ -72,6 +74,10 @@ class SampleCosts:
     @cached_property
     def _values(self) -> dict[int, DatasetValues]:
         return {}
+
+    def number_again(self) -> None:
+        """Number the samples again, after other samples of the sources take no turn."""
+        self.__dict__.pop("_table", None)
 
     def of(self, source: IntArray, sample: IntArray) -> Costs:
         """Return the costs of samples; a sample without a cost has the mean of its source.
@@ -116,11 +122,11 @@ class SampleCosts:
         """Return the number of samples that cost more than a capacity, and the key and the costs of the first one."""
         above, key, cost = 0, "", list[float]()
         for source, known in enumerate(self._sources):
-            for index in self._numbers(source, known.samples):
+            for index, is_excluded in self._blocks(source):
                 costs = np.column_stack(
                     [np.where(value.known, value.values, 0) for value in self._costs(source, index).values()]
                 )
-                large = np.flatnonzero((costs > np.array(capacity)).any(axis=1))
+                large = np.flatnonzero((costs > np.array(capacity)).any(axis=1) & ~is_excluded)
                 if len(large) and not above:
                     cost = costs[large[0]].tolist()
                     key = str(known.selection.first.full_key(int(self._in_first(source, index[large[:1]])[0])))
@@ -128,33 +134,38 @@ class SampleCosts:
         return above, key, cost
 
     def _summary(self, source: int) -> CostSummary:
-        count, costs = self._sources[source].samples, len(self.names)
+        count, costs = len(self._sources[source].selection), len(self.names)
         sums, largest, known = np.zeros(costs), np.zeros(costs), np.zeros(costs, np.int64)
         checksum = 0
-        for index in self._numbers(source, count):
+        left_out = 0
+        for index, is_excluded in self._blocks(source):
+            left_out += int(is_excluded.sum())
             for place, (name, value) in enumerate(self._costs(source, index).items()):
                 self._check(name, value, source, index)
                 values = np.where(value.known, value.values, np.nan)
                 checksum = zlib.crc32(values.tobytes(), checksum)
                 sums[place] += np.nansum(values)
                 known[place] += int(value.known.sum())
-                largest[place] = max(largest[place], float(np.max(values, initial=0, where=value.known)))
+                largest[place] = max(largest[place], float(np.max(values, initial=0, where=value.known & ~is_excluded)))
         # Without a known value there is no mean that could stand for the others.
         unknown = [name for name, number in zip(self.names, known, strict=True) if not number]
         if unknown:
             raise self._error(f"no sample has the cost {unknown[0]!r}", source, unknown[0])
         return CostSummary(
-            samples=count,
+            samples=count - left_out,
             means=tuple((sums / known).tolist()),
             missing=tuple((count - known).tolist()),
             largest=tuple(largest.tolist()),
             checksum=checksum,
         )
 
-    def _numbers(self, source: int, count: int) -> Iterator[IntArray]:
-        for start in range(0, count, _SAMPLES_AT_ONCE):
-            sample = np.arange(start, min(start + _SAMPLES_AT_ONCE, count))
-            yield self._table.index_numbers(np.full(len(sample), source), sample)
+    def _blocks(self, source: int) -> Iterator[tuple[IntArray, npt.NDArray[np.bool_]]]:
+        """Yield the numbers in the index of the samples of a source, or its rows, and which of them are excluded."""
+        selection = self._sources[source].selection
+        excluded = np.sort(selection.numbers(selection.excluded))
+        for start in range(0, len(selection), _SAMPLES_AT_ONCE):
+            index = selection.numbers(np.arange(start, min(start + _SAMPLES_AT_ONCE, len(selection))))
+            yield index, np.isin(index, excluded, assume_unique=True) if len(excluded) else np.zeros(len(index), bool)
 
     def _costs(self, source: int, index: IntArray) -> dict[str, ComparedValues]:
         """Return the costs of samples by their numbers in the index, shape (n,), or by the rows of a join."""

@@ -140,6 +140,8 @@ class ReadDataset(SavableDataset[Raw]):
     def number_again(self) -> None:
         """Number the samples again, after other samples of the sources take no turn."""
         self.__dict__.pop("opened", None)
+        if self.groups is not None:
+            self.groups.costs.number_again()
         if isinstance(self.plan, ShuffledPlan) and self.plan.shares is not None:
             weights = tuple(
                 source.samples * share for source, share in zip(self.sources, self.plan.shares, strict=True)

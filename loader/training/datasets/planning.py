@@ -9,8 +9,8 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 
 from ...errors import ConfigError
-from ...format.documents.messages import did_you_mean
-from ...order import PACKERS, Oversized, WindowPlan
+from ...order import Oversized, WindowPlan
+from ...packing import packer_named
 from ...pipeline.contract.worker_config import check_at_least, check_integers
 from ...pipeline.reading.planned_groups import PlannedGroups
 from ...pipeline.reading.source import Source
@@ -95,11 +95,7 @@ def planning_of(encoder: Any, given: Mapping[str, Any], *, batch_size: int | Non
         if not isinstance(limit, int | float) or not np.isfinite(limit) or limit <= 0:
             raise ConfigError(f"expected a capacity above 0 of {cost!r}, found {limit!r}")
     packer = "best_fit" if packing is None else packing
-    if packer not in PACKERS:
-        raise ConfigError(
-            f"there is no packer {packer!r}{did_you_mean(str(packer), PACKERS)}",
-            hint=f"choose one of {', '.join(PACKERS)}",
-        )
+    packer_named(packer)
     return Planning(
         formulas=_formulas(tuple(limits), name),
         window=WindowPlan(

@@ -10,8 +10,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ..arrays import IntArray
-from ..errors import ConfigError
+from .arrays import IntArray
+from .errors import ConfigError
+from .extensions import extension_names, load_extension
 
 Costs = npt.ArrayLike
 """Costs of items, at least 0: shape (n,), or (n, k) for k kinds of cost."""
@@ -396,3 +397,16 @@ PACKERS: Final[dict[str, Packer]] = {
     "best_fit_decreasing": best_fit_decreasing,
 }
 """Packers with a capacity, by their names."""
+
+
+def packer_named(name: str) -> Packer:
+    """Return a packer by its name: of this module, or of an installed package.
+
+    Raises:
+        ConfigError: There is no such packer.
+    """
+    packer: Packer | None = PACKERS.get(name) or load_extension("packers", name)
+    if packer is None:
+        names = [*PACKERS, *extension_names("packers")]
+        raise ConfigError(f"there is no packer {name!r}", hint=f"name one of {', '.join(names)}")
+    return packer

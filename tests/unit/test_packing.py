@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from loader import packing
 from loader.errors import ConfigError
-from loader.order import packing
-from loader.order.packing import PACKERS, balanced, karmarkar_karp
+from loader.packing import PACKERS, balanced, karmarkar_karp
 
 LENGTHS = st.lists(st.integers(0, 100), max_size=60)
 

@@ -1,0 +1,246 @@
+"""Runs whose packs and micro-batches are planned: costs, exact continuation on other ranks, holes and bad input."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from loader import TaskEncoder, TextSample, WorkerConfig, get_savable_loader, get_train_dataset, stateless
+from loader.dataset.opening import folder_at
+from loader.errors import ConfigError, SkipSample, StateError
+from loader.format.columns.column_files import write_column
+from tests.e2e.drawing_encoders import Yielding
+from tests.e2e.text_dataset import exclude, write_texts
+from tests.elastic_runs import Pipeline, Spread, check_every_save, running, through_json, uninterrupted
+
+PACKS = {"packing": "best_fit", "pack_capacity": {"tokens": 100}, "batch_size": None}
+BALANCED = {"balance": "tokens", "batch_size": 4}
+FILLED = {"batch_cost": {"tokens": 150}}
+MIX = """\
+__module__: megatron.energon
+__class__: MetadatasetV2
+splits:
+  train:
+    blend: [{weight: 2, path: texts}, {weight: 1, path: more}]
+"""
+
+
+def tokens_of(number: int) -> int:
+    return 3 + number * number % 40
+
+
+def write_tokens(folder: Path, *, missing: int = 0) -> None:
+    dataset = folder_at(folder)
+    values = np.array([tokens_of(int(dataset.index.full_key(n).rpartition("/")[2])) for n in range(len(dataset))])
+    values[:missing] = -1
+    write_column(dataset.storage, dataset.index, "tokens", values, missing=-1)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("planned")
+    write_texts(folder / "texts")
+    write_texts(folder / "more", train=(9, 31), val=(5,), first=5000)
+    for name in ("texts", "more"):
+        write_tokens(folder / name)
+    (folder / "mix.yaml").write_text(MIX)
+    return folder
+
+
+class Tokens(TaskEncoder[Any, Any, Any, Any]):
+    """Each sample has as many tokens as its column says."""
+
+    @stateless
+    def encode_sample(self, sample: TextSample) -> Any:
+        number = int(sample.text.split()[1])
+        return {
+            "__key__": sample.__key__,
+            "__restore_key__": sample.__restore_key__,
+            "tokens": torch.full((tokens_of(number),), number),
+        }
+
+
+class Skipping(Tokens):
+    def encode_sample(self, sample: TextSample) -> Any:
+        if int(sample.text.split()[1]) % 7 == 0:
+            raise SkipSample
+        return super().encode_sample(sample)
+
+
+def build(data: Path, config: WorkerConfig, *, name: str = "texts", encoder: Any = Tokens, **options: Any) -> Any:
+    defaults = {"shuffle_buffer_size": 20, "max_samples_per_sequence": 5, "plan_window": 24}
+    return get_train_dataset(data / name, worker_config=config, task_encoder=encoder(), **defaults | options)
+
+
+def batches(dataset: Any, count: int | None) -> list[Any]:
+    loader = get_savable_loader(dataset)
+    return [batch for batch, _ in zip(loader, range(count or 10**6), strict=False)]
+
+
+CASES: dict[str, tuple[dict[str, Any], int | None]] = {
+    "packs": (PACKS, 36),
+    "packs of a blend": (PACKS | {"name": "mix.yaml"}, 36),
+    "packs with skipped samples": (PACKS | {"encoder": Skipping}, 36),
+    "micro-batches of two packs": (PACKS | {"batch_size": 2}, 24),
+    "balanced": (BALANCED, 36),
+    "balanced blend": (BALANCED | {"name": "mix.yaml"}, 36),
+    "balanced with skipped samples": (BALANCED | {"encoder": Skipping}, 36),
+    "balanced by two costs": (BALANCED | {"balance": ["tokens", "tokens * tokens // 9"]}, 36),
+    "filled to a budget": (FILLED, 36),
+    "one pass, balanced": (BALANCED | {"repeat": False}, None),
+    "one pass of packs": (PACKS | {"repeat": False}, None),
+    "virtual epochs of packs": (PACKS | {"virtual_epoch_length": 4}, 36),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "every"),
+    [*((name, 7) for name in CASES), *(pytest.param(name, 1, marks=pytest.mark.slow) for name in CASES)],
+)
+@pytest.mark.sampled(2)
+def test_a_planned_run_saved_at_any_step_continues_on_other_ranks(name: str, every: int, data: Path) -> None:
+    options, count = CASES[name]
+    known_ahead = name != "one pass of packs"
+    pipeline = Pipeline(build=partial(build, data, **options), batches=count, lanes=12, known_ahead=known_ahead)
+    saved_by = Spread(2)
+    if known_ahead:
+        check_every_save(pipeline, saved_by, every=every)
+    else:  # each lane ends after its own number of packs
+        check_every_save(pipeline, saved_by, [saved_by], reference=uninterrupted(pipeline, saved_by), every=every)
+
+
+def test_packs_keep_the_capacity_and_have_their_offsets(data: Path) -> None:
+    packs = batches(build(data, WorkerConfig(rank=0, world_size=1, num_workers=0), **PACKS, repeat=False), None)
+    keys = [key for pack in packs for key in pack["__key__"]]
+    assert len(keys) == len(set(keys)) == 157
+    for pack in packs:
+        offsets = pack["cu_seqlens"].tolist()
+        assert pack["cu_seqlens"].dtype == torch.int32
+        assert offsets[0] == 0
+        assert offsets[-1] == len(pack["tokens"]) == len(pack["position_ids"]) <= 100
+        for start, stop in pairwise(offsets):
+            assert len(set(pack["tokens"][start:stop].tolist())) == 1
+            assert pack["position_ids"][start:stop].tolist() == [*range(stop - start)]
+
+
+def test_attributes_of_the_task_encoder_stand_for_arguments(data: Path) -> None:
+    class Packed(Tokens):
+        packing = "first_fit_decreasing"
+        pack_capacity = {"tokens": 100}
+
+    config = WorkerConfig(rank=0, world_size=1, num_workers=0)
+    dataset = build(data, config, encoder=Packed, batch_size=None)
+    assert "first_fit_decreasing" in str(dataset)
+    assert max(len(pack["tokens"]) for pack in batches(dataset, 20)) <= 100
+
+
+def test_balanced_steps_cost_less_at_most_than_random_ones(data: Path) -> None:
+    ratios = []
+    for options in (BALANCED, {"batch_size": 4, "plan_window": None}):
+        sums = []
+        for rank in range(4):
+            dataset = build(data, WorkerConfig(rank=rank, world_size=4, num_workers=0), **options)
+            sums.append([int((batch["tokens"] > -1).sum()) for batch in costs(dataset, 30)])
+        steps = np.array(sums)
+        ratios.append(float((steps.max(axis=0) / steps.mean(axis=0)).mean()))
+    assert ratios[0] < 1.25 < ratios[1]
+
+
+def costs(dataset: Any, count: int) -> list[Any]:
+    """Return micro-batches, with the numbers of tokens of their samples instead of padded tokens."""
+    return [
+        {"tokens": torch.cat([row[: tokens_of(int(row[0]))] for row in batch["tokens"]])}
+        for batch in batches(dataset, count)
+    ]
+
+
+# ------------------------------------------------------------------------------------------------------- bad input
+
+
+def test_a_sample_above_the_capacity_is_named(data: Path) -> None:
+    config = WorkerConfig(rank=0, world_size=1, num_workers=0)
+    small = PACKS | {"pack_capacity": {"tokens": 30}}
+    named = r"\d+ of 157 samples cost more than the capacity of a pack, tokens 30: 'train_"
+    with pytest.raises(ConfigError, match=named) as error:
+        build(data, config, **small)
+    assert 'oversized="skip"' in str(error.value)
+    with pytest.raises(ConfigError, match="samples cost more than the capacity of a pack, tokens 9"):
+        build(data, config, **PACKS | {"pack_capacity": {"tokens": 9}}, oversized="alone")
+    skipped, alone = (
+        batches(build(data, config, **small, oversized=oversized, repeat=False), None)
+        for oversized in ("skip", "alone")
+    )
+    assert max(len(pack["tokens"]) for pack in skipped) <= 30
+    assert sum(len(pack["__key__"]) for pack in alone) == 157 > sum(len(pack["__key__"]) for pack in skipped) > 90
+    assert all(len(pack["__key__"]) == 1 for pack in alone if len(pack["tokens"]) > 30)
+
+
+def test_arguments_that_contradict_each_other_are_refused(data: Path) -> None:
+    config = WorkerConfig(rank=0, world_size=1, num_workers=0)
+    for options, message in (
+        (PACKS | BALANCED, "balance, packing and batch_cost exclude each other"),
+        ({"packing": "best_fit"}, "expected pack_capacity to name the capacity of each cost, found None"),
+        ({"packing": "knapsack", "pack_capacity": {"tokens": 9}}, "there is no packer 'knapsack'"),
+        ({"packing": "best_fit", "pack_capacity": {"tokens": 0}}, "expected a capacity above 0 of 'tokens', found 0"),
+        ({"pack_capacity": {"tokens": 9}, "plan_window": None}, "pack_capacity has no effect without"),
+        ({"balance": "words"}, "words"),
+        ({"balance": "tokens +"}, "invalid condition"),
+        (PACKS | {"oversized": "cut"}, "expected oversized to be"),
+        (BALANCED | {"encoder": Yielding}, "makes several samples of one"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            build(data, config, **options)
+
+
+def test_missing_costs_are_means_and_negative_ones_are_refused(tmp_path: Path) -> None:
+    write_texts(tmp_path / "texts")
+    write_tokens(tmp_path / "texts", missing=40)
+    config = WorkerConfig(rank=0, world_size=1, num_workers=0)
+    with pytest.warns(UserWarning, match=r"of 157 samples \(\d+\.\d+%\) have no cost 'tokens'"):
+        keys = [
+            key
+            for batch in batches(build(tmp_path, config, **BALANCED, repeat=False), None)
+            for key in batch["__key__"]
+        ]
+    assert len(keys) == len(set(keys)) == 157
+    with pytest.raises(ConfigError, match=r"expected costs of at least 0, found tokens - 20 -\d+ of 'train_"):
+        build(tmp_path, config, **BALANCED | {"balance": "tokens - 20"})
+
+
+def test_a_column_that_was_written_again_is_refused_by_a_saved_run(tmp_path: Path) -> None:
+    write_texts(tmp_path / "texts")
+    write_tokens(tmp_path / "texts")
+    pipeline = Pipeline(build=partial(build, tmp_path, **PACKS), lanes=4)
+    with running(pipeline, Spread(2)) as run:
+        for _ in range(3):
+            run.step()
+        states = through_json(run.states())
+    dataset = folder_at(tmp_path / "texts")
+    write_column(dataset.storage, dataset.index, "tokens", np.full(len(dataset), 7))
+    with pytest.raises(StateError), running(pipeline, Spread(2), states):
+        pass
+
+
+def test_samples_excluded_after_the_start_are_holes_of_their_packs(tmp_path: Path) -> None:
+    write_texts(tmp_path / "texts")
+    write_tokens(tmp_path / "texts")
+    pipeline = Pipeline(build=partial(build, tmp_path, **PACKS), batches=36, lanes=4)
+    with running(pipeline, Spread(2)) as run:
+        for _ in range(2):
+            run.step()
+        states = through_json(run.states())
+
+    def packs() -> list[list[str]]:
+        with running(pipeline, Spread(1), states) as restored:
+            return [pack["__key__"] for pack, _ in zip(restored.loaders[0], range(20), strict=False)]
+
+    before = packs()
+    left_out = before[3][0], before[10][-1]
+    exclude(tmp_path / "texts", *left_out)
+    assert packs() == [[key for key in pack if key not in left_out] for pack in before]

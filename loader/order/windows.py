@@ -41,6 +41,8 @@ class WindowPlan:
         group_samples: Samples of a group; None for packs, whose samples vary.
         packer: Name of the packer.
         capacity: The largest sum of each cost in a pack; None for groups of equal numbers of samples.
+        padded: Micro-batches are padded to their longest sample: samples of like cost come together, a capacity
+            limits the largest cost times the number of samples, and the lanes have groups of like cost in each step.
         oversized: What becomes of a sample that costs more than the capacity: it is an error before the run begins
             (``"error"``), is left out (``"skip"``), or makes a pack alone (``"alone"``, ``"hook"``).
     """
@@ -49,14 +51,16 @@ class WindowPlan:
     group_samples: int | None = None
     packer: str = "best_fit"
     capacity: tuple[float, ...] | None = None
+    padded: bool = False
     oversized: Oversized = "error"
 
     def settings(self) -> dict[str, Any]:
+        padded = {"padded": True} if self.padded else {}
         if self.capacity is None:
-            return {"window": self.samples}
+            return {"window": self.samples, **padded}
         return {
             "window": self.samples,
-            "packer": self.packer,
+            **(padded or {"packer": self.packer}),
             "capacity": [*self.capacity],
             "oversized": self.oversized,
         }
@@ -84,19 +88,44 @@ class WindowPlan:
     def _of_equal_counts(self, costs: Costs) -> list[IntArray]:
         size = self.group_samples or 1
         count = len(costs) // size
+        if self.padded:
+            return np.split(_largest_first(costs), range(size, len(costs), size)) if len(costs) else []
         groups = balanced(costs[: count * size], count, equal_counts=True) if count else []
         return groups if count * size == len(costs) else [*groups, np.arange(count * size, len(costs))]
 
     def _packs(self, costs: Costs, capacity: tuple[float, ...]) -> list[IntArray]:
         above = (costs > np.array(capacity)).any(axis=1)
         fitting, large = np.flatnonzero(~above), np.flatnonzero(above)
-        packs = packer_named(self.packer)(costs[fitting], capacity)
+        if self.padded:
+            packs = _of_like_cost(costs[fitting], capacity)
+        else:
+            packs = packer_named(self.packer)(costs[fitting], capacity)
         if not np.array_equal(np.sort(np.concatenate([np.empty(0, np.int64), *packs])), np.arange(len(fitting))):
             raise ConfigError(
                 f"the packer {self.packer!r} put {sum(map(len, packs)):,} items into packs, given {len(fitting):,}",
                 hint="a packer returns arrays of item numbers, which have each item once",
             )
         return [fitting[pack] for pack in packs] + [large[place : place + 1] for place in range(len(large))]
+
+
+def _largest_first(costs: Costs) -> IntArray:
+    return np.argsort(-costs[:, 0], kind="stable")
+
+
+def _of_like_cost(costs: Costs, capacity: tuple[float, ...]) -> list[IntArray]:
+    """Return groups of samples of like cost, whose largest costs times their numbers of samples fit the capacity."""
+    order = _largest_first(costs)
+    groups, start = list[IntArray](), 0
+    while start < len(order):
+        # As many samples as the largest one permits; of several costs, the largest of those samples counts.
+        size = len(order) - start
+        for column, limit in enumerate(capacity):
+            largest = np.maximum.accumulate(costs[order[start : start + size], column])
+            fits = largest * np.arange(1, len(largest) + 1) <= limit
+            size = max(1, size if fits.all() else int(fits.argmin()))
+        groups.append(order[start : start + size])
+        start += size
+    return groups
 
 
 class PlannedLane:
@@ -153,12 +182,8 @@ class PlannedLane:
         known = self._windows.get(number)
         if known is not None:
             return known
-        # Locate the samples of the window, and group them by their costs.
-        size = self._plan.samples
-        stop = (number + 1) * size if self.length is None else min((number + 1) * size, self.length)
-        source, epoch, sample = self._inner.locate(number * size, stop)
-        costs = self._costs_of(source, sample)
-        groups = self._plan.groups(costs, key=int(mix(self._seed, _GROUPS, number)))
+        (source, epoch, sample), costs = self.before(number)
+        groups = self.groups(number, costs)
         # Put the samples into the order of their groups.
         places = np.concatenate(groups) if groups else np.empty(0, np.int64)
         ends = np.cumsum([len(group) for group in groups], dtype=np.int64)
@@ -167,3 +192,14 @@ class PlannedLane:
             self._windows.pop(next(iter(self._windows)))
         self._windows[number] = window
         return window
+
+    def before(self, number: int) -> tuple[Located, Costs]:
+        """Return the samples of a window in the order of the stream before, and their costs, shape (n, k)."""
+        size = self._plan.samples
+        stop = (number + 1) * size if self.length is None else min((number + 1) * size, self.length)
+        located = self._inner.locate(number * size, stop)
+        return located, self._costs_of(located[0], located[2])
+
+    def groups(self, number: int, costs: Costs) -> list[IntArray]:
+        """Return the groups of a window in the order of the run, as the places of its samples in the stream before."""
+        return self._plan.groups(costs, key=int(mix(self._seed, _GROUPS, number)))

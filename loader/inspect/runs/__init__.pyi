@@ -20,12 +20,22 @@ from .migrate import (
     MigratedRun as MigratedRun,
     migrate_files as migrate_files,
 )
+from .plan import (
+    PlannedSteps as PlannedSteps,
+    plan_script as plan_script,
+    plan_steps as plan_steps,
+)
 from .planned_run import PlannedRun as PlannedRun, RunRequest as RunRequest
 from .restored_run import (
     RestoredRun as RestoredRun,
     is_run as is_run,
     load_task_encoder as load_task_encoder,
     open_run as open_run,
+)
+from .step_costs import (
+    CostFacts as CostFacts,
+    StepCostFacts as StepCostFacts,
+    StepRatios as StepRatios,
 )
 from .trace import (
     TracedSample as TracedSample,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,7 @@ class RunRequest:
         seed_offset: As of ``WorkerConfig``.
         lanes: Number of lanes; None for the default of a new run. A restored run keeps the number that it began with.
         task_encoder: The hooks of the run, for runs whose micro-batches are rebuilt; None: only the order counts.
+        planning: Arguments of ``get_train_dataset`` that plan micro-batches or packs.
     """
 
     path: str
@@ -60,6 +61,7 @@ class RunRequest:
     filter_name: str | None = None
     trust_code: bool = False
     task_encoder: TaskEncoder[Any, Any, Any, Any] | None = None
+    planning: Mapping[str, Any] = field(default_factory=dict)
 
 
 def request_of(
@@ -414,6 +416,7 @@ def _build_chain(
             task_encoder=request.task_encoder or encoder,
             trust_code=request.trust_code,
             **options,
+            **request.planning,
         )
     for message in caught:
         if message.category is not RepeatedLeafWarning:

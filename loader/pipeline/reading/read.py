@@ -154,8 +154,8 @@ class ReadDataset(SavableDataset[Raw]):
 
     def open(self, lane: Lane, state: State) -> Running:
         order = self.lane_order(lane.number, lanes=lane.count, seed=lane.seed, deals=lane.deals)
-        if self.groups is not None:
-            order = lane.shared[PlannedLane] = self.groups.lane(order, lane.seed)
+        if isinstance(order, PlannedLane):
+            lane.shared[PlannedLane] = order
         running = LaneReader(self, order, lane, state)
         together: LaneReaders | None = lane.shared.get(LaneReaders) if lane.shared else None
         if together is not None:
@@ -164,6 +164,10 @@ class ReadDataset(SavableDataset[Raw]):
         return running if samples is None else counted_reader(running, samples)
 
     def lane_order(self, lane: int, *, lanes: int, seed: int, deals: bool = False) -> LaneOrder:
+        order = self._order_before_groups(lane, lanes=lanes, seed=seed, deals=deals)
+        return order if self.groups is None else self.groups.lane(order, seed)
+
+    def _order_before_groups(self, lane: int, *, lanes: int, seed: int, deals: bool) -> LaneOrder:
         samples = [source.samples for source in self.sources]
         # A mix that never changed has the order of the plan.
         if self.history is None or not isinstance(self.plan, ShuffledPlan):

@@ -39,6 +39,7 @@ def get_train_dataset(
     packing: str | None = None,
     pack_capacity: Mapping[str, float] | None = None,
     batch_cost: Mapping[str, float] | None = None,
+    padded: bool = False,
     oversized: str | None = None,
     plan_window: int | None = None,
     **kwargs: Any,
@@ -69,6 +70,8 @@ def get_train_dataset(
             planned from columns. By default, a pack is what :func:`.concat_pack` makes.
         pack_capacity: The largest sum of each cost in a pack: ``{"tokens": 8192}``.
         batch_cost: Micro-batches of as many samples as fit: ``{"tokens": 16384}``.
+        padded: Micro-batches are padded to their longest sample: samples of like cost come together, and in each step
+            those of all ranks have like cost. ``batch_cost`` then limits the largest cost times the number of samples.
         oversized: What becomes of a sample that costs more than a pack may: ``"error"`` (default), ``"skip"``,
             ``"alone"`` (in a pack that exceeds the capacity), or ``"hook"`` (``pack_selected_samples`` gets it alone).
         plan_window: Samples of a lane that are planned together; by default 16,384.
@@ -120,6 +123,7 @@ def get_train_dataset(
             "packing": packing,
             "pack_capacity": pack_capacity,
             "batch_cost": batch_cost,
+            "padded": padded or None,
             "oversized": oversized,
             "plan_window": plan_window,
         },

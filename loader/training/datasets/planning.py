@@ -11,14 +11,14 @@ import numpy as np
 from ...errors import ConfigError
 from ...order import Oversized, WindowPlan
 from ...packing import packer_named
-from ...pipeline.contract.worker_config import check_at_least, check_integers
+from ...pipeline.contract.worker_config import check_at_least, check_booleans, check_integers
 from ...pipeline.reading.planned_groups import PlannedGroups
 from ...pipeline.reading.source import Source
 
 CostFormulas = str | Sequence[str] | Mapping[str, str]
 """Costs of samples: a column, a formula over columns, several of them, or formulas by the names of the costs."""
 
-PLANNING_ARGUMENTS = ("balance", "packing", "pack_capacity", "batch_cost", "oversized", "plan_window")
+PLANNING_ARGUMENTS = ("balance", "packing", "pack_capacity", "batch_cost", "padded", "oversized", "plan_window")
 _GROUPS_OF_WINDOW = 100  # so that a last pack, which is not full, is at most 1 % of the packs
 _LARGEST_WINDOW = 1 << 20
 
@@ -59,8 +59,8 @@ def planning_of(encoder: Any, given: Mapping[str, Any], *, batch_size: int | Non
     balance, packing, capacity = values["balance"], values["packing"], values["pack_capacity"]
     batch_cost, oversized, samples = values["batch_cost"], values["oversized"] or "error", values["plan_window"]
     if balance is None and packing is None and batch_cost is None:
-        for name in ("pack_capacity", "oversized", "plan_window"):
-            if values[name] is not None:
+        for name in ("pack_capacity", "padded", "oversized", "plan_window"):
+            if values[name]:
                 raise ConfigError(f"{name} has no effect without balance, packing or batch_cost")
         return None
     # Check that the arguments fit each other.
@@ -72,6 +72,10 @@ def planning_of(encoder: Any, given: Mapping[str, Any], *, batch_size: int | Non
     if oversized not in get_args(Oversized):
         raise ConfigError(f"expected oversized to be 'error', 'skip', 'alone' or 'hook', found {oversized!r}")
     check_integers({"plan_window": samples})
+    check_booleans({"padded": bool(values["padded"]) if values["padded"] is None else values["padded"]})
+    padded = bool(values["padded"])
+    if padded and packing is not None:
+        raise ConfigError("packs are not padded", hint="pass padded=True with balance or batch_cost")
     check_at_least(1, "sample", or_none=True, plan_window=samples)
     window = WindowPlan() if samples is None else WindowPlan(samples=samples)
     # Groups of equal numbers of samples, whose windows are whole groups.
@@ -80,7 +84,7 @@ def planning_of(encoder: Any, given: Mapping[str, Any], *, batch_size: int | Non
         whole = max(1, window.samples // size) * size
         return Planning(
             formulas=_formulas(balance, "balance"),
-            window=WindowPlan(samples=whole, group_samples=size),
+            window=WindowPlan(samples=whole, group_samples=size, padded=padded),
             groups="batches",
         )
     # Groups up to a capacity.
@@ -102,6 +106,7 @@ def planning_of(encoder: Any, given: Mapping[str, Any], *, batch_size: int | Non
             samples=window.samples,
             packer=packer,
             capacity=tuple(float(limit) for limit in limits.values()),
+            padded=padded,
             oversized=cast("Oversized", oversized),
         ),
         groups="batches" if packing is None else "packs",

@@ -1,0 +1,207 @@
+"""``energon plan``: what each step of a planned run costs on its ranks, before it starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from loader.errors import escape_controls, plural
+from loader.inspect import format_bytes, format_percent
+
+from ...command import energon_command
+from ...console import output_console, print_json
+from ...dataset_paths import check_path
+from ...options import run_options, shared_options
+
+if TYPE_CHECKING:
+    from loader.inspect.runs import CostFacts, PlannedSteps, StepRatios
+
+    _ParamType = click.ParamType[Any]
+else:
+    _ParamType = click.ParamType  # before click 8.2 it takes no type
+
+_DEFAULTS = {"shuffle_buffer_size": 1000, "max_samples_per_sequence": 100}  # of get_train_dataset
+
+
+class _Capacity(_ParamType):
+    """A cost and its capacity: ``tokens=8192``."""
+
+    name = "COST=N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, tuple):
+            return value
+        cost, _, limit = str(value).rpartition("=")
+        try:
+            return cost, float(limit) if cost else self.fail(f"expected COST=N, found {value!r}", param, ctx)
+        except ValueError:
+            self.fail(f"expected a number after {cost!r}, found {limit!r}", param, ctx)
+
+
+class _Ranks(_ParamType):
+    """Numbers of ranks: ``64,128,256``."""
+
+    name = "R,…"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, tuple):
+            return value
+        numbers = str(value).split(",")
+        if not all(number.isascii() and number.isdigit() and int(number) for number in numbers):
+            self.fail(f"expected numbers of ranks above 0, found {value!r}", param, ctx)
+        return tuple(map(int, numbers))
+
+
+@energon_command("plan")
+@click.argument("path")
+@click.argument("arguments", metavar="[ARGS]...", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "--balance", metavar="COST", multiple=True, help="Make micro-batches cost the same: balance=. Repeatable."
+)
+@click.option("--packing", metavar="PACKER", help="Pack samples: best_fit, first_fit_decreasing …")
+@click.option(
+    "--pack-capacity", metavar="COST=N", type=_Capacity(), multiple=True, help="Limit a cost of a pack. Repeatable."
+)
+@click.option(
+    "--batch-cost",
+    metavar="COST=N",
+    type=_Capacity(),
+    multiple=True,
+    help="Fill micro-batches to a cost. Repeatable.",
+)
+@click.option("--padded", is_flag=True, help="Pad micro-batches to their longest sample: padded=True.")
+@click.option(
+    "--oversized",
+    type=click.Choice(["error", "skip", "alone", "hook"]),
+    help="Say what becomes of a sample above the capacity: oversized=.",
+)
+@click.option("--plan-window", metavar="N", type=click.IntRange(min=1), help="Plan N samples of a lane together.")
+@shared_options("steps", help="Plan N steps.  [default: an epoch]")
+@run_options
+@click.option(
+    "--ranks-of-node", metavar="N", type=click.IntRange(min=1), default=8, show_default=True, help="Ranks of a machine."
+)
+@shared_options("json")
+def plan(
+    path: str,
+    *,
+    arguments: tuple[str, ...],
+    balance: tuple[str, ...],
+    packing: str | None,
+    pack_capacity: tuple[tuple[str, float], ...],
+    batch_cost: tuple[tuple[str, float], ...],
+    padded: bool,
+    oversized: str | None,
+    plan_window: int | None,
+    steps: int | None,
+    world_size: tuple[int, ...],
+    seed: int,
+    ranks_of_node: int,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Show what the steps of a run on PATH cost on each rank, with a plan and without: imbalance, fill and padding.
+
+    PATH is a dataset, a metadataset or a training script. Costs are columns, or formulas over columns; no sample is
+    read. A step is as slow as its rank with the largest micro-batch: the ratio of that to the mean is the time that a
+    run takes, relative to equal work. The bound is what no plan can go below, because of the largest sample of a step.
+
+    A script runs in a process of its own up to its first loader, with the arguments ARGS; the options that describe a
+    run come from it, but for --world-size and --steps.
+
+    Examples:
+        Balance micro-batches of 16 samples:
+            energon plan /data/coco --batch-size 16 --world-size 64 --balance tokens
+        Compare numbers of ranks:
+            energon plan /data/mix.yaml --packing best_fit --pack-capacity tokens=8192 --world-size 64,128,256
+        Plan the run of a script:
+            energon plan train.py --world-size 64
+        Check the plan in a script:
+            energon plan /data/coco --batch-cost tokens=16384 --world-size 64 --json
+    """
+    from loader.inspect.runs import RunRequest, plan_script, plan_steps
+
+    if path.endswith(".py"):
+        facts = plan_script(path, arguments, ranks=world_size if world_size != (1,) else (), steps=steps)
+    else:
+        if arguments:
+            raise click.UsageError("Arguments are for scripts (.py); PATH is a dataset.")
+        given = {
+            "balance": list(balance) or None,
+            "packing": packing,
+            "pack_capacity": dict(pack_capacity) or None,
+            "batch_cost": dict(batch_cost) or None,
+            "padded": padded or None,
+            "oversized": oversized,
+            "plan_window": plan_window,
+        }
+        planning = {name: value for name, value in given.items() if value is not None}
+        if not {"balance", "packing", "batch_cost"} & set(planning):
+            raise click.UsageError("Name what is planned: --balance, --packing with --pack-capacity, or --batch-cost.")
+        defaults = {name: value for name, value in _DEFAULTS.items() if options[name] is None}
+        request = RunRequest(path=check_path(path), seed_offset=seed, planning=planning, **options | defaults)
+        facts = plan_steps(request, ranks=world_size, steps=steps, ranks_of_node=ranks_of_node)
+    if as_json:
+        print_json(facts)
+    else:
+        _show(facts, output_console())
+
+
+def _show(facts: PlannedSteps, console: Any) -> None:
+    from loader.inspect import print_table
+
+    # The costs of a step, for each number of ranks.
+    first = facts.steps[0]
+    window = "sampled windows, ± 95 %" if first.is_sampled else "all windows"
+    console.print(
+        f"{plural(first.steps, 'step')} of {first.micro_batch_samples:,.1f} samples a rank on average ({window})"
+    )
+    rows = [_row(of_ranks.ranks, cost) for of_ranks in facts.steps for cost in of_ranks.costs]
+    packed = first.costs[0].fill is not None
+    columns = ("ranks", "cost", ">of a micro-batch", ">max/mean", ">p99", ">worst", ">bound", ">without a plan", ">p99")
+    print_table(console, (*columns, ">fill" if packed else ">padding", ">without"), rows)
+    # Samples that no plan can level.
+    for cost in first.costs:
+        if cost.heavy:
+            console.print(
+                f"{format_percent(cost.heavy)} of the samples cost more {escape_controls(cost.name)} than a mean "
+                "micro-batch, which no plan can level"
+            )
+    if facts.run is None:
+        return
+    # Shares, repeats and reads, as energon explain counts them.
+    table = []
+    for source in facts.run.sources:
+        used_up = "–" if source.exhausted_at is None else f"{source.exhausted_at:,}"
+        share = format_percent(source.share_got)
+        table.append((source.path, f"{source.samples:,}", share, f"{source.epochs:.2f}", used_up))
+    print_table(console, ("dataset", ">samples", ">share", ">epochs", ">used up at step"), table)
+    console.print(f"a node reads {format_bytes(facts.node_bytes or 0)}")
+
+
+def _row(ranks: int, cost: CostFacts) -> tuple[str, ...]:
+    shares = (cost.padding, cost.unplanned_padding) if cost.fill is None else (cost.fill, cost.unplanned_fill)
+    return (
+        f"{ranks:,}",
+        escape_controls(cost.name),
+        f"{cost.micro_batch:,.0f}",
+        _mean(cost.planned),
+        f"{cost.planned.p99:.3f}",
+        f"{cost.planned.worst:.3f}",
+        f"{cost.bound:.3f}",
+        _mean(cost.unplanned),
+        f"{cost.unplanned.p99:.3f}",
+        *(format_percent(share or 0) for share in shares),
+    )
+
+
+def _mean(ratios: StepRatios) -> str:
+    return f"{ratios.mean:.3f}" + (f" ± {ratios.interval:.3f}" if ratios.interval else "")
+
+
+for _option in plan.params:
+    if _option.name == "world_size":
+        _option.type = _Ranks()
+        _option.default = (1,)
+plan.context_settings = {**plan.context_settings, "allow_interspersed_args": True}

@@ -1,0 +1,168 @@
+"""What a planned run costs before it starts: of a dataset with arguments, or of the first loader of a script."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ...errors import ConfigError, StorageError
+from ...order import default_lanes
+from ...pipeline.contract.rank_stage import cut_rank_stages
+from ...pipeline.contract.stage import SavableDataset
+from ...pipeline.reading.read import ReadDataset
+from ...pipeline.stages.batch import BatchDataset
+from ...training.loaders.data_loader import DataLoader
+from .explain import RunFacts, explain_run
+from .planned_run import PlannedRun, RunRequest
+from .step_costs import StepCostFacts, step_costs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSteps:
+    """The steps of a planned run.
+
+    Attributes:
+        steps: The costs of the steps, for each number of ranks.
+        run: Shares, repeats and reads of the run on the first number of ranks; None for a script.
+        node_bytes: Bytes that a node reads in the run, by the average size of samples; None for a script.
+    """
+
+    steps: tuple[StepCostFacts, ...]
+    run: RunFacts | None = None
+    node_bytes: int | None = None
+
+
+def plan_steps(request: RunRequest, *, ranks: Sequence[int], steps: int | None, ranks_of_node: int = 8) -> PlannedSteps:
+    """Compute the steps of a run.
+
+    Args:
+        request: The run, with arguments that plan its groups.
+        ranks: Numbers of ranks to compare; the first one counts for shares and reads.
+        steps: Steps of the run; None for one epoch.
+        ranks_of_node: Ranks that share a machine.
+    """
+    facts = tuple(_costs_of(replace(request, world_size=number), steps) for number in ranks)
+    # Explain the same samples without a plan: micro-batches of the mean number of samples.
+    size = max(1, round(facts[0].micro_batch_samples))
+    run = PlannedRun(replace(request, world_size=ranks[0], batch_size=size, planning={}))
+    explained = explain_run(run, steps or run.epoch_steps)
+    read = sum(source.bytes_read for source in explained.sources)
+    return PlannedSteps(steps=facts, run=explained, node_bytes=read * min(ranks_of_node, ranks[0]) // ranks[0])
+
+
+def _costs_of(request: RunRequest, steps: int | None) -> StepCostFacts:
+    run = PlannedRun(request)
+    return step_costs(
+        run.reader,
+        ranks=request.world_size,
+        lanes=run.lanes,
+        seed=run.seed,
+        packs=_groups_of_batch(run.chain),
+        steps=steps,
+    )
+
+
+def _groups_of_batch(chain: SavableDataset[Any]) -> int:
+    """Return the number of planned groups of a micro-batch."""
+    stage, groups = chain, 1
+    while stage.inputs:
+        groups *= stage.batch_size if isinstance(stage, BatchDataset) else 1
+        stage = stage.inputs[0]
+    return groups
+
+
+# ------------------------------------------------------------------------------------------------------------ scripts
+
+_REQUEST = "ENERGON_PLAN_OF_SCRIPT"  # the file for the result, the ranks and the steps, of the process of a script
+
+
+class _FirstLoader(BaseException):
+    """Ends a script where it makes its first loader."""
+
+    def __init__(self, dataset: SavableDataset[Any]) -> None:
+        super().__init__()
+        self.dataset = dataset
+
+
+def plan_script(script: str, arguments: Sequence[str], *, ranks: Sequence[int], steps: int | None) -> PlannedSteps:
+    """Compute the steps of the run that a training script begins.
+
+    The script runs in a process of its own, up to its first loader. What it prints goes to standard error.
+
+    Args:
+        script: Path of the Python script. It is the caller's program: it is run as it is.
+        arguments: Its arguments.
+        ranks: Numbers of ranks to compare; empty for the number of the script's worker config.
+        steps: Steps of the run; None for one epoch.
+
+    Raises:
+        StorageError: There is no such script.
+        ConfigError: The script failed, made no loader, or one that plans no groups.
+    """
+    if not Path(script).is_file():
+        raise StorageError("there is no such script", at=script)
+    with tempfile.TemporaryDirectory(prefix="energon-plan-") as folder:
+        result = Path(folder, "facts.json")
+        request = msgspec.json.encode({"result": str(result), "ranks": list(ranks), "steps": steps}).decode()
+        command = [sys.executable, "-c", f"from {__name__} import run_script; run_script()", script, *arguments]
+        ended = subprocess.run(command, env=os.environ | {_REQUEST: request}, stdout=sys.stderr, check=False)
+        if not result.exists():
+            reason = f"ended with exit code {ended.returncode}" if ended.returncode else "made no loader"
+            raise ConfigError(f"the script {reason}", at=script, hint="run it alone, and call get_loader in it")
+        answer = msgspec.json.decode(result.read_bytes())
+    if "error" in answer:
+        raise ConfigError(answer["error"], at=script, hint=answer["hint"])
+    return PlannedSteps(steps=msgspec.convert(answer["steps"], tuple[StepCostFacts, ...]))
+
+
+def run_script() -> None:
+    """Run the script that the arguments of this process name, and write the plan of its first loader."""
+    request = msgspec.json.decode(os.environ.pop(_REQUEST))
+    del sys.argv[0]
+    sys.path.insert(0, str(Path(sys.argv[0]).resolve().parent))
+
+    def stop(_loader: Any, dataset: SavableDataset[Any], *_: Any, **__: Any) -> None:
+        raise _FirstLoader(dataset)
+
+    DataLoader.__init__ = stop  # type: ignore[method-assign, assignment]
+    try:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    except _FirstLoader as first:
+        dataset = first.dataset
+    else:
+        return
+    try:
+        answer: dict[str, Any] = {"steps": _steps_of(dataset, request["ranks"], request["steps"])}
+    except ConfigError as error:
+        answer = {"error": error.message, "hint": error.hint}
+    Path(request["result"]).write_bytes(msgspec.json.encode(answer))
+
+
+def _steps_of(dataset: SavableDataset[Any], ranks: Sequence[int], steps: int | None) -> list[StepCostFacts]:
+    chain, config = cut_rank_stages(dataset)[0], dataset.worker_config
+    reader = chain
+    while reader.inputs:
+        reader = reader.inputs[0]
+    if not isinstance(reader, ReadDataset):
+        raise ConfigError("the first loader of the script reads no dataset by an order", hint="use get_train_dataset")
+    return [
+        step_costs(
+            reader,
+            ranks=number,
+            lanes=(config.lanes if not ranks else None)
+            or default_lanes(number, config.num_workers, has_buffers=chain.waits),
+            seed=config.seed_offset,
+            packs=_groups_of_batch(chain),
+            steps=steps,
+        )
+        for number in ranks or [config.world_size]
+    ]

@@ -1,0 +1,290 @@
+"""What the steps of a planned run cost on its ranks, computed from the order and the columns before the run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ...arrays import IntArray
+from ...errors import ConfigError
+from ...order import PlannedLane, WindowPlan
+from ...pipeline.reading.planned_groups import PlannedGroups
+from ...pipeline.reading.read import ReadDataset
+
+_Floats = npt.NDArray[np.float64]
+MAX_SAMPLES = 40_000_000
+"""Samples whose plan is computed; windows of a longer run are sampled."""
+_FULL = 1 + 1e-9  # of a capacity: sums of floats differ by less from the sum that they stand for
+_NORMAL_95 = 1.96  # standard errors
+_TINY = 1e-300  # a mean of costs that are all 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRatios:
+    """How unequal the ranks of a step are: the largest cost of a micro-batch, divided by the mean over the ranks.
+
+    Attributes:
+        mean: Mean over the steps: the time of a run, relative to one of equal work.
+        interval: Half the width of the 95 % confidence interval of the mean; 0 if all steps were computed.
+        p99: 99th percentile over the steps.
+        worst: The largest one.
+    """
+
+    mean: float
+    interval: float
+    p99: float
+    worst: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostFacts:
+    """One cost of a planned run.
+
+    Attributes:
+        name: Its name.
+        micro_batch: Mean cost of a micro-batch.
+        planned: The steps as they are planned.
+        unplanned: The same steps without a plan: samples in the order of the shuffle.
+        bound: Mean lower bound of the ratio of a step: its largest sample, divided by the mean micro-batch, at least 1.
+        fill: Share of the capacity that packs fill; None without a capacity.
+        unplanned_fill: The same for packs that are filled in the order of the shuffle.
+        padding: Share of padding if the samples of a micro-batch are padded to its longest; None for packs.
+        unplanned_padding: The same without a plan.
+        heavy: Share of the samples that cost more than a mean micro-batch, which no plan can level.
+    """
+
+    name: str
+    micro_batch: float
+    planned: StepRatios
+    unplanned: StepRatios
+    bound: float
+    fill: float | None
+    unplanned_fill: float | None
+    padding: float | None
+    unplanned_padding: float | None
+    heavy: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepCostFacts:
+    """The costs of the steps of a planned run on a number of ranks.
+
+    Attributes:
+        steps: Steps that were computed.
+        samples: Samples of these steps.
+        micro_batch_samples: Mean number of samples of a micro-batch.
+        is_sampled: Windows of the run were sampled; otherwise the numbers are exact.
+    """
+
+    ranks: int
+    lanes: int
+    steps: int
+    samples: int
+    micro_batch_samples: float
+    is_sampled: bool
+    costs: tuple[CostFacts, ...]
+
+
+def step_costs(
+    reader: ReadDataset,
+    *,
+    ranks: int,
+    lanes: int,
+    seed: int,
+    packs: int = 1,
+    steps: int | None = None,
+    max_samples: int = MAX_SAMPLES,
+) -> StepCostFacts:
+    """Compute the costs of the steps of a planned run.
+
+    Args:
+        reader: The reader of the run, which plans groups.
+        ranks: R.
+        lanes: L, a multiple of R.
+        seed: Seed of the run.
+        packs: Groups of a micro-batch.
+        steps: Steps of the run; None for one epoch.
+        max_samples: Samples whose plan is computed; windows are sampled if the run has more.
+
+    Raises:
+        ConfigError: The reader plans no groups.
+    """
+    groups = reader.groups
+    if groups is None:
+        raise ConfigError("this run plans no groups", hint="name a cost: --balance, or --packing with --pack-capacity")
+    plan, turns = groups.window, lanes // ranks
+    # A piece is a window of the lanes that make the same steps: one lane of each rank.
+    epoch = sum(source.samples for source in reader.sources)
+    size = plan.samples if reader.plan.repeats else min(plan.samples, -(-epoch // lanes))
+    wanted = epoch if steps is None else math.ceil(steps * ranks * packs * _samples_of_group(groups))
+    windows = max(1, round(wanted / (lanes * size)))
+    pieces = [(number, turn) for number in range(windows) for turn in range(turns)]
+    most = max(1, max_samples // (ranks * size))
+    is_sampled = len(pieces) > most
+    if is_sampled:
+        chosen = np.random.default_rng(seed).choice(len(pieces), most, replace=False)
+        pieces = [pieces[place] for place in sorted(chosen.tolist())]
+    # Plan them, and compare the ranks of each step.
+    measured = []
+    for number, turn in pieces:
+        streams = [reader.lane_order(turn * ranks + rank, lanes=lanes, seed=seed) for rank in range(ranks)]
+        piece = _piece([stream for stream in streams if isinstance(stream, PlannedLane)], plan, number, packs)
+        if piece[0].steps.size:
+            measured.append(piece)
+    if not measured:
+        raise ConfigError(
+            f"the run has no step in which all {ranks} ranks have a micro-batch",
+            hint="plan fewer ranks, or more samples",
+        )
+    samples = sum(planned.samples for planned, _ in measured)
+    return StepCostFacts(
+        ranks=ranks,
+        lanes=lanes,
+        steps=sum(planned.steps.shape[1] for planned, _ in measured),
+        samples=samples,
+        micro_batch_samples=samples * packs / sum(planned.groups for planned, _ in measured),
+        is_sampled=is_sampled,
+        costs=tuple(
+            _facts(name, column, measured, plan, is_sampled=is_sampled) for column, name in enumerate(groups.formulas)
+        ),
+    )
+
+
+def _samples_of_group(groups: PlannedGroups) -> float:
+    """Return the mean number of samples of a group."""
+    if groups.window.group_samples is not None:
+        return groups.window.group_samples
+    summaries = groups.costs.summaries
+    means = np.average([summary.means for summary in summaries], axis=0, weights=[each.samples for each in summaries])
+    return float(np.min(np.array(groups.window.capacity) / np.maximum(means, 1e-9)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Measured:
+    """The micro-batches of a window of one lane of each rank.
+
+    Attributes:
+        steps: Cost of each micro-batch of the steps that all ranks make, with its padding if it is padded, shape
+            (ranks, steps, k).
+        largest: Largest cost of a sample in each step, shape (steps, k).
+        sums: Sum of the costs of all samples, shape (k,).
+        padded: The sum if each sample cost as much as the largest of its group, shape (k,).
+        heavy: Samples that cost more than a mean micro-batch, shape (k,).
+        groups: Number of groups.
+    """
+
+    steps: _Floats
+    largest: _Floats
+    sums: _Floats
+    padded: _Floats
+    heavy: IntArray
+    samples: int
+    groups: int
+
+
+def _piece(lanes: Sequence[PlannedLane], plan: WindowPlan, number: int, packs: int) -> tuple[_Measured, _Measured]:
+    """Measure a window of some lanes, as it is planned, and in the order of the shuffle."""
+    costs = [lane.before(number)[1] for lane in lanes if lane.length is None or number * plan.samples < lane.length]
+    planned = [lane.groups(number, of_lane) for lane, of_lane in zip(lanes, costs, strict=False)]
+    unplanned = [_in_turn(plan, of_lane) for of_lane in costs]
+    every = len(costs) == len(lanes)
+    planned_piece = _measured(costs, planned, packs, every=every, padded=plan.padded)
+    return planned_piece, _measured(costs, unplanned, packs, every=every, padded=plan.padded)
+
+
+def _measured(
+    costs: Sequence[_Floats], groups: Sequence[list[IntArray]], packs: int, *, every: bool, padded: bool
+) -> _Measured:
+    kinds = costs[0].shape[1] if costs else 1
+    sums, largest, padded_sum = [], [], np.zeros(kinds)
+    for of_lane, made in zip(costs, groups, strict=True):
+        # Reduce each group, then join the groups of each micro-batch; an incomplete last one is left out.
+        counts = np.array([len(group) for group in made], np.int64)
+        ordered, starts = of_lane[np.concatenate(made)], np.cumsum(counts) - counts
+        group_sums, group_largest = np.add.reduceat(ordered, starts), np.maximum.reduceat(ordered, starts)
+        group_padded = group_largest * counts[:, None]
+        padded_sum += group_padded.sum(axis=0)
+        if padded:
+            group_sums = group_padded
+        whole = len(made) // packs
+        sums.append(group_sums[: whole * packs].reshape(whole, packs, kinds).sum(axis=1))
+        largest.append(group_largest[: whole * packs].reshape(whole, packs, kinds).max(axis=1))
+    # Compare the steps that all ranks make.
+    shortest = min(map(len, sums), default=0) if every else 0
+    steps = np.stack([row[:shortest] for row in sums]) if sums else np.zeros((0, 0, kinds))
+    mean = steps.mean(axis=(0, 1)) if steps.size else np.full(kinds, np.inf)
+    return _Measured(
+        steps=steps,
+        largest=np.max([row[:shortest] for row in largest], axis=0) if steps.size else np.zeros((0, kinds)),
+        sums=np.sum([of_lane.sum(axis=0) for of_lane in costs], axis=0),
+        padded=padded_sum,
+        heavy=np.sum([(of_lane > mean).sum(axis=0) for of_lane in costs], axis=0),
+        samples=sum(map(len, costs)),
+        groups=sum(map(len, groups)),
+    )
+
+
+def _in_turn(plan: WindowPlan, costs: _Floats) -> list[IntArray]:
+    """Return groups of samples that follow one another: of equal numbers, or as many as a pack holds."""
+    if plan.capacity is None:
+        return np.split(np.arange(len(costs)), range(plan.group_samples or 1, len(costs), plan.group_samples or 1))
+    ends = np.cumsum(costs / np.array(plan.capacity), axis=0)
+    cuts, start = list[int](), 0
+    while start < len(costs):
+        before = ends[start - 1] if start else np.zeros(costs.shape[1])
+        # Sums rise, so that the first sample without room is found by a search in each cost.
+        stops = [
+            np.searchsorted(column, limit, side="right") for column, limit in zip(ends.T, before + _FULL, strict=True)
+        ]
+        start = max(start + 1, int(min(stops)))
+        cuts.append(start)
+    return np.split(np.arange(len(costs)), cuts[:-1])
+
+
+def _ratios(steps: Sequence[_Floats], *, is_sampled: bool) -> StepRatios:
+    """Compare the ranks of each step; the arrays have the shape (ranks, steps)."""
+    by_piece = [costs.max(axis=0) / np.maximum(costs.mean(axis=0), _TINY) for costs in steps]
+    ratios = np.concatenate(by_piece)
+    # The steps of a window depend on each other, so that a window is one observation if there are several.
+    observed = [float(some.mean()) for some in by_piece] if len(by_piece) > 1 else ratios
+    error = float(np.std(observed, ddof=1)) / math.sqrt(len(observed)) if len(observed) > 1 else 0.0
+    return StepRatios(
+        mean=float(ratios.mean()),
+        interval=_NORMAL_95 * error if is_sampled else 0.0,
+        p99=float(np.quantile(ratios, 0.99)),
+        worst=float(ratios.max()),
+    )
+
+
+def _facts(
+    name: str, column: int, pieces: Sequence[tuple[_Measured, _Measured]], plan: WindowPlan, *, is_sampled: bool
+) -> CostFacts:
+    planned, unplanned = zip(*pieces, strict=True)
+    mean = float(np.mean([piece.steps[:, :, column].mean() for piece in planned]))
+    has_fill = plan.capacity is not None and not plan.padded
+    bound = np.concatenate([piece.largest[:, column] for piece in planned]) / max(mean, _TINY)
+
+    def share(pieces: Sequence[_Measured]) -> float:
+        total = sum(float(piece.sums[column]) for piece in pieces)
+        if has_fill:
+            return total / ((plan.capacity or ())[column] * sum(piece.groups for piece in pieces))
+        return 1 - total / max(sum(float(piece.padded[column]) for piece in pieces), _TINY)
+
+    shares = share(planned), share(unplanned)
+    fills, paddings = (shares, (None, None)) if has_fill else ((None, None), shares)
+    return CostFacts(
+        name=name,
+        micro_batch=mean,
+        planned=_ratios([piece.steps[:, :, column] for piece in planned], is_sampled=is_sampled),
+        unplanned=_ratios([piece.steps[:, :, column] for piece in unplanned], is_sampled=is_sampled),
+        bound=float(np.maximum(bound, 1).mean()),
+        fill=fills[0],
+        unplanned_fill=fills[1],
+        padding=paddings[0],
+        unplanned_padding=paddings[1],
+        heavy=sum(int(piece.heavy[column]) for piece in planned) / sum(piece.samples for piece in planned),
+    )

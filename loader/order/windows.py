@@ -172,6 +172,12 @@ class PlannedLane:
         is_skipped = self._plan.oversized == "skip" and self._plan.capacity is not None
         return size, is_skipped and bool((costs[place] > np.array(self._plan.capacity)).any())
 
+    def count_groups(self) -> int | None:
+        """Return the number of groups of a pass, whose windows are all planned for it; None for an endless stream."""
+        if self.length is None:
+            return None
+        return sum(len(self.window(number)[1]) for number in range(-(-self.length // self._plan.samples)))
+
     def window(self, number: int) -> tuple[Located, IntArray, Costs]:
         """Return the samples of a window in the order of the run, the ends of its groups, and the costs of samples.
 

@@ -63,6 +63,12 @@ class PlannedGroupsDataset(SavableDataset[T]):
             draws_random=not is_library_hook(self.batcher),
         )
 
+    def lane_bound(self, lane: int, lanes: int) -> int | None:
+        if self.batch_size is not None:
+            return super().lane_bound(lane, lanes)
+        order = self.reader.lane_order(lane, lanes=lanes, seed=self.worker_config.seed_offset)
+        return order.count_groups() if isinstance(order, PlannedLane) else None
+
     def open(self, lane: Lane, state: State) -> Running:
         upstream = self.inputs[0].open(lane, state)
         order: PlannedLane = lane.shared[PlannedLane]

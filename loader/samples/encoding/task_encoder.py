@@ -222,6 +222,7 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
         limit: int | None = None,
         even_ranks: bool = False,
         pad_ranks: bool = False,
+        planning: Any = None,
     ) -> Any:
         """Build the chain of stages for validation; override it to build another chain.
 
@@ -229,6 +230,7 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
             datasets: As in :meth:`build_train_datasets`.
             worker_config: Ranks, workers and lanes of the run.
             batch_size: As in ``get_val_dataset``, as all arguments that are not listed here.
+            planning: As in :meth:`build_train_datasets`.
         """
         return datasets.val_chain(
             self,
@@ -239,6 +241,7 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
             limit=limit,
             even_ranks=even_ranks,
             pad_ranks=pad_ranks,
+            planning=planning,
         )
 
     @library_hook

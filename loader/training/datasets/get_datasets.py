@@ -171,6 +171,13 @@ def get_val_dataset(
     even_ranks: bool = False,
     pad_ranks: bool = False,
     task_encoder: TaskEncoder[Any, Any, Any, Any] | None = None,
+    balance: CostFormulas | None = None,
+    packing: str | None = None,
+    pack_capacity: Mapping[str, float] | None = None,
+    batch_cost: Mapping[str, float] | None = None,
+    padded: bool = False,
+    oversized: str | None = None,
+    plan_window: int | None = None,
     **kwargs: Any,
 ) -> SavableDataset[Any]:
     """Build a dataset for validation: each sample once, in the same order in every pass and on any number of ranks.
@@ -189,6 +196,8 @@ def get_val_dataset(
         pad_ranks: All ranks get the same number of micro-batches; those whose data has ended get padding, which
             :func:`~loader.samples.batching.batch.is_padding` recognises. The number is computed from the order.
         task_encoder: The hooks; by default samples are only batched.
+        balance: As in :func:`~loader.training.datasets.get_datasets.get_train_dataset`, as all that follow. Without an
+            argument, the attribute of the task encoder of this name holds, so that validation is planned as training.
         **kwargs: As in :func:`~loader.training.datasets.get_datasets.get_train_dataset`.
 
     Raises:
@@ -210,6 +219,15 @@ def get_val_dataset(
         limit=limit,
         even_ranks=even_ranks,
         pad_ranks=pad_ranks,
+        planned={
+            "balance": balance,
+            "packing": packing,
+            "pack_capacity": pack_capacity,
+            "batch_cost": batch_cost,
+            "padded": padded or None,
+            "oversized": oversized,
+            "plan_window": plan_window,
+        },
     )
     return chain
 
@@ -240,6 +258,7 @@ def _validation(
     worker_config: WorkerConfig | None,
     task_encoder: TaskEncoder[Any, Any, Any, Any] | None,
     one_by_one: bool = False,
+    planned: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> list[tuple[SavableDataset[Any], LoadedDatasets]]:
     encoder = task_encoder if task_encoder is not None else DefaultTaskEncoder()
@@ -250,7 +269,9 @@ def _validation(
         caller, path, kwargs, task_encoder=encoder, training=False, config=config, split_part=split_part
     )
     # An overriding hook need not take the options of ranks.
+    planning = planning_of(encoder, planned or {}, batch_size=options["batch_size"])
     options = {name: value for name, value in options.items() if value or not name.endswith("_ranks")}
+    options |= {} if planning is None else {"planning": planning}
     chains = []
     for part in [[leaf] for leaf in leaves] if one_by_one else [leaves]:
         datasets = LoadedDatasets.of(part, training=False, worker_config=config)

@@ -19,9 +19,9 @@ from tests.e2e.drawing_encoders import Yielding
 from tests.e2e.text_dataset import exclude, write_texts
 from tests.elastic_runs import Pipeline, Spread, check_every_save, running, through_json, uninterrupted
 
-PACKS = {"packing": "best_fit", "pack_capacity": {"tokens": 100}, "batch_size": None}
-BALANCED = {"balance": "tokens", "batch_size": 4}
-FILLED = {"batch_cost": {"tokens": 150}}
+PACKS: dict[str, Any] = {"packing": "best_fit", "pack_capacity": {"tokens": 100}, "batch_size": None}
+BALANCED: dict[str, Any] = {"balance": "tokens", "batch_size": 4}
+FILLED: dict[str, Any] = {"batch_cost": {"tokens": 150}}
 MIX = """\
 __module__: megatron.energon
 __class__: MetadatasetV2
@@ -183,7 +183,7 @@ def test_a_sample_above_the_capacity_is_named(data: Path) -> None:
 
 def test_arguments_that_contradict_each_other_are_refused(data: Path) -> None:
     config = WorkerConfig(rank=0, world_size=1, num_workers=0)
-    for options, message in (
+    cases: tuple[tuple[dict[str, Any], str], ...] = (
         (PACKS | BALANCED, "balance, packing and batch_cost exclude each other"),
         ({"packing": "best_fit"}, "expected pack_capacity to name the capacity of each cost, found None"),
         ({"packing": "knapsack", "pack_capacity": {"tokens": 9}}, "there is no packer 'knapsack'"),
@@ -193,7 +193,8 @@ def test_arguments_that_contradict_each_other_are_refused(data: Path) -> None:
         ({"balance": "tokens +"}, "invalid condition"),
         (PACKS | {"oversized": "cut"}, "expected oversized to be"),
         (BALANCED | {"encoder": Yielding}, "makes several samples of one"),
-    ):
+    )
+    for options, message in cases:
         with pytest.raises(ConfigError, match=message):
             build(data, config, **options)
 
@@ -244,3 +245,79 @@ def test_samples_excluded_after_the_start_are_holes_of_their_packs(tmp_path: Pat
     left_out = before[3][0], before[10][-1]
     exclude(tmp_path / "texts", *left_out)
     assert packs() == [[key for key in pack if key not in left_out] for pack in before]
+
+
+# --------------------------------------------------------------------------------------------- edits, replays, skips
+
+
+def keys_of_run(pipeline: Pipeline, spread: Spread, states: Any, *, steps: int, allow: bool = False) -> list[str]:
+    """Return the keys of the samples of some steps of all ranks, lane by lane and step by step."""
+    keys = []
+    with running(pipeline, spread) as run:
+        for loader in run.loaders:
+            loader.restore_state_global(states, allow_mix_change=allow)
+        iterators = [iter(loader) for loader in run.loaders]
+        for _ in range(steps):
+            keys += [key for iterator in iterators for key in next(iterator)["__key__"]]
+    return keys
+
+
+def test_a_window_that_has_begun_keeps_its_mix_and_the_next_one_has_the_new_mix(tmp_path: Path) -> None:
+    for name, first in (("texts", 0), ("more", 5000)):
+        write_texts(tmp_path / name, train=(41, 30), val=(5,), first=first)
+        write_tokens(tmp_path / name)
+    mix = tmp_path / "mix.yaml"
+    mix.write_text(MIX)
+    pipeline = Pipeline(build=partial(build, tmp_path, **BALANCED | {"name": "mix.yaml"}), lanes=2)
+    with running(pipeline, Spread(1)) as run:
+        for _ in range(4):
+            run.step()
+        states = through_json(run.states())
+    before = keys_of_run(pipeline, Spread(1), states, steps=40)
+    # With another weight, the rest of the windows is the same: 4 of 6 micro-batches of each lane.
+    mix.write_text(MIX.replace("weight: 1", "weight: 20"))
+    with pytest.raises(StateError, match="the mix of datasets has changed"):
+        keys_of_run(pipeline, Spread(1), states, steps=1)
+    after = keys_of_run(pipeline, Spread(1), states, steps=40, allow=True)
+    assert after[: 8 * 4] == before[: 8 * 4]
+    assert after != before
+    share = [sum(int(key.rpartition("/")[2]) >= 5000 for key in keys[8 * 4 :]) for keys in (before, after)]
+    assert share[1] > 2 * share[0]
+    # A dataset whose samples wait in a window cannot leave.
+    mix.write_text(MIX.replace(", {weight: 1, path: more}", ""))
+    with pytest.raises(StateError, match="keep it with a small weight"):
+        keys_of_run(pipeline, Spread(1), states, steps=1, allow=True)
+
+
+@pytest.mark.parametrize("options", [PACKS, BALANCED, FILLED], ids=["packs", "balanced", "filled"])
+def test_steps_are_replayed_and_skipped(options: dict[str, Any], data: Path) -> None:
+    config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=4)
+    given = [batch["__key__"] for batch in batches(build(data, config, **options), 30)]
+    loader = get_savable_loader(build(data, config, **options))
+    for step in (17, 3, 29):
+        assert loader.replay(step)["__key__"] == given[step]
+    skipping = get_savable_loader(build(data, config, **options), skip_steps=[(5, 9), (20, 21)])
+    kept = [batch["__key__"] for batch, _ in zip(skipping, range(25), strict=False)]
+    assert kept == [keys for step, keys in enumerate(given) if not (5 <= step < 9 or step == 20)]
+
+
+@pytest.mark.parametrize("options", [PACKS | {"batch_size": 2}, BALANCED, FILLED], ids=["packs", "balanced", "filled"])
+def test_totals_of_steps_are_those_of_all_ranks(options: dict[str, Any], data: Path) -> None:
+    loaders = [
+        get_savable_loader(build(data, WorkerConfig(rank=rank, world_size=3, num_workers=0, lanes=12), **options))
+        for rank in range(3)
+    ]
+    totals = []
+    for _, *parts in zip(range(25), *loaders, strict=False):
+        keys = [
+            key for part in parts for keys in part["__key__"] for key in ([keys] if isinstance(keys, str) else keys)
+        ]
+        totals.append((len(keys), sum(tokens_of(int(key.rpartition("/")[2])) for key in keys)))
+    for step in (0, 7, 24, 3):
+        planned = loaders[step % 3].step_totals(step)
+        assert (planned["samples"], planned[next(name for name in planned if name != "samples")]) == totals[step]
+    summed = loaders[0].step_totals(4, accumulate=3)
+    assert summed["samples"] == sum(samples for samples, _ in totals[4:7])
+    with pytest.raises(ConfigError, match="expected a dataset whose micro-batches or packs are planned"):
+        config = WorkerConfig(rank=0, world_size=1, num_workers=0)
+        get_savable_loader(build(data, config, plan_window=None)).step_totals(0)

@@ -38,7 +38,7 @@ class PlannedGroups:
 
     def settings(self) -> dict[str, Any]:
         checksums = [summary.checksum for summary in self.costs.summaries]
-        return {"plan": {**self.window.settings(), "costs": dict(self.formulas), "checksums": checksums}}
+        return {"plan": {**self.window.settings(), "costs": dict(self.formulas)}, "cost_checksums": checksums}
 
     def check(self) -> None:
         """Check the costs against the capacity.

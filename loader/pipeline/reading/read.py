@@ -179,7 +179,10 @@ class ReadDataset(SavableDataset[Raw]):
         schedule = None if self.plan.schedule is None else self.plan.schedule.in_samples
         mixes = self.history.mixes(self.plan.weights, schedule)
         order = self.plan.edited_order(samples, mixes, lanes=lanes, seed=seed)
-        return order.lane(lane, self.history.ends_of(lane))
+        ends = self.history.ends_of(lane)
+        if self.groups is not None:  # the window that had begun keeps its mix
+            ends = tuple(-(-end // self.groups.window.samples) * self.groups.window.samples for end in ends)
+        return order.lane(lane, ends)
 
 
 def dealt_samples(dataset: SavableDataset[Any], lanes: int) -> int:

@@ -47,7 +47,12 @@ class PlannedGroupsDataset(SavableDataset[T]):
         self.batcher = batcher
         self.failure_tolerance = failure_tolerance
         self.size_metrics: Mapping[str, Callable[[Any], float]] = {}  # of its samples, for statistics
-        self.reader = _reader_of(dataset)
+        _ = self.reader
+
+    @property
+    def reader(self) -> ReadDataset:
+        """The reader, which plans the groups."""
+        return _reader_of(self.inputs[0])
 
     @property
     def batch_size(self) -> int | None:

@@ -34,6 +34,7 @@ from .served_states import (
     states_of_ranks,
     states_of_served,
 )
+from .step_totals import StepTotals
 
 register_with_torch()  # torch is imported here, if not before
 
@@ -163,6 +164,8 @@ class DataLoader(RestoredLoader, TorchLoader[T_co]):
     Raises:
         TypeError: A keyword has another name.
     """
+
+    _totals: StepTotals | None = None
 
     def __init__(
         self,
@@ -493,6 +496,25 @@ class DataLoader(RestoredLoader, TorchLoader[T_co]):
             StateError: All samples of the micro-batch were skipped.
         """
         return replay_step(self.run, step)
+
+    def step_totals(self, step: int, accumulate: int = 1) -> dict[str, float]:
+        """Return the planned samples and costs of a step over all ranks, by which losses are normalised.
+
+        Every rank computes the same numbers, without a message. They are plans: samples that hooks skip count.
+
+        Args:
+            step: Number of the step, counted from 0 at the beginning of the run.
+            accumulate: Steps that an optimizer step sums, this one first.
+
+        Returns:
+            ``"samples"``, and the sum of each cost by its name.
+
+        Raises:
+            ConfigError: The dataset plans no micro-batches or packs, or is not one for training without end.
+        """
+        if self._totals is None or self._totals.chain is not self.run.chain:
+            self._totals = StepTotals(self.run)
+        return self._totals.of(step, accumulate=accumulate)
 
     def config(self) -> dict[str, Any]:
         """Return the chain and the options of the workers, as plain data for logs and comparisons."""

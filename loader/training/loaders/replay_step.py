@@ -10,6 +10,7 @@ from ...pipeline.contract.item_id import ItemId
 from ...pipeline.contract.rng import preserve_rng_state
 from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
 from ...pipeline.stages.batch import BatchDataset
+from ...pipeline.stages.planned_groups import PlannedGroupsDataset
 from ..states.run_state import ENDLESS, check_lanes
 from ..workers.running_lane import LanesInTurn, remade_batches
 
@@ -79,13 +80,15 @@ def _has_no_gap(state: State, size: int) -> bool:
 
 
 def _samples_of_batch(chain: SavableDataset[Any]) -> int | None:
-    """Return the number of samples of each micro-batch, if nothing is skipped; None if stages buffer samples."""
+    """Return the number of samples of each micro-batch, if nothing is skipped; None if it varies."""
     size = 1
     stage = chain
     while stage.inputs:
         if len(stage.inputs) != 1 or stage.waits:
             return None
-        if isinstance(stage, BatchDataset):
-            size *= stage.batch_size
+        if isinstance(stage, PlannedGroupsDataset) and stage.batch_size is None:
+            return None
+        if isinstance(stage, BatchDataset | PlannedGroupsDataset):
+            size *= stage.batch_size or 1
         stage = stage.inputs[0]
     return size

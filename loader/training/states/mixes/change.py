@@ -37,6 +37,10 @@ from .leaves import (
     share_texts,
 )
 
+PLANNED = (
+    "micro-batches or packs are planned, and samples of a dataset that left the mix are in windows that have begun; "
+    "keep it with a small weight"
+)
 ENDS = "a pass that ends is divided over the lanes as a whole, so none of its datasets has an order of its own"
 DEALT = "the datasets are not shuffled, so the lanes take turns in one sequence of all of them"
 DEALT_SMALL = "the dataset has fewer than 4 samples a lane, so the lanes take turns in one sequence of its epochs"
@@ -169,6 +173,8 @@ def _compare_readers(dataset: ReadDataset, saved: Any, progress: SavedPlace) -> 
         return change
     # Record the change, for the reader and for later restores.
     change.stages[stage] = match.stage_change(positions)
+    if dataset.groups is not None and not {*match.origins} <= {*match.new_origins}:
+        change.obstacles.append(PLANNED)
     if not history and match.was_sequential(dataset):
         change.obstacles.append(DEALT)
     return change
@@ -309,6 +315,14 @@ class LeafMatch:
             for origin, leaf in zip(matched, after, strict=True)
         ):
             return None  # another max_samples_per_sequence
+        # A plan cannot be made again from other costs.
+        checksums = [dict(zip(origins, old.get("cost_checksums", ()), strict=False)), now.get("cost_checksums", ())]
+        for origin, leaf, checksum in zip(matched, after, checksums[1], strict=False):
+            if origin is not None and checksums[0].get(origin, checksum) != checksum:
+                raise StateError(
+                    f"the costs of {leaf_name(leaf.source)} have changed since this state was saved",
+                    hint="restore the columns of the run that was saved, or start a new run",
+                )
         # Number the new ones.
         next_origin = history[-1][1]["next"] if history else len(before)
         new_origins = []

@@ -12,7 +12,7 @@ from ....dataset.packed_numbers import count_packed
 from ....pipeline.reading.planned_schedule import schedule_texts
 from .differences import Difference, each_setting, leaf_name, shares
 
-OF_LEAVES = ("weights", "slice_lengths", "epochs_together", "schedule")
+OF_LEAVES = ("weights", "slice_lengths", "epochs_together", "schedule", "cost_checksums")
 """Settings of a reader that its datasets have."""
 _NAMES = {"split_part": "split part", "filter": "filter"}
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .arrays import IntArray
-from .errors import ConfigError
+from .errors import ConfigError, plural
 from .extensions import extension_names, load_extension
 
 Costs = npt.ArrayLike
@@ -20,7 +20,7 @@ Packer = Callable[[Costs, npt.ArrayLike], list[IntArray]]
 """Returns the item numbers of each pack, ascending; see :func:`best_fit`."""
 
 _FloatArray = npt.NDArray[np.float64]
-_Place = Callable[[list[float], float], list[int]]  # returns the pack of each item
+_PackEach = Callable[[list[float], float], list[int]]  # returns the pack of each item
 
 _BITS: Final = 60  # of a word that says which sizes of room there are: Python's integers are fast up to so many
 _MAX_ROOMS: Final = 1 << 22  # sizes of room that a table of words has; larger capacities are searched in a sorted list
@@ -52,7 +52,7 @@ def first_fit(costs: Costs, capacity: npt.ArrayLike) -> list[IntArray]:
 def first_fit_decreasing(costs: Costs, capacity: npt.ArrayLike) -> list[IntArray]:
     """Put each item into the first pack that has room for it, the largest item first.
 
-    Johnson, *Near-Optimal Bin Packing Algorithms*, 1973. Arguments and errors are those of :func:`first_fit`.
+    Johnson, *Near-Optimal Bin Packing Algorithms*, 1973. It takes and raises what :func:`first_fit` does.
 
     >>> [pack.tolist() for pack in first_fit_decreasing([4, 7, 4, 2, 3], 10)]
     [[1, 4], [0, 2, 3]]
@@ -64,7 +64,7 @@ def best_fit(costs: Costs, capacity: npt.ArrayLike) -> list[IntArray]:
     """Put each item into the fullest pack that has room for it.
 
     Johnson, Demers, Ullman, Garey and Graham, *Worst-Case Performance Bounds for Simple One-Dimensional Packing
-    Algorithms*, 1974. Arguments and errors are those of :func:`first_fit`. With several costs, the fullest pack is the
+    Algorithms*, 1974. It takes and raises what :func:`first_fit` does. With several costs, the fullest pack is the
     one whose shares of room have the smallest sum.
 
     >>> [pack.tolist() for pack in best_fit([4, 7, 4, 2, 3], 10)]
@@ -78,7 +78,7 @@ def best_fit(costs: Costs, capacity: npt.ArrayLike) -> list[IntArray]:
 def best_fit_decreasing(costs: Costs, capacity: npt.ArrayLike) -> list[IntArray]:
     """Put each item into the fullest pack that has room for it, the largest item first.
 
-    Johnson, *Near-Optimal Bin Packing Algorithms*, 1973. Arguments and errors are those of :func:`first_fit`.
+    Johnson, *Near-Optimal Bin Packing Algorithms*, 1973. It takes and raises what :func:`first_fit` does.
 
     >>> [pack.tolist() for pack in best_fit_decreasing([4, 7, 4, 2, 3], 10)]
     [[1, 4], [0, 2, 3]]
@@ -191,8 +191,8 @@ def karmarkar_karp(costs: Costs, packs: int, *, equal_counts: bool = False) -> l
         joined.sort(key=lambda pack: (-pack[0], pack[1][:1]))
         heapq.heappush(heap, (joined[-1][0] - joined[0][0], start, joined))
     groups = heap[0][2] if heap else [(0.0, list[int]()) for _ in range(packs)]
-    found = sorted((sorted(items) for _, items in groups), key=lambda items: (not items, items))
-    return [np.array(items, np.int64) for items in found]
+    ordered = sorted((sorted(items) for _, items in groups), key=lambda items: (not items, items))
+    return [np.array(items, np.int64) for items in ordered]
 
 
 # ------------------------------------------------------------------------------------------------- fits of one cost
@@ -302,7 +302,7 @@ def _dealt_by_rounds(shares: _FloatArray, packs: int) -> IntArray:
 
 
 def _fit(
-    costs: Costs, capacity: npt.ArrayLike, place: _Place, *, takes_fullest: bool, is_decreasing: bool = False
+    costs: Costs, capacity: npt.ArrayLike, pack_each: _PackEach, *, takes_fullest: bool, is_decreasing: bool = False
 ) -> list[IntArray]:
     columns = _checked(costs)
     limits = _capacities(capacity, columns)
@@ -310,7 +310,7 @@ def _fit(
     if len(above):
         item = int(above[0])
         raise ConfigError(
-            f"{len(above)} of {len(columns)} items cost more than the capacity {limits.tolist()}: item {item} costs "
+            f"{len(above)} of {plural(len(columns), 'item')} above the capacity {limits.tolist()}: item {item} costs "
             f"{columns[item].tolist()}",
             hint="leave them out, or pass a larger capacity",
         )
@@ -321,7 +321,7 @@ def _fit(
     elif takes_fullest and _are_integers(columns) and limits[0] < _MAX_ROOMS:
         of_item[order] = _best_fit_of_integers(columns[order, 0].astype(np.int64).tolist(), int(limits[0]))
     else:
-        of_item[order] = place(columns[order, 0].tolist(), float(limits[0]) * (1 + _ROUNDING))
+        of_item[order] = pack_each(columns[order, 0].tolist(), float(limits[0]) * (1 + _ROUNDING))
     return _by_pack(of_item, int(of_item.max(initial=-1)) + 1)
 
 
@@ -360,7 +360,7 @@ def _checked(costs: Costs) -> _FloatArray:
     if len(wrong):
         raise ConfigError(
             f"expected costs of at least 0, found {columns[wrong[0]].tolist()} for item {wrong[0]}"
-            f" ({len(wrong)} of {len(columns)} items)"
+            f" ({len(wrong)} of {plural(len(columns), 'item')})"
         )
     return columns
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arrays import IntArray
-from ..errors import ConfigError
+from ..errors import ConfigError, plural
 from ..packing import balanced, packer_named
 from .permutation import mix, permute
 from .stream_order import LaneOrder, Located, check_range
@@ -34,7 +34,7 @@ DEFAULT_WINDOW: Final = 16_384
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowPlan:
-    """How the samples of a window are grouped.
+    """The rule by which the samples of a window are grouped.
 
     Attributes:
         samples: Samples of a window, W.
@@ -102,10 +102,11 @@ class WindowPlan:
             packs = packer_named(self.packer)(costs[fitting], capacity)
         if not np.array_equal(np.sort(np.concatenate([np.empty(0, np.int64), *packs])), np.arange(len(fitting))):
             raise ConfigError(
-                f"the packer {self.packer!r} put {sum(map(len, packs)):,} items into packs, given {len(fitting):,}",
+                f"the packer {self.packer!r} put {plural(sum(map(len, packs)), 'item')} into packs, given "
+                f"{len(fitting):,}",
                 hint="a packer returns arrays of item numbers, which have each item once",
             )
-        return [fitting[pack] for pack in packs] + [large[place : place + 1] for place in range(len(large))]
+        return [fitting[pack] for pack in packs] + [large[row : row + 1] for row in range(len(large))]
 
 
 def _largest_first(costs: Costs) -> IntArray:
@@ -151,9 +152,9 @@ class PlannedLane:
         size = self._plan.samples
         nothing = np.empty(0, np.int64)
         pieces: list[Located] = [(nothing, nothing, nothing)]
-        for number in range(start // size, -(-stop // size)):
-            (source, epoch, sample), _, _ = self.window(number)
-            rows = slice(max(0, start - number * size), stop - number * size)
+        for index in range(start // size, -(-stop // size)):
+            (source, epoch, sample), _, _ = self.window(index)
+            rows = slice(max(0, start - index * size), stop - index * size)
             pieces.append((source[rows], epoch[rows], sample[rows]))
         source, epoch, sample = (np.concatenate(columns) for columns in zip(*pieces, strict=True))
         return source, epoch, sample
@@ -166,46 +167,46 @@ class PlannedLane:
         """
         if self.length is not None and position >= self.length:
             raise StopIteration
-        number, place = divmod(position, self._plan.samples)
-        _, ends, costs = self.window(number)
-        size = int(ends[np.searchsorted(ends, place, side="right")]) - place
+        index, row = divmod(position, self._plan.samples)
+        _, ends, costs = self.window(index)
+        size = int(ends[np.searchsorted(ends, row, side="right")]) - row
         is_skipped = self._plan.oversized == "skip" and self._plan.capacity is not None
-        return size, is_skipped and bool((costs[place] > np.array(self._plan.capacity)).any())
+        return size, is_skipped and bool((costs[row] > np.array(self._plan.capacity)).any())
 
     def count_groups(self) -> int | None:
         """Return the number of groups of a pass, whose windows are all planned for it; None for an endless stream."""
         if self.length is None:
             return None
-        return sum(len(self.window(number)[1]) for number in range(-(-self.length // self._plan.samples)))
+        return sum(len(self.window(index)[1]) for index in range(-(-self.length // self._plan.samples)))
 
-    def window(self, number: int) -> tuple[Located, IntArray, Costs]:
+    def window(self, index: int) -> tuple[Located, IntArray, Costs]:
         """Return the samples of a window in the order of the run, the ends of its groups, and the costs of samples.
 
         Returns:
             Sources, epochs and sample numbers, each of shape (n,); the ends of groups, shape (groups,); and costs,
             shape (n, k).
         """
-        known = self._windows.get(number)
+        known = self._windows.get(index)
         if known is not None:
             return known
-        (source, epoch, sample), costs = self.before(number)
-        groups = self.groups(number, costs)
+        (source, epoch, sample), costs = self.before(index)
+        groups = self.groups(index, costs)
         # Put the samples into the order of their groups.
         places = np.concatenate(groups) if groups else np.empty(0, np.int64)
         ends = np.cumsum([len(group) for group in groups], dtype=np.int64)
         window = (source[places], epoch[places], sample[places]), ends, costs[places]
         while len(self._windows) >= _KEPT_WINDOWS:
             self._windows.pop(next(iter(self._windows)))
-        self._windows[number] = window
+        self._windows[index] = window
         return window
 
-    def before(self, number: int) -> tuple[Located, Costs]:
+    def before(self, index: int) -> tuple[Located, Costs]:
         """Return the samples of a window in the order of the stream before, and their costs, shape (n, k)."""
         size = self._plan.samples
-        stop = (number + 1) * size if self.length is None else min((number + 1) * size, self.length)
-        located = self._inner.locate(number * size, stop)
+        stop = (index + 1) * size if self.length is None else min((index + 1) * size, self.length)
+        located = self._inner.locate(index * size, stop)
         return located, self._costs_of(located[0], located[2])
 
-    def groups(self, number: int, costs: Costs) -> list[IntArray]:
+    def groups(self, index: int, costs: Costs) -> list[IntArray]:
         """Return the groups of a window in the order of the run, as the places of its samples in the stream before."""
-        return self._plan.groups(costs, key=int(mix(self._seed, _GROUPS, number)))
+        return self._plan.groups(costs, key=int(mix(self._seed, _GROUPS, index)))

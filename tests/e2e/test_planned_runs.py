@@ -166,11 +166,11 @@ def costs(dataset: Any, count: int) -> list[Any]:
 def test_a_sample_above_the_capacity_is_named(data: Path) -> None:
     config = WorkerConfig(rank=0, world_size=1, num_workers=0)
     small = PACKS | {"pack_capacity": {"tokens": 30}}
-    named = r"\d+ of 157 samples cost more than the capacity of a pack, tokens 30: 'train_"
+    named = r"\d+ of 157 samples above the capacity of a pack, tokens 30: 'train_"
     with pytest.raises(ConfigError, match=named) as error:
         build(data, config, **small)
     assert 'oversized="skip"' in str(error.value)
-    with pytest.raises(ConfigError, match="samples cost more than the capacity of a pack, tokens 9"):
+    with pytest.raises(ConfigError, match="samples above the capacity of a pack, tokens 9"):
         build(data, config, **PACKS | {"pack_capacity": {"tokens": 9}}, oversized="alone")
     skipped, alone = (
         batches(build(data, config, **small, oversized=oversized, repeat=False), None)
@@ -203,7 +203,7 @@ def test_missing_costs_are_means_and_negative_ones_are_refused(tmp_path: Path) -
     write_texts(tmp_path / "texts")
     write_tokens(tmp_path / "texts", missing=40)
     config = WorkerConfig(rank=0, world_size=1, num_workers=0)
-    with pytest.warns(UserWarning, match=r"of 157 samples \(\d+\.\d+%\) have no cost 'tokens'"):
+    with pytest.warns(UserWarning, match=r"of 157 samples \(\d+\.\d+%\) without a cost 'tokens'"):
         keys = [
             key
             for batch in batches(build(tmp_path, config, **BALANCED, repeat=False), None)
@@ -318,6 +318,6 @@ def test_totals_of_steps_are_those_of_all_ranks(options: dict[str, Any], data: P
         assert (planned["samples"], planned[next(name for name in planned if name != "samples")]) == totals[step]
     summed = loaders[0].step_totals(4, accumulate=3)
     assert summed["samples"] == sum(samples for samples, _ in totals[4:7])
+    plain = get_savable_loader(build(data, WorkerConfig(rank=0, world_size=1, num_workers=0), plan_window=None))
     with pytest.raises(ConfigError, match="expected a dataset whose micro-batches or packs are planned"):
-        config = WorkerConfig(rank=0, world_size=1, num_workers=0)
-        get_savable_loader(build(data, config, plan_window=None)).step_totals(0)
+        plain.step_totals(0)

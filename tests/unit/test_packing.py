@@ -142,7 +142,7 @@ def test_bad_capacities_are_named(pack: Any) -> None:
     for wrong in (0, -1, math.nan, [1, 2]):
         with pytest.raises(ConfigError, match="expected a capacity above 0 for each of 1 costs"):
             pack([1, 2], wrong)
-    with pytest.raises(ConfigError, match=r"2 of 3 items cost more than the capacity \[5.0\]: item 1 costs \[6.0\]"):
+    with pytest.raises(ConfigError, match=r"2 of 3 items above the capacity \[5.0\]: item 1 costs \[6.0\]"):
         pack([1, 6, 7], 5)
 
 

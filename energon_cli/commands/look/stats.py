@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
-from loader.errors import ConfigError, StorageError, escape_controls, plural
+from loader.errors import StorageError, escape_controls, plural
 from loader.inspect import print_part_sets, print_table
 
 from ...command import energon_command
@@ -109,7 +109,6 @@ def stats(
         Show the statistics of all shares:
             energon stats /data/coco --duplicates --merge
     """
-    from loader.encoder_costs import EncoderCosts
     from loader.engine import ShareEnds
     from loader.format.documents import command_for_folder, read_value_names
     from loader.inspect.stats import StatsRequest, collect_stats, html_report, shared_duplicates
@@ -133,10 +132,6 @@ def stats(
         written = tuple(name for _, name in read_value_names(write)) if write else ()
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--write") from error
-    try:
-        model = EncoderCosts.parse(costs) if costs else None
-    except ConfigError as error:
-        raise click.BadParameter(str(error), param_hint="--write-costs") from error
     # Collect the statistics of each dataset, and show them or keep them for the JSON.
     reports: list[StatsReport] = []
     with engine.open() as where, open_datasets(datasets) as opened:
@@ -153,7 +148,7 @@ def stats(
                 sample=limit,
                 dedupe=duplicates_of or ("" if duplicates else None),
                 write=written,
-                costs=model,
+                costs=costs,
                 tokenizer=tokenizer,
                 engine=where,
                 max_json_bytes=max_json_bytes,

@@ -48,7 +48,7 @@ class _Ranks(_ParamType):
         if isinstance(value, tuple):
             return value
         numbers = str(value).split(",")
-        if not all(number.isascii() and number.isdigit() and int(number) for number in numbers):
+        if not all(text.isascii() and text.isdigit() and int(text) for text in numbers):
             self.fail(f"expected numbers of ranks above 0, found {value!r}", param, ctx)
         return tuple(map(int, numbers))
 
@@ -122,6 +122,7 @@ def plan(
     """
     from loader.inspect.runs import RunRequest, plan_script, plan_steps
 
+    # A script has the arguments of its run; otherwise the options have.
     if path.endswith(".py"):
         facts = plan_script(path, arguments, ranks=world_size if world_size != (1,) else (), steps=steps)
     else:
@@ -154,9 +155,8 @@ def _show(facts: PlannedSteps, console: Any) -> None:
     # The costs of a step, for each number of ranks.
     first = facts.steps[0]
     window = "sampled windows, ± 95 %" if first.is_sampled else "all windows"
-    console.print(
-        f"{plural(first.steps, 'step')} of {first.micro_batch_samples:,.1f} samples a rank on average ({window})"
-    )
+    samples = f"{first.micro_batch_samples:,.1f}"
+    console.print(f"{plural(first.steps, 'step')}, samples of a micro-batch: {samples} on average ({window})")
     rows = [_row(of_ranks.ranks, cost) for of_ranks in facts.steps for cost in of_ranks.costs]
     packed = first.costs[0].fill is not None
     columns = ("ranks", "cost", ">of a micro-batch", ">max/mean", ">p99", ">worst", ">bound", ">without a plan", ">p99")

@@ -1,4 +1,4 @@
-"""What a planned run costs before it starts: of a dataset with arguments, or of the first loader of a script."""
+"""Costs of a planned run before it starts: of a dataset with arguments, or of the first loader of a script."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ...order import default_lanes
 from ...pipeline.contract.rank_stage import cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.reading.read import ReadDataset
-from ...pipeline.stages.batch import BatchDataset
+from ...pipeline.stages.batch import groups_of_batch
 from ...training.loaders.data_loader import DataLoader
 from .explain import RunFacts, explain_run
 from .planned_run import PlannedRun, RunRequest
@@ -50,7 +50,7 @@ def plan_steps(request: RunRequest, *, ranks: Sequence[int], steps: int | None, 
         steps: Steps of the run; None for one epoch.
         ranks_of_node: Ranks that share a machine.
     """
-    facts = tuple(_costs_of(replace(request, world_size=number), steps) for number in ranks)
+    facts = tuple(_costs_of(replace(request, world_size=count), steps) for count in ranks)
     # Explain the same samples without a plan: micro-batches of the mean number of samples.
     size = max(1, round(facts[0].micro_batch_samples))
     run = PlannedRun(replace(request, world_size=ranks[0], batch_size=size, planning={}))
@@ -66,18 +66,9 @@ def _costs_of(request: RunRequest, steps: int | None) -> StepCostFacts:
         ranks=request.world_size,
         lanes=run.lanes,
         seed=run.seed,
-        packs=_groups_of_batch(run.chain),
+        packs=groups_of_batch(run.chain),
         steps=steps,
     )
-
-
-def _groups_of_batch(chain: SavableDataset[Any]) -> int:
-    """Return the number of planned groups of a micro-batch."""
-    stage, groups = chain, 1
-    while stage.inputs:
-        groups *= stage.batch_size if isinstance(stage, BatchDataset) else 1
-        stage = stage.inputs[0]
-    return groups
 
 
 # ------------------------------------------------------------------------------------------------------------ scripts
@@ -157,12 +148,12 @@ def _steps_of(dataset: SavableDataset[Any], ranks: Sequence[int], steps: int | N
     return [
         step_costs(
             reader,
-            ranks=number,
+            ranks=count,
             lanes=(config.lanes if not ranks else None)
-            or default_lanes(number, config.num_workers, has_buffers=chain.waits),
+            or default_lanes(count, config.num_workers, has_buffers=chain.waits),
             seed=config.seed_offset,
-            packs=_groups_of_batch(chain),
+            packs=groups_of_batch(chain),
             steps=steps,
         )
-        for number in ranks or [config.world_size]
+        for count in ranks or [config.world_size]
     ]

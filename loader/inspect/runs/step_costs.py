@@ -1,4 +1,4 @@
-"""What the steps of a planned run cost on its ranks, computed from the order and the columns before the run."""
+"""Costs of the steps of a planned run on its ranks, computed from the order and the columns before the run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...arrays import IntArray
-from ...errors import ConfigError
+from ...errors import ConfigError, plural
 from ...order import PlannedLane, WindowPlan
 from ...pipeline.reading.planned_groups import PlannedGroups
 from ...pipeline.reading.read import ReadDataset
@@ -25,7 +25,7 @@ _TINY = 1e-300  # a mean of costs that are all 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRatios:
-    """How unequal the ranks of a step are: the largest cost of a micro-batch, divided by the mean over the ranks.
+    """The imbalance of steps: the largest cost of a micro-batch, divided by the mean over the ranks.
 
     Attributes:
         mean: Mean over the steps: the time of a run, relative to one of equal work.
@@ -122,22 +122,22 @@ def step_costs(
     size = plan.samples if reader.plan.repeats else min(plan.samples, -(-epoch // lanes))
     wanted = epoch if steps is None else math.ceil(steps * ranks * packs * _samples_of_group(groups))
     windows = max(1, round(wanted / (lanes * size)))
-    pieces = [(number, turn) for number in range(windows) for turn in range(turns)]
+    pieces = [(window, turn) for window in range(windows) for turn in range(turns)]
     most = max(1, max_samples // (ranks * size))
     is_sampled = len(pieces) > most
     if is_sampled:
         chosen = np.random.default_rng(seed).choice(len(pieces), most, replace=False)
-        pieces = [pieces[place] for place in sorted(chosen.tolist())]
+        pieces = [pieces[row] for row in sorted(chosen.tolist())]
     # Plan them, and compare the ranks of each step.
     measured = []
-    for number, turn in pieces:
+    for window, turn in pieces:
         streams = [reader.lane_order(turn * ranks + rank, lanes=lanes, seed=seed) for rank in range(ranks)]
-        piece = _piece([stream for stream in streams if isinstance(stream, PlannedLane)], plan, number, packs)
+        piece = _piece([stream for stream in streams if isinstance(stream, PlannedLane)], plan, window, packs)
         if piece[0].steps.size:
             measured.append(piece)
     if not measured:
         raise ConfigError(
-            f"the run has no step in which all {ranks} ranks have a micro-batch",
+            f"the run has no step in which each of {plural(ranks, 'rank')} has a micro-batch",
             hint="plan fewer ranks, or more samples",
         )
     samples = sum(planned.samples for planned, _ in measured)
@@ -186,10 +186,10 @@ class _Measured:
     groups: int
 
 
-def _piece(lanes: Sequence[PlannedLane], plan: WindowPlan, number: int, packs: int) -> tuple[_Measured, _Measured]:
+def _piece(lanes: Sequence[PlannedLane], plan: WindowPlan, window: int, packs: int) -> tuple[_Measured, _Measured]:
     """Measure a window of some lanes, as it is planned, and in the order of the shuffle."""
-    costs = [lane.before(number)[1] for lane in lanes if lane.length is None or number * plan.samples < lane.length]
-    planned = [lane.groups(number, of_lane) for lane, of_lane in zip(lanes, costs, strict=False)]
+    costs = [lane.before(window)[1] for lane in lanes if lane.length is None or window * plan.samples < lane.length]
+    planned = [lane.groups(window, of_lane) for lane, of_lane in zip(lanes, costs, strict=False)]
     unplanned = [_in_turn(plan, of_lane) for of_lane in costs]
     every = len(costs) == len(lanes)
     planned_piece = _measured(costs, planned, packs, every=every, padded=plan.padded)

@@ -57,7 +57,8 @@ class StatsRequest(RunsOnEngine):
         dedupe: Find duplicates by this part; ``""`` by all pictures, audio and video, or else by all parts; None finds
             none.
         write: Names of values to keep as columns: ``jpg.width``, or ``width`` if no other value is called so.
-        costs: The model whose costs of pictures are kept as columns, with the tokens of texts if there is a tokenizer.
+        costs: The model whose costs of pictures are kept as columns, with its settings: ``qwen2.5-vl``; with a
+            tokenizer, also the tokens of texts and pictures.
         tokenizer: A JSON file of tokenizers, or ``module:callable``.
         max_json_bytes: Larger JSON parts are not parsed; None for no limit.
         engine: Where the tasks run; None for processes. In a share, summaries are stored in ``.nv-meta``, and
@@ -72,7 +73,7 @@ class StatsRequest(RunsOnEngine):
     sample: int | None = None
     dedupe: str | None = None
     write: tuple[str, ...] = ()
-    costs: EncoderCosts | None = None
+    costs: str | None = None
     tokenizer: str | None = None
     max_json_bytes: int | None = CHECKED_JSON_BYTES
     command: str = "stats"
@@ -206,7 +207,8 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
     hashes = np.empty(len(chosen), np.uint64) if request.dedupe is not None else None
     report.hashed_parts = _hashed_parts(folder, request)
     meant = dict.fromkeys(value for name in request.write for value in _meant(folder, name, path))
-    if request.costs is not None:
+    costs = None if request.costs is None else EncoderCosts.parse(request.costs)
+    if costs is not None:
         names = ("width", "height", *(["tokens"] if request.tokenizer else []))
         meant |= dict.fromkeys(value for name in names for value in _meant(folder, name, path) if not value.path)
     task = ScanTask(
@@ -242,8 +244,8 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
         _add_columns(folder, every, report)
     for name in request.write:
         _write(folder, name, kept, report)
-    if request.costs is not None:
-        _write_costs(folder, request.costs, kept, report)
+    if costs is not None:
+        _write_costs(folder, costs, kept, report)
     return report
 
 

@@ -15,7 +15,7 @@ from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...dataset.join import JoinedDataset
 from ...dataset.query import Condition, DatasetValues
-from ...errors import ConfigError
+from ...errors import ConfigError, plural
 from ...format.columns.column import ComparedValues
 from ...format.columns.column_record import write_again
 from .sample_chunk import SourceTable
@@ -94,8 +94,8 @@ class SampleCosts:
         for source_number in np.unique(source).tolist():
             rows = np.flatnonzero(source == source_number)
             means = self.summaries[source_number].means
-            for place, (name, value) in enumerate(self._costs(source_number, index[rows]).items()):
-                costs[rows, place] = np.where(value.known, value.values, means[place])
+            for column, (name, value) in enumerate(self._costs(source_number, index[rows]).items()):
+                costs[rows, column] = np.where(value.known, value.values, means[column])
                 self._check(name, value, source_number, index[rows])
         return costs
 
@@ -107,13 +107,13 @@ class SampleCosts:
             ConfigError: A column is missing, no sample of a source has a cost, or a cost is negative or infinite.
         """
         summaries = tuple(map(self._summary, range(len(self._sources))))
-        for place, name in enumerate(self.names):
-            lacking = sum(summary.missing[place] for summary in summaries)
+        for column, name in enumerate(self.names):
+            lacking = sum(summary.missing[column] for summary in summaries)
             total = sum(summary.samples for summary in summaries)
             if lacking:
                 warnings.warn(
-                    f"{lacking:,} of {total:,} samples ({lacking / total:.2%}) have no cost {name!r}; the mean of "
-                    "their dataset counts instead",
+                    f"{lacking:,} of {plural(total, 'sample')} ({lacking / total:.2%}) without a cost {name!r}: the "
+                    "mean of the dataset counts instead",
                     stacklevel=2,
                 )
         return summaries
@@ -140,15 +140,17 @@ class SampleCosts:
         left_out = 0
         for index, is_excluded in self._blocks(source):
             left_out += int(is_excluded.sum())
-            for place, (name, value) in enumerate(self._costs(source, index).items()):
+            for column, (name, value) in enumerate(self._costs(source, index).items()):
                 self._check(name, value, source, index)
                 values = np.where(value.known, value.values, np.nan)
                 checksum = zlib.crc32(values.tobytes(), checksum)
-                sums[place] += np.nansum(values)
-                known[place] += int(value.known.sum())
-                largest[place] = max(largest[place], float(np.max(values, initial=0, where=value.known & ~is_excluded)))
+                sums[column] += np.nansum(values)
+                known[column] += int(value.known.sum())
+                largest[column] = max(
+                    largest[column], float(np.max(values, initial=0, where=value.known & ~is_excluded))
+                )
         # Without a known value there is no mean that could stand for the others.
-        unknown = [name for name, number in zip(self.names, known, strict=True) if not number]
+        unknown = [name for name, count_known in zip(self.names, known, strict=True) if not count_known]
         if unknown:
             raise self._error(f"no sample has the cost {unknown[0]!r}", source, unknown[0])
         return CostSummary(
@@ -188,10 +190,10 @@ class SampleCosts:
     def _check(self, name: str, value: ComparedValues, source: int, index: IntArray) -> None:
         wrong = value.known & ~((value.values >= 0) & np.isfinite(value.values))
         if wrong.any():
-            place = int(np.flatnonzero(wrong)[0])
-            key = self._sources[source].selection.first.full_key(int(self._in_first(source, index[[place]])[0]))
+            column = int(np.flatnonzero(wrong)[0])
+            key = self._sources[source].selection.first.full_key(int(self._in_first(source, index[[column]])[0]))
             raise self._error(
-                f"expected costs of at least 0, found {name} {value.values[place]:g} of {key!r}", source, name
+                f"expected costs of at least 0, found {name} {value.values[column]:g} of {key!r}", source, name
             )
 
     def _error(self, message: str, source: int, name: str) -> ConfigError:

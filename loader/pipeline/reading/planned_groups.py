@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...cached_property import cached_property
-from ...errors import ConfigError
+from ...errors import ConfigError, plural
 from ...order import LaneOrder, PlannedLane, WindowPlan
 from .costs import SampleCosts
 from .source import Source
@@ -58,14 +58,13 @@ class PlannedGroups:
         limits = ", ".join(f"{name} {limit:g}" for name, limit in zip(self.formulas, capacity, strict=True))
         if 2 * above > samples:
             raise ConfigError(
-                f"{above:,} of {samples:,} samples cost more than the capacity of a pack, {limits}",
+                f"{above:,} of {plural(samples, 'sample')} above the capacity of a pack, {limits}",
                 hint="raise the capacity, or check that the column counts what the capacity does",
             )
         if self.window.oversized == "error":
             shown = ", ".join(f"{name} {value:g}" for name, value in zip(self.formulas, cost, strict=True))
             raise ConfigError(
-                f"{above:,} of {samples:,} samples cost more than the capacity of a pack, {limits}: {key!r} has "
-                f"{shown}",
+                f"{above:,} of {plural(samples, 'sample')} above the capacity of a pack, {limits}: {key!r} has {shown}",
                 hint='raise the capacity, or pass oversized="skip", "alone" (a pack that exceeds it) or "hook" '
                 "(pack_selected_samples gets it alone)",
             )

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from ...errors import ConfigError
+from ...order import PlannedLane
 from ...samples.batching.collate import generic_batch
 from ...samples.hooks import is_library_hook
 from ..contract.hook import open_joined
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane
-from ..contract.running import RunningFunctions, StageTraits
+from ..contract.running import SKIPPED, RunningFunctions, StageTraits
 from ..contract.stage import Running, SavableDataset, State, T
 from ..contract.worker_config import WorkerConfig, check_at_least, check_integers
+from ..reading.planned_groups import PlannedGroups
+from ..reading.read import ReadDataset
 
 
 class BatchDataset(SavableDataset[T]):
@@ -89,3 +94,103 @@ class BatchDataset(SavableDataset[T]):
             return make(values, tuple(item_ids))
 
         return RunningFunctions(next_batch, upstream.state, batcher.load)
+
+
+class PlannedGroupsDataset(BatchDataset[T]):
+    """Join the samples of each group that the reader has planned: to micro-batches or packs.
+
+    A sample that is skipped leaves its group smaller; a group without samples is passed over. A state holds the
+    position of the reader only, because groups begin and end at known positions.
+
+    Args:
+        dataset: The stage below: each of its items is of one sample.
+        batcher: Joins a list of samples; by default :func:`~loader.samples.batching.collate.generic_batch`.
+        failure_tolerance: As in :class:`BatchDataset`.
+
+    Raises:
+        ConfigError: A stage below makes several samples of one, or the reader plans no groups.
+    """
+
+    def __init__(
+        self,
+        dataset: SavableDataset[Any],
+        batcher: Callable[[list[Any]], T] = generic_batch,
+        *,
+        failure_tolerance: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        size = planning_reader(dataset)[1].window.group_samples
+        super().__init__(
+            dataset, size or 1, batcher, at_positions=size is not None, failure_tolerance=failure_tolerance, name=name
+        )
+        self.varies = size is None
+        """Groups have several numbers of samples."""
+
+    @property
+    def traits(self) -> StageTraits:
+        return replace(super().traits, batches_of=None if self.varies else self.batch_size, ends="alone")
+
+    def settings(self) -> dict[str, Any]:
+        return {}  # the reader has them
+
+    def lane_bound(self, lane: int, lanes: int) -> int | None:
+        if not self.varies:
+            return super().lane_bound(lane, lanes)
+        order = planning_reader(self)[0].lane_order(lane, lanes=lanes, seed=self.worker_config.seed_offset)
+        return order.count_groups() if isinstance(order, PlannedLane) else None
+
+    def open(self, lane: Lane, state: State) -> Running:
+        upstream, batcher = open_joined(self, lane, state, stage=self.name)
+        order: PlannedLane = lane.shared[PlannedLane]
+        read, make = upstream.next, batcher.make
+        position: int = state.get(planning_reader(self)[0].key, 0)
+
+        def next_group() -> tuple[Any, ItemId]:
+            nonlocal position
+            size, is_left_out = order.group_at(position)
+            values: list[Any] = []
+            item_ids: list[ItemId] = []
+            for _ in range(size):
+                value, item_id = read()
+                position += 1
+                if value is not SKIPPED and not is_left_out:
+                    values.append(value)
+                    item_ids.append(item_id)
+            return make(values, tuple(item_ids))
+
+        return RunningFunctions(next_group, upstream.state, batcher.load)
+
+
+def planning_reader(dataset: SavableDataset[Any]) -> tuple[ReadDataset, PlannedGroups]:
+    """Return the only reader of a chain, and the groups that it plans.
+
+    Raises:
+        ConfigError: It plans none, there are several, or stages above it make several samples of one.
+    """
+    below, stage = list[SavableDataset[Any]](), dataset
+    while stage.inputs:
+        below = [] if isinstance(stage, PlannedGroupsDataset) else [*below, stage]
+        stage = stage.inputs[0]
+    if not isinstance(stage, ReadDataset) or stage.groups is None:
+        raise ConfigError(
+            "expected a dataset whose micro-batches or packs are planned",
+            hint="pass balance, packing or batch_cost to get_train_dataset",
+        )
+    # A group is a number of items of the reader, which each stage between must keep.
+    several = next((each for each in below if len(each.inputs) > 1 or not each.traits.one_to_one), None)
+    if several is not None:
+        raise ConfigError(
+            f"groups are planned before samples are read, and {several.name} makes several samples of one, or joins "
+            "several datasets by their volume",
+            hint="pass no balance, packing or batch_cost; or let hooks return one sample for each",
+        )
+    return stage, stage.groups
+
+
+def groups_of_batch(chain: SavableDataset[Any]) -> int:
+    """Return the number of planned groups of a micro-batch: of packs, several may make one."""
+    groups, stage = 1, chain
+    while not isinstance(stage, PlannedGroupsDataset | ReadDataset):
+        groups *= stage.batch_size if isinstance(stage, BatchDataset) else 1
+        stage = stage.inputs[0]
+    return groups

@@ -24,13 +24,12 @@ from ...pipeline.reading.decode import DecodeDataset
 from ...pipeline.reading.order_plan import OrderPlan
 from ...pipeline.reading.read import ReadDataset
 from ...pipeline.reading.source import Raw, RawRow, Source
-from ...pipeline.stages.batch import BatchDataset
+from ...pipeline.stages.batch import BatchDataset, PlannedGroupsDataset
 from ...pipeline.stages.blend import BlendDataset
 from ...pipeline.stages.cook import CookDataset, uses_stores
 from ...pipeline.stages.group_batch import GroupBatchDataset
 from ...pipeline.stages.map import MapDataset
 from ...pipeline.stages.packing import PackingDataset
-from ...pipeline.stages.planned_groups import PlannedGroupsDataset
 from ...samples.batching.pack import concat_pack
 from ...samples.encoding.size_metric import After, SizeMetric, size_metrics
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder

@@ -70,8 +70,8 @@ def get_train_dataset(
             planned from columns. By default, a pack is what :func:`.concat_pack` makes.
         pack_capacity: The largest sum of each cost in a pack: ``{"tokens": 8192}``.
         batch_cost: Micro-batches of as many samples as fit: ``{"tokens": 16384}``.
-        padded: Micro-batches are padded to their longest sample: samples of like cost come together, and in each step
-            those of all ranks have like cost. ``batch_cost`` then limits the largest cost times the number of samples.
+        padded: Micro-batches are padded to their longest sample: samples of like cost come together, and the
+            micro-batches of a step are alike. ``batch_cost`` then limits the largest cost times the number of samples.
         oversized: What becomes of a sample that costs more than a pack may: ``"error"`` (default), ``"skip"``,
             ``"alone"`` (in a pack that exceeds the capacity), or ``"hook"`` (``pack_selected_samples`` gets it alone).
         plan_window: Samples of a lane that are planned together; by default 16,384.

@@ -25,7 +25,7 @@ _LARGEST_WINDOW = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planning:
-    """Which groups of samples are planned.
+    """Groups of samples that are planned.
 
     Attributes:
         formulas: For each cost, a column or a formula over columns, by the name of the cost.

@@ -9,8 +9,7 @@ from ...errors import ConfigError, StateError, plural
 from ...pipeline.contract.item_id import ItemId
 from ...pipeline.contract.rng import preserve_rng_state
 from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
-from ...pipeline.stages.batch import BatchDataset
-from ...pipeline.stages.planned_groups import PlannedGroupsDataset
+from ...pipeline.stages.batch import BatchDataset, PlannedGroupsDataset
 from ..states.run_state import ENDLESS, check_lanes
 from ..workers.running_lane import LanesInTurn, remade_batches
 
@@ -86,9 +85,9 @@ def _samples_of_batch(chain: SavableDataset[Any]) -> int | None:
     while stage.inputs:
         if len(stage.inputs) != 1 or stage.waits:
             return None
-        if isinstance(stage, PlannedGroupsDataset) and stage.batch_size is None:
+        if isinstance(stage, PlannedGroupsDataset) and stage.varies:
             return None
-        if isinstance(stage, BatchDataset | PlannedGroupsDataset):
-            size *= stage.batch_size or 1
+        if isinstance(stage, BatchDataset):
+            size *= stage.batch_size
         stage = stage.inputs[0]
     return size

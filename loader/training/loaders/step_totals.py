@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import ConfigError
 from ...order import PlannedLane
-from ...pipeline.contract.stage import SavableDataset
-from ...pipeline.reading.planned_groups import PlannedGroups
-from ...pipeline.reading.read import ReadDataset
-from ...pipeline.stages.batch import BatchDataset
-from ...pipeline.stages.planned_groups import PlannedGroupsDataset
+from ...pipeline.stages.batch import groups_of_batch, planning_reader
 from ..states.run_state import ENDLESS
 
 if TYPE_CHECKING:
@@ -42,12 +38,13 @@ class StepTotals:
             )
         self.run = run
         self.chain = run.chain
-        self._reader, plan, self._groups = _planned_in(run.chain)
+        self._reader, plan = planning_reader(run.chain)
+        self._groups = groups_of_batch(run.chain)
         self._names = ("samples", *plan.formulas)
         self._lanes: dict[int, _LaneGroups] = {}
 
     def of(self, step: int, *, accumulate: int = 1) -> dict[str, float]:
-        """Return the planned totals of a step, and of those that follow it.
+        """Return the planned totals of a step, or of several from it on.
 
         Args:
             step: Number of the step, counted from 0 at the beginning of the run.
@@ -78,7 +75,7 @@ class StepTotals:
 
 
 class _LaneGroups:
-    """The samples and costs of the groups of a lane, of the window that was asked for last."""
+    """The samples and costs of the groups of a lane, of the window that was measured last."""
 
     def __init__(self, order: PlannedLane) -> None:
         self._order = order
@@ -102,7 +99,7 @@ class _LaneGroups:
         """Measure the window that has a group."""
         if self._window >= 0 and self._firsts[self._window] <= group < self._firsts[self._window] + len(self._sums):
             return
-        window = max(number for number, first in enumerate(self._firsts) if first <= group)
+        window = max(index for index, first in enumerate(self._firsts) if first <= group)
         while True:
             self._measure(window)
             if group < self._firsts[window] + len(self._sums):
@@ -117,17 +114,3 @@ class _LaneGroups:
         self._window = window
         if len(self._firsts) == window + 1:
             self._firsts.append(self._firsts[window] + len(groups))
-
-
-def _planned_in(chain: SavableDataset[Any]) -> tuple[ReadDataset, PlannedGroups, int]:
-    """Return the reader that plans the groups of a chain, its plan, and the number of groups of a micro-batch."""
-    groups, stage = 1, chain
-    while len(stage.inputs) == 1:
-        if isinstance(stage, PlannedGroupsDataset) and stage.reader.groups is not None:
-            return stage.reader, stage.reader.groups, groups
-        groups *= stage.batch_size if isinstance(stage, BatchDataset) else 1
-        stage = stage.inputs[0]
-    raise ConfigError(
-        "expected a dataset whose micro-batches or packs are planned",
-        hint="pass balance, packing or batch_cost to get_train_dataset",
-    )

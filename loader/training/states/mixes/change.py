@@ -315,7 +315,7 @@ class LeafMatch:
             for origin, leaf in zip(matched, after, strict=True)
         ):
             return None  # another max_samples_per_sequence
-        # A plan cannot be made again from other costs.
+        # Other costs would give another plan.
         checksums = [dict(zip(origins, old.get("cost_checksums", ()), strict=False)), now.get("cost_checksums", ())]
         for origin, leaf, checksum in zip(matched, after, checksums[1], strict=False):
             if origin is not None and checksums[0].get(origin, checksum) != checksum:

@@ -266,7 +266,8 @@ def _facts(
     planned, unplanned = zip(*pieces, strict=True)
     mean = float(np.mean([piece.steps[:, :, column].mean() for piece in planned]))
     has_fill = plan.capacity is not None and not plan.padded
-    bound = np.concatenate([piece.largest[:, column] for piece in planned]) / max(mean, _TINY)
+    step_means = np.concatenate([piece.steps[:, :, column].mean(axis=0) for piece in planned])
+    bound = np.concatenate([piece.largest[:, column] for piece in planned]) / np.maximum(step_means, _TINY)
 
     def share(pieces: Sequence[_Measured]) -> float:
         total = sum(float(piece.sums[column]) for piece in pieces)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from contextlib import closing
@@ -88,6 +89,11 @@ CONDITIONS: dict[str, Callable[[Row], bool]] = {
     "width * 100 > 100000": lambda row: row.width > 1000,
     "width // 100 == 3": lambda row: row.width // 100 == 3,
     "width % 2 == 1": lambda row: row.width % 2 == 1,
+    "ceil(width / 28) * 28 > 500": lambda row: math.ceil(row.width / 28) * 28 > 500,
+    "floor(sqrt(width)) == round(sqrt(width))": lambda row: math.floor(row.width**0.5) == round(row.width**0.5),
+    "min(width, 500, tokens) < 400": lambda row: row.tokens is not None and min(row.width, 500, row.tokens) < 400,
+    "max(2, width % 7) == 2": lambda row: row.width % 7 <= 2,
+    "sqrt(width - 100000) >= 0": lambda row: False,
     "1 / (width - width) > 0": lambda row: False,
     "tokens > 2048": lambda row: row.tokens is not None and row.tokens > 2048,
     "not tokens > 2048": lambda row: row.tokens is not None and row.tokens <= 2048,
@@ -201,6 +207,9 @@ REFUSED = {
     "size(width)": "is not allowed",
     "known(1)": "is not allowed",
     "len(mode) > 3": "is not allowed",
+    "ceil(width, 2) > 3": "ceil takes one value",
+    "max(width) > 3": "max takes two values or more",
+    "sqrt(mode) > 3": "texts are compared, not calculated with",
     "width is None": "'is' is not allowed",
     "None": "is not allowed",
     "width in mode": "expected a list after 'in'",

@@ -48,6 +48,7 @@ class Pipeline:
             each lane is guaranteed (a finite pass in which samples are dropped or regrouped).
         lanes: Number of lanes.
         seed: Seed of the run.
+        skip_steps: Steps that all loaders skip.
     """
 
     build: Build
@@ -55,6 +56,7 @@ class Pipeline:
     known_ahead: bool = True
     lanes: int = 12
     seed: int = 0
+    skip_steps: Sequence[tuple[int, int]] = ()
 
     def config(self, rank: int, spread: Spread, *, restored: bool = False) -> WorkerConfig:
         return WorkerConfig(
@@ -80,7 +82,9 @@ class Run:
         self.spread = spread
         self.delivered: Delivered = {}
         configs = [pipeline.config(rank, spread, restored=states is not None) for rank in range(spread.ranks)]
-        self.loaders = [get_savable_loader(pipeline.build(config)) for config in configs]
+        self.loaders = [
+            get_savable_loader(pipeline.build(config), skip_steps=pipeline.skip_steps) for config in configs
+        ]
         if states is not None:
             for loader in self.loaders:
                 loader.restore_state_global(states)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from loader import TaskEncoder, TextSample, WorkerConfig, get_savable_loader, ge
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, SkipSample, StateError
 from loader.format.columns.column_files import write_column
+from loader.packing import PACKERS
 from tests.e2e.drawing_encoders import Yielding
 from tests.e2e.text_dataset import exclude, write_texts
 from tests.elastic_runs import Pipeline, Spread, check_every_save, running, through_json, uninterrupted
@@ -321,3 +323,59 @@ def test_totals_of_steps_are_those_of_all_ranks(options: dict[str, Any], data: P
     plain = get_savable_loader(build(data, WorkerConfig(rank=0, world_size=1, num_workers=0), plan_window=None))
     with pytest.raises(ConfigError, match="expected a dataset whose micro-batches or packs are planned"):
         plain.step_totals(0)
+
+
+# ------------------------------------------------------------------------------------------------------ random runs
+
+
+def random_pipeline(data: Path, random: Random) -> Pipeline:
+    """Return a run with a plan, data, shuffling and skipped steps that are drawn at random."""
+    capacity = random.choice([80, 100, 250])
+    plan: dict[str, Any] = random.choice(
+        [
+            {"balance": "tokens", "batch_size": random.randint(1, 6), "padded": random.random() < 0.3},
+            {"balance": ["tokens", "ceil(sqrt(tokens))"], "batch_size": random.randint(2, 5)},
+            {"packing": random.choice([*PACKERS]), "pack_capacity": {"tokens": capacity}, "batch_size": None},
+            {"packing": "best_fit", "pack_capacity": {"tokens": capacity, "tokens // 4": 20}, "batch_size": 2},
+            {"batch_cost": {"tokens": capacity}, "padded": random.random() < 0.5},
+        ]
+    )
+    options = {
+        "name": random.choice(["texts", "mix.yaml"]),
+        "encoder": random.choice([Tokens, Tokens, Skipping]),
+        "plan_window": random.choice([7, 24, 64, 500]),
+        "shuffle_buffer_size": random.choice([0, 20, 1000]),
+        "max_samples_per_sequence": random.choice([1, 5, None]),
+    }
+    start = random.randint(3, 9)
+    return Pipeline(
+        build=partial(build, data, **options | plan),
+        batches=48,
+        lanes=24,
+        seed=random.randint(0, 99),
+        skip_steps=[(start, start + random.randint(1, 3))] if random.random() < 0.5 else (),
+    )
+
+
+@pytest.mark.parametrize("seed", [pytest.param(seed, marks=() if seed < 4 else pytest.mark.slow) for seed in range(60)])
+def test_a_random_run_is_the_same_on_any_ranks(seed: int, data: Path) -> None:
+    random = Random(seed)
+    pipeline = random_pipeline(data, random)
+    # Steps to skip are counted on the ranks that a run has there, so such runs are compared on the same ranks.
+    ranks = 1 if pipeline.skip_steps else random.choice([1, 2, 3, 4, 6, 8])
+    expected = uninterrupted(pipeline, Spread(ranks))
+    delivered: dict[int, bytes] = {}
+    states, spread = None, Spread(ranks)
+    # Continue on other ranks, after some steps on each.
+    while len(delivered) < len(expected):
+        with running(pipeline, spread, states) as run:
+            for _ in range(random.randint(1, 8)):
+                if len(delivered) + len(run.delivered) < len(expected):
+                    run.step()
+            states = through_json(run.states())
+            delivered |= run.delivered
+        if not pipeline.skip_steps or max(delivered, default=0) > pipeline.skip_steps[0][1]:
+            spread = Spread(random.choice([1, 2, 3, 4, 6, 8]), random.choice([0, 0, 0, 1]))
+    common = expected.keys() & delivered.keys()
+    assert {number: delivered[number] for number in common} == {number: expected[number] for number in common}
+    assert len(common) >= len(expected) - 8

@@ -61,7 +61,7 @@ def processors() -> dict[str, Any]:
 
     def internvl(height: int, width: int) -> float:
         columns, rows = get_optimal_tiled_canvas((height, width), (448, 448), 1, 12)
-        return 256.0 * (columns * rows + (columns * rows > 1))
+        return float(256 * (columns * rows + (columns * rows > 1)))
 
     def llava_next(height: int, width: int) -> float:
         return float(LlavaNextProcessor._get_number_of_features(llava, height, width, 336, 336) - 1)

@@ -45,6 +45,12 @@ class MixHistory:
         """Return all mixes; the weights and the schedule belong to the present one."""
         return (*self.earlier, Mix(self.origins, tuple(weights), schedule))
 
+    @property
+    def first_sources(self) -> list[int]:
+        """The numbers in the present mix of the sources that the first mix had."""
+        first = self.earlier[0].origins
+        return [row for row, origin in enumerate(self.origins) if origin in first]
+
     def ends_of(self, lane: int) -> tuple[int, ...]:
         ends = []
         for positions, batch in zip(self.ends, self.batches, strict=True):

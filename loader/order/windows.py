@@ -7,7 +7,7 @@ settings, the seed and the window's number. So the position in the lane is all t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -53,6 +53,19 @@ class WindowPlan:
     capacity: tuple[float, ...] | None = None
     padded: bool = False
     oversized: Oversized = "error"
+
+    def within_epochs(self, samples: int, lanes: int) -> WindowPlan:
+        """Return the plan with windows that a lane's share of an epoch holds, so that no sample comes much earlier.
+
+        Args:
+            samples: Samples of an epoch.
+            lanes: Number of lanes of the run.
+        """
+        most = -(-samples // lanes)
+        if most >= self.samples:
+            return self
+        size = self.group_samples or 1
+        return replace(self, samples=max(1, most // size) * size)
 
     def settings(self) -> dict[str, Any]:
         padded = {"padded": True} if self.padded else {}
@@ -132,6 +145,10 @@ def _of_like_cost(costs: Costs, capacity: tuple[float, ...]) -> list[IntArray]:
 class PlannedLane:
     """The stream of a lane whose windows are grouped.
 
+    Attributes:
+        plan: How windows are grouped.
+        length: Number of samples of the lane in the pass; None for an endless order.
+
     Args:
         inner: The stream before.
         plan: How windows are grouped.
@@ -140,8 +157,8 @@ class PlannedLane:
     """
 
     def __init__(self, inner: LaneOrder, plan: WindowPlan, costs_of: CostsOf, seed: int) -> None:
+        self.plan = plan
         self._inner = inner
-        self._plan = plan
         self._costs_of = costs_of
         self._seed = seed
         self.length = inner.length
@@ -149,7 +166,7 @@ class PlannedLane:
 
     def locate(self, start: int, stop: int) -> Located:
         check_range(start, stop, self.length)
-        size = self._plan.samples
+        size = self.plan.samples
         nothing = np.empty(0, np.int64)
         pieces: list[Located] = [(nothing, nothing, nothing)]
         for index in range(start // size, -(-stop // size)):
@@ -167,17 +184,17 @@ class PlannedLane:
         """
         if self.length is not None and position >= self.length:
             raise StopIteration
-        index, row = divmod(position, self._plan.samples)
+        index, row = divmod(position, self.plan.samples)
         _, ends, costs = self.window(index)
         size = int(ends[np.searchsorted(ends, row, side="right")]) - row
-        is_skipped = self._plan.oversized == "skip" and self._plan.capacity is not None
-        return size, is_skipped and bool((costs[row] > np.array(self._plan.capacity)).any())
+        is_skipped = self.plan.oversized == "skip" and self.plan.capacity is not None
+        return size, is_skipped and bool((costs[row] > np.array(self.plan.capacity)).any())
 
     def count_groups(self) -> int | None:
         """Return the number of groups of a pass, whose windows are all planned for it; None for an endless stream."""
         if self.length is None:
             return None
-        return sum(len(self.window(index)[1]) for index in range(-(-self.length // self._plan.samples)))
+        return sum(len(self.window(index)[1]) for index in range(-(-self.length // self.plan.samples)))
 
     def window(self, index: int) -> tuple[Located, IntArray, Costs]:
         """Return the samples of a window in the order of the run, the ends of its groups, and the costs of samples.
@@ -202,11 +219,11 @@ class PlannedLane:
 
     def before(self, index: int) -> tuple[Located, Costs]:
         """Return the samples of a window in the order of the stream before, and their costs, shape (n, k)."""
-        size = self._plan.samples
+        size = self.plan.samples
         stop = (index + 1) * size if self.length is None else min((index + 1) * size, self.length)
         located = self._inner.locate(index * size, stop)
         return located, self._costs_of(located[0], located[2])
 
     def groups(self, index: int, costs: Costs) -> list[IntArray]:
         """Return the groups of a window in the order of the run, as the places of its samples in the stream before."""
-        return self._plan.groups(costs, key=int(mix(self._seed, _GROUPS, index)))
+        return self.plan.groups(costs, key=int(mix(self._seed, _GROUPS, index)))

@@ -147,7 +147,7 @@ def test_balanced_steps_cost_less_at_most_than_random_ones(data: Path) -> None:
     for options in (BALANCED, {"batch_size": 4, "plan_window": None}):
         sums = []
         for rank in range(4):
-            dataset = build(data, WorkerConfig(rank=rank, world_size=4, num_workers=0), **options)
+            dataset = build(data, WorkerConfig(rank=rank, world_size=4, num_workers=0, lanes=4), **options)
             sums.append([int((batch["tokens"] > -1).sum()) for batch in costs(dataset, 30)])
         steps = np.array(sums)
         ratios.append(float((steps.max(axis=0) / steps.mean(axis=0)).mean()))

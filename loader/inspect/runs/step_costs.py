@@ -116,7 +116,8 @@ def step_costs(
     groups = reader.groups
     if groups is None:
         raise ConfigError("this run plans no groups", hint="name a cost: --balance, or --packing with --pack-capacity")
-    plan, turns = groups.window, lanes // ranks
+    first, turns = reader.lane_order(0, lanes=lanes, seed=seed), lanes // ranks
+    plan = first.plan if isinstance(first, PlannedLane) else groups.window
     # A piece is a window of the lanes that make the same steps: one lane of each rank.
     epoch = sum(source.samples for source in reader.sources)
     size = plan.samples if reader.plan.repeats else min(plan.samples, -(-epoch // lanes))

@@ -33,8 +33,8 @@ class PlannedGroups:
     def costs(self) -> SampleCosts:
         return SampleCosts(self.sources, self.formulas)
 
-    def lane(self, inner: LaneOrder, seed: int) -> PlannedLane:
-        return PlannedLane(inner, self.window, self.costs.of, seed)
+    def lane(self, inner: LaneOrder, window: WindowPlan, seed: int) -> PlannedLane:
+        return PlannedLane(inner, window, self.costs.of, seed)
 
     def settings(self) -> dict[str, Any]:
         checksums = [summary.checksum for summary in self.costs.summaries]

@@ -164,10 +164,15 @@ class ReadDataset(SavableDataset[Raw]):
         return running if samples is None else counted_reader(running, samples)
 
     def lane_order(self, lane: int, *, lanes: int, seed: int, deals: bool = False) -> LaneOrder:
-        order = self._order_before_groups(lane, lanes=lanes, seed=seed, deals=deals)
-        return order if self.groups is None else self.groups.lane(order, seed)
+        if self.groups is None:
+            return self._order_before_groups(lane, lanes=lanes, seed=seed, deals=deals)
+        # Windows keep the size that they began with, whatever the mix has now.
+        first = range(len(self.sources)) if self.history is None else self.history.first_sources
+        window = self.groups.window.within_epochs(sum(self.sources[row].samples for row in first), lanes)
+        order = self._order_before_groups(lane, lanes=lanes, seed=seed, deals=deals, window=window.samples)
+        return self.groups.lane(order, window, seed)
 
-    def _order_before_groups(self, lane: int, *, lanes: int, seed: int, deals: bool) -> LaneOrder:
+    def _order_before_groups(self, lane: int, *, lanes: int, seed: int, deals: bool, window: int = 1) -> LaneOrder:
         samples = [source.samples for source in self.sources]
         # A mix that never changed has the order of the plan.
         if self.history is None or not isinstance(self.plan, ShuffledPlan):
@@ -179,10 +184,8 @@ class ReadDataset(SavableDataset[Raw]):
         schedule = None if self.plan.schedule is None else self.plan.schedule.in_samples
         mixes = self.history.mixes(self.plan.weights, schedule)
         order = self.plan.edited_order(samples, mixes, lanes=lanes, seed=seed)
-        ends = self.history.ends_of(lane)
-        if self.groups is not None:  # the window that had begun keeps its mix
-            ends = tuple(-(-end // self.groups.window.samples) * self.groups.window.samples for end in ends)
-        return order.lane(lane, ends)
+        # A window that had begun keeps its mix.
+        return order.lane(lane, tuple(-(-end // window) * window for end in self.history.ends_of(lane)))
 
 
 def dealt_samples(dataset: SavableDataset[Any], lanes: int) -> int:

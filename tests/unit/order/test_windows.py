@@ -129,3 +129,9 @@ def test_a_packer_that_loses_items_is_refused(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(packing.PACKERS, "lossy", lambda costs, capacity: [np.arange(len(costs) - 1)])
     with pytest.raises(ConfigError, match="the packer 'lossy' put 9 items into packs, given 10"):
         WindowPlan(packer="lossy", capacity=(1e9,)).groups(np.ones((10, 1)), key=0)
+
+
+def test_windows_are_no_longer_than_the_share_of_a_lane_in_an_epoch() -> None:
+    plan = WindowPlan(samples=100, group_samples=4)
+    assert [plan.within_epochs(samples, 3).samples for samples in (1000, 300, 299, 100, 3)] == [100, 100, 100, 32, 4]
+    assert WindowPlan(samples=100, capacity=(9.0,)).within_epochs(100, 3).samples == 34

@@ -340,7 +340,7 @@ def random_pipeline(data: Path, random: Random) -> Pipeline:
             {"batch_cost": {"tokens": capacity}, "padded": random.random() < 0.5},
         ]
     )
-    options = {
+    options: dict[str, Any] = {
         "name": random.choice(["texts", "mix.yaml"]),
         "encoder": random.choice([Tokens, Tokens, Skipping]),
         "plan_window": random.choice([7, 24, 64, 500]),

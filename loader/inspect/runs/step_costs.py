@@ -264,12 +264,14 @@ def _ratios(steps: Sequence[_Floats], *, is_sampled: bool) -> StepRatios:
 def _facts(
     name: str, column: int, pieces: Sequence[tuple[_Measured, _Measured]], plan: WindowPlan, *, is_sampled: bool
 ) -> CostFacts:
+    # Compare the largest sample of each step with its mean micro-batch.
     planned, unplanned = zip(*pieces, strict=True)
     mean = float(np.mean([piece.steps[:, :, column].mean() for piece in planned]))
     has_fill = plan.capacity is not None and not plan.padded
     step_means = np.concatenate([piece.steps[:, :, column].mean(axis=0) for piece in planned])
     bound = np.concatenate([piece.largest[:, column] for piece in planned]) / np.maximum(step_means, _TINY)
 
+    # Packs have a fill, and other micro-batches padding.
     def share(pieces: Sequence[_Measured]) -> float:
         total = sum(float(piece.sums[column]) for piece in pieces)
         if has_fill:

@@ -114,6 +114,7 @@ from .samples.batching.concat import (
     homogeneous_concat_mix as homogeneous_concat_mix,
 )
 from .samples.batching.empty_batch import empty_batch as empty_batch
+from .samples.batching.pack import concat_pack as concat_pack
 from .samples.batching.padding_marks import is_padding as is_padding
 from .samples.decoding.decoder import FileStoreDecoder as FileStoreDecoder, SampleDecoder as SampleDecoder
 from .samples.edataclass import edataclass as edataclass

@@ -12,6 +12,7 @@ from .batching.concat import (
     generic_concat as generic_concat,
     homogeneous_concat_mix as homogeneous_concat_mix,
 )
+from .batching.pack import concat_pack as concat_pack
 from .building.check import DecodeCheck as DecodeCheck, check_image_bytes as check_image_bytes
 from .building.sample_builder import SampleBuilder as SampleBuilder
 from .decoding.decoder import SampleDecoder as SampleDecoder

@@ -116,7 +116,7 @@ def plan(
         Compare numbers of ranks:
             energon plan /data/mix.yaml --packing best_fit --pack-capacity tokens=8192 --world-size 64,128,256
         Plan the run of a script:
-            energon plan train.py --world-size 64
+            energon plan /data/train.py --world-size 64
         Check the plan in a script:
             energon plan /data/coco --batch-cost tokens=16384 --world-size 64 --json
     """

@@ -17,6 +17,7 @@ from ...pipeline.stages.even_ranks import EvenRanksDataset
 from ...progress_bar import progress_bar
 from ..states.found_states import ALL_RANKS
 from ..states.run_state import RunState
+from ..states.run_steps import RunSteps
 from ..stats.headroom import HeadroomTrial
 from ..stats.options import checked_stats
 from ..stats.profile import LoaderProfile, check_trace_path
@@ -238,6 +239,10 @@ class ServedRuns:
     @property
     def lanes(self) -> LaneBatches:
         return self.runs[0].lanes
+
+    @property
+    def numbering(self) -> RunSteps:
+        return self.runs[0].numbering
 
     @property
     def starts_over(self) -> bool:

@@ -23,7 +23,7 @@ from loader import DefaultTaskEncoder, WorkerConfig, get_savable_loader, get_tra
 from loader.encoder_costs import qwen2_5_vl
 
 RANKS, BATCH_SIZE, STEPS = 8, 8, 60
-RUNS: dict[str, dict[str, Any]] = {"without a plan": {}, 'balance="tokens"': {"balance": "tokens", "plan_window": 1248}}
+RUNS: dict[str, dict[str, Any]] = {"without a plan": {}, 'balance="tokens"': {"balance": "tokens"}}
 WIDTH, HEIGHT, LEFT, TOP, GAP = 860, 190, 70, 56, 80  # pixels; of a panel, and around it
 
 _Tokens = npt.NDArray[np.int64]

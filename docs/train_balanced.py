@@ -68,7 +68,6 @@ def batches(folder: str, *, rank: int, ranks: int, balance: str | None, states: 
         task_encoder=Tokens(),
         worker_config=WorkerConfig(rank=rank, world_size=ranks, num_workers=0, lanes=4),
         balance=balance,
-        plan_window=200 if balance else None,  # an epoch of a lane: 800 samples on 4 lanes
     )
     loader = get_savable_loader(dataset)
     if states is not None:

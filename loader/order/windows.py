@@ -148,6 +148,7 @@ class PlannedLane:
     Attributes:
         plan: How windows are grouped.
         length: Number of samples of the lane in the pass; None for an endless order.
+        names: Names of the costs.
 
     Args:
         inner: The stream before.
@@ -156,8 +157,11 @@ class PlannedLane:
         seed: Seed of the run.
     """
 
-    def __init__(self, inner: LaneOrder, plan: WindowPlan, costs_of: CostsOf, seed: int) -> None:
+    def __init__(
+        self, inner: LaneOrder, plan: WindowPlan, costs_of: CostsOf, seed: int, *, names: tuple[str, ...] = ()
+    ) -> None:
         self.plan = plan
+        self.names = names
         self._inner = inner
         self._costs_of = costs_of
         self._seed = seed
@@ -189,6 +193,11 @@ class PlannedLane:
         size = int(ends[np.searchsorted(ends, row, side="right")]) - row
         is_skipped = self.plan.oversized == "skip" and self.plan.capacity is not None
         return size, is_skipped and bool((costs[row] > np.array(self.plan.capacity)).any())
+
+    def costs_at(self, positions: IntArray) -> Costs:
+        """Return the costs of the samples at some positions, shape (n, k)."""
+        windows, rows = np.divmod(positions, self.plan.samples)
+        return np.array([self.window(index)[2][row] for index, row in zip(windows.tolist(), rows, strict=True)])
 
     def count_groups(self) -> int | None:
         """Return the number of groups of a pass, whose windows are all planned for it; None for an endless stream."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from operator import add, attrgetter
+from math import sqrt
+from operator import add, attrgetter, sub
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +32,41 @@ class SourceCounts(NamedTuple):
 
     def plus(self, other: Iterable[int]) -> SourceCounts:
         return SourceCounts(*map(add, self, other))
+
+
+class CostSums(NamedTuple):
+    """The planned costs of samples next to those that were measured, as sums over the measured samples."""
+
+    samples: int = 0
+    planned: float = 0.0
+    measured: float = 0.0
+    planned_squares: float = 0.0
+    measured_squares: float = 0.0
+    products: float = 0.0
+
+    @property
+    def bias(self) -> float:
+        """The share by which measured costs exceed planned ones, below 0 if they are smaller; 0 without samples."""
+        return self.measured / self.planned - 1 if self.planned else 0.0
+
+    @property
+    def correlation(self) -> float:
+        """The correlation of planned and measured costs over samples; 1 if one of them never changes."""
+        planned = self.samples * self.planned_squares - self.planned**2
+        measured = self.samples * self.measured_squares - self.measured**2
+        # Of equal costs, rounding leaves a rest.
+        if planned <= _ROUNDING * self.planned**2 or measured <= _ROUNDING * self.measured**2:
+            return 1.0
+        return (self.samples * self.products - self.planned * self.measured) / sqrt(planned * measured)
+
+    def plus(self, other: Iterable[float]) -> CostSums:
+        return CostSums._make(map(add, self, other))
+
+    def minus(self, other: Iterable[float]) -> CostSums:
+        return CostSums._make(map(sub, self, other))
+
+
+_ROUNDING = 1e-12  # of squares of sums: the error of sums of floats stays below it
 
 
 class Event(NamedTuple):
@@ -65,6 +101,7 @@ class Counts:
         sizes: By metric and number of a source: its sum over the measured samples, and their number.
         exact_sizes: By metric and number of a source: its sum over the items that a blend has yielded, if the blend
             measures each.
+        costs: By planned cost and number of a source: the planned next to the measured costs.
         events: Calls while a trace is recorded.
     """
 
@@ -81,6 +118,7 @@ class Counts:
     dropped: dict[str, int] = field(default_factory=dict)
     sizes: dict[tuple[str, int], tuple[float, int]] = field(default_factory=dict)
     exact_sizes: dict[tuple[str, int], float] = field(default_factory=dict)
+    costs: dict[tuple[str, int], CostSums] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
 
     def packed(self) -> PackedCounts:
@@ -90,6 +128,8 @@ class Counts:
         }
         if self.sources:
             fields["sources"] = {source: tuple(counts) for source, counts in self.sources.items()}
+        if self.costs:
+            fields["costs"] = {key: tuple(sums) for key, sums in self.costs.items()}
         return _numbers_of(self), fields
 
     def add_packed(self, packed: PackedCounts) -> None:
@@ -105,6 +145,9 @@ class Counts:
             elif name == "sizes":
                 for (unit, source), (total, samples) in values.items():
                     self.add_size(unit, source, total, samples)
+            elif name == "costs":
+                for (cost, source), sums in values.items():
+                    self.add_cost(cost, source, sums)
             elif name == "events":
                 self.events += values
             else:
@@ -122,6 +165,9 @@ class Counts:
     def add_size(self, unit: str, source: int, total: float, samples: int) -> None:
         known, measured = self.sizes.get((unit, source), (0.0, 0))
         self.sizes[unit, source] = known + total, measured + samples
+
+    def add_cost(self, cost: str, source: int, sums: Iterable[float]) -> None:
+        self.costs[cost, source] = self.costs.get((cost, source), CostSums()).plus(sums)
 
     def add_exact_size(self, unit: str, source: int, total: float) -> None:
         self.exact_sizes[unit, source] = self.exact_sizes.get((unit, source), 0.0) + total

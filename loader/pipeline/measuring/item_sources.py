@@ -15,9 +15,11 @@ from math import inf
 from types import GeneratorType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ...arrays import IntArray
 from ...errors import StateError
-from ...order import LaneOrder
+from ...order import LaneOrder, PlannedLane
 from .counts import Counts
 
 Metric = Callable[[Any], Any]
@@ -47,6 +49,16 @@ class Sizes:
             return [[*samples_of(lane, item_id)] for item_id in owner.item_id]
         return [[*samples_of(lane, arguments[1][-1] if len(arguments) > 1 else owner.item_id)]]
 
+    def planned(self, cost: str) -> list[float] | None:
+        """Return the planned costs of the items; None if their groups are not planned by this cost."""
+        lane, owner = self._lane(), self._owner()
+        order: PlannedLane | None = None if lane is None else lane.shared.get(PlannedLane)
+        # Of a planned group, the id of each item is its position in the lane.
+        if order is None or owner is None or cost not in order.names or not all(type(n) is int for n in owner.item_id):
+            return None
+        costs: list[float] = order.costs_at(np.array(owner.item_id))[:, order.names.index(cost)].tolist()
+        return costs
+
 
 def number_of(size: Any) -> float:
     """Return the result of a metric as a float: a number, or a tensor or array with one element.
@@ -73,6 +85,7 @@ def measure_items(sizes: Sizes, arguments: Sequence[Any], result: Any, counts: C
             measured = [number_of(metric(item)) for item in items]
             if all(0 <= size < inf for size in measured):  # others, NaN among them, would spoil the sum of the run
                 _add(unit, measured, samples, counts)
+                _add_costs(unit, sizes.planned(unit) or [], measured, samples, counts)
 
 
 def _add(unit: str, measured: Sequence[float], samples: Sequence[Sequence[ItemSample]], counts: Counts) -> None:
@@ -84,6 +97,18 @@ def _add(unit: str, measured: Sequence[float], samples: Sequence[Sequence[ItemSa
             total[1] += is_first
     for source, (total_size, count) in totals.items():
         counts.add_size(unit, source, total_size, int(count))
+
+
+def _add_costs(
+    cost: str,
+    planned: Sequence[float],
+    measured: Sequence[float],
+    samples: Sequence[Sequence[ItemSample]],
+    counts: Counts,
+) -> None:
+    for expected, size, [sample] in zip(planned, measured, samples, strict=False):
+        sums = (1, expected, size, expected**2, size**2, expected * size)
+        counts.add_cost(cost, sample.source, sums)
 
 
 NO_SOURCE = -1

@@ -198,6 +198,10 @@ class SampleCosts:
 
     def _error(self, message: str, source: int, name: str) -> ConfigError:
         dataset = self._sources[source].selection.first
+        return ConfigError(message, at=dataset.path, hint=self.write_again(source, name))
+
+    def write_again(self, source: int, name: str) -> str:
+        """Return how the column of a cost is written again for a source."""
         columns = self._formulas[name].columns
-        hint = write_again(dataset.storage, columns[0]) if columns else "name a column in the formula"
-        return ConfigError(message, at=dataset.path, hint=hint)
+        storage = self._sources[source].selection.first.storage
+        return write_again(storage, columns[0]) if columns else "name a column in the formula"

@@ -34,7 +34,7 @@ class PlannedGroups:
         return SampleCosts(self.sources, self.formulas)
 
     def lane(self, inner: LaneOrder, window: WindowPlan, seed: int) -> PlannedLane:
-        return PlannedLane(inner, window, self.costs.of, seed)
+        return PlannedLane(inner, window, self.costs.of, seed, names=self.costs.names)
 
     def settings(self) -> dict[str, Any]:
         checksums = [summary.checksum for summary in self.costs.summaries]

@@ -73,6 +73,16 @@ def concat_pack(samples: Sequence[Any]) -> dict[str, Any]:
     return pack
 
 
+def sequence_length(sample: Any) -> int:
+    """Return the length that a sample has in the sequence of :func:`concat_pack`: of its first tensor of one dimension.
+
+    >>> sequence_length({"__key__": "a", "image": torch.ones(3, 4, 4), "tokens": torch.tensor([1, 2])})
+    2
+    """
+    values = _fields_of(sample).values()
+    return next((len(value) for value in values if isinstance(value, torch.Tensor) and value.ndim == 1), 0)
+
+
 def _offsets(lengths: list[int]) -> Any:
     return torch.tensor([*accumulate(lengths, initial=0)], dtype=torch.int32)
 

@@ -30,7 +30,7 @@ from ...pipeline.stages.cook import CookDataset, uses_stores
 from ...pipeline.stages.group_batch import GroupBatchDataset
 from ...pipeline.stages.map import MapDataset
 from ...pipeline.stages.packing import PackingDataset
-from ...samples.batching.pack import concat_pack
+from ...samples.batching.pack import concat_pack, sequence_length
 from ...samples.encoding.size_metric import After, SizeMetric, size_metrics
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from ...samples.hooks import is_default, is_library_hook
@@ -109,7 +109,10 @@ def _planned(chain: SavableDataset[Any], planning: Planning, options: ChainOptio
     if planning.groups == "packs":
         pack = concat_pack if is_default(encoder.pack_selected_samples) else encoder.pack_selected_samples
         packs = PlannedGroupsDataset[Any](chain, pack, name="pack_selected_samples")
-        packs.size_metrics = _metrics(encoder, "encode")
+        metrics = _metrics(encoder, "encode")
+        if pack is concat_pack and len(planning.formulas) == 1:
+            metrics = dict.fromkeys(planning.formulas, sequence_length) | metrics
+        packs.size_metrics = metrics
         return batched(packs, options)
     batches = PlannedGroupsDataset[Any](chain, encoder.batch, name="batch")
     batches.size_metrics = _metrics(encoder, "encode")
@@ -237,7 +240,8 @@ def batched(chain: SavableDataset[Any], options: ChainOptions) -> SavableDataset
     """Add the stages that make micro-batches."""
     encoder = options.task_encoder
     # Metrics measure what those of blends do; encoded samples that are packed are measured before.
-    metrics = _metrics(encoder, "encode" if options.packing_buffer_size is None else "packing")
+    packs = options.packing_buffer_size is not None or options.planning is not None
+    metrics = _metrics(encoder, "packing" if packs else "encode")
     if options.batch_size is None and not options.groups:
         _measure_items(chain, metrics)
         return chain

@@ -22,7 +22,7 @@ from ..stats.headroom import HeadroomTrial
 from ..stats.options import checked_stats
 from ..stats.profile import LoaderProfile, check_trace_path
 from ..stats.run_stats import RunStats
-from ..stats.snapshot import BY_NAME, COUNTS, LoaderStats, SourceStats, with_all_served
+from ..stats.snapshot import BY_NAME, COUNTS, LoaderStats, SourceStats, sums_of_costs, with_all_served
 from ..workers.stream_options import StreamOptions
 from .data_loader import DataLoader
 from .lane_batches import LaneBatches, Position, ShutDown
@@ -404,4 +404,5 @@ def _source_of(parts: Sequence[SourceStats]) -> SourceStats:
     for source in parts:
         add_numbers(sizes, source.sizes)
     numbers = {name: sum(getattr(source, name) for source in parts) for name in COUNTS}
-    return SourceStats(name=parts[0].name, sizes=sizes, **numbers)
+    hints = {cost: hint for source in parts for cost, hint in source.write_again.items()}
+    return replace(parts[0], sizes=sizes, costs=sums_of_costs(parts), write_again=hints, **numbers)

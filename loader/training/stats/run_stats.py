@@ -15,7 +15,8 @@ from typing import Any
 
 from ...errors import ConfigError, required_package
 from ...escaped_log import get_logger
-from ...pipeline.measuring.counts import Counts, SourceCounts, add_numbers
+from ...pipeline.measuring.counts import CostSums, Counts, SourceCounts, add_numbers
+from ...pipeline.stages.batch import planning_reader
 from ...transport.message import mapped_bytes
 from .headroom import HeadroomTrial
 from .meter import RankMeter, decoded_format, source_names
@@ -72,6 +73,7 @@ class RunStats:
         self._metrics: tuple[Metric, ...] = ()
         self._closed_at = 0  # steps
         self._names: list[str] | None = None
+        self._columns: dict[tuple[int, str], str] = {}  # how the column of a source's cost is written again
 
     def end_profile(self) -> None:
         """End the profile for ``energon profile``, before a restore clears it; the next iteration begins another."""
@@ -233,6 +235,9 @@ class RunStats:
         if self._names is None:
             self._names = source_names(facts.chain)
         none = SourceCounts()
+        costs: dict[int, dict[str, CostSums]] = {}
+        for (cost, source), sums in counts.costs.items():
+            costs.setdefault(source, {})[cost] = sums
         source_counts = [counts.sources.get(index, none) for index in range(len(self._names))]
         return tuple(
             SourceStats(
@@ -242,9 +247,18 @@ class RunStats:
                 repeats=counted.repeats,
                 skipped=counted.excluded + counted.dropped,
                 sizes=sizes.get(index, {}),
+                costs=costs.get(index, {}),
+                write_again=self._write_again(facts, index, costs.get(index, {})),
             )
             for index, (name, counted) in enumerate(zip(self._names, source_counts, strict=True))
         )
+
+    def _write_again(self, facts: RunPosition, source: int, costs: Iterable[str]) -> dict[str, str]:
+        for cost in costs:
+            if (source, cost) not in self._columns:
+                planned = planning_reader(facts.chain)[1].costs
+                self._columns[source, cost] = planned.write_again(source, cost)
+        return {cost: self._columns[source, cost] for cost in costs}
 
 
 def _sum_of(meter: RankMeter) -> Counts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Any
@@ -12,6 +12,7 @@ import torch.distributed as dist
 from ...errors import plural
 from ...pipeline.contract.rank_group import check_group, is_distributed
 from ...pipeline.contract.worker_config import WorkerConfig
+from ...pipeline.measuring.counts import CostSums
 
 
 def with_all_ranks(stats: LoaderStats, config: WorkerConfig) -> LoaderStats:
@@ -72,6 +73,9 @@ class SourceStats:
         repeats: Those that came in an earlier epoch already.
         skipped: Those that are excluded, or that a hook skipped or failed for.
         sizes: Sums of the task encoder's ``@sample_size_metric`` by name, such as ``tokens``; extrapolated.
+        costs: Planned costs next to measured ones, by name, over the samples that were measured; see
+            :class:`~loader.pipeline.measuring.counts.CostSums`.
+        write_again: How the column of each cost is written again, by the name of the cost.
     """
 
     name: str
@@ -80,10 +84,13 @@ class SourceStats:
     repeats: int
     skipped: int
     sizes: Mapping[str, float] = field(default_factory=dict)
+    costs: Mapping[str, CostSums] = field(default_factory=dict)
+    write_again: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def since(self, before: SourceStats) -> SourceStats:
         counts: dict[str, Any] = {name: getattr(self, name) - getattr(before, name) for name in COUNTS}
-        return replace(self, **counts, sizes=_less(self.sizes, before.sizes))
+        costs = {cost: sums.minus(before.costs.get(cost, CostSums())) for cost, sums in self.costs.items()}
+        return replace(self, **counts, sizes=_less(self.sizes, before.sizes), costs=costs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +236,11 @@ class LoaderStats:
     decodes: str = field(default="", repr=False)
 
     @property
+    def costs(self) -> dict[str, CostSums]:
+        """Planned costs next to measured ones, by name; empty if no micro-batches are planned."""
+        return sums_of_costs(self.sources)
+
+    @property
     def waited_share(self) -> float:
         """Share of the time in which the training loop waited, in [0, 1]."""
         return self.waited_s / self.elapsed_s if self.elapsed_s else 0.0
@@ -313,6 +325,8 @@ class LoaderStats:
         facts |= {f"workers/{name}_s": seconds for name, seconds in self.worker_s.items()}
         facts |= {f"dropped/{reason}": samples for reason, samples in self.dropped.items()}
         facts |= {f"sizes/{unit}": total for unit, total in self.sizes.items()}
+        for cost, sums in self.costs.items():
+            facts |= {f"costs/{cost}/bias": sums.bias, f"costs/{cost}/correlation": sums.correlation}
         for source in self.sources:
             for name in COUNTS:
                 facts[f"source/{source.name}/{name}"] = getattr(source, name)
@@ -325,6 +339,15 @@ class LoaderStats:
         if self.slowest_rank is not None:
             facts["slowest_rank"] = self.slowest_rank
         return facts
+
+
+def sums_of_costs(sources: Iterable[SourceStats]) -> dict[str, CostSums]:
+    """Return the planned and measured costs of several sources together, by name."""
+    total: dict[str, CostSums] = {}
+    for source in sources:
+        for cost, sums in source.costs.items():
+            total[cost] = total.get(cost, CostSums()).plus(sums)
+    return total
 
 
 def _percent(share: float) -> str:
@@ -341,13 +364,16 @@ _SOME = 0.005  # share of the time that a cause must have to be named
 _MAX_WORKERS_MORE = 64
 _IDLE = 0.2  # of the workers' time
 _LOOP = 0.01  # share of the time that a training loop works itself; below, the loader is only timed
+_MIN_MEASURED = 100  # samples of a dataset, to judge its columns by
+_BIAS, _CORRELATION = 0.02, 0.98  # beyond them, steps cost several per cent more or less than planned
 _MIN_S = 0.5  # of a run, to draw conclusions from
 
 
 def _suggestions(stats: LoaderStats) -> tuple[str, ...]:
     """Return suggestions, the most useful first; none for a run that was too short."""
+    costs = _of_costs(stats)
     if stats.elapsed_s < _MIN_S or not stats.waited_for:
-        return ()
+        return costs
     # Memory comes first: a run that is killed gains nothing from speed.
     suggestions = _of_memory(stats)
     # The start of the workers happens once, so it does not count as waiting for data.
@@ -364,7 +390,20 @@ def _suggestions(stats: LoaderStats) -> tuple[str, ...]:
             f"{start_s:.1f} s went by until the workers had made their first micro-batches; call loader.start() before "
             "the model is built"
         )
-    return tuple(suggestions)
+    return (*suggestions, *costs)
+
+
+def _of_costs(stats: LoaderStats) -> tuple[str, ...]:
+    """Return which columns do not have the costs that were measured."""
+    return tuple(
+        f"plan: costs {cost!r} of {source.name} measured {100 * abs(sums.bias):.1f} % "
+        f"{'above' if sums.bias > 0 else 'below'} the planned ones, with a correlation of {sums.correlation:.2f} over "
+        f"{plural(sums.samples, 'sample')}: its column is of another tokenizer or crop, or of earlier data; "
+        f"{source.write_again[cost]}"
+        for source in stats.sources
+        for cost, sums in source.costs.items()
+        if sums.samples >= _MIN_MEASURED and (abs(sums.bias) > _BIAS or sums.correlation < _CORRELATION)
+    )
 
 
 def _of_memory(stats: LoaderStats) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -100,6 +101,18 @@ def unknown_targets(page: Path, text: str) -> Iterator[str]:
 
 def test_every_make_target_in_the_documentation_exists() -> None:
     assert not offenders(unknown_targets)
+
+
+def unknown_names(_: Path, text: str) -> Iterator[str]:
+    for name in re.findall(r"^::: (loader[\w.]*)$", text, flags=re.MULTILINE):
+        try:
+            pkgutil.resolve_name(name)
+        except (ImportError, AttributeError):
+            yield name
+
+
+def test_every_name_of_the_reference_is_where_its_page_says() -> None:
+    assert not offenders(unknown_names)
 
 
 def test_every_page_is_in_the_navigation() -> None:

@@ -27,8 +27,8 @@ def concat_pack(samples: Sequence[Any]) -> dict[str, Any]:
 
         - tensors of shape (n_i,): concatenated, shape (Σ n_i,)
         - all others, such as pictures, texts and keys: a list of S values
-        - ``cu_seqlens``: int32, shape (S + 1,), the offsets of the sequences, from 0, as variable-length attention
-          takes them; ``max_seqlen``: the longest
+        - ``cu_seqlens``: int32, shape (S + 1,), the offsets of the sequences, from 0, for variable-length attention
+        - ``max_seqlen``: the length of the longest sequence
         - ``position_ids``: int64, shape (Σ n_i,), from 0 in each sequence
 
         Fields whose tensors have other lengths have offsets of their own: ``<field>_cu_seqlens``.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,10 +27,10 @@ from ..dataset.unprepared.tar_index import (
     summarize_shard,
 )
 from ..errors import ConfigError, EnergonError, FormatError, StorageError, plural
+from ..format.data_kind import Kind
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.messages import nearest_hint
-from ..format.documents.split_config import SplitConfig
 from ..format.index.layout import Layout, ShardEntry
 from ..format.index.shard_index import index_shard
 from ..format.nv_meta import FOLDER, INDEX_SQLITE, SPLIT_JSON
@@ -41,8 +41,8 @@ from .contents import SampleLint, media_note
 from .metadata import DatasetFiles, Split, check_sqlite, readable_config, unreadable_dataset
 from .record_file import ColumnFiles, JsonlFiles, check_record_file
 from .report import LintPlan, LintReport, PictureCounts, SampleCheck, take_pictures
-from .rule import Finding, ScannedShard
-from .running import JobError, OnProgress, RunningLint
+from .rule import Finding, Level, ScannedShard
+from .running import OnProgress, RequestError, RunningLint
 from .samples import SampleFaults, required_parts
 from .shard import Shards, compare_file, read_all
 from .stored import CheckedSamples, CheckedShard, pack_findings, unpack_findings
@@ -71,21 +71,14 @@ def lint_dataset(plan: LintPlan, *, on_progress: OnProgress | None = None) -> Li
         ShareDone: The engine runs one share, which is done.
     """
     lint = _DatasetLint(plan, on_progress)
-    # A wrong request is no finding: it is raised after the report's errors are caught.
-    unknown: ConfigError | None = None
     try:
-        dataset = _open_listed(plan.ref)
-        unknown = _unknown_parts(dataset, plan.split_parts or ())
-        if unknown is None:
-            lint.check(dataset)
-    except JobError as error:
+        lint.check(_open_listed(plan.ref))
+    except RequestError as error:
         raise error.error from None
     except FormatError as error:
         lint.add(unreadable_dataset(error, DatasetFiles.E005))
     except (ConfigError, StorageError) as error:
         lint.add(unreadable_dataset(error))
-    if unknown is not None:
-        raise unknown
     return lint.report()
 
 
@@ -307,8 +300,12 @@ def _findings_of(stored: Sequence[CheckedShard]) -> list[list[Finding]]:
 
 
 def _check_rules(lint: RunningLint, dataset: Dataset) -> None:
-    for rules in RULES_OF_DATASETS:
-        lint.add(*rules.check_dataset(dataset))
+    for check in _checks(dataset.kind, "of_dataset"):
+        lint.add(*check(dataset))
+
+
+def _checks(kind: Kind, level: Level) -> list[Callable[[Any], Iterable[Finding]]]:
+    return [check for rules in RULES_OF_DATASETS for check in rules.checks(kind, level)]
 
 
 def _has_errors(findings: Sequence[Finding]) -> bool:
@@ -326,18 +323,20 @@ def _open_tars(tars: TarFolder, layout: Layout) -> Dataset:
     return UnpreparedDataset(tars, TarIndex(tars.storage, layout, path=tars.path), complete=True)
 
 
-def _readable_split(dataset: Dataset) -> SplitConfig | None:
-    # A missing split has no excluded samples; an invalid one is a finding of its own.
-    try:
-        return dataset.documents.split
-    except ConfigError:
-        return None
-
-
 def _shards_to_check(dataset: Dataset, split_parts: tuple[str, ...] | None) -> list[ShardEntry]:
-    """Return the shards to check: all that are not excluded, or the shards of some split parts."""
+    """Return the shards to check: all that are not excluded, or the shards of some split parts.
+
+    Raises:
+        RequestError: There are no such split parts.
+    """
+    # An invalid split is a finding of its own.
+    try:
+        split = dataset.documents.split
+    except ConfigError:
+        split = None
+    if split and split_parts:
+        _check_parts(split_parts, split.split_parts)
     # Excluded shards may be damaged: that is often why they are excluded.
-    split = _readable_split(dataset)
     excluded = split.excluded_shards() if split else frozenset()
     shards = [shard for shard in dataset.index.shards if shard.name not in excluded]
     if split_parts is None:
@@ -347,15 +346,13 @@ def _shards_to_check(dataset: Dataset, split_parts: tuple[str, ...] | None) -> l
     return [shard for shard in shards if shard.name in chosen]
 
 
-def _unknown_parts(dataset: Dataset, names: Sequence[str]) -> ConfigError | None:
-    """Return an error for unknown names of split parts; None without a readable split, which is a finding."""
-    split = _readable_split(dataset)
-    unknown = [name for name in names if split and name not in split.split_parts]
-    if not unknown or split is None:
-        return None
-    known = ", ".join(split.split_parts) or "none"
-    near = nearest_hint(unknown[0], split.split_parts) if len(unknown) == 1 else ""
-    return ConfigError(f"there is no split part {', '.join(map(repr, unknown))}; there are: {known}{near}")
+def _check_parts(names: Sequence[str], known: Collection[str]) -> None:
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        near = nearest_hint(unknown[0], known) if len(unknown) == 1 else ""
+        names_of_all = ", ".join(known) or "none"
+        message = f"there is no split part {', '.join(map(repr, unknown))}; there are: {names_of_all}{near}"
+        raise RequestError(ConfigError(message))
 
 
 # Tasks for worker processes: check the headers of a shard, decode some of its samples, or check a file.
@@ -393,6 +390,7 @@ class DecodeTasks(Sequence[LintTask]):
         return LintTask(shard, range(shard.first_sample + start, shard.first_sample + stop))
 
 
+@dataclass(frozen=True)
 class OnDataset:
     """Call ``check(dataset, task)`` with a dataset that each worker process opens itself.
 
@@ -401,18 +399,18 @@ class OnDataset:
         check: Picklable function.
     """
 
-    def __init__(self, open_dataset: Callable[[], Dataset], check: Callable[[Dataset, Any], Any]) -> None:
-        self._open_dataset, self._check = open_dataset, check
+    open_dataset: Callable[[], Dataset]
+    check: Callable[[Dataset, Any], Any]
 
     def __call__(self, task: Any) -> Any:
-        return self._check(self._dataset, task)
+        return self.check(self._dataset, task)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_dataset"}
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OnDataset, (self.open_dataset, self.check)
 
     @cached_property
     def _dataset(self) -> Dataset:
-        return self._open_dataset()
+        return self.open_dataset()
 
 
 def _excluded_keys(dataset: Dataset, shard: str) -> frozenset[str]:
@@ -441,17 +439,14 @@ def check_shard(
     """
     info, findings = compare_file(dataset.storage, shard)
     if info is not None:
-        scan = partial(
-            ScannedShard,
-            storage=dataset.storage,
-            info=info,
+        findings += _check_headers(
+            dataset.storage,
+            info,
+            read_bytes=read_bytes,
             config=config,
             index=tar_index(dataset),
             entry=shard,
             sqlite_number=sqlite_numbers.get(shard.name),
-        )
-        findings += _check_headers(
-            lambda: scan(headers=index_shard(dataset.storage, shard.name)), shard.name, read_bytes=read_bytes
         )[1]
     # Faults of samples that are excluded already need no attention.
     excluded = _excluded_keys(dataset, shard.name)
@@ -481,27 +476,24 @@ def check_unprepared_shard(
     storage: Storage, shard: FileInfo, *, read_bytes: bool
 ) -> tuple[ShardSummary | None, list[Finding]]:
     """Return the summary of a shard that is whole, and the findings about its headers."""
-
-    def scan() -> ScannedShard:
-        return ScannedShard(storage=storage, info=shard, headers=index_shard(storage, shard.name, info=shard))
-
-    scanned, findings = _check_headers(scan, shard.name, read_bytes=read_bytes)
+    scanned, findings = _check_headers(storage, shard, read_bytes=read_bytes)
     if scanned is None or any(finding.rule.hides_samples for finding in findings):
         return None, findings
     return summarize_shard(shard, scanned.headers), findings
 
 
 def _check_headers(
-    scan: Callable[[], ScannedShard], shard: str, *, read_bytes: bool
+    storage: Storage, info: FileInfo, *, read_bytes: bool, entry: ShardEntry | None = None, **known: Any
 ) -> tuple[ScannedShard | None, list[Finding]]:
-    scanned, findings = None, list[Finding]()
+    scanned, findings, shard = None, list[Finding](), info.name
     # Damage ends the checks of the shard, and is a finding itself.
     try:
-        scanned = scan()
-        for rules in RULES_OF_DATASETS:
-            findings.extend(rules.check_shard(scanned))  # one by one: those before an error are kept
+        headers = index_shard(storage, shard, info=info)
+        scanned = ScannedShard(storage=storage, info=info, headers=headers, entry=entry, **known)
+        for check in _checks("unprepared tar files" if entry is None else "tar shards", "of_shard"):
+            findings.extend(check(scanned))  # one by one: those before an error are kept
         if read_bytes:
-            read_all(scanned.storage, shard)
+            read_all(storage, shard)
     except FormatError as error:
         findings.append(Finding(Shards.E104, error.message, shard=shard, offset=error.offset))
     except EnergonError as error:

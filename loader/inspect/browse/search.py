@@ -220,7 +220,8 @@ def _header_findings(address: DatasetAddress, shard: str) -> dict[str, list[Find
     by_key: dict[str, list[Finding]] = {}
     headers, config = tar_index(folder).shard_index(entry), readable_config(folder)
     scanned = ScannedShard(storage=folder.storage, info=entry.info, headers=headers, config=config, entry=entry)
-    for finding in SampleFaults.check_shard(scanned):
+    findings = (finding for check in SampleFaults.checks("tar shards", "of_shard") for finding in check(scanned))
+    for finding in findings:
         by_key.setdefault(finding.key or "", []).append(finding)
     return by_key
 

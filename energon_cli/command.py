@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import click
@@ -248,7 +249,7 @@ class ExampleCommand(_NamesVariables):
         from loader.engine import COMMAND_LINE
         from loader.storage import few_tries
 
-        token = COMMAND_LINE.set(command_line(ctx.find_root().obj or ()))
+        token = COMMAND_LINE.set(partial(command_line, ctx.find_root().obj or ()))
         ctx.call_on_close(lambda: COMMAND_LINE.reset(token))
         with few_tries():
             try:

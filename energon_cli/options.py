@@ -324,6 +324,8 @@ def _set(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
         if name == "verbosity":  # before the command's name and after it
             value += settings.verbosity
         setattr(settings, name, value if name != "progress" else False)
+        if name == "quiet":
+            settings.progress = False
         if name == "verbosity":
             logging.getLogger("loader").setLevel(settings.log_level)
         ctx.color = {"always": True, "never": False}.get(settings.color, ctx.color)

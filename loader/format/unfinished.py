@@ -24,10 +24,10 @@ _DONE = ".done"
 
 def remember_command(folder: str) -> None:
     """Record the command line in a folder of this machine, from which :func:`left_command` reads it."""
-    words = COMMAND_LINE.get()
-    if words is not None:
+    typed = COMMAND_LINE.get()
+    if typed is not None:
         with open(os.path.join(folder, COMMAND_FILE), "wb") as file:
-            file.write(msgspec.json.encode({"line": " ".join(words), "folder": os.getcwd()}))
+            file.write(msgspec.json.encode({"line": " ".join(typed()), "folder": os.getcwd()}))
 
 
 def remember_failure(storage: Storage, error: EnergonError) -> None:

@@ -150,15 +150,15 @@ class DatasetIndex(AbstractIndex):
 
     @cached_property
     def _rows(self) -> tuple[memoryview, memoryview, memoryview, memoryview]:
-        return _view(self.part_ends), _view(self.part_name), _view(self.part_offset), _view(self.part_size)
+        return self.part_ends.data, self.part_name.data, self.part_offset.data, self.part_size.data
 
     @cached_property
     def _keys(self) -> tuple[memoryview, memoryview]:
-        return _view(self.key_ends), _view(self.key_bytes)
+        return self.key_ends.data, self.key_bytes.data
 
     @cached_property
     def _key_table(self) -> tuple[memoryview, memoryview]:
-        return _view(self.key_hash), _view(self.key_sample)
+        return self.key_hash.data, self.key_sample.data
 
     def _check_length(self, name: str, length: int, expected: int) -> None:
         if length != expected:
@@ -352,34 +352,32 @@ class DatasetIndex(AbstractIndex):
         Raises:
             FormatError: The columns contradict each other.
         """
+        # The dataset's index has hashes of all shards in one table, so hash the shard's keys again.
         try:
-            return self._shard_index(shard)
+            rows = self.rows_of(shard)
+            key_ends, key_bytes = rows.key_ends.astype(np.int64), np.array(rows.key_bytes)
+            key_hash = hash_ragged(key_bytes, key_ends)
+            key_order = np.argsort(key_hash)
+            index = ShardIndex(
+                part_names=rows.part_names,
+                part_name=rows.part_name,
+                part_offset=rows.part_block.astype(np.int64) * BLOCK,
+                part_size=rows.part_size.astype(np.int64),
+                part_ends=rows.part_ends.astype(np.int64),
+                key_bytes=key_bytes,
+                key_ends=key_ends,
+                key_hash=key_hash[key_order],
+                key_order=key_order,
+                sample_offsets=np.empty(0, np.int64),
+                **scan_facts(shard),
+            )
+            # In a plain shard, each sample begins at the header directly before its first part.
+            if shard.plain:
+                offsets = np.append(index.first_part_offsets() - BLOCK, shard.end_offset)
+                index = replace(index, sample_offsets=offsets)
         except (IndexError, ValueError, OverflowError, MemoryError) as error:
             raise contradictory(error, self.path) from error
-
-    def _shard_index(self, shard: ShardEntry) -> ShardIndex:
-        # The dataset's index has hashes of all shards in one table, so hash the shard's keys again.
-        rows = self.rows_of(shard)
-        key_ends, key_bytes = rows.key_ends.astype(np.int64), np.array(rows.key_bytes)
-        key_hash = hash_ragged(key_bytes, key_ends)
-        key_order = np.argsort(key_hash)
-        index = ShardIndex(
-            part_names=rows.part_names,
-            part_name=rows.part_name,
-            part_offset=rows.part_block.astype(np.int64) * BLOCK,
-            part_size=rows.part_size.astype(np.int64),
-            part_ends=rows.part_ends.astype(np.int64),
-            key_bytes=key_bytes,
-            key_ends=key_ends,
-            key_hash=key_hash[key_order],
-            key_order=key_order,
-            sample_offsets=np.empty(0, np.int64),
-            **scan_facts(shard),
-        )
-        # In a plain shard, each sample begins at the header directly before its first part.
-        if not shard.plain:
-            return index
-        return replace(index, sample_offsets=np.append(index.first_part_offsets() - BLOCK, shard.end_offset))
+        return index
 
     def rows_of(self, shard: ShardEntry) -> ShardRows:
         """Return the rows of a shard, counted from its start.
@@ -415,7 +413,3 @@ class DatasetIndex(AbstractIndex):
         if len(rows) and (int(rows[0]) < start or (rows[1:] < rows[:-1]).any()):
             raise contradictory("a column of ends does not ascend", self.path)
         return rows - np.uint64(start), slice(start, int(rows[-1]) if len(rows) else start)
-
-
-def _view(column: npt.NDArray[Any]) -> memoryview:
-    return memoryview(cast("Any", column))

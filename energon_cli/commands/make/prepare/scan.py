@@ -26,7 +26,7 @@ class BackgroundScan:
     """A scan whose result is needed later. On a terminal, it runs in a thread while the user is prompted."""
 
     def __init__(self, folder: ShardFolder, plan: PreparePlan, *, inspects: bool) -> None:
-        self._reports_resumed = output_settings().shows_progress is not False and not plan.merge
+        self._reports_resumed = output_settings().progress is not False and not plan.merge
         self._folder = folder
         self._inspects = inspects
         self._now: PrepareProgress | None = None

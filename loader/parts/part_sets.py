@@ -60,14 +60,6 @@ class PartSets(msgspec.Struct, frozen=True, kw_only=True):
     samples: int
     others: int = 0
 
-    def part_samples(self) -> dict[str, int]:
-        """Return the number of listed samples with each part name, the most frequent first."""
-        counts: dict[str, int] = {}
-        for each in self.sets:
-            for name in each.parts:
-                counts[name] = counts.get(name, 0) + each.samples
-        return dict(sorted(counts.items(), key=lambda item: -item[1]))
-
     def first_with(self, name: str) -> str:
         """Return the first listed sample with a part, ``<shard>/<key>``."""
         return min((each.first_sample, each.example) for each in self.sets if name in each.parts)[1]

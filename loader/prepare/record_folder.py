@@ -83,7 +83,7 @@ class _Count:
         count = min(lines, self.samples_of.get(shard.name, 0))
         large = np.flatnonzero(np.diff(offsets) > (self.max_json_bytes or math.inf))
         if len(large):
-            contents.add_large(len(large), f"{shard.name}/{large[0]}")
+            contents.large, contents.large_example = len(large), f"{shard.name}/{large[0]}"
         with self.storage.open(shard.name, shard) as file:
             for line in range(0, lines, max(1, lines // max(1, count))) if count else ():
                 start, stop = int(offsets[line]), int(offsets[line + 1])

@@ -75,27 +75,18 @@ def _store(
     work: Storage,
     shards: _Group,
     results: Sequence[EnergonError | ShardIndex],
+    contents: Mapping[str, Contents],
     part: ScanFolders | None,
     *,
     stages_tar_idx: bool,
-) -> tuple[list[tuple[FileInfo, ShardIndex]], list[ScanPlace]]:
-    """Store the scans of a group in the journal; return the scanned shards, and the places of their scans."""
+) -> list[_Scanned]:
+    """Store the scans of a group in the journal."""
     scans = [(shard, result) for shard, result in zip(shards, results, strict=True) if isinstance(result, ShardIndex)]
-    places = save_scans(work, scans, part) if scans else []
+    places = iter(save_scans(work, scans, part) if scans else ())
     for shard, index in scans if stages_tar_idx else ():
         stage_tar_idx(work, shard, index)
-    return scans, places
-
-
-def _scanned(
-    shards: _Group,
-    results: Sequence[EnergonError | ShardIndex],
-    places: Sequence[ScanPlace],
-    contents: Mapping[str, Contents],
-) -> list[_Scanned]:
-    remaining = iter(places)
     return [
-        _Scanned(next(remaining), len(result), contents.get(shard.name))
+        _Scanned(next(places), len(result), contents.get(shard.name))
         if isinstance(result, ShardIndex)
         else _Scanned(result)
         for shard, result in zip(shards, results, strict=True)
@@ -115,14 +106,12 @@ class _Scan:
     def __call__(self, shards: _Group) -> list[_Scanned]:
         small = index_small_shards(self.storage, shards)
         results = [self._index(shard, index) for shard, index in zip(shards, small, strict=True)]
-        # An error from here on, such as a full disk, is not a fault of a shard: it ends the run.
-        scans, places = _store(self.work, shards, results, self.part, stages_tar_idx=self.stage_tar_idx)
-        contents = (
-            {}
-            if self.sampler is None
-            else {shard.name: self.sampler.inspect(self.storage, shard, index) for shard, index in scans}
-        )
-        return _scanned(shards, results, places, contents)
+        contents: dict[str, Contents] = {}
+        for shard, result in zip(shards, results, strict=True):
+            if self.sampler is not None and isinstance(result, ShardIndex):
+                contents[shard.name] = self.sampler.inspect(self.storage, shard, result)
+        # An error of this, such as a full disk, is not a fault of a shard: it ends the run.
+        return _store(self.work, shards, results, contents, self.part, stages_tar_idx=self.stage_tar_idx)
 
     def _index(self, shard: FileInfo, index: ShardIndex | None) -> EnergonError | ShardIndex:
         try:
@@ -204,15 +193,16 @@ class _RemoteScan:
         contents: Mapping[str, Contents],
     ) -> Iterator[list[_Scanned]]:
         """Store scans, and yield where; on this machine first, and meanwhile in the dataset."""
-        scans, places = _store(work, shards, results, self.part, stages_tar_idx=self.stage_tar_idx)
+        scanned = _store(work, shards, results, contents, self.part, stages_tar_idx=self.stage_tar_idx)
+        places = [each.place for each in scanned if isinstance(each.place, ScanPlace)]
         with ThreadPoolExecutor(1) as thread:
-            is_stored = thread.submit(upload_scans, work, self.storage, places) if scans and self.uploads else None
+            is_stored = thread.submit(upload_scans, work, self.storage, places) if places and self.uploads else None
             # An outage is not a fault of a shard: it ends the run, and the next one resumes from the stored scans.
             for result in results:
                 if isinstance(result, StorageError) and not result.is_missing:
                     raise result
             try:
-                yield _scanned(shards, results, places, contents)
+                yield scanned
             finally:
                 if is_stored is not None:
                     is_stored.result()
@@ -229,6 +219,7 @@ class ShardScans:
         sampler: Inspects samples of the shards; None inspects none.
 
     Attributes:
+        to_scan: Number of shards to scan.
         contents: Name of a shard that was scanned → what samples of it contain, until a caller takes it.
         staged: Names of the shards whose ``.tar.idx`` workers write.
     """
@@ -247,6 +238,7 @@ class ShardScans:
         sampler: ContentSampler | None = None,
     ) -> None:
         # Keep count of the shards.
+        self.to_scan, self.resumed, self.sampler = len(to_scan), resumed, sampler
         self._journal = journal
         engine = how.engine
         stage_tar_idx = stage_tar_idx and engine.sees_this_disk and not engine.may_run_twice

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import attrgetter
 
 from ...errors import plural
 from ...parts.kinds import kind_of_name, part_extension
@@ -86,7 +87,7 @@ def propose(seen: SeenParts) -> Proposal:
     samples = sum(each.samples for each in seen.sets)
     common = [each.parts for each in seen.sets[:_MAX_SETS] if each.samples > _RARE * samples]
     common = common or [each.parts for each in seen.sets[:1]]
-    ranked = sorted(_fits(seen, common), key=lambda fit: fit.score)
+    ranked = sorted(_fits(seen, common), key=attrgetter("score"))
     first = [fit.spec for fit in ranked if not any(fit.faults)]
     # A picture under another name is kept; code may build samples that no field map describes.
     disguised = [name for name in seen.names if not seen.is_decoded(name)]

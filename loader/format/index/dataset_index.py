@@ -21,7 +21,16 @@ from ..nv_meta import INDEX_FOLDER, contradictory, outdated
 from ..tar.header import BLOCK
 from ..tar.names import decode_name, encode_name
 from .key_hash import hash_key, hash_ragged
-from .layout import COLUMNS, PART_SETS_FILE, ROW_COLUMNS, AbstractIndex, ShardEntry, decode_layout, read_part_sets
+from .layout import (
+    COLUMNS,
+    PART_SETS_FILE,
+    ROW_COLUMNS,
+    AbstractIndex,
+    Layout,
+    ShardEntry,
+    decode_layout,
+    read_part_sets,
+)
 from .npy_column import column_bytes, map_column
 from .shard_index import ShardIndex, ShardRows, scan_facts
 
@@ -46,16 +55,18 @@ class DatasetIndex(AbstractIndex):
         storage: Store of the dataset.
         uuid: Name of the index.
         folder: Name of its folder, if that is not ``.nv-meta/index/<uuid>``.
+        layout: Its layout, if it is known.
 
     Raises:
         FormatError: The layout is damaged. Properties and methods raise it for a column that is missing, cut, or does
             not fit the layout.
     """
 
-    def __init__(self, storage: Storage, uuid: str, *, folder: str | None = None) -> None:
+    def __init__(self, storage: Storage, uuid: str, *, folder: str | None = None, layout: Layout | None = None) -> None:
         self._folder = folder or f"{INDEX_FOLDER}/{uuid}"
-        layout_file = f"{self._folder}/layout.json"
-        layout = decode_layout(read_document(storage, layout_file), file=storage.path(layout_file))
+        if layout is None:
+            layout_file = f"{self._folder}/layout.json"
+            layout = decode_layout(read_document(storage, layout_file), file=storage.path(layout_file))
         super().__init__(uuid, layout, path=storage.path(self._folder))
         self._storage = storage
         self._hash_margin = 2 * isqrt(2 * isqrt(layout.samples)) + 16

@@ -37,18 +37,15 @@ class ColumnWriter:
         self._file = file
         self._length = length
         self._dtype = np.dtype(dtype)
-        self._write_header()
+        file.write(bytes(_WRITTEN_HEADER_BYTES))
 
     def append(self, values: npt.NDArray[np.generic]) -> None:
         self._file.write(np.ascontiguousarray(values, dtype=self._dtype).view(np.uint8).data)  # dates have no buffer
         self.rows += len(values)
 
     def finish(self) -> None:
+        """Write the header, which numpy pads to the same length for any number of rows."""
         self._file.seek(0)
-        self._write_header()
-
-    def _write_header(self) -> None:
-        # numpy pads the header so that its length does not depend on the number of rows.
         header = {
             "descr": self._dtype.str,
             "fortran_order": False,

@@ -138,7 +138,7 @@ def choice_files(folder: ShardFolder, choices: Choices, *, name: str) -> dict[st
     )
     if SAMPLE_LOADER in files and (code := _generated_code(contents, chosen)) is not None:
         files[SAMPLE_LOADER] = code
-    if folder.has_file(SAMPLE_LOADER):
+    if folder.storage.exists(f"{FOLDER}/{SAMPLE_LOADER}"):
         files.pop(SAMPLE_LOADER, None)
     return files
 
@@ -147,7 +147,7 @@ def _generated_code(contents: SampledContents, chosen: DatasetYaml) -> str | Non
     """Return the ``sample_loader.py`` that needs no editing; None if the user has to complete it."""
     layout = contents.proposal.layout
     if layout is None and not contents.holds_values:
-        layout = find_layout(contents.part_names, contents.json_example)
+        layout = find_layout(contents.part_names, contents.seen.example)
     return layout.code if layout is not None and layout.type_name == chosen.spec.name else None
 
 
@@ -177,7 +177,8 @@ def choice_notes(folder: ShardFolder, choices: Choices) -> list[str]:
 
 
 def _code_note(folder: ShardFolder, chosen: DatasetYaml) -> str:
-    if folder.has_file(SAMPLE_LOADER) or _generated_code(folder.contents, chosen) is None:
+    has_loader = folder.storage.exists(f"{FOLDER}/{SAMPLE_LOADER}")
+    if has_loader or _generated_code(folder.contents, chosen) is None:
         return f"complete .nv-meta/{SAMPLE_LOADER}: it fills the fields of {chosen.spec.name}"
     return (
         f"{folder.contents.proposal.reason}. Look at .nv-meta/{SAMPLE_LOADER}, then at the samples:"

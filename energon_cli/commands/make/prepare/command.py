@@ -147,7 +147,8 @@ def prepare(path: str, **flags: Any) -> None:
     path = ref.path
     if is_url(path):
         use_rust_here()
-    settings = replace(settings.at(ref), yes=settings.yes or imported is not None)
+    plan = replace(settings.plan, path=path)
+    settings = replace(settings, ref=ref, plan=plan, yes=settings.yes or imported is not None)
     # Prepare the joins of a metadataset, or index a single file.
     if ref.kind.is_mix:
         prepare_joins(settings)

@@ -21,8 +21,8 @@ _HEADER = re.compile(
     rb"\n",
     re.DOTALL,
 )
-_HEADER_BYTES = 256  # of which :class:`ColumnWriter` uses 128
-_WRITTEN_HEADER_BYTES = 128
+_WRITTEN_HEADER_BYTES = 128  # as numpy pads it
+_HEADER_BYTES = 2 * _WRITTEN_HEADER_BYTES  # other versions of numpy may pad it further
 MAX_VECTOR = 1 << 20
 """Most elements of a vector: 4 MiB of float32, above all embeddings."""
 

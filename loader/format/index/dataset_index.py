@@ -45,6 +45,11 @@ class PartLocation(NamedTuple):
     size_bytes: int
 
 
+def _column(name: str) -> cached_property[npt.NDArray[Any]]:
+    """Return the property that maps a column of an index at its first use."""
+    return cached_property(lambda index: index.map_column(name))
+
+
 class DatasetIndex(AbstractIndex):
     """The index of a dataset of tar shards.
 
@@ -92,70 +97,40 @@ class DatasetIndex(AbstractIndex):
             return
         folder = self._storage.path(self._folder)
         for name in COLUMNS:
-            rows = self.layout.parts if name in _PART_COLUMNS else self.layout.samples
             try:
                 size_bytes = os.stat(f"{folder}/{name}.npy").st_size
             except OSError:
                 size_bytes = -1
-            if name != "key_bytes" and size_bytes != column_bytes(rows, COLUMNS[name]):
+            if name != "key_bytes" and size_bytes != column_bytes(self._rows_of_column(name), COLUMNS[name]):
                 self.check()
                 return
 
-    def _map(self, name: str, rows: int) -> npt.NDArray[Any]:
-        if name in ROW_COLUMNS:
-            _ = self._prefetched
+    def map_column(self, name: str) -> npt.NDArray[Any]:
+        """Map a column, and compare its length with the layout."""
+        # The columns that locate samples are requested together, for a remote dataset.
+        if name in ROW_COLUMNS and self.__dict__.keys().isdisjoint(ROW_COLUMNS):
+            self._storage.prefetch_fixed([f"{self._folder}/{each}.npy" for each in ROW_COLUMNS])
         column = map_column(self._storage, f"{self._folder}/{name}.npy", COLUMNS[name])
+        # Each sample has a row, or each part; the ends say how long the columns are that they divide.
+        rows = self._rows_of_column(name)
+        if name == "key_bytes":
+            rows = int(self.key_ends[-1]) if len(self) else 0
         self._check_length(name, len(column), rows)
+        if name == "part_ends":
+            self._check_length("part_name", self.layout.parts, int(column[-1]) if len(column) else 0)
         return column
 
-    @cached_property
-    def _prefetched(self) -> bool:
-        """True once the columns that locate samples were requested together, for a remote dataset."""
-        self._storage.prefetch_fixed([f"{self._folder}/{name}.npy" for name in ROW_COLUMNS])
-        return True
+    def _rows_of_column(self, name: str) -> int:
+        return self.layout.parts if name in _PART_COLUMNS else self.layout.samples
 
-    @cached_property
-    def part_ends(self) -> npt.NDArray[np.uint64]:
-        """The part after the last one of each sample, shape (n,)."""
-        column = self._map("part_ends", self.layout.samples)
-        self._check_length("part_name", self.layout.parts, int(column[-1]) if len(column) else 0)
-        return column
-
-    @cached_property
-    def key_ends(self) -> npt.NDArray[np.uint64]:
-        """The byte of ``key_bytes`` after the last one of each sample's key, shape (n,)."""
-        return self._map("key_ends", self.layout.samples)
-
-    @cached_property
-    def key_bytes(self) -> npt.NDArray[np.uint8]:
-        """The keys of all samples."""
-        ends = self.key_ends
-        return self._map("key_bytes", int(ends[-1]) if len(ends) else 0)
-
-    @cached_property
-    def part_name(self) -> npt.NDArray[np.uint32]:
-        """The number of each part's name, shape (p,)."""
-        return self._map("part_name", self.layout.parts)
-
-    @cached_property
-    def part_offset(self) -> npt.NDArray[np.uint32]:
-        """The offset of each part's contents in blocks of 512 bytes, shape (p,)."""
-        return self._map("part_offset", self.layout.parts)
-
-    @cached_property
-    def part_size(self) -> npt.NDArray[np.uint64]:
-        """The size of each part in bytes, shape (p,)."""
-        return self._map("part_size", self.layout.parts)
-
-    @cached_property
-    def key_hash(self) -> npt.NDArray[np.uint64]:
-        """Ascending hashes of the keys, shape (n,)."""
-        return self._map("key_hash", self.layout.samples)
-
-    @cached_property
-    def key_sample(self) -> npt.NDArray[np.uint64]:
-        """The sample of each hash, shape (n,)."""
-        return self._map("key_sample", self.layout.samples)
+    part_ends = _column("part_ends")  # the part after the last one of each sample, shape (n,)
+    key_ends = _column("key_ends")  # the byte of `key_bytes` after the last one of each sample's key, shape (n,)
+    key_bytes = _column("key_bytes")  # the keys of all samples
+    part_name = _column("part_name")  # the number of each part's name, shape (p,)
+    part_offset = _column("part_offset")  # the offset of each part's contents in blocks of 512 bytes, shape (p,)
+    part_size = _column("part_size")  # the size of each part in bytes, shape (p,)
+    key_hash = _column("key_hash")  # ascending hashes of the keys, shape (n,)
+    key_sample = _column("key_sample")  # the sample of each hash, shape (n,)
 
     # Indexing a memoryview takes a tenth of the time of an array.
 

@@ -93,15 +93,17 @@ def cut_rank_stages(dataset: SavableDataset[Any]) -> tuple[SavableDataset[Any], 
     """
     above: list[SavableDataset[Any]] = []
     on_rank: list[RankStage] = []
-    # Walk down through the stages of the rank, and set aside the stages above them that commute.
-    while True:
-        if isinstance(dataset, RankStage):
-            on_rank.append(dataset)
-        elif len(dataset.inputs) == 1 and _has_rank_stage(dataset) and dataset.traits.commutes:
-            above.append(dataset)
-        else:
+    # Walk down from one stage of the rank to the next, and set aside the stages between them, if all commute.
+    while (lower := rank_stage_below(dataset)) is not None:
+        between, stage = [], dataset
+        while stage is not lower:
+            between.append(stage)
+            stage = stage.inputs[0]
+        if not all(stage.traits.commutes for stage in between):
             break
-        dataset = dataset.inputs[0]
+        above += between
+        on_rank.append(lower)
+        dataset = lower.inputs[0]
     # Put these on top of the stages of the lanes, the lowest first.
     for stage in reversed(above):
         moved = copy.copy(stage)
@@ -109,14 +111,6 @@ def cut_rank_stages(dataset: SavableDataset[Any]) -> tuple[SavableDataset[Any], 
         moved.depth = dataset.depth + stage.depth - stage.inputs[0].depth
         dataset = moved
     return dataset, on_rank
-
-
-def _has_rank_stage(dataset: SavableDataset[Any]) -> bool:
-    while len(dataset.inputs) == 1:
-        dataset = dataset.inputs[0]
-        if isinstance(dataset, RankStage):
-            return True
-    return False
 
 
 class RankChain:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...samples.batching.collate import generic_batch
 from ...samples.hooks import is_library_hook
-from ..contract.hook import open_joined
+from ..contract.hook import BatchHook
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane
 from ..contract.running import RunningFunctions, StageTraits
@@ -75,8 +75,8 @@ class BatchDataset(SavableDataset[T]):
         return {"batch_size": self.batch_size, "drop_last": self.drop_last}
 
     def open(self, lane: Lane, state: State) -> Running:
-        upstream, batcher = open_joined(self, lane, state, stage=self.name)
-        size, fill, make = self.batch_size, upstream.fill, batcher.make
+        batcher = BatchHook(self, lane, state, stage=self.name)
+        size, fill, make = self.batch_size, batcher.upstream.fill, batcher.make
 
         def next_batch() -> tuple[Any, ItemId]:
             values: list[Any] = []
@@ -88,4 +88,4 @@ class BatchDataset(SavableDataset[T]):
                 raise StopIteration
             return make(values, tuple(item_ids))
 
-        return RunningFunctions(next_batch, upstream.state, batcher.load)
+        return RunningFunctions(next_batch, batcher.upstream.state, batcher.load)

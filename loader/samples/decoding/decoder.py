@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -352,36 +352,6 @@ class PartDecoders(dict[str, Callable[[bytes], Any] | None]):
             raise
         except Exception as error:
             raise part_error(part_name, data, error) from error
-
-
-class DecodedParts(Mapping[str, Any]):
-    """The parts of one sample, each decoded on first access.
-
-    Args:
-        parts: The parts' bytes by name.
-        decode: Decodes a part, given its name and bytes.
-    """
-
-    __slots__ = ("_decode", "_decoded", "_parts")
-
-    def __init__(self, parts: Mapping[str, bytes], decode: Callable[[str, bytes], Any]) -> None:
-        self._parts = parts
-        self._decode = decode
-        self._decoded: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._decoded:
-            self._decoded[name] = self._decode(name, self._parts[name])
-        return self._decoded[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._parts
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._parts)
-
-    def __len__(self) -> int:
-        return len(self._parts)
 
 
 def media_form(av_decode: str | None) -> MediaFormName:

@@ -117,7 +117,7 @@ class SampleChunk:
         source: Shape (n,): number of each sample's source.
         index: Shape (n,): number of the sample in the index of its source.
         excluded: Shape (n,): True for samples that the split excludes; None if it excludes no sample.
-        others: The first and the last ones are those of :class:`OpenSources`.
+        others: As for :class:`OpenSources`.
 
     Attributes:
         size_bytes: Shape (n,): the bytes of each sample; -1 if they are not one range.

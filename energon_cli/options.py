@@ -58,21 +58,24 @@ def parse_names(_context: click.Context, parameter: click.Parameter, given: Any)
     return names
 
 
-def parsed(module: str, function: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """Return a callback that parses a text, or each of several, by a function of the library."""
+class Parsed(click.types.StringParamType):
+    """A text that a function of the library parses, which is imported when a value is given.
 
-    def callback(_context: click.Context, parameter: click.Parameter, given: Any) -> Any:
-        if given is None:
-            return None
+    Args:
+        keeps_text: The function only checks the text, which stays the value.
+    """
+
+    def __init__(self, module: str, function: str, *, keeps_text: bool = False) -> None:
+        self._module, self._function, self._keeps_text = module, function, keeps_text
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         from loader.errors import ConfigError
 
-        parse = getattr(import_module(module), function)
         try:
-            return tuple(map(parse, given)) if parameter.multiple else parse(given)
+            made = getattr(import_module(self._module), self._function)(value)
         except ConfigError as error:
-            raise click.BadParameter(f"{error.message}; {error.hint}" if error.hint else error.message) from error
-
-    return callback
+            self.fail(f"{error.message}; {error.hint}" if error.hint else error.message, param, ctx)
+        return value if self._keeps_text else made
 
 
 def parse_pairs(_context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, str]:
@@ -81,17 +84,6 @@ def parse_pairs(_context: click.Context, parameter: click.Parameter, given: Sequ
     if not all(name and value for name, _, value in pairs):
         raise click.BadParameter(f"expected {parameter.metavar}")
     return {name: value for name, _, value in pairs}
-
-
-def checked(module: str, function: str) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
-    """Return a callback that only checks a text, as :func:`parsed` does."""
-    parse = parsed(module, function)
-
-    def callback(context: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
-        parse(context, parameter, given)
-        return given
-
-    return callback
 
 
 def _class_name(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
@@ -186,7 +178,7 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "sample_type": _shared(
         "--sample-type",
         metavar="NAME",
-        callback=parsed("loader.format.documents", "sample_type_of_name"),
+        type=Parsed("loader.format.documents", "sample_type_of_name"),
         help="Type of the samples: CaptioningSample, CrudeWebdataset, …",
     ),
     "samples_per_shard": _shared(
@@ -207,7 +199,7 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         "--split-parts", "split_part", metavar="NAME", callback=_one_name, help="Only samples of this split part."
     ),
     "split_parts": _shared("--split-parts", **_NAMES, help="Only these split parts, or splits of a metadataset."),
-    "split_ratio": _shared("--split-ratio", metavar="8,1,1", callback=parsed("loader.prepare", "parse_ratio")),
+    "split_ratio": _shared("--split-ratio", metavar="8,1,1", type=Parsed("loader.prepare", "parse_ratio")),
     "steps": _shared("--steps", **_NUMBER),
     "strict": _flag("--strict", help="Publish nothing if any part of the input would be left out, or fails."),
     "task_encoder": _shared(
@@ -230,7 +222,7 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "where": _shared(
         "--where",
         metavar="CONDITION",
-        callback=checked("loader.dataset.query", "Condition"),
+        type=Parsed("loader.dataset.query", "Condition", keeps_text=True),
         help="Only samples with these values of columns.",
     ),
     "yes": _flag("--yes", help="Never prompt; accept the proposals for all choices without a flag."),

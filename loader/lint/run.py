@@ -147,26 +147,31 @@ class _DatasetLint(RunningLint):
         is_share = self._engine.share is not None
         if not is_share:  # the merge checks the documents
             _check_rules(self, dataset)
-        if dataset.format != "webdataset":
-            self._check_files(dataset, shards, config)
-            return
-        check = self._sample_check(dataset, config)
-        self.media_note = media_note(dataset.index.part_names, self._plan.level, check)
-        # Compare the headers of all shards with the indexes that can be read.
-        faults = check_sqlite(dataset) if is_share else self.findings
-        is_damaged = any(finding.rule is DatasetFiles.E006 for finding in faults)
-        numbers = self._numbers if dataset.storage.exists(INDEX_SQLITE) and not is_damaged else {}
-        check_one = partial(check_shard, read_bytes=self._plan.level == "bytes", config=config, sqlite_numbers=numbers)
-        open_dataset = partial(_open_listed, self._ref_of_workers)
-        decode = None if check is None else partial(decode_samples, lint=SampleLint(check, _parts_of(config)))
+        # Each task checks the headers of a shard, or a file of records whole.
+        decode = None
+        if dataset.format == "webdataset":
+            check = self._sample_check(dataset, config)
+            self.media_note = media_note(dataset.index.part_names, self._plan.level, check)
+            open_dataset = partial(_open_listed, self._ref_of_workers)
+            # The headers are compared with the indexes that can be read.
+            faults = check_sqlite(dataset) if is_share else self.findings
+            is_damaged = any(finding.rule is DatasetFiles.E006 for finding in faults)
+            numbers = self._numbers if dataset.storage.exists(INDEX_SQLITE) and not is_damaged else {}
+            reads = self._plan.level == "bytes"
+            check_one = partial(check_shard, read_bytes=reads, config=config, sqlite_numbers=numbers)
+            if check is not None:
+                decode = partial(decode_samples, lint=SampleLint(check, _parts_of(config)))
+        else:
+            check_one, open_dataset = self._check_of_files(dataset, config), partial(folder_at, self._ref_of_workers)
+        # Run these tasks; a share stores their results, and the merge reads them.
         stored = None
         if self._engine.is_partial:
-            in_one_task = partial(check_whole_shard, check_headers=check_one, decode=decode)
-            stored = self._stored(dataset, shards, OnDataset(open_dataset, in_one_task))
-        headers = None if stored is None else _findings_of(stored)
-        for done, _, findings in self.results(OnDataset(open_dataset, check_one), shards, headers):
+            in_one_task = OnDataset(open_dataset, partial(check_whole_shard, check_headers=check_one, decode=decode))
+            stored = self._stored(dataset, shards, in_one_task, decodes=decode is not None)
+        known = None if stored is None else [unpack_findings(each.findings, RULES_OF_DATASETS) for each in stored]
+        for done, _, findings in self.results(OnDataset(open_dataset, check_one), shards, known):
             self.add(*findings)
-            if check is None:  # otherwise they take a small part of the time
+            if decode is None:  # otherwise they take a small part of the time
                 self.progress(done, len(shards), "shards")
         # Decode the samples of shards whose offsets are right.
         if decode is not None:
@@ -185,12 +190,11 @@ class _DatasetLint(RunningLint):
         return self._plan.ref if self._engine.sees_this_disk else self._plan.ref.resolved()
 
     def _stored(
-        self, dataset: Dataset, shards: Sequence[ShardEntry], check: Callable[[Any], CheckedShard]
+        self, dataset: Dataset, shards: Sequence[ShardEntry], check: Callable[[Any], CheckedShard], *, decodes: bool
     ) -> list[CheckedShard]:
         """Run a share of the shards, or return what all shares have found in them."""
         # The options name the journal.
         plan, storage = self._plan, dataset.storage
-        decodes = plan.level == "decode" and dataset.format == "webdataset"
         options = {
             "level": plan.level,
             "split file": plan.ref.split_file,
@@ -220,11 +224,11 @@ class _DatasetLint(RunningLint):
             },
         )
 
-    def _check_files(self, dataset: Dataset, shards: Sequence[ShardEntry], config: DatasetConfig | None) -> None:
-        # Each file is checked whole, in one task: its lines have to be read from the start.
+    def _check_of_files(self, dataset: Dataset, config: DatasetConfig | None) -> partial[list[Finding]]:
+        """Return the check of a whole file, whose lines have to be read from the start."""
         is_typed = config is not None and not config.crude  # a line that is JSON and a row are whole crude samples
         most = self._plan.max_findings
-        check_one = partial(
+        return partial(
             check_record_shard,
             config=config,
             check=self._sample_check(dataset, config) if is_typed else None,
@@ -232,13 +236,6 @@ class _DatasetLint(RunningLint):
             # One more than fits shows that a finding was dropped; a share does not know how many the merge wants.
             max_findings=None if most is None or self._engine.is_partial else most + 1,
         )
-        open_dataset, stored = partial(folder_at, self._ref_of_workers), None
-        if self._engine.is_partial:
-            in_one_task = partial(check_whole_shard, check_headers=check_one, decode=None)
-            stored = _findings_of(self._stored(dataset, shards, OnDataset(open_dataset, in_one_task)))
-        for done, _, findings in self.results(OnDataset(open_dataset, check_one), shards, stored):
-            self.add(*findings)
-            self.progress(done, len(shards), "shards")
 
     def check_tars(self, tars: TarFolder) -> None:
         """Check the headers of all shards, then the samples of whole shards."""
@@ -293,10 +290,6 @@ class _DatasetLint(RunningLint):
 
 def _parts_of(config: DatasetConfig | None) -> frozenset[str]:
     return frozenset(part for parts in required_parts(config).values() for part in parts)
-
-
-def _findings_of(stored: Sequence[CheckedShard]) -> list[list[Finding]]:
-    return [unpack_findings(each.findings, RULES_OF_DATASETS) for each in stored]
 
 
 def _check_rules(lint: RunningLint, dataset: Dataset) -> None:

@@ -10,7 +10,7 @@ import click
 from ....command import energon_command
 from ....dataset_paths import check_ref
 from ....engine_options import cluster_options
-from ....options import parsed, shared_options
+from ....options import Parsed, shared_options
 from ..prepare_media import MEDIA_PARAMETERS, media_options
 
 _ADVANCED = (
@@ -34,7 +34,7 @@ _ADVANCED = (
     "--split-parts",
     metavar="NAME:PATTERN",
     multiple=True,
-    callback=parsed("loader.prepare", "parse_split_part"),
+    type=Parsed("loader.prepare", "parse_split_part"),
     help="Assign the shards that match PATTERN to the split part NAME. PATTERN is a regex from the start of the name,"
     " after brace expansion, or glob:GLOB. Repeatable; overrides --split-ratio.",
 )

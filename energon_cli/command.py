@@ -243,7 +243,7 @@ class ExampleCommand(_NamesVariables):
         from loader.storage import few_tries
 
         token = COMMAND_LINE.set(partial(command_line, ctx.find_root().obj or ()))
-        ctx.call_on_close(lambda: COMMAND_LINE.reset(token))
+        ctx.call_on_close(partial(COMMAND_LINE.reset, token))
         with few_tries():
             try:
                 return super().invoke(ctx)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ..format.data_kind import Kind, is_tar_file
 from ..format.dataset_ref import DatasetRef
-from ..format.media.metadata import is_media_folder
-from ..format.nv_meta import FOLDER, INDEX_UUID, INFO_JSON, INFO_YAML, SPLIT_YAML
+from ..format.nv_meta import FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON, INFO_YAML, SPLIT_YAML
 from ..storage import Storage
 
 
@@ -16,12 +15,13 @@ def kind_at(ref: DatasetRef) -> Kind:
     if is_tar_file(ref.path):
         return "unprepared tar files"
     storage = ref.storage()
+    if is_prepared(storage):
+        return "tar shards"
     remains = (INDEX_UUID, f"{FOLDER}/{SPLIT_YAML}")  # of a dataset of shards, which is damaged
-    if is_media_folder(storage) and not any(map(storage.exists, remains)):
+    if storage.exists(INDEX_SQLITE) and not any(map(storage.exists, remains)):
         return "folders of media files"
     # A folder that is named for its metadata should have a prepare.
-    is_raw = not ref.has_other_folder and storage.exists("") and not is_prepared(storage)
-    return "unprepared tar files" if is_raw else "tar shards"
+    return "unprepared tar files" if not ref.has_other_folder and storage.exists("") else "tar shards"
 
 
 def is_prepared(storage: Storage) -> bool:

@@ -83,7 +83,8 @@ class DatasetIndex(AbstractIndex):
             FormatError: A column is missing, cut, or does not fit the layout.
         """
         if not self._storage.checks_versions:
-            _ = self._keys, self._rows, self._key_table
+            for name in COLUMNS:
+                getattr(self, name)
 
     def check_sizes(self) -> None:
         """Compare the sizes of a local index's columns with the layout, which costs less than to map them.

@@ -21,7 +21,7 @@ from ...parts.kinds import AUDIO, COMMON_IMAGE, VIDEO, kind_of_bytes
 from ...storage import Storage
 from ..compat.sqlite_index import open_sqlite
 from ..documents.messages import short_repr
-from ..nv_meta import FOLDER, INDEX_SQLITE, INFO_JSON, INFO_YAML
+from ..nv_meta import INDEX_SQLITE, INFO_JSON, INFO_YAML
 
 
 def media_type_of_name(name: str) -> MediaType | None:
@@ -376,12 +376,6 @@ def has_media_tables(database: sqlite3.Connection, table: str = "media_metadata"
 def media_query(database: sqlite3.Connection) -> str:
     """Return the query of all entries: key, type, JSON, and the bases of video and audio if this library wrote them."""
     return _QUERY if has_media_tables(database, "media_basis") else _QUERY_WITHOUT_BASIS
-
-
-def is_media_folder(storage: Storage) -> bool:
-    """Return True if a folder has media metadata of its files and is not a prepared dataset of shards."""
-    storage.list_once(FOLDER)
-    return storage.exists(INDEX_SQLITE) and not any(map(storage.exists, (INFO_JSON, INFO_YAML)))
 
 
 def media_prepare_command(storage: Storage) -> str:

@@ -105,17 +105,13 @@ def _show_lines(label: str, texts: Sequence[str], *, style: str = "", hidden: bo
         click.echo(shown, err=True, color=colour_wanted(sys.stderr))
 
 
-def output_console() -> Console:
-    """Create a console for results, on standard output."""
-    return _console(sys.stdout)
-
-
 def error_console() -> Console:
     """Create a console for messages and prompts, on standard error."""
-    return _console(sys.stderr)
+    return output_console(sys.stderr)
 
 
-def _console(stream: Any) -> Console:
+def output_console(stream: Any = None) -> Console:
+    """Create a console for results, on standard output."""
     from rich.console import Console
     from rich.segment import Segment
     from rich.text import Text
@@ -146,6 +142,7 @@ def _console(stream: Any) -> Console:
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
+    stream = stream or sys.stdout
     # Piped output has no colours and a fixed width; a terminal has those that it can show.
     terminal, coloured = bool(stream.isatty()), colour_wanted(stream)
     system: Literal["auto", "256", "truecolor"] | None = "256" if coloured and not terminal else "auto"

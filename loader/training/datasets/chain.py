@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from math import isnan
 from typing import Any
@@ -21,7 +21,6 @@ from ...pipeline.contract.hook import makes_several
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig, check_at_least, check_integers
 from ...pipeline.reading.decode import DecodeDataset
-from ...pipeline.reading.order_plan import OrderPlan
 from ...pipeline.reading.read import ReadDataset
 from ...pipeline.reading.source import Raw, RawRow, Source
 from ...pipeline.stages.batch import BatchDataset
@@ -65,11 +64,6 @@ class ChainOptions:
         return not is_default(self.task_encoder.batch_group_criterion)
 
     @property
-    def deal(self) -> int | None:
-        """Number of samples of a pass that make a micro-batch; None if it is not known ahead."""
-        return None if self.repeat else self.batch_samples
-
-    @property
     def batch_samples(self) -> int | None:
         """Number of samples that make a micro-batch; None if it is not known ahead."""
         is_known = not any(map(makes_several, sample_hooks(self.task_encoder)))
@@ -87,12 +81,6 @@ def checked_count(name: str, given: int | None, *, may_be_minus_1: bool = False)
     return given
 
 
-def build_chain(sources: Sequence[Source], plan: OrderPlan, options: ChainOptions) -> SavableDataset[Any]:
-    """Build the chain from the reader to micro-batches."""
-    reader = ReadDataset(sources, plan, worker_config=options.worker_config)
-    return batched(SampleStages(sources, options).lift(reader, Level.READ, Level.PACKED), options)
-
-
 def build_single_samples(reader: ReadDataset, encoder: TaskEncoder[Any, Any, Any, Any]) -> SavableDataset[Any]:
     """Build the chain up to encoded samples, without packing."""
     options = ChainOptions(task_encoder=encoder, worker_config=reader.worker_config, batch_size=None)
@@ -107,6 +95,7 @@ class Level(IntEnum):
     PACKED = 2
 
 
+@dataclass(eq=False)
 class SampleStages:
     """Builds the stages from readers to encoded samples and packs.
 
@@ -114,14 +103,13 @@ class SampleStages:
         sources: The datasets of all readers, by their numbers in raw samples.
     """
 
-    def __init__(self, sources: Sequence[Source], options: ChainOptions) -> None:
-        self._sources = tuple(sources)
-        self._options = options
-        self._cook: CookDataset | None = None
-        self._names_sources = False
+    sources: Sequence[Source]
+    options: ChainOptions
+    _cook: CookDataset | None = field(default=None, init=False)
+    _names_sources: bool = field(default=False, init=False)
 
     def lift(self, chain: SavableDataset[Any], level: Level, to: Level) -> SavableDataset[Any]:
-        options, encoder = self._options, self._options.task_encoder
+        options, encoder = self.options, self.options.task_encoder
         packs = options.packing_buffer_size is not None
         if level < Level.ENCODED <= to:
             chain = self._samples(chain)
@@ -131,22 +119,22 @@ class SampleStages:
         return chain
 
     def _samples(self, reader: SavableDataset[Any]) -> SavableDataset[Any]:
-        encoder = self._options.task_encoder
+        encoder = self.options.task_encoder
         if not self._cooks:
-            return DecodeDataset(reader, sources=self._sources)
-        stores = [source.recipe.stores for source in self._sources] if self._cook is None else []
+            return DecodeDataset(reader, sources=self.sources)
+        stores = [source.recipe.stores for source in self.sources] if self._cook is None else []
         if self._cook is None:
             self._names_sources = uses_stores(encoder, stores)
-        decode = DecodeDataset(reader, sources=self._sources, names_sources=self._names_sources)
+        decode = DecodeDataset(reader, sources=self.sources, names_sources=self._names_sources)
         cook = CookDataset(decode, encoder, stores, like=self._cook)
         self._cook = self._cook or cook
         return cook
 
     @cached_property
     def _cooks(self) -> bool:
-        encoder = self._options.task_encoder
+        encoder = self.options.task_encoder
         cooks = encoder.cookers or not is_library_hook(encoder.cook_crude_sample)
-        return bool(cooks) and any(source.recipe.is_crude for source in self._sources)
+        return bool(cooks) and any(source.recipe.is_crude for source in self.sources)
 
 
 def encoding_hooks(encoder: TaskEncoder[Any, Any, Any, Any]) -> list[tuple[str, Callable[..., Any]]]:
@@ -224,7 +212,7 @@ def batched(chain: SavableDataset[Any], options: ChainOptions) -> SavableDataset
             options.batch_size,
             encoder.batch,
             drop_last=options.batch_drop_last,
-            at_positions=options.deal is not None,
+            at_positions=not options.repeat and options.batch_samples is not None,
             name="batch",
         )
     batches.size_metrics = metrics
@@ -324,17 +312,17 @@ class UnknownSize:
         )
 
 
+@dataclass(eq=False)
 class VolumeUnits:
     """The units of a run's blends."""
 
-    def __init__(self, sources: Sequence[Source], encoder: object, *, needs_sizes: bool = True) -> None:
-        self._needs_sizes = needs_sizes
-        self._sources = sources
-        self._encoder = encoder
+    sources: Sequence[Source]
+    encoder: object
+    needs_sizes: bool
 
     @cached_property
     def _metrics(self) -> dict[str, SizeMetric]:
-        return size_metrics(self._encoder)
+        return size_metrics(self.encoder)
 
     def size(self, unit: str, leaves: Sequence[int]) -> tuple[Callable[[Any], Any], Level]:
         """Return the function that measures items in a unit, and the items that it takes."""
@@ -345,8 +333,8 @@ class VolumeUnits:
         # Otherwise the sizes are in columns of the datasets.
         lacking = [*self._lacking(unit, leaves)]
         if not lacking:
-            return ColumnSize(self._sources, unit), Level.READ
-        if not self._needs_sizes:
+            return ColumnSize(self.sources, unit), Level.READ
+        if not self.needs_sizes:
             return UnknownSize(unit), Level.READ
         # Neither is there: name what could be written.
         known = ", ".join(map(repr, self._metrics)) or "none"
@@ -359,7 +347,7 @@ class VolumeUnits:
                 f"blend_weight_unit: {column}",
             )
         raise ConfigError(
-            f"a blend has the unit {unit!r}, which is no metric of {type(self._encoder).__name__}; known are {known}. "
+            f"a blend has the unit {unit!r}, which is no metric of {type(self.encoder).__name__}; known are {known}. "
             f"Nor is it a column of all its datasets: missing in {len(lacking)} of {len(leaves)}: {names}"
             f"{nearest_hint(unit, self._metrics)}",
             hint=f"add a method {unit}(self, sample) with @sample_size_metric to the task encoder, or write the "
@@ -369,7 +357,7 @@ class VolumeUnits:
     def _lacking(self, unit: str, leaves: Sequence[int]) -> Iterator[str]:
         seen: set[str] = set()
         for leaf in leaves:
-            dataset = self._sources[leaf].selection.first
+            dataset = self.sources[leaf].selection.first
             path = dataset.ref.path
             if path not in seen and unit not in dataset.documents.column_names():
                 yield path

@@ -120,7 +120,8 @@ class LanesInTurn(LaneHost):
         hosting = LaneHosting(
             lanes=self.lanes, ranks=self.ranks, rank=self.rank, workers=self.workers, first_batch=self.first_batch
         )
-        running = running_lanes(self, hosting.lanes_of_worker(worker), notes)
+        numbers = [batch_number % self.lanes for batch_number in hosting.first_round(worker)]
+        running = running_lanes(self, numbers, notes)
         with end_of_worker(self, running):
             yield from _in_turn(hosting, worker, running, taken)
             yield from last_message(running, worker)
@@ -128,12 +129,10 @@ class LanesInTurn(LaneHost):
 
 def _in_turn(hosting: LaneHosting, worker: int, running: Sequence[RunningLane], taken: int) -> Iterator[Message | None]:
     # A worker with fewer lanes than turns yields nothing in the rest of them, so that workers stay in step.
-    lanes: list[RunningLane | None] = [*running]
-    turns = range(worker, hosting.turns, max(1, hosting.workers))
-    lanes += [None] * (len(turns) - len(lanes))
+    lanes: list[RunningLane | None] = [*running, *[None] * (hosting.turns - len(running))]
     # Continue after the messages that the rank has taken.
-    rounds, first_turn = divmod(taken, len(turns))
-    batches = [hosting.batch(turn) + rounds * hosting.lanes for turn in turns]
+    rounds, first_turn = divmod(taken, hosting.turns)
+    batches = [batch_number + rounds * hosting.lanes for batch_number in hosting.first_round(worker)]
     batches[:first_turn] = [batch_number + hosting.lanes for batch_number in batches[:first_turn]]
     while any(lanes):
         for turn, lane in islice(enumerate(lanes), first_turn, None):

@@ -86,7 +86,7 @@ class LaneReader:
             self._counter = SourceCounter(
                 first, self.position, lambda source: sources[source].folder.sample_bytes, sources=len(sources)
             )
-            lane.recorder.samples.add_counter(self)
+            lane.recorder.add_counter(self)
         lane.readers = ReaderSources(definition, lane, first=first)
         self._first_rebuilt = -1  # first of the positions that the last load() located
         self._rebuilt: tuple[IntArray, IntArray]  # their sources, and numbers in the indexes

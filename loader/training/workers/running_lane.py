@@ -205,7 +205,7 @@ class RunningLane:
         self._seed = dataset.worker_config.seed_offset
         self._lane = open_lane(dataset, lane_number, host.lanes, notes)
         if notes.recorder is not None:
-            notes.recorder.samples.add_dropped(self._lane.failures.dropped)
+            notes.recorder.add_dropped(self._lane.failures.dropped)
         pickle = None if notes.pickler is None else partial(pickle_object, notes.pickler)
         self._pickle = None if pickle is None else Hook(pickle, self._lane, takes_batches=True)
         self._neighbours: WorkerNeighbours | None = None

@@ -64,7 +64,15 @@ def extend(word: Words, *keys: npt.NDArray[np.integer[Any]] | int) -> Words:
     for key in keys:
         word = np.bitwise_xor(word, _word(key))
         np.add(word, _GOLDEN_WORD, out=word)
-        _finish(word, np.empty_like(word))
+        # The lines of extend_integer, in place.
+        scratch = np.right_shift(word, _SHIFT_WORDS[0])
+        np.bitwise_xor(word, scratch, out=word)
+        np.multiply(word, _FIRST_WORD, out=word)
+        np.right_shift(word, _SHIFT_WORDS[1], out=scratch)
+        np.bitwise_xor(word, scratch, out=word)
+        np.multiply(word, _SECOND_WORD, out=word)
+        np.right_shift(word, _SHIFT_WORDS[2], out=scratch)
+        np.bitwise_xor(word, scratch, out=word)
     return word
 
 
@@ -72,18 +80,6 @@ def _word(key: npt.NDArray[np.integer[Any]] | int) -> Words:
     if isinstance(key, int):
         return np.array(key & _MASK, dtype=np.uint64)
     return key.view(np.uint64) if key.dtype.itemsize == 8 else key.astype(np.uint64)
-
-
-def _finish(word: Words, scratch: Words) -> None:
-    """Mix words in place, as the lines of :func:`extend_integer` do."""
-    np.right_shift(word, _SHIFT_WORDS[0], out=scratch)
-    np.bitwise_xor(word, scratch, out=word)
-    np.multiply(word, _FIRST_WORD, out=word)
-    np.right_shift(word, _SHIFT_WORDS[1], out=scratch)
-    np.bitwise_xor(word, scratch, out=word)
-    np.multiply(word, _SECOND_WORD, out=word)
-    np.right_shift(word, _SHIFT_WORDS[2], out=scratch)
-    np.bitwise_xor(word, scratch, out=word)
 
 
 _ROUNDS = 6

@@ -161,9 +161,6 @@ class SampleChunk:
             )
         return self._fetched
 
-    def __len__(self) -> int:
-        return len(self._source)
-
     def read(self, positions: Sequence[int], begin: Callable[[int], Any]) -> Iterator[tuple[Any, int]]:
         """Return an iterator over the samples with their positions; :data:`SKIPPED` for excluded samples.
 
@@ -206,9 +203,9 @@ class SampleChunk:
             # A tuple for each sample: the samples that come next are of other parts, and each list costs a cache miss.
             return [zip(map(make, [*islice(rows, len(some))]), some, strict=True) for some, _ in parts]
         # Those of object stores are being fetched.
-        announced = (
-            len(self) if len(self) < _MIN_ANNOUNCED or self._fetched is not None else self._announce(0, len(self))
-        )
+        announced = len(self._source)
+        if announced >= _MIN_ANNOUNCED and self._fetched is None:
+            announced = self._announce(0, announced)
         chunks = []
         first = 0
         for positions, begin in parts:
@@ -233,7 +230,7 @@ class SampleChunk:
         if self._place is None:
             names = self._sources[source[0]].shard_names
             return (
-                repeat(source[0] + first, len(self)),
+                repeat(source[0] + first, len(source)),
                 locations.sample,
                 map(names.__getitem__, shard),
                 locations.key,

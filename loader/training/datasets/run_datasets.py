@@ -260,8 +260,7 @@ class LoadedDatasets:
                 )
             return plan
 
-        chain = build_chain(self.sources, tree, plan_of, stages, needs_sizes=needs_sizes)
-        chain = _logged(chain, "train")
+        chain = build_chain(self.sources, tree, plan_of, stages, mode="train", needs_sizes=needs_sizes)
         if even_ranks and not stages.repeat:
             chain = EvenRanksDataset(chain)
         return EpochizeDataset(chain, virtual_epoch_length) if virtual_epoch_length else chain
@@ -288,7 +287,7 @@ class LoadedDatasets:
         stages = ChainOptions(task_encoder=task_encoder, repeat=False, **options)
         whole = LeafGroup(leaves=tuple(range(len(self.leaves))), weights=())
         plan = SequentialPlan(deal=stages.batch_samples)
-        chain = _logged(build_chain(self.sources, whole, lambda _: plan, stages), "val")
+        chain = build_chain(self.sources, whole, lambda _: plan, stages, mode="val")
         if even_ranks and pad_ranks:
             raise ConfigError(
                 "even_ranks drops the rest of a pass, and pad_ranks keeps it; they exclude each other",
@@ -301,11 +300,6 @@ class LoadedDatasets:
         return chain if limit is None else LimitDataset(chain, limit)
 
 
-def _logged(chain: SavableDataset[Any], mode: Literal["train", "val"]) -> SavableDataset[Any]:
-    config = chain.worker_config
-    return LogSampleDataset(chain, mode) if config.worker_debug_path is not None and config.worker_log_level else chain
-
-
 _ITEMS = {Level.READ: "samples as they are read", Level.ENCODED: "encoded samples", Level.PACKED: "packs"}
 
 
@@ -315,6 +309,7 @@ def build_chain(
     plan_of: Callable[[LeafGroup], OrderPlan],
     options: ChainOptions,
     *,
+    mode: Literal["train", "val"],
     needs_sizes: bool = True,
 ) -> SavableDataset[Any]:
     """Build the chain from the readers to micro-batches: one reader, or one for each group of a blend by volume."""
@@ -336,7 +331,8 @@ def build_chain(
     # Let the readers below the outermost blend fetch their samples in common reads.
     if isinstance(chain, BlendDataset) and (places := [*_reader_places(chain)]):
         chain.begin = partial(read_together, places, sources, pool)
-    return batched(stages.lift(chain, level, Level.PACKED), options)
+    chain = batched(stages.lift(chain, level, Level.PACKED), options)
+    return LogSampleDataset(chain, mode) if options.worker_config.should_log(1) else chain
 
 
 def _reader_places(stage: SavableDataset[Any], steps: tuple[tuple[str, int], ...] = ()) -> Iterator[ReaderPlace]:

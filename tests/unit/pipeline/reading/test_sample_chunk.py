@@ -57,7 +57,7 @@ def chunk(folder: Path, samples: Any, *, opened: Any = ()) -> tuple[SampleChunk,
 
 def read_all(some: SampleChunk, position: int = 0) -> tuple[list[RawSample], list[int], list[int]]:
     began: list[int] = []
-    found = list(some.read(range(position, position + len(some)), began.append))
+    found = list(some.read(range(position, position + len(some.size_bytes)), began.append))
     return [sample for sample, _ in found], [place for _, place in found], began
 
 

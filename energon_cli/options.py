@@ -99,10 +99,23 @@ def _one_name(context: click.Context, parameter: click.Parameter, given: str | N
     return names[0] if names else None
 
 
-def _choose_progress(_context: click.Context, _parameter: click.Parameter, given: bool | None) -> None:
-    settings = output_settings()
-    if given is not None and settings.progress is not False:  # --no-progress before the command's name holds
-        settings.progress = given
+def _change_settings(context: click.Context, parameter: click.Parameter, given: Any) -> None:
+    """Change the settings of this run, if the option is given; it may be given before the command's name, too."""
+    settings, name = output_settings(), parameter.name
+    if name == "progress":
+        if given is not None and settings.progress is not False:  # --no-progress before the command's name holds
+            settings.progress = given
+    elif given and name in ("quiet", "no_progress"):
+        settings.quiet |= name == "quiet"
+        settings.progress = False
+    elif given and name == "verbose":
+        settings.verbosity += given  # before the command's name and after it
+        logging.getLogger("loader").setLevel(settings.log_level)
+    elif given and name == "color":
+        settings.color = given
+        context.color = {"always": True, "never": False}.get(given, context.color)
+    elif given:
+        settings.debug = True
 
 
 def _shared(*spellings: str, **settings: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
@@ -170,7 +183,7 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         "--progress/--no-progress",
         default=None,
         expose_value=False,
-        callback=_choose_progress,
+        callback=_change_settings,
         help="Show a progress bar on a terminal; in a log, a line every 30 s, or every 5 s with --progress.",
     ),
     "restart": _flag("--restart", help="Give up the results of an unfinished run with other options."),
@@ -284,45 +297,26 @@ def common_options(taken: Iterable[str] = ()) -> list[click.Option]:
     """Create ``--quiet``, ``--verbose``, ``--color``, ``--no-progress`` and ``--debug``, without taken flags."""
     taken = set(taken)
     options = (
-        _flag("-q", "--quiet", callback=_set("quiet"), help="Print only results and errors."),
+        _flag("-q", "--quiet", callback=_change_settings, help="Print only results and errors."),
         _shared(
             "-v",
             "--verbose",
             count=True,
-            callback=_set("verbosity"),
+            callback=_change_settings,
             help="Print messages of the library, time and memory; -vv prints more.",
         ),
         _shared(
             "--color",
             type=_Choice(["auto", "always", "never"]),
-            callback=_set("color"),
+            callback=_change_settings,
             help="Use colours and links; auto uses them on terminals.",
         ),
-        _flag("--no-progress", callback=_set("progress"), help="Show no progress."),
-        _flag("--debug", callback=_set("debug"), help="Show the traceback of an error."),
+        _flag("--no-progress", callback=_change_settings, help="Show no progress."),
+        _flag("--debug", callback=_change_settings, help="Show the traceback of an error."),
     )
     # A command may have an option of such a name, as -q or -v; then only the other spelling is added.
     named = [([name for name in names if name not in taken], settings) for names, settings in options]
     return [click.Option(names, expose_value=False, **settings) for names, settings in named if names]
-
-
-def _set(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
-    """Return a callback that sets a field of the settings of this run, if the option is given."""
-
-    def callback(ctx: click.Context, _parameter: click.Parameter, value: Any) -> None:
-        if not value:  # not given after the command's name: the value from before it stays
-            return
-        settings = output_settings()
-        if name == "verbosity":  # before the command's name and after it
-            value += settings.verbosity
-        setattr(settings, name, value if name != "progress" else False)
-        if name == "quiet":
-            settings.progress = False
-        if name == "verbosity":
-            logging.getLogger("loader").setLevel(settings.log_level)
-        ctx.color = {"always": True, "never": False}.get(settings.color, ctx.color)
-
-    return callback
 
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
 from ..cached_property import cached_property
@@ -160,7 +160,8 @@ class _DatasetLint(RunningLint):
             reads = self._plan.level == "bytes"
             check_one = partial(check_shard, read_bytes=reads, config=config, sqlite_numbers=numbers)
             if check is not None:
-                decode = partial(decode_samples, lint=SampleLint(check, _parts_of(config)))
+                required = frozenset(chain.from_iterable(required_parts(config).values()))
+                decode = partial(decode_samples, lint=SampleLint(check, required))
         else:
             check_one, open_dataset = self._check_of_files(dataset, config), partial(folder_at, self._ref_of_workers)
         # Run these tasks; a share stores their results, and the merge reads them.
@@ -263,7 +264,7 @@ class _DatasetLint(RunningLint):
         self.media_note = media_note(index.part_names, self._plan.level, check)
         _check_rules(self, UnpreparedDataset(tars, index, complete=True))
         if check is not None:
-            decode = partial(decode_samples, lint=SampleLint(check, _parts_of(None)))
+            decode = partial(decode_samples, lint=SampleLint(check))
             self._decode(OnDataset(partial(_open_tars, tars, index.layout), decode), index.shards)
 
     def _decode(
@@ -286,10 +287,6 @@ class _DatasetLint(RunningLint):
         if unchecked:
             self.add(Finding(DatasetFiles.W009, unchecked))
         return check
-
-
-def _parts_of(config: DatasetConfig | None) -> frozenset[str]:
-    return frozenset(part for parts in required_parts(config).values() for part in parts)
 
 
 def _check_rules(lint: RunningLint, dataset: Dataset) -> None:

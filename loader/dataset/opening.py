@@ -64,7 +64,8 @@ def folder_at(
     """
     ref = DatasetRef.of(ref)
     storage = ref.storage()
-    _prefetch(storage, ref, with_index=reads_samples)
+    if not isinstance(storage, LocalStorage):
+        _prefetch(storage, ref, with_index=reads_samples)
     # The names of the shards tell their format.
     counts = read_shard_info(storage)
     if counts is None:
@@ -85,8 +86,6 @@ def tars_at(ref: DatasetRef | str | os.PathLike[str]) -> TarDataset:
 
 
 def _prefetch(storage: Storage, ref: DatasetRef, *, with_index: bool) -> None:
-    if isinstance(storage, LocalStorage):
-        return
     for _ in range(_MAX_LISTINGS):
         storage.list_once(FOLDER)
         read_committed_documents(storage)

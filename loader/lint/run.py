@@ -121,7 +121,8 @@ def lint_file(plan: LintPlan, *, on_progress: OnProgress | None = None) -> LintR
         dataset = SingleFile(plan.ref)
         _check_rules(lint, dataset)
         if plan.level == "decode" and SampleFaults.checks(dataset.kind, "of_sample"):
-            lint.add(*SampleLint(None, with_lines=False).findings(dataset, range(len(dataset))))
+            [file] = dataset.index.shards
+            lint.add(*SampleLint(None, with_lines=False).findings(dataset, file, range(len(dataset))))
     return lint.report()
 
 
@@ -496,7 +497,7 @@ def decode_samples(dataset: Dataset, task: LintTask, *, lint: SampleLint) -> Dec
     index, excluded, decoded_media = dataset.index, _excluded_keys(dataset, task.shard.name), 0
     try:
         kept = [sample for sample in task.samples if not excluded or index.key(sample) not in excluded]
-        findings = list(lint.findings(dataset, kept))
+        findings = list(lint.findings(dataset, task.shard, kept))
         decoded_media = lint.count_media(dataset, kept)
     except EnergonError as error:  # the shard changed since its headers were checked
         findings = [Finding(Shards.E109, error.message, shard=task.shard.name)]
@@ -528,7 +529,7 @@ def check_record_shard(
         excluded = _excluded_keys(dataset, shard.name)
         samples = range(shard.first_sample, shard.first_sample + shard.samples)
         kept = [sample for sample in samples if dataset.index.key(sample) not in excluded]
-        findings += SampleLint(check, with_lines=False).findings(dataset, kept)
+        findings += SampleLint(check, with_lines=False).findings(dataset, shard, kept)
     return findings
 
 

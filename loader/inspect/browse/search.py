@@ -204,11 +204,11 @@ def lint_samples(address: DatasetAddress, numbers: Sequence[int]) -> list[Sample
     lint = SampleLint(check, required)
     sample_findings: list[SampleFinding] = []
     for sample in numbers:
-        findings = list(lint.findings(folder, [sample]))
+        shard = folder.index.shard_of(sample)
+        findings = list(lint.findings(folder, shard, [sample]))
         # Lint checks headers by shard, so their findings are kept for the next sample.
         if folder.format == "webdataset":
-            of_shard = _header_findings(address, folder.index.shard_of(sample).name)
-            findings = of_shard.get(folder.index.key(sample), []) + findings
+            findings = _header_findings(address, shard.name).get(folder.index.key(sample), []) + findings
         sample_findings += [SampleFinding(sample, each.code, each.part, each.message) for each in findings]
     return sample_findings
 

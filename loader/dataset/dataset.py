@@ -42,11 +42,6 @@ class Documents:
         self._split_error: ConfigError | None = None
 
     @property
-    def folder(self) -> str:
-        """Path of ``.nv-meta``, or of the folder that is used instead."""
-        return self.storage.path(FOLDER)
-
-    @property
     def split_path(self) -> str:
         return self.storage.path(f"{FOLDER}/{self.split_file or self._split_name}")
 

@@ -283,7 +283,7 @@ class _DatasetLint(RunningLint):
 
     def _sample_check(self, dataset: Dataset, config: DatasetConfig | None) -> SampleCheck | None:
         """Return the check that decodes samples; what it cannot check is a finding."""
-        check = self._plan.sample_check(config, dataset.documents.folder)
+        check = self._plan.sample_check(config, dataset.storage.path(FOLDER))
         unchecked = getattr(check, "unchecked", None)
         if unchecked:
             self.add(Finding(DatasetFiles.W009, unchecked))

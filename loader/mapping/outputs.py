@@ -199,8 +199,7 @@ class ToFilter(MapOutput):
         numbers = [np.empty(0, np.int64)]
         for task, result in zip(tasks, results_of(journal, tasks), strict=True):
             numbers.append(task.start + np.flatnonzero(np.frombuffer(result.kept, np.bool_)))
-        meta = folder.ref.meta_folder
         kept = np.concatenate(numbers)
         with folder.storage.lock(ExclusionFiles.of(folder).lock, wait=True):
-            build_filter_index(folder.ref.path, self.name, kept, meta_folder=meta)
+            build_filter_index(folder.ref.path, self.name, kept, meta_folder=folder.ref.meta_folder)
         return Outcome((self.name,), kept=len(kept))

@@ -285,8 +285,8 @@ def _faults_of_fields(
             if name not in names:
                 hint = did_you_mean(short_key(name), names)
                 yield f"field_map.{short_key(name)}", f"{spec.name} has no such field{hint}"
-        for name in spec.required:
-            if name not in config.field_map.fields:
-                yield "field_map", f"field {name!r} of {spec.name} is missing"
+        for known in spec.fields:
+            if known.required and known.name not in config.field_map.fields:
+                yield "field_map", f"field {known.name!r} of {spec.name} is missing"
     elif "field_map" not in document and "sample_loader" not in document:
         yield "", f"expected 'field_map' or 'sample_loader' for a {spec.name}, found neither"

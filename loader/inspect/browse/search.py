@@ -28,6 +28,7 @@ from ...dataset.query import (
 from ...dataset.tar import tar_index
 from ...errors import EnergonError
 from ...format.dataset_ref import DatasetRef
+from ...format.nv_meta import FOLDER
 from ...lint.contents import SampleLint
 from ...lint.metadata import readable_config
 from ...lint.rule import Finding, ScannedShard
@@ -198,7 +199,10 @@ def lint_samples(address: DatasetAddress, numbers: Sequence[int]) -> list[Sample
     config = readable_config(folder)
     limit = CHECKED_JSON_BYTES
     check = DecodeCheck(
-        config, DatasetCode(EPath(folder.documents.folder), trust_code=False), decode_media=False, max_json_bytes=limit
+        config,
+        DatasetCode(EPath(folder.storage.path(FOLDER)), trust_code=False),
+        decode_media=False,
+        max_json_bytes=limit,
     )
     required = frozenset(part for parts in required_parts(config).values() for part in parts)
     lint = SampleLint(check, required)

@@ -57,7 +57,7 @@ class JoinedSource(Source):
         """The opened members, joined; the rows are memory-mapped."""
         rows = self.open_rows()  # first: its errors name the join
         members = tuple(member.folder for member in self.members)
-        return JoinedDataset(members, self.names, rows, file=self.request.path, place=self.place)
+        return JoinedDataset(members, self.names, rows, file=self.request.ref.path, place=self.place)
 
     @property
     def samples(self) -> int:
@@ -100,7 +100,7 @@ class JoinedSource(Source):
 
     def describe(self) -> str:
         joined = plural(len(self.members), "dataset")
-        return f"{self.request.path}: {self.place}, {joined} joined: {plural(len(self.turns), 'sample')}"
+        return f"{self.request.ref.path}: {self.place}, {joined} joined: {plural(len(self.turns), 'sample')}"
 
 
 class _JoinRecipe(Recipe):

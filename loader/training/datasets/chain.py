@@ -254,7 +254,7 @@ class ColumnSize:
                 raise ConfigError(
                     f"column {self.__name__!r} has no value for row {raw.number} of a join, which has no sample of its "
                     "primary dataset, and a blend counts it",
-                    at=self._sources[raw.source].request.path,
+                    at=self._sources[raw.source].request.ref.path,
                     hint=f"add a method {self.__name__}(self, sample) with @sample_size_metric to the task encoder",
                 )
             sample_number = primary.number

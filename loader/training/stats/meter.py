@@ -320,7 +320,7 @@ def source_names(chain: Any) -> list[str]:
     for reader in {id(reader): reader for reader in readers_of(chain)}.values():
         for source in reader.sources:
             request = source.request
-            name = f"{request.path}:{request.split_part}"
+            name = f"{request.ref.path}:{request.split_part}"
             names.append(name if name not in names else f"{name}#{len(names)}")
     return names
 

@@ -186,8 +186,8 @@ def parse_dataset_config(text: str, *, file: str) -> DatasetConfig:
         extra=extra,
     )
     # Check their combination.
-    for place, message in (*_faults_of_types(config, given, document), *_faults_of_fields(config, given, document)):
-        faults.append(Fault(place=place, message=message))
+    for path, message in (*_faults_of_types(config, given, document), *_faults_of_fields(config, given, document)):
+        faults.append(Fault(place=path, message=message))
     if faults:
         raise ConfigError(file=file, faults=faults)
     return config

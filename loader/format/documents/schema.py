@@ -39,12 +39,12 @@ def converted(document: Any, schema: Any, faults: list[Fault]) -> Any:
         return None if rest is UNSET else convert(rest, schema)
 
 
-def _fitting(value: Any, schema: Any, place: str, faults: list[Fault]) -> Any:
+def _fitting(value: Any, schema: Any, path: str, faults: list[Fault]) -> Any:
     """Return a value without what does not fit in it; None, or else UNSET, if it does not fit itself."""
     # Take the type of a union that holds values as this one does, or else the first one.
     forms = [*_forms(schema)]
     kind, expected = next((form for form in forms if _holds(form[0], value)), forms[0])
-    before = f"{place}." if place else ""
+    before = f"{path}." if path else ""
     fitting: Any = value
     # Report a value that holds no others.
     if not _holds(kind, value):
@@ -53,11 +53,11 @@ def _fitting(value: Any, schema: Any, place: str, faults: list[Fault]) -> Any:
         except ValidationError:
             quotes = "; put it in quotes" if kind is str and isinstance(value, int | float | date) else ""
             shown = "nothing" if value is None else short_repr(value)
-            faults.append(Fault(place=place, message=f"expected {expected}, found {shown}{quotes}"))
+            faults.append(Fault(place=path, message=f"expected {expected}, found {shown}{quotes}"))
             fitting = UNSET
     # A list fits if each item does, so that the places of the items stay as they are.
     elif isinstance(value, list):
-        fitting = [_fitting(item, get_args(kind)[0], f"{place}[{index}]", faults) for index, item in enumerate(value)]
+        fitting = [_fitting(item, get_args(kind)[0], f"{path}[{index}]", faults) for index, item in enumerate(value)]
         fitting = UNSET if UNSET in fitting else fitting
     # Leave out the keys and values of a dict that do not fit.
     elif get_origin(kind) is dict:

@@ -148,10 +148,10 @@ def parse_split_config(text: str, *, file: str) -> SplitConfig:
     # Expand the patterns of all lists.
     lists = [(f"split_parts.{short_key(part)}", patterns) for part, patterns in given.split_parts.items()]
     *shards, exclude = _expanded([*lists, ("exclude", given.exclude)], faults)
-    for name, place in exclude.items():
+    for name, entry in exclude.items():
         if name.endswith("/"):
             message = f"{short_text(name)} ends in a slash; expected a shard, or a shard, a slash and a key"
-            faults.append(Fault(place=place, message=message))
+            faults.append(Fault(place=entry, message=message))
     # Parse the ranges, and compare the names of parts.
     ranges: dict[str, SubsetRange] = {}
     for part, bounds in (given.sample_ranges or {}).items():
@@ -225,10 +225,10 @@ def _parse_json(text: str, file: str) -> Any:
 def _expanded(lists: Iterable[tuple[str, Sequence[str] | None]], faults: list[Fault]) -> Iterator[dict[str, str]]:
     """Yield the names of each list with the places of their entries; add a fault for each that cannot be used."""
     names_left = MAX_NAMES
-    for place, patterns in lists:
+    for path, patterns in lists:
         places: dict[str, str] = {}
         for index, pattern in enumerate(patterns or ()):
-            entry = f"{place}[{index}]"
+            entry = f"{path}[{index}]"
             try:
                 names = expand_pattern(pattern, limit=names_left)
             except ConfigError as error:
@@ -237,7 +237,7 @@ def _expanded(lists: Iterable[tuple[str, Sequence[str] | None]], faults: list[Fa
                 continue
             names_left -= len(names)
             for name in names:
-                if name in places and place != "exclude":
+                if name in places and path != "exclude":
                     message = f"{short_text(name)} is listed twice in this part (also at {places[name]})"
                     faults.append(Fault(place=entry, message=message))
                 places.setdefault(name, entry)

@@ -18,6 +18,7 @@ from .protocol import (
     PendingRead as PendingRead,
     ReadableFile as ReadableFile,
     Storage as Storage,
+    StoredFile as StoredFile,
     max_document_bytes as max_document_bytes,
     raise_storage_error as raise_storage_error,
     read_document as read_document,

@@ -17,7 +17,7 @@ from ..errors import StorageError
 from ..escaped_log import get_logger
 from .durable_copy import copy_into_place, flush_files, temporary_name
 from .file_lock import hold_lock
-from .protocol import ByteRange, FileInfo, ReadableFile, Storage, check_name, raise_storage_error
+from .protocol import ByteRange, FileInfo, Storage, StoredFile, check_name, raise_storage_error
 from .shared_answers import answers_here, shared
 
 PAUSES_S = (0.1, 0.5, 2.0)
@@ -92,8 +92,8 @@ def write_all(fd: int, data: bytes | memoryview) -> None:
         rest = rest[os.write(fd, rest) :]
 
 
-class _LocalFile(ReadableFile):
-    __slots__ = ("_fd", "_mtime_ns", "_path", "size_bytes")
+class _LocalFile(StoredFile):
+    __slots__ = ("_fd", "_path", "info", "size_bytes")
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -109,7 +109,7 @@ class _LocalFile(ReadableFile):
                 "expected a file, found a directory, pipe or device", path=path, hint="remove it, or check the path"
             )
         self.size_bytes = status.st_size
-        self._mtime_ns = status.st_mtime_ns
+        self.info = FileInfo(name=path, size_bytes=status.st_size, mtime_ns=status.st_mtime_ns)
 
     def read_at(self, offset: int, size_bytes: int) -> bytes:
         try:
@@ -136,7 +136,7 @@ class _LocalFile(ReadableFile):
         fd = _open(self._path)
         try:
             status = os.fstat(fd)
-            if (status.st_size, status.st_mtime_ns) != (self.size_bytes, self._mtime_ns):
+            if (status.st_size, status.st_mtime_ns) != (self.size_bytes, self.info.mtime_ns):
                 raise StorageError(
                     "this file was replaced while it was open: it has another size or time of change now",
                     path=self._path,
@@ -241,12 +241,7 @@ class LocalStorage(Storage):
         with self.open(name) as file:
             if byte_range is None:
                 return file.read_at(0, file.size_bytes)
-            return file.read_at(byte_range.start, byte_range.size_bytes)
-
-    @shared
-    def read_start(self, name: str, size_bytes: int) -> tuple[bytes, int]:
-        with self.open(name) as file:
-            return file.read_at(0, min(size_bytes, file.size_bytes)), file.size_bytes
+            return file.read_at(byte_range.start, min(byte_range.size_bytes, file.size_bytes))
 
     @shared
     def exists(self, name: str) -> bool:
@@ -260,9 +255,6 @@ class LocalStorage(Storage):
         except OSError as error:
             stat = retry(lambda _: os.stat(path), error, action="read the status of this file", path=path)
         return FileInfo(name=name, size_bytes=stat.st_size, mtime_ns=stat.st_mtime_ns)
-
-    def current(self, info: FileInfo) -> FileInfo:
-        return self.stat(info.name)
 
     def list(self, folder: str = "") -> Iterator[FileInfo]:
         if self.answers is None:

@@ -174,6 +174,15 @@ class ReadableFile(Protocol):
         self.close()
 
 
+class StoredFile(ReadableFile, Protocol):
+    """An open file of a store."""
+
+    __slots__ = ()
+
+    info: FileInfo
+    """Its size, time and version when it was opened; the expected ones if each read compares them."""
+
+
 class Storage(Protocol):
     """A folder of files, local or remote. Names are relative to it, with ``/`` between folders.
 
@@ -195,7 +204,7 @@ class Storage(Protocol):
         In an object store, a part of each is empty, ``.`` or ``..``; on this machine, it is a pipe, device or socket.
         """
 
-    def open(self, name: str, info: FileInfo | None = None) -> ReadableFile:
+    def open(self, name: str, info: FileInfo | None = None) -> StoredFile:
         """Open a file for positioned reads.
 
         Args:
@@ -204,19 +213,13 @@ class Storage(Protocol):
         """
 
     def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:
-        """Read a whole file or a range of it."""
-
-    def read_start(self, name: str, size_bytes: int) -> tuple[bytes, int]:
-        """Read the first bytes of a file, in one request; return them and the size of the file."""
+        """Read a whole file or a range of it, fewer bytes only at the end of the file; an object by one request."""
 
     def exists(self, name: str) -> bool:
         """Return True if a file or folder of that name exists."""
 
     def stat(self, name: str) -> FileInfo:
         """Return the size and the time of change of one file."""
-
-    def current(self, info: FileInfo) -> FileInfo:
-        """Return the size, time and version of a file now; ``info`` itself if each read compares its version."""
 
     def list(self, folder: str = "") -> Iterator[FileInfo]:
         """Yield every file below ``folder``, sorted by name; hidden folders (``.nv-meta``) are skipped."""
@@ -309,8 +312,6 @@ MAX_DOCUMENT_BYTES = 1 << 28
 
 The list of the shards of a dataset, 100 bytes each, is the longest document."""
 
-_MOST_DOCUMENTS_BYTES = 1 << 20  # of all but a few documents; those are read twice
-
 _SHORT_SHARE = 256  # so that dataset.yaml may have 1 MiB, which takes seconds to parse
 
 DOCUMENT_LIMIT_VARIABLE = "ENERGON_MAX_DOCUMENT_BYTES"
@@ -326,20 +327,20 @@ def read_document(storage: Storage, name: str, *, is_short: bool = False) -> byt
         is_short: People write it by hand: it may have a 256th of the limit.
 
     Raises:
-        ConfigError: It is larger than :func:`max_document_bytes`; it is not read then.
+        ConfigError: It is larger than :func:`max_document_bytes`; no more of it is read then.
         StorageError: It cannot be read.
     """
     share = _SHORT_SHARE if is_short else 1
     limit = max_document_bytes() // share
-    # One request reads nearly every document whole, and shows the size of others before they are read.
-    data, size_bytes = storage.read_start(name, _MOST_DOCUMENTS_BYTES)
-    if size_bytes > limit:
+    data = storage.read(name, ByteRange(0, limit + 1))
+    if len(data) > limit:
+        size_bytes = storage.stat(name).size_bytes
         raise ConfigError(
             f"this document has {size_bytes:,} bytes, more than the limit of {limit:,}",
             file=storage.path(name),
             hint=f"if it is right, set the environment variable {DOCUMENT_LIMIT_VARIABLE}={size_bytes * share}",
         )
-    return data if len(data) >= size_bytes else storage.read(name)
+    return data
 
 
 def max_document_bytes() -> int:

@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import ConfigError, StorageError
 from .durable_copy import left_command, partials_of, size_of
 from .local import LocalStorage, read_only_error
-from .protocol import FileInfo, ReadableFile, Storage
+from .protocol import FileInfo, Storage, StoredFile
 from .remote import PROTOCOLS, RemoteStorage, redact_urls
 
 _LOCAL_PREFIXES = ("file://", "local://", "msc://__filesystem__")
@@ -239,7 +239,6 @@ class SplitStorage:
 
     path = _calls("path", _place)
     read = _calls("read", _place)
-    read_start = _calls("read_start", _place)
     exists = _calls("exists", _place)
     copy_of_fixed = _calls("copy_of_fixed", _place)
     list_once = _calls("list_once", _place)
@@ -251,17 +250,13 @@ class SplitStorage:
     remove = _calls("remove", _writable)
     lock = _calls("lock", _writable)
 
-    def open(self, name: str, info: FileInfo | None = None) -> ReadableFile:
+    def open(self, name: str, info: FileInfo | None = None) -> StoredFile:
         storage, inner = self._place(name)
         return storage.open(inner, None if info is None else replace(info, name=inner))
 
     def stat(self, name: str) -> FileInfo:
         storage, inner = self._place(name)
         return replace(storage.stat(inner), name=name)
-
-    def current(self, info: FileInfo) -> FileInfo:
-        storage, inner = self._place(info.name)
-        return replace(storage.current(replace(info, name=inner)), name=info.name)
 
     @property
     def unreadable_names(self) -> Sequence[str]:

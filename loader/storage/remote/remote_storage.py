@@ -16,7 +16,7 @@ from ...escaped_log import get_logger
 from ..node_cache.block_cache import RemoteObject
 from ..node_cache.node_cache import block_cache, local_copy
 from ..node_cache.private_folder import CacheSettings, cache_settings
-from ..protocol import ByteRange, FileInfo, PendingRead, ReadableFile, Storage, check_name
+from ..protocol import ByteRange, FileInfo, PendingRead, Storage, StoredFile, check_name
 from ..shared_answers import answers_here, has_answers, shared
 from .clients.choice import fetcher_of, has_answered, note_answer, open_url
 from .clients.connection import ClientObject, Connection
@@ -41,14 +41,15 @@ class _Parts:
         return b"".join([part.result() for part in self._parts])
 
 
-class RemoteFile(ReadableFile):
+class RemoteFile(StoredFile):
     """An object; each read is a request, which checks its size and version."""
 
-    __slots__ = ("_info", "_is_cached", "_is_sparse", "_storage", "size_bytes")
+    __slots__ = ("_is_cached", "_is_sparse", "_storage", "info", "size_bytes")
 
     def __init__(self, storage: RemoteStorage, info: FileInfo, *, is_cached: bool) -> None:
         self.size_bytes = info.size_bytes
-        self._storage, self._info, self._is_cached = storage, info, is_cached
+        self.info = info
+        self._storage, self._is_cached = storage, is_cached
         self._is_sparse = False
 
     def read_at(self, offset: int, size_bytes: int) -> bytes:
@@ -56,8 +57,8 @@ class RemoteFile(ReadableFile):
         if stop <= offset:
             return b""
         if self._is_cached:
-            return self._storage.read_cached(self._info, offset, stop, is_sparse=self._is_sparse)
-        return self._storage.read_range(self._info.name, offset, stop, info=self._info)
+            return self._storage.read_cached(self.info, offset, stop, is_sparse=self._is_sparse)
+        return self._storage.read_range(self.info.name, offset, stop, info=self.info)
 
     def expect_few(self) -> None:
         self._is_sparse = True
@@ -65,7 +66,7 @@ class RemoteFile(ReadableFile):
     def fetch(self, offset: int, size_bytes: int) -> PendingRead:
         # Requests of a few MiB each run at the same time.
         ends = [*range(offset, offset + size_bytes, MAX_REQUEST_BYTES), offset + size_bytes]
-        fetch = partial(self._storage.fetch_range, self._info, is_sparse=self._is_sparse)
+        fetch = partial(self._storage.fetch_range, self.info, is_sparse=self._is_sparse)
         parts = [fetch(start, stop) for start, stop in pairwise(ends)]
         return parts[0] if len(parts) == 1 else _Parts(parts)
 
@@ -106,9 +107,12 @@ class RemoteStorage(Storage):
     # ---------------------------------------------------------------------------------------------------- reading
 
     def open(self, name: str, info: FileInfo | None = None) -> RemoteFile:
-        current = self.stat(name) if info is None else self.current(info)
         # Without an entry its version may be any, so that the cache of this node does not help.
-        return RemoteFile(self, current, is_cached=info is not None)
+        if info is None:
+            return RemoteFile(self, self.stat(name), is_cached=False)
+        # Not by HEAD: some servers name another version there.
+        look = partial(self._requests.get, info.name, 0, 1, action="read the version of")
+        return RemoteFile(self, self._requests.versions.current(info, look), is_cached=True)
 
     def read_range(self, name: str, start: int, stop: int, *, info: FileInfo | None = None) -> bytes:
         """Read the bytes [start, stop) of a file.
@@ -165,25 +169,18 @@ class RemoteStorage(Storage):
 
     @shared
     def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:
-        if byte_range is not None:
-            return self.read_range(name, byte_range.start, byte_range.stop)
-        ahead = self._take_ahead(name)
-        return self._requests.get_all(self._instead.get(name, name)).data if ahead is None else ahead
-
-    @shared
-    def read_start(self, name: str, size_bytes: int) -> tuple[bytes, int]:
+        start, stop = (0, None) if byte_range is None else (byte_range.start, byte_range.stop)
         ahead = self._take_ahead(name)
         if ahead is not None:
-            return ahead, len(ahead)
+            return ahead[start:stop]
         name = self._instead.get(name, name)
-        try:
-            received = self._requests.get(name, 0, size_bytes, action="read")
-        except FormatError:  # an empty object has no ranges
-            received = self._requests.get_all(name)
-        data = received.data
-        if received.size_bytes >= 0:
-            return data, received.size_bytes
-        return data, len(data) if len(data) < size_bytes else self.stat(name).size_bytes
+        if stop is not None:
+            try:
+                return self._requests.get(name, start, stop, action="" if start else "read").data
+            except FormatError:  # an empty object has no ranges
+                if start:
+                    raise
+        return self._requests.get_all(name).data
 
     @property
     def can_list(self) -> bool:
@@ -257,11 +254,6 @@ class RemoteStorage(Storage):
                 raise missing_object(self.path(name))
             return listed[name]
         return self._info(self._requests.head(name)._replace(key=name))
-
-    def current(self, info: FileInfo) -> FileInfo:
-        # Not by HEAD: some servers name another version there.
-        look = partial(self._requests.get, info.name, 0, 1, action="read the version of")
-        return self._requests.versions.current(info, look)
 
     def list(self, folder: str = "") -> Iterator[FileInfo]:
         if self.answers is None:

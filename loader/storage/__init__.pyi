@@ -1,13 +1,5 @@
 # The public names of this package, each with the module that defines it.
 
-from .durable_copy import (
-    COMMAND_FILE as COMMAND_FILE,
-    left_command as left_command,
-    partials_of as partials_of,
-    process_of_partial as process_of_partial,
-    size_of as size_of,
-    temporary_name as temporary_name,
-)
 from .epath import EPath as EPath
 from .local import LocalStorage as LocalStorage
 from .memory_map import map_file as map_file
@@ -33,6 +25,14 @@ from .remote import (
     use_rust_here as use_rust_here,
 )
 from .remote_path import AscendingFile as AscendingFile, FileStream as FileStream
+from .temporary_files import (
+    COMMAND_FILE as COMMAND_FILE,
+    left_command as left_command,
+    partials_of as partials_of,
+    process_of_partial as process_of_partial,
+    size_of as size_of,
+    temporary_name as temporary_name,
+)
 from .urls import (
     SplitStorage as SplitStorage,
     hint_of_missing as hint_of_missing,

@@ -15,10 +15,11 @@ from typing import BinaryIO, NoReturn, TypeVar
 
 from ..errors import StorageError
 from ..escaped_log import get_logger
-from .durable_copy import copy_into_place, flush_files, temporary_name
+from .durable_copy import copy_into_place, flush_files
 from .file_lock import hold_lock
 from .protocol import ByteRange, FileInfo, Storage, StoredFile, check_name, raise_storage_error
 from .shared_answers import answers_here, shared
+from .temporary_files import temporary_name
 
 PAUSES_S = (0.1, 0.5, 2.0)
 """Pauses before the repetitions of a failed operation, in seconds."""

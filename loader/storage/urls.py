@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, StorageError
-from .durable_copy import left_command, partials_of, size_of
 from .local import LocalStorage, read_only_error
 from .protocol import FileInfo, Storage, StoredFile
 from .remote import PROTOCOLS, RemoteStorage, redact_urls
+from .temporary_files import left_command, partials_of, size_of
 
 _LOCAL_PREFIXES = ("file://", "local://", "msc://__filesystem__")
 

@@ -10,7 +10,16 @@ import msgspec
 
 from ..engine.share import COMMAND_LINE
 from ..errors import EnergonError, StorageError, plural
-from ..storage import COMMAND_FILE, ByteRange, LocalStorage, Storage, left_command, process_of_partial, size_of
+from ..storage import (
+    COMMAND_FILE,
+    ByteRange,
+    LocalStorage,
+    Storage,
+    left_command,
+    process_of_partial,
+    rename_file,
+    size_of,
+)
 from .nv_meta import FOLDER, INFO_JSON
 
 IMPORT_FOLDER = f"{FOLDER}/.import"  # the folder of an unfinished import
@@ -43,7 +52,7 @@ def remove_work_folder(storage: Storage, folder: str) -> None:
     """
     if isinstance(storage, LocalStorage) and storage.exists(folder):
         storage.remove(f"{folder}{_DONE}")
-        storage.rename(folder, f"{folder}{_DONE}")
+        rename_file(storage, folder, f"{folder}{_DONE}")
         remove_leftovers(storage, folder)
     else:
         storage.remove(folder)

@@ -34,7 +34,7 @@ from ..format.nv_meta import DATASET_YAML, FOLDER, JOBS_FOLDER, REQUEST_JSON
 from ..format.unfinished import remove_left_files
 from ..prepare.plan import PreparePlan, SplitRequest
 from ..prepare.run import open_prepare
-from ..storage import Storage, open_storage, read_document, resolve_path
+from ..storage import Storage, flush_files, open_storage, read_document, resolve_path
 from .outputs import ToColumns, ToFilter, results_of
 from .tasks import MapOutput, MapTask, Outcome, TaskFailures, TaskResult, Values, WrittenShard
 
@@ -195,7 +195,7 @@ class ToDataset(MapOutput):
             fault="is not of this map",
             hint="move it away, and run the same command again",
         )
-        storage.flush(names)
+        flush_files(storage, names)
         warnings = self._carry(folder, storage, shards)
         # Prepare them, by the indexes that the workers have stored.
         split: dict[str, tuple[str, ...]] = {}

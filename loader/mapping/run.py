@@ -22,7 +22,7 @@ from ..errors import ConfigError, SampleError, StorageError, plural
 from ..format.nv_meta import FOLDER, JOBS_FOLDER
 from ..format.unfinished import remove_left_files, remove_leftovers, remove_work_folder
 from ..pipeline.reading.dataset_source import DatasetSource
-from ..storage import LocalStorage, Storage, read_document
+from ..storage import LocalStorage, Storage, is_writable, read_document
 from ..version import __version__
 from .call_limit import CallLimit, TaskCalls
 from .function import UserFunction, one_thread
@@ -183,7 +183,7 @@ def _locked(request: MapRequest) -> Iterator[Storage]:
         )
     request.output.check(folder)
     storage = request.storage or request.output.storage(folder)
-    if not storage.is_writable(JOBS_FOLDER):
+    if not is_writable(storage, JOBS_FOLDER):
         raise StorageError(
             "no results can be written here",
             path=storage.path(JOBS_FOLDER),

@@ -21,7 +21,7 @@ from ..format.media.tables import (
     fill_media_tables,
 )
 from ..format.nv_meta import FOLDER, INDEX_SQLITE, INFO_JSON, INFO_YAML, LOCK
-from ..storage import FileInfo, RemoteStorage, Storage, missing_folder
+from ..storage import FileInfo, RemoteStorage, Storage, check_target, flush_files, missing_folder, rename_file
 
 _STAGED = f"{FOLDER}/index.sqlite.partial"
 _FILES_AT_ONCE = 64
@@ -81,7 +81,7 @@ def prepare_media_folder(
         raise _no_media(storage, (), undecodable)
     # Read them into a new index.sqlite, which replaces the present one.
     with storage.lock(LOCK):
-        storage.check_target(INDEX_SQLITE)
+        check_target(storage, INDEX_SQLITE)
         with _staged_sqlite(storage) as path:
             with MediaTables(path, media_filter) as tables:
                 read_chunk = partial(_read_files, storage, media_filter)
@@ -111,8 +111,8 @@ def _staged_sqlite(storage: Storage) -> Iterator[Path]:
     storage.remove(_STAGED)
     try:
         yield storage.local_path(_STAGED)
-        storage.flush([_STAGED])
-        storage.rename(_STAGED, INDEX_SQLITE)
+        flush_files(storage, [_STAGED])
+        rename_file(storage, _STAGED, INDEX_SQLITE)
     finally:
         storage.remove(_STAGED)
 

@@ -19,7 +19,7 @@ from ..format.index.writer import DuplicateKeys, IndexWriter
 from ..format.media.tables import read_media_filter
 from ..format.nv_meta import FOLDER, INDEX_SQLITE, SPLIT_YAML
 from ..format.tar.header import has_tar_idx
-from ..storage import FileInfo, Storage
+from ..storage import FileInfo, Storage, flush_files
 from ..version import __version__
 from .plan import PreparePlan
 from .scans import ShardScans
@@ -150,7 +150,7 @@ def stage_index(inputs: PrepareInputs, scans: ShardScans) -> StagedIndex:
         with writer:
             contents = _write_shards(inputs, scans, writer, compat)
         index, duplicates = writer.finish(prepared_by=f"energon-toolkit {__version__}")
-        work.flush([STAGED_INDEX])  # while another thread writes index.sqlite
+        flush_files(work, [STAGED_INDEX])  # while another thread writes index.sqlite
         # Refuse shards without samples, and complete the compat files.
         if not len(index):
             raise FormatError(

@@ -24,7 +24,7 @@ from ..format.nv_meta import (
     WORK_FOLDER,
 )
 from ..format.unfinished import WRITING_FOLDER, remove_left_files
-from ..storage import LocalStorage, RemoteStorage, Storage
+from ..storage import LocalStorage, RemoteStorage, Storage, is_writable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +143,7 @@ def open_part_workspace(storage: Storage) -> Iterator[Storage]:
 
 def unwritable_folder(storage: Storage) -> StorageError | None:
     """Return the error that a prepare of a dataset would end with; None if its ``.nv-meta`` can be written."""
-    if storage.is_writable(FOLDER):
+    if is_writable(storage, FOLDER):
         return None
     is_own = storage.path(FOLDER) == os.path.join(storage.path(""), FOLDER)
     return StorageError(

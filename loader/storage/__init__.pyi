@@ -3,6 +3,13 @@
 from .epath import EPath as EPath
 from .local import LocalStorage as LocalStorage
 from .memory_map import map_file as map_file
+from .on_disk import (
+    check_target as check_target,
+    flush_files as flush_files,
+    is_writable as is_writable,
+    rename_file as rename_file,
+    write_new_file as write_new_file,
+)
 from .protocol import (
     ByteRange as ByteRange,
     ClosesOnExit as ClosesOnExit,

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from stat import S_ISREG
@@ -15,7 +15,6 @@ from typing import BinaryIO, NoReturn, TypeVar
 
 from ..errors import StorageError
 from ..escaped_log import get_logger
-from .durable_copy import copy_into_place, flush_files
 from .file_lock import hold_lock
 from .protocol import ByteRange, FileInfo, Storage, StoredFile, check_name, raise_storage_error
 from .shared_answers import answers_here, shared
@@ -60,7 +59,6 @@ def retry(attempt: Callable[[OSError], T], error: OSError, *, action: str, path:
 # A prefetch is optional: some file systems refuse advice, and macOS has no posix_fadvise. One object serves all calls.
 _OPTIONAL = suppress(OSError, AttributeError)
 
-_NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
 _MAX_LINKS = 6  # in the path of a listed file
 
 
@@ -68,12 +66,13 @@ def _open(path: str) -> int:
     return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # else a pipe waits for its other end
 
 
-def _open_new(path: str) -> int:
+def new_file(path: str) -> BinaryIO:
+    """Open a file that does not exist, for writing; create its folder if it is missing."""
     try:
-        return os.open(path, _NEW_FILE, 0o666)
+        return open(path, "xb")
     except FileNotFoundError:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        return os.open(path, _NEW_FILE, 0o666)
+        return open(path, "xb")
 
 
 def pread_all(fd: int, offset: int, size_bytes: int) -> bytes:
@@ -84,13 +83,6 @@ def pread_all(fd: int, offset: int, size_bytes: int) -> bytes:
         pieces.append(os.pread(fd, size_bytes - done, offset + done))
         done += len(pieces[-1])
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-
-def write_all(fd: int, data: bytes | memoryview) -> None:
-    """Write all bytes at the position of a file, by as many calls as the system needs."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(fd, rest) :]
 
 
 class _LocalFile(StoredFile):
@@ -197,7 +189,7 @@ class LocalStorage(Storage):
     def _is_replaced(self, name: str) -> bool:
         return self._replaced is not None and f"{name}/".startswith(f"{self._replaced[0]}/")
 
-    def _writable_path(self, name: str) -> str:
+    def target(self, name: str) -> str:
         # Only the replacement may change, so that a read-only dataset stays as it is.
         if self._replaced is not None and not self._is_replaced(name):
             raise read_only_error(self.path(name), *self._replaced)
@@ -220,13 +212,6 @@ class LocalStorage(Storage):
                 )
         if os.path.isdir(self.path(name)):  # a missing one may become a link
             self._checked_folders.add(name)
-
-    def check_target(self, name: str) -> None:
-        path = self._writable_path(name)
-        if os.path.isdir(path) and not os.path.islink(path):
-            raise StorageError(
-                "expected a file or a free name to write to, found a folder", path=path, hint="move it away"
-            )
 
     def local_path(self, name: str = "", info: FileInfo | None = None) -> Path:  # noqa: ARG002 - of remote files
         return Path(self.path(name))
@@ -290,18 +275,17 @@ class LocalStorage(Storage):
 
     @contextmanager
     def create(self, name: str, *, durable: bool = True) -> Iterator[BinaryIO]:
-        path = self._writable_path(name)
+        path = self.target(name)
         temporary: str | None = None
         try:
             # Write under another name in the same folder, from where a rename is one step.
             unused = temporary_name(path)
-            fd = _open_new(unused)
-            temporary = unused
-            with os.fdopen(fd, "wb") as file:
+            with new_file(unused) as file:
+                temporary = unused
                 yield file
                 file.flush()
                 if durable:
-                    os.fsync(fd)
+                    os.fsync(file.fileno())
             # The file appears under its name only now, whole.
             os.replace(temporary, path)
         except BaseException as error:
@@ -313,17 +297,6 @@ class LocalStorage(Storage):
                 raise_storage_error("write this file", path, error)
             raise
 
-    def write_new(self, name: str, data: bytes) -> None:
-        path = self._writable_path(name)
-        try:
-            fd = _open_new(path)
-            try:
-                write_all(fd, data)
-            finally:
-                os.close(fd)
-        except OSError as error:
-            raise_storage_error("write this file", path, error)
-
     def create_once(self, name: str, data: bytes) -> bool:
         with self.lock(f"{name}.lock", wait=True):
             if self.exists(name):
@@ -331,45 +304,8 @@ class LocalStorage(Storage):
             self.write(name, data)
         return True
 
-    def rename(self, old: str, new: str) -> None:
-        source, target = self._writable_path(old), self._writable_path(new)
-        # Rename; the folder of the target may be missing, which is rare, so it is not checked before.
-        try:
-            try:
-                os.replace(source, target)
-            except FileNotFoundError:
-                os.makedirs(os.path.dirname(target), exist_ok=True)
-                os.replace(source, target)
-        except OSError as error:
-            if error.errno != errno.EXDEV:
-                raise_storage_error(f"rename {old} to this", target, error)
-        else:
-            return
-        # On another disk, copy, and remove the source only after the copy is complete.
-        try:
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            copy_into_place(source, target)  # the folder is a link to another disk
-        except OSError as error:
-            raise_storage_error(f"copy {old} to this", target, error)
-        self.remove(old)
-
-    def flush(self, names: Iterable[str]) -> None:
-        paths = [self.path(name) for name in names]
-        try:
-            flush_files(paths)
-        except OSError as error:
-            raise_storage_error("flush this", error.filename or self._root, error)
-
-    def is_writable(self, folder: str) -> bool:
-        if self._replaced is not None and not self._is_replaced(folder):
-            return False
-        path = self.path(folder)
-        while not os.path.lexists(path) and path != os.path.dirname(path):
-            path = os.path.dirname(path)  # the folders below would be created
-        return os.access(path, os.W_OK | os.X_OK)
-
     def remove(self, name: str) -> None:
-        path = self._writable_path(name)
+        path = self.target(name)
         # A removed folder may come back as a link, so every folder is checked again.
         self._checked_folders = {""}
         try:
@@ -383,7 +319,7 @@ class LocalStorage(Storage):
             raise_storage_error("remove this", path, error)
 
     def lock(self, name: str, *, wait: bool = False, shared: bool = False) -> AbstractContextManager[None]:
-        return hold_lock(self._writable_path(name), wait=wait, shared=shared)
+        return hold_lock(self.target(name), wait=wait, shared=shared)
 
 
 def read_only_error(path: str, folder: str, instead: str) -> StorageError:

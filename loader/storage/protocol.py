@@ -237,29 +237,8 @@ class Storage(Protocol):
         with self.create(name, durable=durable) as file:
             file.write(data)
 
-    def write_new(self, name: str, data: bytes) -> None:
-        """Write a small file that does not exist, at least cost: a kill or a power cut may leave it cut short."""
-
     def create_once(self, name: str, data: bytes) -> bool:
         """Write a small file that appears whole, unless it exists; of several writers, one does, and returns True."""
-
-    def is_writable(self, folder: str) -> bool:
-        """Return True if files can be created in a folder, or in a missing folder once it is created."""
-
-    def check_target(self, name: str) -> None:
-        """Raise a ``StorageError`` if a folder of that name prevents writing the file."""
-
-    def rename(self, old: str, new: str) -> None:
-        """Move a file or folder to another name in one step, replacing an existing file.
-
-        On another disk, too, the new name appears in one step, before the old one is removed.
-        """
-
-    def flush(self, names: Iterable[str]) -> None:
-        """Wait until the disk has files, folders with all their contents, and their names.
-
-        They survive a power cut from then on.
-        """
 
     def remove(self, name: str) -> None:
         """Remove a file, or a folder with all its contents; a missing one is no error."""
@@ -305,6 +284,9 @@ class Storage(Protocol):
 
     def path(self, name: str) -> str:
         """Return the full path or URL of a name, for messages."""
+
+    def target(self, name: str) -> str:
+        """Return the full path or URL at which a file is written; raise a ``StorageError`` where none may be."""
 
 
 MAX_DOCUMENT_BYTES = 1 << 28

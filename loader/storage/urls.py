@@ -238,6 +238,7 @@ class SplitStorage:
         return self._place(name)
 
     path = _calls("path", _place)
+    target = _calls("target", _writable)
     read = _calls("read", _place)
     exists = _calls("exists", _place)
     copy_of_fixed = _calls("copy_of_fixed", _place)
@@ -245,8 +246,6 @@ class SplitStorage:
     create = _calls("create", _writable)
     create_once = _calls("create_once", _writable)
     write = _calls("write", _writable)
-    write_new = _calls("write_new", _writable)
-    check_target = _calls("check_target", _writable)
     remove = _calls("remove", _writable)
     lock = _calls("lock", _writable)
 
@@ -286,12 +285,3 @@ class SplitStorage:
         places = [self._place(name) for name in names]
         main(inner for storage, inner in places if storage is self.main)
         other(inner for storage, inner in places if storage is self._other)
-
-    def is_writable(self, folder: str) -> bool:
-        return self._is_replaced(folder) and self._other.is_writable(folder[len(self._folder) + 1 :])
-
-    def rename(self, old: str, new: str) -> None:
-        self._other.rename(self._writable(old)[1], self._writable(new)[1])
-
-    def flush(self, names: Iterable[str]) -> None:
-        self._other.flush([self._writable(name)[1] for name in names])

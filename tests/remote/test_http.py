@@ -86,7 +86,7 @@ def test_a_web_server_lists_and_takes_no_files(storage: Storage) -> None:
     with pytest.raises(StorageError, match="a web server lists no files"):
         list(storage.list())
     with pytest.raises(StorageError, match="read-only"):
-        storage.write_new("new", b"1")
+        storage.write("new", b"1")
 
 
 @pytest.fixture

@@ -95,7 +95,7 @@ def test_a_real_server_accepts_obstore_clients(
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3_url)
     storage = open_storage(f"s3://data/{tmp_path.name}")
     for name in ("a.tar", "b/c d+é%&.tar"):
-        storage.write_new(name, b"1234")
+        storage.write(name, b"1234")
     failure = RequestFailure("odd name", Remedy.GIVE_UP)
     (page,) = obstore_client.signed_pages(open_s3_store("data", StorageOptions()), f"{tmp_path.name}/", failure)
     found = [(each["path"].partition("/")[2], each["size"], each["e_tag"].strip('"')) for each in page]

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import ConfigError, FormatError, StorageError
-from ...storage import LocalStorage, Storage
+from ...storage import LocalStorage, Storage, rename_file
 from ...storage.shared_answers import has_answers
 from ..documents.messages import did_you_mean
 from ..index.layout import AbstractIndex, ShardEntry
@@ -122,7 +122,7 @@ def _rename_staged(storage: Storage, stem: str) -> None:
     record, *data = staged_files(storage, stem) or [""]
     if record.endswith(".json") and not storage.exists(f"{stem}.json"):
         for file in (*data, record):
-            storage.rename(file, stem + file.removeprefix(f"{stem}{NEW}"))
+            rename_file(storage, file, stem + file.removeprefix(f"{stem}{NEW}"))
 
 
 def write_column_files(

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import FormatError, plural
-from ...storage import FileInfo, Storage
+from ...storage import FileInfo, Storage, is_writable, write_new_file
 from ..index.dataset_index import DatasetIndex
 from ..index.journal import shard_digest
 from ..index.layout import ShardEntry
@@ -148,7 +148,7 @@ def _staged_tar_idx(shard: FileInfo) -> str:
 
 def stage_tar_idx(work: Storage, shard: FileInfo, index: ShardIndex) -> None:
     """Write the ``.tar.idx`` of a shard to the staging folder."""
-    work.write_new(_staged_tar_idx(shard), tar_idx_bytes(index.sample_offsets))
+    write_new_file(work, _staged_tar_idx(shard), tar_idx_bytes(index.sample_offsets))
 
 
 def why_inexpressible(storage: Storage, index: DatasetIndex) -> str | None:
@@ -200,7 +200,7 @@ def _are_names_utf8(
 def first_unwritable_folder(storage: Storage, shards: Iterable[str]) -> str | None:
     """Return the first folder of the shards without write permission, or None."""
     folders = {shard.rpartition("/")[0] for shard in shards}
-    return next((folder for folder in sorted(folders) if not storage.is_writable(folder)), None)
+    return next((folder for folder in sorted(folders) if not is_writable(storage, folder)), None)
 
 
 def stale_compat_files(
@@ -226,4 +226,4 @@ def stale_compat_files(
         if now != [(shard.name, True) for shard in earlier]:
             stale.append(INDEX_SQLITE)
     present = [name for name in stale if name in tar_files or (name == INDEX_SQLITE and storage.exists(name))]
-    return [name for name in present if storage.is_writable(name.rpartition("/")[0])]
+    return [name for name in present if is_writable(storage, name.rpartition("/")[0])]

@@ -14,7 +14,7 @@ import msgspec
 
 from ...errors import FormatError
 from ...escaped_log import get_logger
-from ...storage import Storage, read_document
+from ...storage import Storage, check_target, flush_files, read_document, rename_file
 from ..nv_meta import COLUMNS_FOLDER, FOLDER, INDEX_FOLDER, INDEX_SQLITE, TAR_IDX_SUFFIX, WORK_FOLDER
 
 _log = get_logger(__name__)
@@ -56,8 +56,8 @@ def commit(storage: Storage, *, renames: Sequence[tuple[str, str]], removals: Se
     """
     intent = _Intent(renames=tuple(renames), removals=tuple(removals))
     for _, final in renames:
-        storage.check_target(final)  # before anything is changed
-    storage.flush([STAGING])  # else a power cut could leave names of files without their bytes
+        check_target(storage, final)  # before anything is changed
+    flush_files(storage, [STAGING])  # else a power cut could leave names of files without their bytes
     storage.write(_INTENT, json.dumps(msgspec.to_builtins(intent)).encode("ascii"))
     finish_interrupted_commit(storage)
 
@@ -102,5 +102,5 @@ def finish_interrupted_commit(storage: Storage) -> None:
         storage.remove(name)
     for staged, final in intent.renames:
         if storage.exists(staged):  # else it was renamed before the interruption
-            storage.rename(staged, final)
+            rename_file(storage, staged, final)
     storage.remove(WORK_FOLDER)

@@ -16,7 +16,7 @@ from ...escaped_log import get_logger
 from ..node_cache.block_cache import RemoteObject
 from ..node_cache.node_cache import block_cache, local_copy
 from ..node_cache.private_folder import CacheSettings, cache_settings
-from ..protocol import ByteRange, FileInfo, PendingRead, Storage, StoredFile, check_name
+from ..protocol import ByteRange, FileInfo, PendingRead, Storage, StoredFile
 from ..shared_answers import answers_here, has_answers, shared
 from .clients.choice import fetcher_of, has_answered, note_answer, open_url
 from .clients.connection import ClientObject, Connection
@@ -103,6 +103,8 @@ class RemoteStorage(Storage):
 
     def path(self, name: str) -> str:
         return self._requests.path(name)
+
+    target = path
 
     # ---------------------------------------------------------------------------------------------------- reading
 
@@ -328,9 +330,6 @@ class RemoteStorage(Storage):
             file.flush()
             self.upload(name, file.name)
 
-    def write_new(self, name: str, data: bytes) -> None:
-        self.put(name, data)
-
     def put(self, name: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
         self.note_written(name)
         return self._requests.put(name, data, if_absent=if_absent, if_etag=if_etag)
@@ -351,18 +350,6 @@ class RemoteStorage(Storage):
                 return False
             raise
         return True
-
-    def is_writable(self, folder: str) -> bool:  # noqa: ARG002 - known only by writing
-        return True
-
-    def check_target(self, name: str) -> None:
-        check_name(name, folder=self.url)
-
-    def rename(self, old: str, new: str) -> None:
-        raise StorageError("objects cannot be renamed", path=self.path(old), hint=f"write {new} instead")
-
-    def flush(self, names: Iterable[str]) -> None:
-        pass  # an object that was stored is durable
 
     def remove(self, name: str) -> None:
         self.remove_files(self.names_of(name))

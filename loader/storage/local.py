@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from stat import S_ISREG
@@ -167,7 +167,6 @@ class LocalStorage(Storage):
     """
 
     checks_versions = False
-    unreadable_names: Sequence[str] = ()
 
     def __init__(
         self, root: str | os.PathLike[str], *, replaced: tuple[str, str | os.PathLike[str]] | None = None
@@ -177,7 +176,7 @@ class LocalStorage(Storage):
         self._prefix = os.path.join(self._root, "")
         self._replaced = None if replaced is None else (replaced[0], os.path.abspath(replaced[1]))
         self._checked_folders = {""}  # hidden ones that are no links
-        self.answers = answers_here()
+        self.answers = answers_here.get()
 
     def path(self, name: str) -> str:
         check_name(name, folder=self._root)
@@ -242,12 +241,8 @@ class LocalStorage(Storage):
             stat = retry(lambda _: os.stat(path), error, action="read the status of this file", path=path)
         return FileInfo(name=name, size_bytes=stat.st_size, mtime_ns=stat.st_mtime_ns)
 
-    def list(self, folder: str = "") -> Iterator[FileInfo]:
-        if self.answers is None:
-            return self._list(folder)
-        return iter(self.answers.ask(("list", self.path(folder)), lambda: tuple(self._list(folder))))
-
-    def _list(self, folder: str) -> Iterator[FileInfo]:
+    @shared
+    def list(self, folder: str = "", *, on_skipped: Callable[[str], object] | None = None) -> Iterator[FileInfo]:
         names: list[str] = []
         top = self.path(folder)
 
@@ -270,8 +265,8 @@ class LocalStorage(Storage):
                 raise_storage_error("read the status of this file", self.path(name), error)
             if S_ISREG(status.st_mode):
                 yield FileInfo(name=name, size_bytes=status.st_size, mtime_ns=status.st_mtime_ns)
-            elif name not in self.unreadable_names:  # a pipe, which would block its reader, or a device
-                self.unreadable_names = (*self.unreadable_names, name)
+            elif on_skipped is not None:  # a pipe, which would block its reader, or a device
+                on_skipped(name)
 
     @contextmanager
     def create(self, name: str, *, durable: bool = True) -> Iterator[BinaryIO]:

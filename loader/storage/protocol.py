@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -197,13 +197,6 @@ class Storage(Protocol):
     def checks_versions(self) -> bool:
         """True if each read of a file that was opened with its size and version checks them."""
 
-    @property
-    def unreadable_names(self) -> Sequence[str]:
-        """Names that listings by this object have skipped.
-
-        In an object store, a part of each is empty, ``.`` or ``..``; on this machine, it is a pipe, device or socket.
-        """
-
     def open(self, name: str, info: FileInfo | None = None) -> StoredFile:
         """Open a file for positioned reads.
 
@@ -221,8 +214,14 @@ class Storage(Protocol):
     def stat(self, name: str) -> FileInfo:
         """Return the size and the time of change of one file."""
 
-    def list(self, folder: str = "") -> Iterator[FileInfo]:
-        """Yield every file below ``folder``, sorted by name; hidden folders (``.nv-meta``) are skipped."""
+    def list(self, folder: str = "", *, on_skipped: Callable[[str], object] | None = None) -> Iterable[FileInfo]:
+        """Yield every file below a folder, sorted by name; hidden folders (``.nv-meta``) are skipped.
+
+        Args:
+            folder: The folder.
+            on_skipped: Called with each name that no reader opens. In an object store, a part of it is empty, ``.`` or
+                ``..``; on this machine, it is a pipe, device or socket.
+        """
 
     def create(self, name: str, *, durable: bool = True) -> AbstractContextManager[BinaryIO]:
         """Write a file that appears whole when the context ends without an error, or not at all.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -257,14 +257,11 @@ class SplitStorage:
         storage, inner = self._place(name)
         return replace(storage.stat(inner), name=name)
 
-    @property
-    def unreadable_names(self) -> Sequence[str]:
-        return self.main.unreadable_names
-
-    def list(self, folder: str = "") -> Iterator[FileInfo]:
+    def list(self, folder: str = "", *, on_skipped: Callable[[str], object] | None = None) -> Iterator[FileInfo]:
         storage, inner = self._place(folder)
         start = f"{self._folder}/" if storage is self._other else ""
-        return (replace(info, name=f"{start}{info.name}") for info in storage.list(inner))
+        skip = None if on_skipped is None else lambda name: on_skipped(f"{start}{name}")
+        return (replace(info, name=f"{start}{info.name}") for info in storage.list(inner, on_skipped=skip))
 
     def local_path(self, name: str = "", info: FileInfo | None = None) -> Path:
         storage, inner = self._place(name)

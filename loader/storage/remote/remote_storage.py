@@ -86,7 +86,6 @@ class RemoteStorage(Storage):
     """Objects below a URL, as files; a pickled storage holds the URL and its options, without credentials."""
 
     checks_versions = True
-    unreadable_names: Sequence[str] = ()
 
     def __init__(self, url: str) -> None:
         self._place = open_url(url)
@@ -96,7 +95,8 @@ class RemoteStorage(Storage):
         self._ahead: dict[str, Fetch] = {}  # whole files that are read ahead
         self._cache: tuple[Connection | None, CacheSettings | None] = None, None
         self._instead: dict[str, str] = {}
-        self.answers = answers_here()
+        self._unreadable: set[str] = set()  # names that no file can have, as they were listed
+        self.answers = answers_here.get()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickled, (self.url, has_answered(self._place), options_for(self.url).to_send())
@@ -257,16 +257,15 @@ class RemoteStorage(Storage):
             return listed[name]
         return self._info(self._requests.head(name)._replace(key=name))
 
-    def list(self, folder: str = "") -> Iterator[FileInfo]:
-        if self.answers is None:
-            return self._list(folder)
-        return iter(self.answers.ask(("list", self.path(folder)), lambda: tuple(self._list(folder))))
-
-    def _list(self, folder: str) -> Iterator[FileInfo]:
+    @shared
+    def list(self, folder: str = "", *, on_skipped: Callable[[str], object] | None = None) -> Iterator[FileInfo]:
         files = self._listed.visible(folder)
         if files is None:
             files = (self._info(each) for each in self.objects(folder) if is_visible(each.key, folder))
         yield from (info for info in files if not info.name.endswith("/"))  # some tools mark folders by empty objects
+        if on_skipped is not None:
+            for name in sorted(self._unreadable):
+                on_skipped(name)
 
     def objects(self, folder: str = "") -> Iterator[ClientObject]:
         """Yield every object below a folder, hidden ones too, sorted; their keys are names in this storage."""
@@ -281,7 +280,7 @@ class RemoteStorage(Storage):
 
     def _note_skipped(self, names: Sequence[str]) -> None:
         """Remember names that no file can have, and log them once for each process."""
-        self.unreadable_names = sorted({*self.unreadable_names, *names})
+        self._unreadable.update(names)
         examples = ", ".join(f"{self.url}/{name}" for name in names[:_MAX_NAMED])
         if examples not in _logged:
             _logged.add(examples)

@@ -1,4 +1,4 @@
-"""What files of this machine need: renames, also across disks, flushes, and checks before something is written."""
+"""Rename and flush files of this machine, and check whether files can be written, by the paths that a storage gives."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ class Spent(NamedTuple):
         while pids and before != workers_ns:
             time.sleep(IDLE_S)
             before, workers_ns = workers_ns, processor_ns(pids)
-        made = sum(stream._board.made(worker) for worker in range(len(pids)))  # noqa: SLF001 - nothing else has it
+        made = sum(stream._board.cells[worker].made for worker in range(len(pids)))  # noqa: SLF001 - nothing else has it
         return cls(own_s, workers_ns / 1e9, made)
 
     def of_turn(self, before: Spent, batches: int) -> float:

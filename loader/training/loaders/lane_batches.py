@@ -310,10 +310,12 @@ class BatchStream:
         return (0, 0) if self._source is None else self._source.queue(worker)
 
     def pid(self, worker: int) -> int | None:
-        return self._board.pid(worker) if isinstance(self._source, WorkerBundles) else None
+        is_process = isinstance(self._source, WorkerBundles)
+        return self._board.cells[worker].pid or None if is_process else None
 
     def set_traced(self, traced: bool) -> None:
-        self._board.set_traced(traced)
+        for cells in self._board.cells:
+            cells.is_traced = traced
 
     def close(self) -> None:
         self._watchdog.close()

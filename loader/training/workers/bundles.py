@@ -116,12 +116,12 @@ class _LaneWork:
         begin_ns = time.perf_counter_ns()
         while not is_last:
             # Wait until the rank requests a bundle.
-            slot.note_idle(True)
+            slot.cells.is_idle = True
             if not pipes.wait_for_request():
                 return
-            slot.note_idle(False)
+            slot.cells.is_idle = False
             if recorder is not None:
-                recorder.follow(slot.is_traced())
+                recorder.follow(slot.cells.is_traced)
             # Make and pickle its messages; an error is the last one.
             make_ns = time.perf_counter_ns()
             bundle: list[Message | PackedError | None] = []
@@ -137,7 +137,7 @@ class _LaneWork:
                     pickles.append(pickler.pickle_object(bundle[-1]))
                     is_last = True
             # Note what was measured, and pack the messages.
-            slot.note_made(len(bundle))
+            slot.cells.made += len(bundle)
             counts = None
             if recorder is not None:
                 counts = recorder.take_bundle(len(bundle), begin_ns, make_ns, is_last=is_last)
@@ -245,7 +245,7 @@ class WorkerBundles(WorkerMessages):
             started = WorkerProcess(
                 worker, make, context=self._context, stop=self._stop, ahead=self._options.prefetch_factor
             )
-        self._board.set_pid(worker, started.process.pid or 0)
+        self._board.cells[worker].pid = started.process.pid or 0
         return started
 
     def replace(self, worker: int) -> None:
@@ -254,8 +254,7 @@ class WorkerBundles(WorkerMessages):
         It begins after the last message that was received from the worker, with the states of its lanes there.
         """
         self._workers[worker].kill()
-        self._board.begin_again(worker)
-        self._board.set_made(worker, self._received[worker])
+        self._board.begin_again(worker, self._received[worker])
         if self._meter is not None:
             self._meter.begin_again(worker)
         self._workers[worker] = self._start(worker, self._host.continued(self._received_states()))
@@ -325,7 +324,7 @@ class WorkerBundles(WorkerMessages):
         """Return the messages of a worker that were made and not taken, and their maximum."""
         taken = self._received[worker] - len(self._messages[worker])
         capacity = self._options.prefetch_factor * self._size.value
-        return max(0, min(capacity, self._board.made(worker) - taken)), capacity
+        return max(0, min(capacity, self._board.cells[worker].made - taken)), capacity
 
     def processes(self) -> list[Any]:
         return [worker.process for worker in self._workers]

@@ -69,7 +69,7 @@ class WorkerThreads(WorkerMessages):
         self._end = weakref.finalize(self, _end_threads, self._threads, self._queues, stop)
         for worker, thread in enumerate(self._threads):
             thread.start()
-            board.set_thread(worker, thread.ident or 0)
+            board.cells[worker].thread = thread.ident or 0
 
     def _has_ended(self, worker: int) -> bool:
         return self._next[worker] is _END

@@ -42,7 +42,6 @@ REASONS = {
     "training/stats/profile.py _numbers": "next() of a count is one step",
     "training/workers/worker_process.py _processes": "add is one step; read in forked processes, which have one thread",
     "transport/batch_memory.py _thread": "each worker has its own",
-    "transport/message.py _attached": "of worker processes; a rank reads their messages in one thread",
 }
 """Names of modules that hold state, below ``loader/``."""
 

@@ -313,6 +313,9 @@ class BatchStream:
         is_process = isinstance(self._source, WorkerBundles)
         return self._board.cells[worker].pid or None if is_process else None
 
+    def shared_bytes(self) -> int:
+        return 0 if self._source is None else self._source.shared_bytes()
+
     def set_traced(self, traced: bool) -> None:
         for cells in self._board.cells:
             cells.is_traced = traced

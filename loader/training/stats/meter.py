@@ -32,6 +32,9 @@ class MeteredStream(Protocol):
     def pid(self, worker: int) -> int | None:
         """Return the process of a worker; None if it is a thread, or the training loop itself."""
 
+    def shared_bytes(self) -> int:
+        """Return the size of the shared memory of the workers that this process has mapped."""
+
     def set_traced(self, traced: bool) -> None:
         """Let the workers record each call, or no longer."""
 

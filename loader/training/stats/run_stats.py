@@ -16,7 +16,6 @@ from typing import Any
 from ...errors import ConfigError, required_package
 from ...escaped_log import get_logger
 from ...pipeline.measuring.counts import Counts, SourceCounts, add_numbers
-from ...transport.message import mapped_bytes
 from .headroom import HeadroomTrial
 from .meter import RankMeter, decoded_format, source_names
 from .options import StatsOptions, checked_stats
@@ -189,7 +188,7 @@ class RunStats:
             queue=queue,
             queue_capacity=capacity,
             rss_bytes=resident_bytes(),
-            shared_bytes=mapped_bytes(self._pids()),
+            shared_bytes=0 if meter.stream is None else meter.stream.shared_bytes(),
             memory_bytes=memory_bytes(),
             restarts=facts.restarts,
             quarantined=facts.quarantined,
@@ -198,13 +197,6 @@ class RunStats:
             makes_own=meter.is_own_work,
             decodes=decoded_format(facts.chain),
         )
-
-    def _pids(self) -> list[int]:
-        stream = self.meter.stream
-        if stream is None or self.meter.is_own_work:
-            return []
-        pids = (stream.pid(worker) for worker in range(len(self.meter.workers)))
-        return [pid for pid in pids if pid is not None]
 
     def _workers(self) -> tuple[tuple[WorkerStats, ...], int, int]:
         stream = None if self.meter.is_own_work else self.meter.stream

@@ -102,6 +102,9 @@ class WorkerThreads(WorkerMessages):
     def processes(self) -> list[Any]:
         return []
 
+    def shared_bytes(self) -> int:
+        return 0
+
     def close(self) -> None:
         """End the threads, each after the micro-batch that it makes, and a wait of another thread for one."""
         if self._end.alive and os.getpid() == self._process:  # a fork has no such threads, but locks that they held

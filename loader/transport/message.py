@@ -78,14 +78,14 @@ class AttachedSegments:
         self._mapped.clear()
 
 
-def _release(flags: Any, number: int, pid: int) -> None:
+def _release(flags: Any, index: int, pid: int) -> None:
     # A process forked from the rank frees copies of the rank's objects; the rank may still use its own.
     if os.getpid() == pid:
-        flags[number] = 0
+        flags[index] = 0
 
 
 class _Segment:
-    def __init__(self, number: int, size_bytes: int) -> None:
+    def __init__(self, index: int, size_bytes: int) -> None:
         file = os.memfd_create("energon-batches", os.MFD_CLOEXEC)
         try:
             os.ftruncate(file, size_bytes)
@@ -93,7 +93,7 @@ class _Segment:
         except BaseException:
             os.close(file)
             raise
-        self.address = _Address(os.getpid(), number, file, size_bytes)
+        self.address = _Address(os.getpid(), index, file, size_bytes)
 
     def close(self) -> None:
         """Unmap the memory; mappings of the rank stay."""

@@ -37,7 +37,7 @@ def new_flags() -> Any:
 
 
 class _Address(NamedTuple):
-    """What a rank needs to open a segment, while its worker runs."""
+    """The address at which a rank opens a segment, while its worker runs."""
 
     pid: int  # of its worker process
     number: int  # in [0, 16), among the worker's segments

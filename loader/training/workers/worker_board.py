@@ -52,7 +52,7 @@ class RecordedSample:
 
 
 class WorkerCells(ctypes.Structure):
-    """What one worker records, in shared memory. All values are 0 at first, but for the position.
+    """The record of one worker, in shared memory. All values are 0 at first, but for the position.
 
     Attributes:
         pid: Its process. The rank records it, too, so that one that hangs at once can be killed.

@@ -209,7 +209,7 @@ class Spent(NamedTuple):
     @classmethod
     def by(cls, one: loader.DataLoader[Any]) -> Spent:
         """Wait until the workers of a loader have made as many micro-batches as they may, and return the time."""
-        stream = one.run.lanes.start()
+        stream = one.run.lanes.start().source
         pids = [pid for pid in map(stream.pid, range(one.num_workers)) if pid is not None]
         own_s = time.process_time()
         before, workers_ns = -1, processor_ns(pids)

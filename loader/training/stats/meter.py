@@ -133,7 +133,8 @@ class RankMeter:
             self.workers.append(WorkerMeter())
         for worker in self.workers:
             worker.is_started = worker.is_replaced = False
-        stream.set_traced(self.is_traced)
+        if self.is_traced:
+            stream.set_traced(True)
 
     def end_stream(self) -> None:
         """Count the samples that the training loop has read itself, before the readers are dropped."""

@@ -14,8 +14,6 @@ import shutil
 import signal
 import time
 import weakref
-from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,31 +26,31 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch.utils.data._utils import worker as torch_worker
-from torch.utils.data._utils.pin_memory import pin_memory
 
 from ...engine.workers import forking, settle_fork
 from ...pipeline.contract.iterated import warn_once
 from ...pipeline.contract.running import State
 from ...pipeline.measuring.counts import PackedCounts
 from ...pipeline.measuring.recorder import WorkerRecorder
-from ...transport.message import ObjectPickler, Pickled, pack_bundle
+from ...transport.message import ObjectPickler, pack_bundle
 from ..stats.meter import RankMeter, reader_numbers
 from .running_lane import LaneHost, Message, Notes
-from .stream_options import StreamOptions, collect_garbage_every
+from .stream_options import StreamOptions
 from .worker_board import WorkerBoard, register_stack_dump
 from .worker_errors import PackedError, pack_error
+from .worker_messages import WorkerMessages
 from .worker_process import Pipes, RankSignals, WorkerEnded, WorkerProcess, blocked_signals, end_workers
 
 _MAX_MESSAGES = 32  # in a bundle
 _BUNDLE_S = 0.002  # the time in which the rank uses up a bundle
-_MEASURED = 16  # messages between two settings of the size of bundles
+_MEASURED = 16  # messages, at least, between two settings of the size of bundles
 
 
 class _Bundle(NamedTuple):
     """One transmission of a worker: messages, and what it measured.
 
     Attributes:
-        messages: None stands for an empty turn.
+        messages: Its messages; None for an empty turn.
         counts: What the worker did since it sent counts last; None if it sends none now.
     """
 
@@ -89,7 +87,6 @@ class _LaneWork:
             recorder = WorkerRecorder(readers=reader_numbers(self.host.dataset))
         notes = Notes(slot, recorder, pickler=ObjectPickler())
         made = self.host.messages(self.worker, notes, taken=self.taken)
-        made = collect_garbage_every(self.options.gc_collect_every_n_steps, made)
         is_last = False
         begin_ns = time.perf_counter_ns()
         while not is_last:
@@ -149,48 +146,11 @@ def _describe_worker(worker: int, host: LaneHost) -> None:
     )
 
 
-class WorkerMessages(ABC):
-    """The messages of all workers, which take turns."""
-
-    def __init__(self, workers: int, options: StreamOptions, meter: RankMeter | None) -> None:
-        self._count = workers
-        self._meter = meter
-        self._turn = 0
-        self._pins = options.pin_memory and torch.cuda.is_available()
-
-    def worker_in_turn(self) -> int | None:
-        for _ in range(self._count):
-            worker = self._turn % self._count
-            if not self._has_ended(worker):
-                return worker
-            self._turn += 1
-        return None
-
-    @abstractmethod
-    def _has_ended(self, worker: int) -> bool: ...
-
-    def _pinned(self, worker: int, message: Any) -> Any:
-        """Return a message, with its micro-batch in pinned memory if there is a GPU."""
-        if not self._pins or not isinstance(message, Message):
-            return message
-        begin_ns = time.perf_counter_ns()
-        pin: Any = pin_memory
-        message = message._replace(batch=pin(message.batch))
-        if self._meter is not None:
-            self._meter.add_transport(worker, "pin", begin_ns)
-        return message
-
-
 class WorkerBundles(WorkerMessages):
-    """The messages of all workers, a queue for each, since each may be ahead of the others."""
+    """The messages of all worker processes."""
 
-    def __init__(
-        self, host: LaneHost, board: WorkerBoard, options: StreamOptions, meter: RankMeter | None = None
-    ) -> None:
-        super().__init__(host.workers, options, meter)
-        self._host = host
-        self._board = board
-        self._options = options
+    def __init__(self, host: LaneHost, board: WorkerBoard, options: StreamOptions, meter: RankMeter | None) -> None:
+        super().__init__(host, board, options, meter)
         # Choose the start method, and warn of one that hooks may not survive.
         self._context = _context("fork" if options.worker_type == "fork" else options.multiprocessing_context)
         if self._context.get_start_method() == "fork" and torch.cuda.is_initialized():  # type: ignore[no-untyped-call] # not annotated
@@ -201,10 +161,8 @@ class WorkerBundles(WorkerMessages):
         # Share the size of bundles and the flag that ends the workers, and start them.
         self._size = RawValue("i", 1)
         self._stop = RawValue("b", 0)
-        self._messages: list[deque[Message | PackedError | None]] = [deque() for _ in range(host.workers)]
         self._received = [0] * host.workers  # messages
-        self._is_done = [False] * host.workers
-        self._measured_from = time.perf_counter()
+        self._measured = 0, time.perf_counter()  # the turn and time of the last setting of the size
         self._workers: list[WorkerProcess] = []
         # Also ends workers that no code closes.
         self._end = weakref.finalize(self, end_workers, self._workers, self._stop, os.getpid())
@@ -252,18 +210,18 @@ class WorkerBundles(WorkerMessages):
                     states |= {message.lane: message.state, **(message.others or {})}
         return states
 
-    def _has_ended(self, worker: int) -> bool:
-        return self._is_done[worker] and not self._messages[worker]
-
-    def is_ready(self, worker: int) -> bool:
-        return bool(self._messages[worker]) or self._is_done[worker]
-
     def receive(self, worker: int) -> None:
         """Wait for the next bundle of a worker; return without one if another thread closes them meanwhile.
 
         Raises:
             WorkerEnded: The worker has ended without one.
         """
+        # Set the size of bundles by the rate at which messages are taken.
+        now, (turn, since) = time.perf_counter(), self._measured
+        if self._turn - turn >= _MEASURED:
+            message_s = (now - since) / (self._turn - turn)
+            self._size.value = max(1, min(_MAX_MESSAGES, int(_BUNDLE_S / max(message_s, 1e-6))))
+            self._measured = self._turn, now
         # Wait for the bundle, and measure how long.
         begin_ns = time.perf_counter_ns()
         try:
@@ -283,42 +241,23 @@ class WorkerBundles(WorkerMessages):
         self._received[worker] += len(bundle.messages)
         self._is_done[worker] = bundle.is_last
 
-    def take(self, worker: int) -> Message | PackedError | None:
-        """Return the next message of a worker; None if its turn is empty."""
-        self._turn += 1
-        if self._turn % _MEASURED == 0:
-            now = time.perf_counter()
-            message_s = (now - self._measured_from) / _MEASURED
-            self._size.value = max(1, min(_MAX_MESSAGES, int(_BUNDLE_S / max(message_s, 1e-6))))
-            self._measured_from = now
-        messages = self._messages[worker]
-        if not messages:
-            return None
-        begin_ns = time.perf_counter_ns()
-        message = messages.popleft()
-        if isinstance(message, Message) and isinstance(message.batch, Pickled):
-            message = message._replace(batch=message.batch.unpickle())
-        if self._meter is not None:
-            self._meter.add_transport(worker, "unpack", begin_ns)
-        return self._pinned(worker, message)  # type: ignore[no-any-return]
-
     def queue(self, worker: int) -> tuple[int, int]:
-        """Return the messages of a worker that were made and not taken, and their maximum."""
         taken = self._received[worker] - len(self._messages[worker])
         capacity = self._options.prefetch_factor * self._size.value
         return max(0, min(capacity, self._board.cells[worker].made - taken)), capacity
 
-    def processes(self) -> list[Any]:
-        return [worker.process for worker in self._workers]
+    def pid(self, worker: int) -> int | None:
+        return self._board.cells[worker].pid or None
+
+    def process(self, worker: int) -> BaseProcess:
+        return self._workers[worker].process
 
     def shared_bytes(self) -> int:
         return sum(worker.segments.mapped_bytes() for worker in self._workers)
 
     def close(self) -> None:
         self._end()
-        self._is_done = [True] * len(self._is_done)
-        for messages in self._messages:
-            messages.clear()
+        super().close()
 
 
 def _context(start_method: str | None) -> Any:

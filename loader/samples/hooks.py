@@ -149,6 +149,7 @@ class HookContext:
 
     Attributes:
         rng_parts: Integers that seed ``TaskEncoder.rng``; set it to start new generators.
+        memory: Memory that batches reuse; None for ordinary memory.
         closing: Closed when the worker of the lane ends.
         outer: The context to which ``worker_pop_sample_index`` returns; None for a context of the library.
     """
@@ -158,6 +159,7 @@ class HookContext:
     cache: Any = None
     worker_config: Any = None
     rng_parts: tuple[int, ...] = field(default=(), init=False)
+    memory: Any = field(default=None, init=False)
     closing: ExitStack = field(default_factory=ExitStack, init=False)
     outer: HookContext | None = field(default=None, init=False)
     _rng_of: tuple[int, ...] | None = field(default=None, init=False)

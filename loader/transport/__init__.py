@@ -1,8 +1,7 @@
 """Send micro-batches between processes through shared memory.
 
-``batch_memory`` makes the tensors of a batch in the worker, ``message`` packs bundles of messages for the rank, which
-unpacks each message when it is used, in shared memory that is reused. Both avoid new memory: the system clears and maps
-each page when it is first written, which costs more than the write.
+``message`` packs bundles of messages for the rank, which unpacks each micro-batch when it is used, in shared memory
+that is reused: the system clears and maps each new page when it is first written, which costs more than the write.
 
 Invariants:
 
@@ -19,7 +18,6 @@ Invariants:
    are dropped when it ends; tensors keep theirs.
 5. *Nothing stays on disk.* Segments are anonymous files, so the kernel frees them with the last process, however it
    ended.
-6. *Undefined values never escape.* Reused memory holds values of earlier batches; its caller writes all of it.
 
 ``memfd_create`` and ``/proc`` exist on Linux only. Elsewhere (macOS) :func:`.new_flags` returns None, and every message
 gets a piece of torch's shared memory as in 3.

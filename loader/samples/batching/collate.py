@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from ...errors import SampleError
 from ...lazy_torch import torch
-from ...transport.batch_memory import place
+from ..batch_memory import place
 from ..hooks import library_hook
 from ..types import CrudeSample, crude_batch
 

@@ -22,9 +22,9 @@ from ...pipeline.failures.error_handlers import keys_of_sample
 from ...pipeline.failures.policy import FailurePolicy, WorkerFailures
 from ...pipeline.measuring.recorder import WorkerRecorder
 from ...pipeline.reading.read import dealt_samples
+from ...samples.batch_memory import ReusedMemory
 from ...samples.hooks import HookContext, in_hook_context, running_hook_context, set_hook_context
 from ...stores.cache_pool import CachePool, NoCachePool
-from ...transport.batch_memory import ReusedMemory, set_batch_memory
 from .batch_trace import BatchTrace, Record, recording
 from .stream_options import collect_garbage_every
 from .worker_errors import dropped_samples, is_of_this_library
@@ -133,13 +133,13 @@ class LanesInTurn(LaneHost):
         hosting = LaneHosting(
             lanes=self.lanes, ranks=self.ranks, rank=self.rank, workers=self.workers, first_batch=self.first_batch
         )
-        batches = hosting.first_round(worker)
-        running = running_lanes(self, [batch_number % self.lanes for batch_number in batches], notes)
+        first_round = hosting.first_round(worker)
+        running = running_lanes(self, [batch_number % self.lanes for batch_number in first_round], notes)
         # A worker with fewer lanes than turns yields nothing in the rest of them, so that workers stay in step.
         lanes: list[RunningLane | None] = [*running, *[None] * (hosting.turns - len(running))]
         # Continue after the messages that the rank has taken.
         rounds, first_turn = divmod(taken, hosting.turns)
-        batches = [batch_number + rounds * hosting.lanes for batch_number in batches]
+        batches = [batch_number + rounds * hosting.lanes for batch_number in first_round]
         batches[:first_turn] = [batch_number + hosting.lanes for batch_number in batches[:first_turn]]
         # Visit the lanes in turn, until all have ended.
         while any(lanes):
@@ -206,10 +206,10 @@ class RunningLane:
         pickle = None if notes.pickler is None else partial(pickle_object, notes.pickler)
         self._pickle = None if pickle is None else Hook(pickle, self._lane, takes_batches=True)
         self._neighbours: WorkerNeighbours | None = None
+        self._lane.context.memory = memory
         if host.cache_pool is not None:
             self._lane.context.cache = host.cache_pool
         # Continue after the micro-batches that the state counts.
-        self._memory = memory
         self._state = state or {}
         self._made: int = self._state.get(MADE, 0)
         self._skips_turns = dataset.items is not None
@@ -255,10 +255,9 @@ class RunningLane:
             batch_number = self._made * lane.count + lane.number
         if self._made > batch_number // lane.count:
             return None
-        # Give the hooks the context, memory and random numbers of this micro-batch.
+        # Give the hooks the context and random numbers of this micro-batch.
         outer = running_hook_context()
         set_hook_context(lane.context)
-        set_batch_memory(self._memory)
         lane.context.batch_index = batch_number
         lane.last_sample.note_lane(lane.number)
         if self._seeds:
@@ -285,7 +284,6 @@ class RunningLane:
             return ENDED
         finally:
             set_hook_context(outer)
-            set_batch_memory(None)
             if is_timed and recorder is not None:
                 recorder.end_timed()
         # Number it, and return it with the state behind it.

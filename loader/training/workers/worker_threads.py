@@ -19,7 +19,6 @@ from ...pipeline.measuring.counts import PackedCounts
 from ...pipeline.measuring.recorder import WorkerRecorder
 from ...pipeline.worker_identity import set_worker_thread
 from ...samples.hooks import separate_hook_context
-from ...transport.batch_memory import separate_batch_memory
 from ..stats.meter import RankMeter, reader_numbers
 from .running_lane import LaneHost, Message, Notes
 from .stream_options import StreamOptions
@@ -95,10 +94,9 @@ class WorkerThreads(WorkerMessages):
 def _work(
     worker: int, messages: Iterator[Any], queue: _Queue, stop: threading.Event, recorder: WorkerRecorder | None
 ) -> None:
-    # Separate what hooks and batches of other threads use.
+    # Separate what hooks of other threads use.
     set_worker_thread(worker)
     separate_hook_context()
-    separate_batch_memory()
     begin_ns = make_ns = perf_counter_ns()
     counts: PackedCounts | None = None
     try:

@@ -5,6 +5,7 @@ The description in the ``Meta`` of a type says what to write there: messages quo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import date
 from types import NoneType, UnionType
@@ -17,13 +18,14 @@ from ...errors import Fault
 from .messages import did_you_mean, short_key, short_repr
 
 
-def converted(document: Any, schema: Any, faults: list[Fault]) -> Any:
+def converted(document: Any, schema: Any, faults: list[Fault], path: str = "") -> Any:
     """Return a parsed document as its type, without the values that do not fit; None if nothing of it fits.
 
     Args:
         document: Dicts with keys of any type, lists, texts, numbers, booleans and dates.
         schema: A type: lists, dicts and structs of unions of these, and of annotated texts and numbers.
         faults: List to which the faults are added: values of another type, unknown keys, and missing keys.
+        path: Its path in a larger document.
 
     >>> from msgspec import Meta
     >>> faults: list[Fault] = []
@@ -35,7 +37,7 @@ def converted(document: Any, schema: Any, faults: list[Fault]) -> Any:
     try:
         return convert(document, schema)
     except (ValidationError, UnicodeEncodeError):  # the latter of keys that are not UTF-8
-        rest = _fitting(document, schema, "", faults)
+        rest = _fitting(document, schema, path, faults)
         return None if rest is UNSET else convert(rest, schema)
 
 
@@ -51,9 +53,8 @@ def _fitting(value: Any, schema: Any, path: str, faults: list[Fault]) -> Any:
         try:
             convert(value, schema)
         except ValidationError:
-            quotes = "; put it in quotes" if kind is str and isinstance(value, int | float | date) else ""
             shown = "nothing" if value is None else short_repr(value)
-            faults.append(Fault(place=path, message=f"expected {expected}, found {shown}{quotes}"))
+            faults.append(Fault(place=path, message=f"expected {expected}, found {shown}{_advice(value, kind)}"))
             fitting = UNSET
     # A list fits if each item does, so that the places of the items stay as they are.
     elif isinstance(value, list):
@@ -94,6 +95,17 @@ def _forms(schema: Any) -> Iterator[tuple[Any, str]]:
         elif form not in (NoneType, UnsetType):
             yield form, _EXPECTED.get(get_origin(form) or form, "a mapping")
 
+
+def _advice(value: Any, kind: Any) -> str:
+    """Return how to write a value of YAML so that it has a type."""
+    if kind is str and isinstance(value, int | float | date):
+        return "; put it in quotes"
+    if kind is float and isinstance(value, str) and _EXPONENT.fullmatch(value):
+        return "; in YAML a number with an exponent is written as 1.0e-3"
+    return ""
+
+
+_EXPONENT = re.compile(r"[+-]?[0-9.]+[eE][+-]?[0-9]+")
 
 _EXPECTED = {list: "a list", str: "a text"}
 

@@ -29,16 +29,19 @@ _Names = (
     | None
 )
 _PartName = Annotated[str, Meta(min_length=1, description="the name of a part")]
-_FilterName = Annotated[str, Meta(pattern=f"^{FILTER_NAME}\\Z", description="the name of a filter")]
+FilterName = Annotated[
+    str,
+    Meta(pattern=f"^{FILTER_NAME}\\Z", description="the name of a filter: letters, digits, '.', '_' and '-'"),
+]
 
 
 class _Document(Struct, frozen=True, forbid_unknown_fields=True):
     split_parts: Annotated[dict[_PartName, _Names], Meta(description="a mapping from part to list of shards")]
     exclude: _Names = None
     sample_ranges: Annotated[dict[_PartName, Any], Meta(description="a mapping from part to range")] | None = None
-    sample_filters: (
-        Annotated[dict[_PartName, _FilterName], Meta(description="a mapping from part to filter")] | None
-    ) = None
+    sample_filters: Annotated[dict[_PartName, FilterName], Meta(description="a mapping from part to filter")] | None = (
+        None
+    )
 
 
 _DOCUMENT = Annotated[_Document, Meta(description="a mapping with split_parts and exclude")]

@@ -95,7 +95,7 @@ sample_filters: {train: ../x, val: best, tran: best}
         "split_parts.test[5]: expected a name, found {'x': 'y'}",
         "split_parts.test[6]: expected a name, found True; put it in quotes",
         "split_parts.1: expected the name of a part, found 1; put it in quotes",
-        "sample_filters.train: expected the name of a filter, found '../x'",
+        "sample_filters.train: expected the name of a filter: letters, digits, '.', '_' and '-', found '../x'",
         "split_parts.train[1]: 'a.tar' is listed twice in this part (also at split_parts.train[0])",
         "split_parts.train[2]: '{0..99999999}.tar' expands to 100,000,000 names, expected at most 999,998",
         UNBALANCED,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..format.data_kind import Kind, is_tar_file
 from ..format.dataset_ref import DatasetRef
-from ..format.nv_meta import FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON, INFO_YAML, SPLIT_YAML
-from ..storage import Storage
+from ..format.documents.dataset_files import is_prepared
+from ..format.nv_meta import FOLDER, INDEX_SQLITE, INDEX_UUID, SPLIT_YAML
 
 
 def kind_at(ref: DatasetRef) -> Kind:
@@ -22,9 +22,3 @@ def kind_at(ref: DatasetRef) -> Kind:
         return "folders of media files"
     # A folder that is named for its metadata should have a prepare.
     return "unprepared tar files" if not ref.has_other_folder and storage.exists("") else "tar shards"
-
-
-def is_prepared(storage: Storage) -> bool:
-    """Return True if a folder has the file that ends a prepare, ``.info.json``."""
-    storage.list_once(FOLDER)
-    return storage.exists(INFO_JSON) or storage.exists(INFO_YAML)

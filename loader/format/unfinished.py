@@ -12,7 +12,6 @@ from ..engine.share import COMMAND_LINE
 from ..errors import EnergonError, StorageError, plural
 from ..storage import (
     COMMAND_FILE,
-    ByteRange,
     LocalStorage,
     Storage,
     left_command,
@@ -124,7 +123,7 @@ def continuing(storage: Storage) -> str:
     """Return how the interrupted run of a folder is continued, or what has to change after a failed one."""
     line = left_command(storage.path(IMPORT_FOLDER)) if isinstance(storage, LocalStorage) else None
     if storage.exists(FAILED_RUN):
-        advice = storage.read(FAILED_RUN, ByteRange(0, _MAX_ADVICE)).decode("utf-8", "replace")
+        advice = storage.read(FAILED_RUN, 0, _MAX_ADVICE).decode("utf-8", "replace")
         return f"{advice}; the command was: {line}" if line else advice
     return f"to continue, run: {line}" if line else "to continue, run the same command again"
 

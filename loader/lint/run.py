@@ -36,7 +36,7 @@ from ..format.index.shard_index import index_shard
 from ..format.nv_meta import FOLDER, INDEX_SQLITE, SPLIT_JSON
 from ..format.records.folder_index import open_record_file
 from ..prepare.shards import compressed_warning
-from ..storage import FileInfo, Storage, open_parent
+from ..storage import FileInfo, Storage, list_once, open_parent
 from .contents import SampleLint, media_note
 from .metadata import DatasetFiles, Split, check_sqlite, readable_config, unreadable_dataset
 from .record_file import ColumnFiles, JsonlFiles, check_record_file
@@ -206,7 +206,7 @@ class _DatasetLint(RunningLint):
             "trust in code": str(plan.ref.trust_code),
         }
         # Other documents are another lint, and so are shards that were changed, whose faults are known by now.
-        storage.list_once("")
+        list_once(storage, "")
         current = [storage.stat(shard.name) for shard in shards if storage.exists(shard.name)]
         documents = (f"{FOLDER}/{name}" for name in (plan.ref.split_file, SPLIT_JSON, plan.ref.dataset_file))
         contents = b"\0".join(storage.read(file) for file in documents if storage.exists(file))
@@ -306,7 +306,7 @@ def _has_errors(findings: Sequence[Finding]) -> bool:
 def _open_listed(ref: DatasetRef) -> Dataset:
     # List the folder once, instead of asking for each file.
     dataset = folder_at(ref)
-    dataset.storage.list_once("")
+    list_once(dataset.storage, "")
     return dataset
 
 

@@ -32,7 +32,7 @@ from ..format.jsonl.lines import BYTE_ORDER_MARK
 from ..format.nv_meta import INDEX_FOLDER, INDEX_SQLITE
 from ..format.records.folder_index import RecordIndex, open_record_file, open_record_index, part_sets_of_files
 from ..format.records.record_file import read_record
-from ..storage import FileInfo, Storage
+from ..storage import FileInfo, Storage, list_once
 from ..version import __version__
 from .plan import PreparePlan, PrepareProgress, PrepareReport, RunningPrepare, ScanHow, SplitRequest
 from .scans import raise_scan_errors
@@ -194,7 +194,7 @@ class RecordPrepare(RunningPrepare):
         workspace, storage, previous = self._workspace, self._workspace.storage, self._previous
         # Count files again that have changed since the scan.
         if not is_listed:
-            storage.list_once("")
+            list_once(storage, "")
             search = find_shards(storage, exclude=self._plan.exclude)
             if search.shards != self._search.shards:
                 self._start(search)

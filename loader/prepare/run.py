@@ -23,7 +23,7 @@ from ..format.index.sample_bytes import read_sample
 from ..format.media.tables import MediaReport
 from ..format.nv_meta import INDEX_FOLDER, INDEX_SQLITE, SPLIT_YAML
 from ..parts.large_parts import is_limited
-from ..storage import RemoteStorage, Storage
+from ..storage import RemoteStorage, Storage, list_once
 from .collect_media import collect_media
 from .destination import check_destination
 from .fix_duplicates import fix_duplicates, repeated_keys
@@ -105,7 +105,7 @@ def open_prepare(
     if isinstance(storage, RemoteStorage):
         plan = _at_url(plan)
     # Find the shards, and check the destination and the split before anything is scanned.
-    storage.list_once("")
+    list_once(storage, "")
     search = find_shards(storage, exclude=plan.exclude)
     check_destination(storage, plan.ref, shards=search.names, force=plan.force)
     prefetch_documents(storage, [SPLIT_YAML])
@@ -251,7 +251,7 @@ class TarPrepare(RunningPrepare):
         storage, work = self._inputs.storage, self._inputs.workspace.work
         # Stage again if shards have changed since the scan.
         if not is_listed:
-            storage.list_once("")
+            list_once(storage, "")
             search = find_shards(storage, exclude=self._plan.exclude)
             if search.shards != self._inputs.search.shards:
                 self._restart(search)

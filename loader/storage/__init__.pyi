@@ -11,13 +11,14 @@ from .on_disk import (
     write_new_file as write_new_file,
 )
 from .protocol import (
-    ByteRange as ByteRange,
     ClosesOnExit as ClosesOnExit,
     FileInfo as FileInfo,
+    FilesAhead as FilesAhead,
     PendingRead as PendingRead,
     ReadableFile as ReadableFile,
     Storage as Storage,
     StoredFile as StoredFile,
+    list_once as list_once,
     max_document_bytes as max_document_bytes,
     raise_storage_error as raise_storage_error,
     read_document as read_document,

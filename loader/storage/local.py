@@ -16,7 +16,7 @@ from typing import BinaryIO, NoReturn, TypeVar
 from ..errors import StorageError
 from ..escaped_log import get_logger
 from .file_lock import hold_lock
-from .protocol import ByteRange, FileInfo, Storage, StoredFile, check_name, raise_storage_error
+from .protocol import FileInfo, Storage, StoredFile, check_name, raise_storage_error
 from .shared_answers import answers_here, shared
 from .temporary_files import temporary_name
 
@@ -60,10 +60,7 @@ def retry(attempt: Callable[[OSError], T], error: OSError, *, action: str, path:
 _OPTIONAL = suppress(OSError, AttributeError)
 
 _MAX_LINKS = 6  # in the path of a listed file
-
-
-def _open(path: str) -> int:
-    return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # else a pipe waits for its other end
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # else a pipe waits for its other end
 
 
 def new_file(path: str) -> BinaryIO:
@@ -92,9 +89,9 @@ class _LocalFile(StoredFile):
         self._path = path
         self._fd = -1  # so that close() works if the file cannot be opened
         try:
-            self._fd = _open(path)
+            self._fd = os.open(path, _READ)
         except OSError as error:
-            self._fd = retry(lambda _: _open(path), error, action="open this file", path=path)
+            self._fd = retry(lambda _: os.open(path, _READ), error, action="open this file", path=path)
         # Ask the open file, not the path, which may lead elsewhere by now.
         status = os.fstat(self._fd)
         if not S_ISREG(status.st_mode):
@@ -126,7 +123,7 @@ class _LocalFile(StoredFile):
 
     def _open_again(self, error: OSError) -> None:
         # Readers hold offsets of the file as it was: another file under its name would give wrong samples.
-        fd = _open(self._path)
+        fd = os.open(self._path, _READ)
         try:
             status = os.fstat(fd)
             if (status.st_size, status.st_mtime_ns) != (self.size_bytes, self.info.mtime_ns):
@@ -167,6 +164,7 @@ class LocalStorage(Storage):
     """
 
     checks_versions = False
+    ahead = None
 
     def __init__(
         self, root: str | os.PathLike[str], *, replaced: tuple[str, str | os.PathLike[str]] | None = None
@@ -212,21 +210,17 @@ class LocalStorage(Storage):
         if os.path.isdir(self.path(name)):  # a missing one may become a link
             self._checked_folders.add(name)
 
-    def local_path(self, name: str = "", info: FileInfo | None = None) -> Path:  # noqa: ARG002 - of remote files
+    def local_path(self, name: str = "", info: FileInfo | None = None, *, is_fixed: bool = False) -> Path:  # noqa: ARG002 - of remote files
         return Path(self.path(name))
-
-    def copy_of_fixed(self, name: str) -> str:
-        return self.path(name)
 
     def open(self, name: str, info: FileInfo | None = None) -> _LocalFile:  # noqa: ARG002 - the system knows it
         return _LocalFile(self.path(name))
 
     @shared
-    def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:
+    def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
         with self.open(name) as file:
-            if byte_range is None:
-                return file.read_at(0, file.size_bytes)
-            return file.read_at(byte_range.start, min(byte_range.size_bytes, file.size_bytes))
+            end = file.size_bytes if stop is None else min(stop, file.size_bytes)
+            return file.read_at(start, max(0, end - start))
 
     @shared
     def exists(self, name: str) -> bool:
@@ -337,22 +331,20 @@ def walk_folders(
     links = {top: 0}  # number of links in the path of a folder
     for base, folders, files in os.walk(top, onerror=onerror, followlinks=True):
         # `os.walk` descends into what remains of this list.
-        folders[:] = sorted(
-            name
-            for name in folders
-            if (has_hidden or not name.startswith(".")) and not _links_to_ancestor(os.path.join(base, name), top)
-        )
-        for name in folders:
-            links[os.path.join(base, name)] = links[base] + os.path.islink(os.path.join(base, name))
-        # Links to folders of links multiply: two in each folder, thirty levels deep, make a billion paths.
-        folders[:] = [name for name in folders if links[os.path.join(base, name)] <= _MAX_LINKS]
+        names = sorted(name for name in folders if has_hidden or not name.startswith("."))
+        folders.clear()
+        for name in names:
+            path = os.path.join(base, name)
+            is_link = os.path.islink(path)
+            links[path] = links[base] + is_link
+            # Links to folders of links multiply: two in each folder, thirty levels deep, make a billion paths.
+            if links[path] <= _MAX_LINKS and not (is_link and _leads_to_ancestor(path, top)):
+                folders.append(name)
         yield base, files
 
 
-def _links_to_ancestor(folder: str, top: str) -> bool:
-    """Return True if a folder is a link to a folder above it: following it would never end."""
-    if not os.path.islink(folder):
-        return False
+def _leads_to_ancestor(folder: str, top: str) -> bool:
+    """Return True if a link leads to a folder above it: following it would never end."""
     # Compare real paths, since the folders above may be reached through links as well.
     target = os.path.realpath(folder)
     while folder != top:

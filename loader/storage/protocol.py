@@ -52,22 +52,6 @@ def check_name(name: str, *, folder: str) -> None:
         raise StorageError(f"no file has the name {name!r}", path=folder, hint="fix the file that references it")
 
 
-@dataclass(frozen=True, slots=True)
-class ByteRange:
-    """The half-open range of bytes ``[start, stop)`` of a file."""
-
-    start: int
-    stop: int
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.start <= self.stop:
-            raise ValueError(f"expected 0 <= start <= stop, found [{self.start}, {self.stop})")
-
-    @property
-    def size_bytes(self) -> int:
-        return self.stop - self.start
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileInfo:
     """The name of a file relative to its store's root, its size, and the time of its last change.
@@ -114,13 +98,14 @@ class FileInfo:
         return self.mtime_ns // unit_ns != now.mtime_ns // unit_ns
 
 
-class ClosesOnExit:
+class ClosesOnExit(Protocol):
     """A context manager that closes when the block ends."""
 
     __slots__ = ()
 
     def close(self) -> None:
         """Close what is open; calls after the first do nothing."""
+        return
 
     def __enter__(self) -> Self:
         return self
@@ -139,7 +124,7 @@ class PendingRead(Protocol):
         """Wait for the bytes."""
 
 
-class ReadableFile(Protocol):
+class ReadableFile(ClosesOnExit, Protocol):
     """An open file, read at given offsets. It has no file position, so threads may share it."""
 
     __slots__ = ()
@@ -164,15 +149,6 @@ class ReadableFile(Protocol):
         """Begin to read a byte range; return None if the file is near, where reading it later takes no longer."""
         return None
 
-    def close(self) -> None:
-        """Close the file."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 class StoredFile(ReadableFile, Protocol):
     """An open file of a store."""
@@ -181,6 +157,27 @@ class StoredFile(ReadableFile, Protocol):
 
     info: FileInfo
     """Its size, time and version when it was opened; the expected ones if each read compares them."""
+
+
+class FilesAhead(Protocol):
+    """The files that a remote store fetches before they are read."""
+
+    def list_once(self, folder: str) -> None:
+        """Answer later questions about the files of a folder from one listing."""
+
+    def prefetch(self, names: Iterable[str]) -> None:
+        """Fetch small files at the same time, which are read next, whole and once each."""
+
+    def settle_prefetched(self) -> bool:
+        """Wait for the files of :meth:`prefetch`.
+
+        Returns:
+            False if one was written or removed since its folder was listed. The listing is then forgotten, and the
+            files are no longer fetched ahead.
+        """
+
+    def prefetch_fixed(self, names: Iterable[str]) -> None:
+        """Copy fixed files at the same time, as :meth:`Storage.local_path` will return them."""
 
 
 class Storage(Protocol):
@@ -197,6 +194,10 @@ class Storage(Protocol):
     def checks_versions(self) -> bool:
         """True if each read of a file that was opened with its size and version checks them."""
 
+    @property
+    def ahead(self) -> FilesAhead | None:
+        """The files that it fetches before they are read; None for a store of this machine, whose files are near."""
+
     def open(self, name: str, info: FileInfo | None = None) -> StoredFile:
         """Open a file for positioned reads.
 
@@ -205,8 +206,8 @@ class Storage(Protocol):
             info: Its size and version, if they are known; a remote store then sends no request for them.
         """
 
-    def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:
-        """Read a whole file or a range of it, fewer bytes only at the end of the file; an object by one request."""
+    def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
+        """Read the bytes [start, stop) of a file, or up to its end; fewer only at the end. An object is one request."""
 
     def exists(self, name: str) -> bool:
         """Return True if a file or folder of that name exists."""
@@ -249,43 +250,26 @@ class Storage(Protocol):
         not while another one holds it alone.
         """
 
-    def local_path(self, name: str = "", info: FileInfo | None = None) -> Path:
+    def local_path(self, name: str = "", info: FileInfo | None = None, *, is_fixed: bool = False) -> Path:
         """Return the path for tools that need a file of this machine (SQLite, memory maps): a copy of a remote file.
 
         Args:
             name: The file.
             info: Its size and version, if they are known.
+            is_fixed: The file never changes under its name, so that its version is not requested.
         """
-
-    def list_once(self, folder: str) -> None:  # noqa: ARG002 - of remote files
-        """Announce questions about the files of a folder, which a remote store then answers from one listing."""
-        return
-
-    def prefetch(self, names: Iterable[str]) -> None:  # noqa: ARG002 - of remote files
-        """Announce reads of small files, whole and once each; a remote store fetches them at the same time."""
-        return
-
-    def settle_prefetched(self) -> bool:
-        """Wait for the files of :meth:`prefetch`.
-
-        Returns:
-            False if one was written or removed since its folder was listed. The listing is then forgotten, and the
-            files are no longer announced.
-        """
-        return True
-
-    def prefetch_fixed(self, names: Iterable[str]) -> None:  # noqa: ARG002 - of remote files
-        """Announce calls of :meth:`copy_of_fixed`; a remote store makes the copies at the same time."""
-        return
-
-    def copy_of_fixed(self, name: str) -> str:
-        """Return such a path for a file that never changes under its name."""
 
     def path(self, name: str) -> str:
         """Return the full path or URL of a name, for messages."""
 
     def target(self, name: str) -> str:
         """Return the full path or URL at which a file is written; raise a ``StorageError`` where none may be."""
+
+
+def list_once(storage: Storage, folder: str) -> None:
+    """Answer later questions about the files of a remote folder from one listing; files of this machine are near."""
+    if storage.ahead is not None:
+        storage.ahead.list_once(folder)
 
 
 MAX_DOCUMENT_BYTES = 1 << 28
@@ -313,7 +297,7 @@ def read_document(storage: Storage, name: str, *, is_short: bool = False) -> byt
     """
     share = _SHORT_SHARE if is_short else 1
     limit = max_document_bytes() // share
-    data = storage.read(name, ByteRange(0, limit + 1))
+    data = storage.read(name, 0, limit + 1)
     if len(data) > limit:
         size_bytes = storage.stat(name).size_bytes
         raise ConfigError(

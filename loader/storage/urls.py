@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, StorageError
 from .local import LocalStorage, read_only_error
-from .protocol import FileInfo, Storage, StoredFile
+from .protocol import FileInfo, FilesAhead, Storage, StoredFile, list_once
 from .remote import PROTOCOLS, RemoteStorage, redact_urls
 from .temporary_files import left_command, partials_of, size_of
 
@@ -241,8 +241,6 @@ class SplitStorage:
     target = _calls("target", _writable)
     read = _calls("read", _place)
     exists = _calls("exists", _place)
-    copy_of_fixed = _calls("copy_of_fixed", _place)
-    list_once = _calls("list_once", _place)
     create = _calls("create", _writable)
     create_once = _calls("create_once", _writable)
     write = _calls("write", _writable)
@@ -263,22 +261,31 @@ class SplitStorage:
         skip = None if on_skipped is None else lambda name: on_skipped(f"{start}{name}")
         return (replace(info, name=f"{start}{info.name}") for info in storage.list(inner, on_skipped=skip))
 
-    def local_path(self, name: str = "", info: FileInfo | None = None) -> Path:
+    def local_path(self, name: str = "", info: FileInfo | None = None, *, is_fixed: bool = False) -> Path:
         storage, inner = self._place(name)
-        return storage.local_path(inner, None if info is None else replace(info, name=inner))
+        return storage.local_path(inner, None if info is None else replace(info, name=inner), is_fixed=is_fixed)
+
+    @property
+    def ahead(self) -> FilesAhead | None:
+        return None if self.main.ahead is None and self._other.ahead is None else self
+
+    def list_once(self, folder: str) -> None:
+        list_once(*self._place(folder))
 
     def prefetch(self, names: Iterable[str]) -> None:
-        self._announce(names, self.main.prefetch, self._other.prefetch)
+        for ahead, inner in self._ahead_of(names):
+            ahead.prefetch(inner)
 
     def settle_prefetched(self) -> bool:
-        return all([self.main.settle_prefetched(), self._other.settle_prefetched()])
+        settled = [ahead.settle_prefetched() for ahead, _ in self._ahead_of(())]  # waits for all
+        return all(settled)
 
     def prefetch_fixed(self, names: Iterable[str]) -> None:
-        self._announce(names, self.main.prefetch_fixed, self._other.prefetch_fixed)
+        for ahead, inner in self._ahead_of(names):
+            ahead.prefetch_fixed(inner)
 
-    def _announce(
-        self, names: Iterable[str], main: Callable[[Iterable[str]], None], other: Callable[[Iterable[str]], None]
-    ) -> None:
+    def _ahead_of(self, names: Iterable[str]) -> Iterator[tuple[FilesAhead, Sequence[str]]]:
         places = [self._place(name) for name in names]
-        main(inner for storage, inner in places if storage is self.main)
-        other(inner for storage, inner in places if storage is self._other)
+        for storage in (self.main, self._other):
+            if storage.ahead is not None:
+                yield storage.ahead, [inner for owner, inner in places if owner is storage]

@@ -13,7 +13,6 @@ from ...dataset.open_files import OpenFiles
 from ...errors import SampleError, StorageError
 from ...parts.kinds import HEADER_BYTES, MEDIA_KINDS, POINTER_STARTS, kind_of_bytes, kind_of_name
 from ...storage import (
-    ByteRange,
     FileInfo,
     FileStream,
     PendingRead,
@@ -207,7 +206,7 @@ class ContentReader:
 
     def _url(self, url: str) -> bytes | FileContents:
         storage, name = open_parent(url)
-        data = storage.read(name, ByteRange(0, _LARGE_BYTES + 1))
+        data = storage.read(name, 0, _LARGE_BYTES + 1)
         if len(data) <= _LARGE_BYTES:
             return data
         file = storage.open(name)

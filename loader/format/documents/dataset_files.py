@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 
 from ...errors import ConfigError
-from ...storage import Storage, read_document
+from ...storage import Storage, list_once, read_document
 from ..data_kind import SHARD_SUFFIXES
 from ..nv_meta import FOLDER, FORMAT_VERSION, INFO_JSON, INFO_YAML, SPLIT_JSON, SPLIT_YAML
 from .split_config import SplitConfig, parse_split_config
@@ -65,6 +65,12 @@ def marked_index(info: bytes) -> int | None:
     if len(info) <= _MARK_BITS or info[-_MARK_BITS - 1] != ord("\n") or mark.strip(b" \t"):
         return None
     return int(mark.translate(bytes.maketrans(b" \t", b"01")), 2)
+
+
+def is_prepared(storage: Storage) -> bool:
+    """Return True if a folder has the file that ends a prepare, ``.info.json``."""
+    list_once(storage, FOLDER)
+    return storage.exists(INFO_JSON) or storage.exists(INFO_YAML)
 
 
 def read_shard_info(storage: Storage) -> dict[str, int] | None:

@@ -109,8 +109,9 @@ class DatasetIndex(AbstractIndex):
     def map_column(self, name: str) -> npt.NDArray[Any]:
         """Map a column, and compare its length with the layout."""
         # The columns that locate samples are requested together, for a remote dataset.
-        if name in ROW_COLUMNS and self.__dict__.keys().isdisjoint(ROW_COLUMNS):
-            self._storage.prefetch_fixed([f"{self._folder}/{each}.npy" for each in ROW_COLUMNS])
+        ahead = self._storage.ahead
+        if ahead is not None and name in ROW_COLUMNS and self.__dict__.keys().isdisjoint(ROW_COLUMNS):
+            ahead.prefetch_fixed([f"{self._folder}/{each}.npy" for each in ROW_COLUMNS])
         column = map_column(self._storage, f"{self._folder}/{name}.npy", COLUMNS[name])
         # Each sample has a row, or each part; the ends say how long the columns are that they divide.
         rows = self._rows_of_column(name)

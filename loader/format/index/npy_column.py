@@ -126,8 +126,7 @@ def map_column(
         length: Elements of each vector; 0 for numbers.
     """
     with _mapping(storage, name):
-        path = storage.copy_of_fixed(name) if is_fixed else str(storage.local_path(name))
-        file = map_file(path)
+        file = map_file(storage.local_path(name, is_fixed=is_fixed))
         start = bytes(memoryview(file)[:_HEADER_BYTES])
         stored, shape, offset = _parse_header(storage, name, start, len(file), accepted, length=length)
         if dtype is not None and stored != np.dtype(dtype):

@@ -20,8 +20,9 @@ from ...errors import ConfigError, FormatError, SampleError
 from ...parts.kinds import AUDIO, COMMON_IMAGE, VIDEO, kind_of_bytes
 from ...storage import Storage
 from ..compat.sqlite_index import open_sqlite
+from ..documents.dataset_files import is_prepared
 from ..documents.messages import short_repr
-from ..nv_meta import INDEX_SQLITE, INFO_JSON, INFO_YAML
+from ..nv_meta import INDEX_SQLITE
 
 
 def media_type_of_name(name: str) -> MediaType | None:
@@ -380,5 +381,4 @@ def media_query(database: sqlite3.Connection) -> str:
 
 def media_prepare_command(storage: Storage) -> str:
     """Return the command that collects the media metadata of a dataset or of a folder of files."""
-    is_dataset = storage.exists(INFO_JSON) or storage.exists(INFO_YAML)
-    return f"energon {'prepare' if is_dataset else 'prepare-media'} --media-metadata-by-header {storage.url}"
+    return f"energon {'prepare' if is_prepared(storage) else 'prepare-media'} --media-metadata-by-header {storage.url}"

@@ -12,7 +12,7 @@ from typing import Any, Self, get_args
 
 from ...engine.run import Engine, in_order
 from ...errors import plural
-from ...storage import ByteRange, Storage
+from ...storage import Storage
 from ..compat.sqlite_index import MEDIA_TABLES, SQLITE_SETTINGS, disk_error, open_sqlite
 from ..nv_meta import INDEX_SQLITE
 from .extraction import BrokenMedia, FileRegion, extract_media
@@ -148,7 +148,7 @@ def _may_have_media(storage: Storage) -> bool:
     """
     if not storage.checks_versions:
         return True
-    page = storage.read(INDEX_SQLITE, ByteRange(0, _MAX_PAGE_BYTES))
+    page = storage.read(INDEX_SQLITE, 0, _MAX_PAGE_BYTES)
     size_bytes = int.from_bytes(page[_PAGE_SIZE], "big")
     schema = page[: size_bytes if size_bytes > 1 else _MAX_PAGE_BYTES]
     is_whole = schema[_HEADER_BYTES : _HEADER_BYTES + 1] == _LEAF_PAGE

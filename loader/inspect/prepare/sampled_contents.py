@@ -15,18 +15,19 @@ from ...format.contents.proposals import Proposal, propose
 from ...format.contents.proposed_fields import SeenParts, propose_field_map
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.dataset_config import DatasetConfig
+from ...format.documents.dataset_files import is_prepared
 from ...format.documents.field_map import FieldMap, parse_field_map
 from ...format.documents.messages import nearest_names
 from ...format.index.layout import AbstractIndex, once_warning
 from ...format.index.object_commit import read_committed_documents
-from ...format.nv_meta import FOLDER, INFO_JSON, INFO_YAML, SPLIT_JSON, SPLIT_YAML
+from ...format.nv_meta import FOLDER, SPLIT_JSON, SPLIT_YAML
 from ...parts.kinds import PICKLE, TORCH, part_extension
 from ...parts.part_sets import Missing, PartSets
 from ...prepare.dataset_yaml import DatasetYaml
 from ...prepare.plan import PreparePlan, RunningPrepare
 from ...prepare.run import open_prepare
 from ...prepare.shards import find_shards
-from ...storage import EPath, Storage
+from ...storage import EPath, Storage, list_once
 
 _MAX_PART_BYTES = 256 * 1024 * 1024  # of each part of the first sample
 _MAX_OTHER_BYTES = 16 * 1024 * 1024  # of each part of the examples of other part sets
@@ -158,7 +159,7 @@ def inspect_folder(
     """
     ref = DatasetRef.of(ref)
     storage = ref.storage()
-    storage.list_once("")
+    list_once(storage, "")
     read_committed_documents(storage)
     # Find the shards.
     sizes = {shard.name: shard.size_bytes for shard in find_shards(storage, exclude=exclude).shards}
@@ -170,7 +171,7 @@ def inspect_folder(
             prepare.scan()
             contents = replace(contents_of_scan(prepare), other_parts=other_parts)
     # Documents count only if an index belongs to them.
-    prepared = storage.exists(INFO_JSON) or storage.exists(INFO_YAML)
+    prepared = is_prepared(storage)
     return ShardFolder(
         storage=storage,
         sizes=sizes,

@@ -16,7 +16,7 @@ from ...escaped_log import get_logger
 from ..node_cache.block_cache import RemoteObject
 from ..node_cache.node_cache import block_cache, local_copy
 from ..node_cache.private_folder import CacheSettings, cache_settings
-from ..protocol import ByteRange, FileInfo, PendingRead, Storage, StoredFile
+from ..protocol import FileInfo, FilesAhead, PendingRead, Storage, StoredFile
 from ..shared_answers import answers_here, has_answers, shared
 from .clients.choice import fetcher_of, has_answered, note_answer, open_url
 from .clients.connection import ClientObject, Connection
@@ -69,9 +69,6 @@ class RemoteFile(StoredFile):
         fetch = partial(self._storage.fetch_range, self.info, is_sparse=self._is_sparse)
         parts = [fetch(start, stop) for start, stop in pairwise(ends)]
         return parts[0] if len(parts) == 1 else _Parts(parts)
-
-    def close(self) -> None:
-        pass
 
 
 # Bytes of a request of a copy, so that little is sent again after a failure.
@@ -170,8 +167,7 @@ class RemoteStorage(Storage):
         return Fetch(fetcher_of(self._place), read, stop - start)
 
     @shared
-    def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:
-        start, stop = (0, None) if byte_range is None else (byte_range.start, byte_range.stop)
+    def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
         ahead = self._take_ahead(name)
         if ahead is not None:
             return ahead[start:stop]
@@ -182,7 +178,11 @@ class RemoteStorage(Storage):
             except FormatError:  # an empty object has no ranges
                 if start:
                     raise
-        return self._requests.get_all(name).data
+        return self._requests.get_all(name).data[start:]
+
+    @property
+    def ahead(self) -> FilesAhead:
+        return self
 
     @property
     def can_list(self) -> bool:
@@ -228,7 +228,7 @@ class RemoteStorage(Storage):
     def prefetch_fixed(self, names: Iterable[str]) -> None:
         fetcher = fetcher_of(self._place)
         for name in names:
-            fetcher.run(partial(self.copy_of_fixed, name))
+            fetcher.run(partial(self.local_path, name, is_fixed=True))
 
     @shared
     def exists(self, name: str) -> bool:
@@ -294,15 +294,12 @@ class RemoteStorage(Storage):
     def has_objects(self, folder: str = "") -> bool:
         return any(self._requests.pages(folder))
 
-    def local_path(self, name: str = "", info: FileInfo | None = None) -> Path:
-        return self._copy(name, self.stat(name) if info is None else info)
-
-    def copy_of_fixed(self, name: str) -> str:
-        return str(self._copy(name, None))
-
-    def _copy(self, name: str, info: FileInfo | None) -> Path:
+    def local_path(self, name: str = "", info: FileInfo | None = None, *, is_fixed: bool = False) -> Path:
         # The copy's name has the version, so a changed object has another copy.
-        version = "" if info is None else info.etag or f"{info.size_bytes}-{info.mtime_ns}"
+        version = ""
+        if not is_fixed:
+            info = info or self.stat(name)
+            version = info.etag or f"{info.size_bytes}-{info.mtime_ns}"
 
         def download() -> Iterator[bytes]:
             # The first answer brings the version that all later requests have to match.

@@ -34,7 +34,7 @@ from .scans import ShardScans
 from .shards import ShardSearch, compressed_warning, find_shards
 from .split import PlannedSplit, plan_split, rename_excluded
 from .staging import STAGED_INDEX, PrepareInputs, StagedIndex, is_up_to_date, is_written, planned_files, stage_index
-from .workspace import Workspace, open_trial_workspace, open_workspace
+from .workspace import Workspace, open_trial_workspace, open_workspace, unwritable_folder
 
 _MAX_KNOWN_SETS = 1000  # of an earlier index, that are inspected again
 
@@ -108,13 +108,16 @@ def open_prepare(
     list_once(storage, "")
     search = find_shards(storage, exclude=plan.exclude)
     check_destination(storage, plan.ref, shards=search.names, force=plan.force)
+    if not is_trial:
+        if not plan.merge:
+            check_not_planned(storage)
+        if fault := unwritable_folder(storage):
+            raise fault
     prefetch_documents(storage, [SPLIT_YAML])
     if plan.split is not None:
         plan_split(storage, plan.split, search.names)
     # Begin the scans.
     with open_trial_workspace(storage) if is_trial else open_workspace(storage) as workspace:
-        if not (plan.merge or is_trial):
-            check_not_planned(storage)
         how = ScanHow(
             engine=engine or Engine(workers=plan.workers),
             on_progress=on_progress,

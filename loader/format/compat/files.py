@@ -54,18 +54,16 @@ class CompatFiles:
     _renames: list[tuple[str, str]] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        self._sqlite = self._open()
-
-    def _open(self) -> BackgroundIndexWriter:
         path = self.work.local_path(STAGED_SQLITE)
         if self.unchanged is not None:
-            count = len(self.shards)
+            count, earlier = len(self.shards), self.storage.local_path(INDEX_SQLITE)
             replaced = [*set(range(count)) - self.unchanged, *range(count, count + self.gone)]
             try:
-                return BackgroundIndexWriter(path, earlier=self.storage.local_path(INDEX_SQLITE), replaced=replaced)
+                self._sqlite = BackgroundIndexWriter(path, earlier=earlier, replaced=replaced)
             except NotPatchable:
                 self.unchanged = None
-        return BackgroundIndexWriter(path)
+        if self.unchanged is None:
+            self._sqlite = BackgroundIndexWriter(path)
 
     def needs(self, position: int) -> bool:
         """Return True if :meth:`add` must be called for a shard."""

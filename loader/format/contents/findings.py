@@ -116,8 +116,8 @@ class ContentSampler:
             self._layouts.add(layout)
         counter = PartSetCounter()
         counter.add(index.part_ends, index.part_name)
-        table = counter.finish(index.part_names, lambda _: "")
-        rare = [each for each in table.sets if each.parts not in self._seen][:_MAX_RARE_OF_SHARD]
+        sets = counter.finish(index.part_names, index.key).sets
+        rare = [each for each in sets if each.parts not in self._seen][:_MAX_RARE_OF_SHARD]
         if self._rare < _MAX_RARE:
             self._rare += len(rare)
             self._seen.update(each.parts for each in rare)

@@ -160,14 +160,11 @@ class AbstractIndex(ABC):
     def __init__(self, uuid: str, layout: Layout, *, path: str) -> None:
         self.uuid = uuid
         self.layout = layout
+        self.shards = layout.shards
         self.path = path  # path of the index folder, for messages
 
     def __len__(self) -> int:
         return self.layout.samples
-
-    @property
-    def shards(self) -> tuple[ShardEntry, ...]:
-        return self.layout.shards
 
     @cached_property
     def part_names(self) -> tuple[str, ...]:

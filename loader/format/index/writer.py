@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -54,7 +53,7 @@ class DuplicateKeys:
         return self.groups[0][0] if self.groups else ""
 
 
-class IndexWriter:
+class IndexWriter(ExitStack):
     """Writes the folder of an index, which :class:`.dataset_index.DatasetIndex` opens.
 
     Use it as a context manager around :meth:`add` and :meth:`keep`, in the order of the shards; then call
@@ -67,12 +66,12 @@ class IndexWriter:
     def __init__(
         self, storage: Storage, folder: str, *, kept: DatasetIndex | None = None, durable: bool = True
     ) -> None:
+        super().__init__()
         self._storage = storage
         self._folder = folder
         self._kept = kept
         self._durable = durable
         self._kept_first: dict[str, int] = {}  # kept shard → its first sample in this index
-        self._stack = ExitStack()
         self._columns: dict[str, ColumnWriter] = {}
         self._part_ids: dict[str, int] = {}
         self._part_sets = PartSetCounter()
@@ -83,10 +82,10 @@ class IndexWriter:
 
     def __enter__(self) -> Self:
         for name in _APPENDED:
-            self._columns[name] = self._stack.enter_context(self._create(name))
-        runs = [self._stack.enter_context(self._create(name, durable=False)) for name in _RUNS]
+            self._columns[name] = self.enter_context(self._create(name))
+        runs = [self.enter_context(self._create(name, durable=False)) for name in _RUNS]
         self._runs = RunWriter(*(run.append for run in runs))
-        self._stack.push(self._finish_runs)  # before their columns are closed
+        self.push(self._finish_runs)  # before their columns are closed
         return self
 
     def _finish_runs(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -98,11 +97,6 @@ class IndexWriter:
     def _create(self, name: str, *, durable: bool = True) -> AbstractContextManager[ColumnWriter]:
         path = f"{self._folder}/{name}.npy"
         return create_column(self._storage, path, _DTYPES[name], durable=durable and self._durable)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
 
     def add(self, shard: FileInfo, index: ShardIndex) -> None:
         blocks = index.part_offset // BLOCK

@@ -300,18 +300,8 @@ def view_first_sample(folder: ShardFolder, choice: DatasetYaml, *, trust_code: b
         return SampleView(title=title, fields=(), fault=error.message)
 
 
-def with_printed_names(choices: Choices, contents: SampledContents) -> Choices:
-    """Return choices whose field map has the names that are printed: ``json[caption]`` for ``caption``."""
-    chosen = choices.dataset_yaml
-    if chosen is None or chosen.field_map is None:
-        return choices
-    field_map = resolved_fields(chosen.field_map, contents.part_names, contents.json_values)
-    return replace(choices, dataset_yaml=replace(chosen, field_map=field_map))
-
-
-def resolved_fields(
-    field_map: Mapping[str, str], part_names: Sequence[str], json_values: Sequence[str]
-) -> dict[str, str]:
-    """Return a field map with the names that are printed."""
+def resolved_fields(field_map: Mapping[str, str], contents: SampledContents) -> dict[str, str]:
+    """Return a field map with the names that are printed: ``json[caption]`` for ``caption``."""
     parsed = parse_field_map(dict(field_map), file="the field map")
-    return parsed.resolved(PartNames(part_names), file="the field map", known=json_values).expressions()
+    names, values = PartNames(contents.part_names), contents.json_values
+    return parsed.resolved(names, file="the field map", known=values).expressions()

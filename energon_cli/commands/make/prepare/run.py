@@ -20,14 +20,12 @@ from loader.inspect import (
     field_map_warnings,
     format_bytes,
     inspect_folder,
-    with_printed_names,
+    resolved_fields,
 )
 from loader.prepare import (
     DecompressReport,
     PartReport,
     PlannedSplit,
-    check_destination,
-    check_not_planned,
     decompress_shards,
     plan_split,
     run_part,
@@ -114,15 +112,9 @@ def prepare_dataset(flags: PrepareFlags) -> None:
         if flags.as_json:
             print_json(facts_of(flags, "ref.path dry_run decompressed", decompressed=decompressed.written))
         return
-    # Find the shards, and check that the dataset may be written.
+    # Find the shards, and what an earlier prepare has written.
     folder = inspect_folder(flags.ref, exclude=flags.plan.exclude, scans=False)
-    if not (flags.plan.merge or flags.dry_run):
-        check_not_planned(folder.storage)
-    check_destination(folder.storage, flags.ref, shards=folder.sizes.keys(), force=flags.plan.force)
-    fault = unwritable_folder(folder.storage)
-    if fault is not None:
-        if not flags.dry_run:
-            raise fault
+    if flags.dry_run and (fault := unwritable_folder(folder.storage)):
         show_warning(f"{fault.message}: {fault.path}; {fault.hint}")
     check_consent(flags, has_split=folder.has_split, has_dataset_yaml=folder.has_dataset_yaml)
     # Scan the shards while the user answers; types are proposed from all of them.
@@ -182,7 +174,10 @@ def prepare_dataset(flags: PrepareFlags) -> None:
 
 def _draft(flags: PrepareFlags, scan: BackgroundScan, choices: Choices) -> _Draft:
     folder = scan.wait()
-    choices = with_printed_names(choices, folder.contents)
+    chosen = choices.dataset_yaml
+    if chosen is not None and chosen.field_map is not None:
+        chosen = replace(chosen, field_map=resolved_fields(chosen.field_map, folder.contents))
+        choices = replace(choices, dataset_yaml=chosen)
     if choices.split is not None:
         choices = replace(choices, split=with_flags(flags, choices.split))
     # Plan the split, and count the samples of its parts.
@@ -195,7 +190,7 @@ def _draft(flags: PrepareFlags, scan: BackgroundScan, choices: Choices) -> _Draf
     # A range of few samples may round to nothing.
     divided = () if planned is None else planned.ranges
     empty = [f"part {name!r} is empty: the shards have too few samples" for name in divided if not samples[name]]
-    warnings, chosen = list[str](), choices.dataset_yaml
+    warnings = list[str]()
     if chosen is not None:
         warnings = field_map_warnings(chosen, folder, trust_code=flags.ref.trust_code)
         warnings += coverage_warnings(chosen, folder.contents)

@@ -34,7 +34,7 @@ from .scans import ShardScans
 from .shards import ShardSearch, compressed_warning, find_shards
 from .split import PlannedSplit, plan_split, rename_excluded
 from .staging import STAGED_INDEX, PrepareInputs, StagedIndex, is_up_to_date, is_written, planned_files, stage_index
-from .workspace import Workspace, open_trial_workspace, open_workspace, unwritable_folder
+from .workspace import Workspace, open_trial_workspace, open_workspace
 
 _MAX_KNOWN_SETS = 1000  # of an earlier index, that are inspected again
 
@@ -108,11 +108,8 @@ def open_prepare(
     list_once(storage, "")
     search = find_shards(storage, exclude=plan.exclude)
     check_destination(storage, plan.ref, shards=search.names, force=plan.force)
-    if not is_trial:
-        if not plan.merge:
-            check_not_planned(storage)
-        if fault := unwritable_folder(storage):
-            raise fault
+    if not (plan.merge or is_trial):
+        check_not_planned(storage)
     prefetch_documents(storage, [SPLIT_YAML])
     if plan.split is not None:
         plan_split(storage, plan.split, search.names)

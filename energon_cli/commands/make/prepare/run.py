@@ -112,9 +112,11 @@ def prepare_dataset(flags: PrepareFlags) -> None:
         if flags.as_json:
             print_json(facts_of(flags, "ref.path dry_run decompressed", decompressed=decompressed.written))
         return
-    # Find the shards, and what an earlier prepare has written.
+    # Find the shards, and check that the dataset may be written.
     folder = inspect_folder(flags.ref, exclude=flags.plan.exclude, scans=False)
-    if flags.dry_run and (fault := unwritable_folder(folder.storage)):
+    if fault := unwritable_folder(folder.storage):
+        if not flags.dry_run:
+            raise fault
         show_warning(f"{fault.message}: {fault.path}; {fault.hint}")
     check_consent(flags, has_split=folder.has_split, has_dataset_yaml=folder.has_dataset_yaml)
     # Scan the shards while the user answers; types are proposed from all of them.

@@ -271,9 +271,9 @@ class TarPrepare(RunningPrepare):
                 self._check_strict()
                 counts = split.counts(shards, storage=storage)  # a range beyond a shard is refused here
                 media = None
-                if staged.compat_renames:
+                if staged.compat_renames and inputs.media is not None:
                     path, samples = work.local_path(STAGED_SQLITE), [shard.samples for shard in shards]
-                    media = collect_media(inputs, path, samples, self._how.on_progress)
+                    media = collect_media(inputs, inputs.media, path, samples, self._how.on_progress)
                 carried = carry_to_next_index(storage, work, earlier=inputs.previous_shards, now=shards)
                 identity = _publish(inputs, staged, carried, contents)
                 report = self._report_of(staged.index.layout, identity, split, counts, media=media)

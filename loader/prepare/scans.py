@@ -103,7 +103,7 @@ class _Scan:
     part: ScanFolders | None = None
     sampler: ContentSampler | None = None
 
-    def __call__(self, shards: _Group) -> list[_Scanned]:
+    def __call__(self, shards: _Group) -> Generator[int | list[_Scanned], None, None]:
         small = index_small_shards(self.storage, shards)
         results = [self._index(shard, index) for shard, index in zip(shards, small, strict=True)]
         contents: dict[str, Contents] = {}
@@ -111,7 +111,7 @@ class _Scan:
             if self.sampler is not None and isinstance(result, ShardIndex):
                 contents[shard.name] = self.sampler.inspect(self.storage, shard, result)
         # An error of this, such as a full disk, is not a fault of a shard: it ends the run.
-        return _store(self.work, shards, results, contents, self.part, stages_tar_idx=self.stage_tar_idx)
+        yield _store(self.work, shards, results, contents, self.part, stages_tar_idx=self.stage_tar_idx)
 
     def _index(self, shard: FileInfo, index: ShardIndex | None) -> EnergonError | ShardIndex:
         try:
@@ -278,15 +278,14 @@ class ShardScans:
         else:
             self._groups = _groups(to_scan, workers)
         # Begin.
-        if not isinstance(shards, RemoteStorage):
-            self._results = engine.run(_Scan(storage, work, stage_tar_idx, how.part, sampler), self._groups)
-            return
-        uploads = shards is storage and not how.is_trial
-        is_far = is_sent and uploads and not engine.sees_this_disk
-        if is_far:
-            self._fetch_scans = partial(download_scan, shards, work)
-        folder = None if is_far else work
-        scan = _RemoteScan(shards, folder, uploads, how.mode, stage_tar_idx, workers, how.part, sampler)
+        scan: _Scan | _RemoteScan = _Scan(storage, work, stage_tar_idx, how.part, sampler)
+        if isinstance(shards, RemoteStorage):
+            uploads = shards is storage and not how.is_trial
+            is_far = is_sent and uploads and not engine.sees_this_disk
+            if is_far:
+                self._fetch_scans = partial(download_scan, shards, work)
+            folder = None if is_far else work
+            scan = _RemoteScan(shards, folder, uploads, how.mode, stage_tar_idx, workers, how.part, sampler)
         self._results = engine.stream(scan, self._groups, is_last=lambda result: not isinstance(result, int))
 
     def wait_for(self, shard: FileInfo) -> None:

@@ -144,11 +144,10 @@ def _account(
             continue
         if is_compressed_tar(file.name) and tar_name(file.name) in shards:
             continue  # its decompressed file is a shard
-        code = "L116" if file.name in compressed else "L117"
-        account.see("files")
-        account.leave("files", code, file.name, size_bytes=file.size_bytes)
-    account.see("files", len(unreadable))
-    account.leave("files", code, next(iter(unreadable), ""), count=len(unreadable))
+        reason = "L116" if file.name in compressed else "L117"
+        account.lose("files", reason, file.name, size_bytes=file.size_bytes)
+    if unreadable:
+        account.lose("files", code, unreadable[0], count=len(unreadable))
     return account
 
 

@@ -44,7 +44,7 @@ class PrepareInputs:
         self.media = plan.media or self.recorded_media
         self.journal = StoredScans(workspace.work)  # the scans of an interrupted prepare, and of this one
         # The entries of unchanged shards in the previous index, by shard number; the other shards are scanned.
-        self.reused = {} if plan.force else unchanged_shards(plan, search.shards, self.previous)
+        self.reused = unchanged_shards(plan, search.shards, self.previous)
 
     def to_scan(self) -> list[FileInfo]:
         """Return the shards that are not reused, and that neither an interrupted run nor a part has scanned."""
@@ -85,8 +85,8 @@ def is_written(storage: Storage, files: Mapping[str, bytes]) -> bool:
 def unchanged_shards(plan: PreparePlan, shards: Sequence[FileInfo], previous: PreviousIndex) -> dict[int, ShardEntry]:
     """Return the entries of shards that need no scan, by number."""
     unchanged: dict[int, ShardEntry] = {}
-    if previous.index is not None and not previous.index.has_part_sets:
-        return unchanged  # an earlier version has not recorded which members are left out
+    if plan.force or previous.index is None or not previous.index.has_part_sets:
+        return unchanged  # without part sets, an earlier version has not recorded which members are left out
     for position, shard in enumerate(shards):
         entry = previous.entry(shard)
         if entry and (plan.compat is False or entry.scattered or previous.has_offsets(entry)):

@@ -22,6 +22,7 @@ _log = get_logger(__name__)
 
 STAGING = f"{WORK_FOLDER}/staged"  # the folder of the files that wait for the commit
 
+_TAR_IDX = f".tar{TAR_IDX_SUFFIX}"
 _INTENT = f"{WORK_FOLDER}/commit.json"
 _REMOVABLE = (f"{INDEX_FOLDER}/", f"{COLUMNS_FOLDER}/", f"{FOLDER}/filter_")
 
@@ -76,15 +77,11 @@ def _check_names(intent: _Intent) -> None:
         if name.startswith("/") or ".." in name.split("/"):
             raise ValueError(f"{name!r} leads out of the dataset")
     for staged, final in intent.renames:
-        if not staged.startswith(f"{STAGING}/") or not (final.startswith(f"{FOLDER}/") or _is_tar_idx(final)):
+        if not staged.startswith(f"{STAGING}/") or not (final.startswith(f"{FOLDER}/") or final.endswith(_TAR_IDX)):
             raise ValueError(f"expected renames of staged files, found {staged!r} to {final!r}")
     for name in intent.removals:
-        if not (name.startswith(_REMOVABLE) or name == INDEX_SQLITE or _is_tar_idx(name)):
+        if not (name.startswith(_REMOVABLE) or name == INDEX_SQLITE or name.endswith(_TAR_IDX)):
             raise ValueError(f"expected removals of index files, columns and filters, found {name!r}")
-
-
-def _is_tar_idx(name: str) -> bool:
-    return name.endswith(f".tar{TAR_IDX_SUFFIX}")
 
 
 def is_commit_pending(storage: Storage) -> bool:

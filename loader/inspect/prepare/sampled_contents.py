@@ -29,6 +29,7 @@ from ...prepare.run import open_prepare
 from ...prepare.shards import find_shards
 from ...storage import EPath, Storage, list_once
 
+_NO_PART_SETS = PartSets(sets=(), samples=0)  # before a scan
 _MAX_PART_BYTES = 256 * 1024 * 1024  # of each part of the first sample
 _MAX_OTHER_BYTES = 16 * 1024 * 1024  # of each part of the examples of other part sets
 _MAX_EXAMPLES = 4  # part sets: a sample of each is read
@@ -55,7 +56,7 @@ class SampledContents:
         other_parts: Names of the parts of samples that are not here.
     """
 
-    part_sets: PartSets = field(default_factory=lambda: PartSets(sets=(), samples=0))
+    part_sets: PartSets = _NO_PART_SETS
     contents: Contents = field(default_factory=Contents)
     key: str = ""
     is_first: bool = True
@@ -166,7 +167,7 @@ def inspect_folder(
     contents = SampledContents()
     # Scan all samples, as a prepare does, but write nothing.
     if scans:
-        plan = PreparePlan.of(ref, exclude=exclude)
+        plan = PreparePlan(path=ref.path, meta_folder=ref.meta_folder, exclude=exclude)
         with open_prepare(plan, storage=storage, inspects=True, is_trial=True) as prepare:
             prepare.scan()
             contents = replace(contents_of_scan(prepare), other_parts=other_parts)

@@ -108,13 +108,13 @@ def open_prepare(
     list_once(storage, "")
     search = find_shards(storage, exclude=plan.exclude)
     check_destination(storage, plan.ref, shards=search.names, force=plan.force)
-    if not (plan.merge or is_trial):
-        check_not_planned(storage)
     prefetch_documents(storage, [SPLIT_YAML])
     if plan.split is not None:
         plan_split(storage, plan.split, search.names)
     # Begin the scans.
     with open_trial_workspace(storage) if is_trial else open_workspace(storage) as workspace:
+        if not (plan.merge or is_trial):
+            check_not_planned(storage)
         how = ScanHow(
             engine=engine or Engine(workers=plan.workers),
             on_progress=on_progress,

@@ -26,6 +26,7 @@ from loader.prepare import (
     DecompressReport,
     PartReport,
     PlannedSplit,
+    check_not_planned,
     decompress_shards,
     plan_split,
     run_part,
@@ -114,6 +115,8 @@ def prepare_dataset(flags: PrepareFlags) -> None:
         return
     # Find the shards, and check that the dataset may be written.
     folder = inspect_folder(flags.ref, exclude=flags.plan.exclude, scans=False)
+    if not (flags.plan.merge or flags.dry_run):
+        check_not_planned(folder.storage)
     if fault := unwritable_folder(folder.storage):
         if not flags.dry_run:
             raise fault

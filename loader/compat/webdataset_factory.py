@@ -439,9 +439,8 @@ def prepare_dataset(
         files, split = {split_config: text or ""}, None
     # Prepare the listed shards, and advance the caller's display.
     excluded = [re.escape(name) for name in present if name not in wanted]
-    plan = PreparePlan(
-        path=ref.path,
-        meta_folder=ref.meta_folder,
+    plan = PreparePlan.of(
+        ref,
         workers=max(1, min(workers, os.cpu_count() or 1, len(wanted))),
         exclude=f"^(?:{'|'.join(excluded)})$" if excluded else None,
         split=split,

@@ -73,6 +73,11 @@ class PreparePlan:
     strict: bool = False
     max_json_bytes: int | None = SHOWN_JSON_BYTES
 
+    @classmethod
+    def of(cls, ref: DatasetRef, **choices: Any) -> PreparePlan:
+        """Return the plan for a reference; a prepare writes documents of the default names."""
+        return cls(path=ref.path, meta_folder=ref.meta_folder, **choices)
+
     @property
     def ref(self) -> DatasetRef:
         """The dataset."""

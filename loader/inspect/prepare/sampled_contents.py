@@ -167,7 +167,7 @@ def inspect_folder(
     contents = SampledContents()
     # Scan all samples, as a prepare does, but write nothing.
     if scans:
-        plan = PreparePlan(path=ref.path, meta_folder=ref.meta_folder, exclude=exclude)
+        plan = PreparePlan.of(ref, exclude=exclude)
         with open_prepare(plan, storage=storage, inspects=True, is_trial=True) as prepare:
             prepare.scan()
             contents = replace(contents_of_scan(prepare), other_parts=other_parts)

@@ -54,8 +54,7 @@ class PrepareFlags:
         options["media"] = media_filter_of(options)
         workers = max(1, usable_cores() if engine.num_workers is None else engine.num_workers)
         of_plan = {each.name: options.pop(each.name) for each in fields(PreparePlan) if each.name in options}
-        of_plan |= {"path": path, "meta_folder": ref.meta_folder}
-        plan = PreparePlan(workers=workers, force=force_overwrite, merge=engine.merge, **of_plan)
+        plan = PreparePlan.of(ref, workers=workers, force=force_overwrite, merge=engine.merge, **of_plan)
         return cls(ref=ref, plan=plan, engine=engine, **options)
 
     @property

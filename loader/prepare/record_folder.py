@@ -16,7 +16,6 @@ import numpy.typing as npt
 from ..engine import Account
 from ..errors import ConfigError, EnergonError, FormatError, StorageError
 from ..format.carry import NextValues, carry_to_next_index
-from ..format.contents.findings import MAX_JSON_BYTES, Contents, ContentSampler, parse_document
 from ..format.data_kind import data_kind
 from ..format.documents.dataset_files import read_shard_info
 from ..format.index.current import read_uuid
@@ -34,6 +33,7 @@ from ..format.records.folder_index import RecordIndex, open_record_file, open_re
 from ..format.records.record_file import read_record
 from ..storage import FileInfo, Storage, list_once
 from ..version import __version__
+from .contents.findings import MAX_JSON_BYTES, Contents, ContentSampler, parse_document
 from .plan import PreparePlan, PrepareProgress, PrepareReport, RunningPrepare, ScanHow, SplitRequest
 from .scans import raise_scan_errors
 from .shards import ShardSearch, find_shards

@@ -14,7 +14,6 @@ from ..engine.run import Engine
 from ..errors import ConfigError, plural
 from ..format.carry import NextValues, carry_to_next_index
 from ..format.compat.files import STAGED_SQLITE, stale_compat_files
-from ..format.contents.findings import ContentSampler
 from ..format.index.current import prefetch_documents
 from ..format.index.dataset_index import DatasetIndex
 from ..format.index.layout import Layout, layout_warnings
@@ -25,6 +24,7 @@ from ..format.nv_meta import INDEX_FOLDER, INDEX_SQLITE, SPLIT_YAML
 from ..parts.large_parts import is_limited
 from ..storage import RemoteStorage, Storage, list_once
 from .collect_media import collect_media
+from .contents.findings import ContentSampler
 from .destination import check_destination
 from .fix_duplicates import fix_duplicates, repeated_keys
 from .part import check_complete, check_not_planned

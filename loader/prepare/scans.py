@@ -15,12 +15,12 @@ from ..engine.run import Engine
 from ..engine.workers import StoppedError
 from ..errors import EnergonError, FormatError, StorageError, plural
 from ..format.compat.files import stage_tar_idx
-from ..format.contents.findings import Contents, ContentSampler
 from ..format.index.journal import ScanFolders, ScanPlace, StoredScans, download_scan, save_scans, upload_scans
 from ..format.index.remote_shard import RemoteIndexer, ScanMode
 from ..format.index.shard_index import ShardIndex, index_shard
 from ..format.index.small_shards import index_small_shards
 from ..storage import FileInfo, LocalStorage, RemoteStorage, SplitStorage, Storage, may_use_rust
+from .contents.findings import Contents, ContentSampler
 from .plan import PrepareProgress, ScanHow
 
 _MAX_GROUP_SHARDS = 64

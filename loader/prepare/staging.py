@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from ..errors import FormatError
 from ..format.compat.files import CompatFiles, first_unwritable_folder, why_inexpressible
-from ..format.contents.findings import Contents
 from ..format.index.current import PreviousIndex, read_uuid
 from ..format.index.dataset_index import DatasetIndex
 from ..format.index.journal import StoredScans
@@ -21,6 +20,7 @@ from ..format.nv_meta import FOLDER, INDEX_SQLITE, SPLIT_YAML
 from ..format.tar.header import has_tar_idx
 from ..storage import FileInfo, Storage, flush_files
 from ..version import __version__
+from .contents.findings import Contents
 from .plan import PreparePlan
 from .scans import ShardScans
 from .shards import ShardSearch

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from loader.errors import ConfigError, EnergonError
-from loader.format.contents import only_field_map, propose_field_map
 from loader.format.documents import SAMPLE_TYPE_OF_NUMBER, SampleTypeSpec, sample_type_of_name
 from loader.inspect import (
     Choices,
@@ -19,6 +18,7 @@ from loader.inspect import (
     resolved_fields,
 )
 from loader.prepare import DatasetYaml, SplitRequest, format_ratio, parse_ratio
+from loader.prepare.contents import only_field_map, propose_field_map
 
 if TYPE_CHECKING:
     from .menus import MenuQuestions

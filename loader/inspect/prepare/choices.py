@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import EnergonError, plural
-from ...format.contents.proposals import Proposal, dropped_parts
-from ...format.contents.proposed_fields import propose_field_map
-from ...format.contents.sample_layouts import find_layout
 from ...format.documents.field_map import parse_field_map
 from ...format.documents.sample_types import SampleTypeSpec
 from ...format.documents.subset import resolve_subset
 from ...format.documents.value_name import PartNames
 from ...format.nv_meta import FOLDER
+from ...prepare.contents.proposals import Proposal, dropped_parts
+from ...prepare.contents.proposed_fields import propose_field_map
+from ...prepare.contents.sample_layouts import find_layout
 from ...prepare.dataset_yaml import SAMPLE_LOADER, DatasetYaml, dataset_config_of, files_to_write
 from ...prepare.plan import SplitRequest
 from ...prepare.split import ranges_by_ratio, split_by_ratio

@@ -10,9 +10,6 @@ from typing import Any
 
 from ...cached_property import cached_property
 from ...errors import plural
-from ...format.contents.findings import Contents
-from ...format.contents.proposals import Proposal, propose
-from ...format.contents.proposed_fields import SeenParts, propose_field_map
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.dataset_config import DatasetConfig
 from ...format.documents.dataset_files import is_prepared
@@ -23,6 +20,9 @@ from ...format.index.object_commit import read_committed_documents
 from ...format.nv_meta import FOLDER, SPLIT_JSON, SPLIT_YAML
 from ...parts.kinds import PICKLE, TORCH, part_extension
 from ...parts.part_sets import Missing, PartSets
+from ...prepare.contents.findings import Contents
+from ...prepare.contents.proposals import Proposal, propose
+from ...prepare.contents.proposed_fields import SeenParts, propose_field_map
 from ...prepare.dataset_yaml import DatasetYaml
 from ...prepare.plan import PreparePlan, RunningPrepare
 from ...prepare.run import open_prepare

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import EnergonError, plural
+from ...format.documents.value_name import ValueName, is_part_name
+from ...format.index.shard_index import ShardIndex
 from ...parts.kinds import (
     HEADER_BYTES,
     MEDIA_KINDS,
@@ -26,8 +28,6 @@ from ...parts.kinds import (
 from ...parts.large_parts import is_limited
 from ...parts.part_sets import PartSetCounter
 from ...storage import FileInfo, ReadableFile, Storage
-from ..documents.value_name import ValueName, is_part_name
-from ..index.shard_index import ShardIndex
 from .texts import Texts
 
 _MAX_SHARDS = 2000  # whose samples are inspected, besides the shards of rare part sets

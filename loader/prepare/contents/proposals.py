@@ -9,10 +9,10 @@ from itertools import chain
 from operator import attrgetter
 
 from ...errors import plural
+from ...format.documents.conversation import is_conversation
+from ...format.documents.field_map import parse_field_expression
+from ...format.documents.sample_types import CRUDE, SAMPLE_TYPES, SampleTypeSpec
 from ...parts.kinds import kind_of_name, part_extension
-from ..documents.conversation import is_conversation
-from ..documents.field_map import parse_field_expression
-from ..documents.sample_types import CRUDE, SAMPLE_TYPES, SampleTypeSpec
 from .findings import json_expressions
 from .proposed_fields import SeenParts, candidates, propose_field_map
 from .sample_layouts import SampleLayout, find_layout

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from loader.format.contents.findings import json_expressions
 from loader.format.documents.field_map import parse_field_expression
 from loader.inspect import inspect_folder
+from loader.prepare.contents.findings import json_expressions
 from tests.cli.make_dataset import write_shard
 
 

@@ -100,8 +100,11 @@ def find_shards(storage: Storage, *, exclude: str | None = None, skipped: list[s
         elif _is_compressed(file.name, excluded_names):
             compressed.append(file.name)
     unreadable = [name for name in skipped if not _is_hidden(name)]
-    # Choose the format.
-    shards = _shards_of_one_format(storage, by_ending, any_tar=bool(compressed or excluded))
+    # Choose the format; files next to tar shards are notes about them.
+    shards = by_ending.pop(".tar")
+    has_tars = bool(shards)
+    if not (has_tars or compressed or excluded):
+        shards = _shards_without_tars(storage, by_ending)
     if not shards:
         raise _no_shards(storage, files, compressed, excluded, unreadable)
     # Compressed shards whose decompressed file is a shard are done.
@@ -112,7 +115,7 @@ def find_shards(storage: Storage, *, exclude: str | None = None, skipped: list[s
         shards=tuple(shards),
         kind=data_kind(shards[0].name),
         compressed=tuple(compressed),
-        counts={} if by_ending[".tar"] else count_extensions(files),
+        counts={} if has_tars else count_extensions(files),
         tar_files=frozenset(file.name for file in files if file.name.endswith(_TAR_FILES)),
         account=_account(
             files,
@@ -151,12 +154,9 @@ def _account(
     return account
 
 
-def _shards_of_one_format(storage: Storage, files: Mapping[str, list[FileInfo]], *, any_tar: bool) -> list[FileInfo]:
-    """Return the tar files; without any, the files of the other format."""
-    tars, *others = files.values()
-    if tars or any_tar:  # files next to tar shards are notes about them
-        return tars
-    kinds = list(filter(None, others))
+def _shards_without_tars(storage: Storage, files: Mapping[str, list[FileInfo]]) -> list[FileInfo]:
+    """Return the files of the only format that there is."""
+    kinds = list(filter(None, files.values()))
     if len(kinds) > 1:
         path = storage.path("")
         other = (

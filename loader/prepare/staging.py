@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 from ..errors import FormatError
-from ..format.compat.files import CompatFiles, first_unwritable_folder, why_inexpressible
+from ..format.compat.files import CompatFiles, can_have_compat_files, first_unwritable_folder
 from ..format.index.current import PreviousIndex, read_uuid
 from ..format.index.dataset_index import DatasetIndex
 from ..format.index.journal import StoredScans
@@ -110,7 +110,7 @@ def is_up_to_date(inputs: PrepareInputs) -> bool:
         return True
     if storage.exists(INDEX_SQLITE):
         return len(reusable_compat_files(inputs)) == len(inputs.shards)
-    return plan.compat is None and why_inexpressible(storage, index) is not None
+    return plan.compat is None and not can_have_compat_files(storage, index)
 
 
 def reusable_compat_files(inputs: PrepareInputs) -> frozenset[int]:

@@ -149,19 +149,13 @@ def stage_tar_idx(work: Storage, shard: FileInfo, index: ShardIndex) -> None:
     write_new_file(work, _staged_tar_idx(shard), tar_idx_bytes(index.sample_offsets))
 
 
-def why_inexpressible(storage: Storage, index: DatasetIndex) -> str | None:
-    """Return the reason why an indexed dataset cannot have compat files, or None if it can."""
-    if index.layout.duplicate_keys:
-        return "keys occur in two shards"
-    if any(shard.scattered for shard in index.shards):
-        return "the parts of some samples are not neighbours in their shard"
-    if any(shard.misread for shard in index.shards):
-        return "there are hidden files in folders"
-    if not _are_names_utf8(index.key_bytes, index.key_ends, index.part_names):
-        return "there are member names that are not UTF-8"
-    if first_unwritable_folder(storage, [shard.name for shard in index.shards]) is not None:
-        return "no permission to write .tar.idx files"
-    return None
+def can_have_compat_files(storage: Storage, index: DatasetIndex) -> bool:
+    """Return True if compat files can express an indexed dataset, and be written."""
+    if index.layout.duplicate_keys or any(shard.scattered or shard.misread for shard in index.shards):
+        return False
+    names = [shard.name for shard in index.shards]
+    are_utf8 = _are_names_utf8(index.key_bytes, index.key_ends, index.part_names)
+    return are_utf8 and first_unwritable_folder(storage, names) is None
 
 
 def cannot_express(index: ShardIndex) -> str | None:

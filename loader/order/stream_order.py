@@ -329,23 +329,24 @@ class DealtOrder:
 
     def lane(self, lane: int) -> _DealtLane:
         check_lane(lane, self.lanes)
-        return _DealtLane(self, self.inner.lane(0), lane)
+        stream = self.inner.lane(0)
+        length = None
+        if stream.length is not None:
+            rounds, rest = divmod(stream.length, self.lanes * self.chunk)
+            length = rounds * self.chunk + min(self.chunk, max(0, rest - lane * self.chunk))
+        return _DealtLane(self, stream, lane, length)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class _DealtLane:
-    def __init__(self, order: DealtOrder, stream: Any, lane: int) -> None:
-        self._stream = stream
-        self._number = lane
-        self._lanes = order.lanes
-        self._chunk = order.chunk
-        self.length = None if stream.length is None else self._share_of(stream.length)
-
-    def _share_of(self, samples: int) -> int:
-        rounds, rest = divmod(samples, self._lanes * self._chunk)
-        return rounds * self._chunk + min(self._chunk, max(0, rest - self._number * self._chunk))
+    order: DealtOrder
+    stream: Any
+    lane: int
+    length: int | None
 
     def locate(self, start: int, stop: int) -> Located:
         check_range(start, stop, self.length)
-        chunk, offset = np.divmod(np.arange(start, stop), self._chunk)
-        located: Located = self._stream.locate_at((chunk * self._lanes + self._number) * self._chunk + offset)
+        lanes, size = self.order.lanes, self.order.chunk
+        chunk, offset = np.divmod(np.arange(start, stop), size)
+        located: Located = self.stream.locate_at((chunk * lanes + self.lane) * size + offset)
         return located

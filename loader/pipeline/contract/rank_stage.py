@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ...errors import ConfigError, StateError, plural
@@ -23,6 +24,7 @@ class RankInput(Protocol):
         """Restart: the next iteration yields the first micro-batch."""
 
 
+@dataclass(eq=False)
 class RankRunning:
     """A stage that counts on the rank, as it runs.
 
@@ -32,14 +34,13 @@ class RankRunning:
         kept: What else the stage keeps while it runs.
     """
 
-    def __init__(self, definition: RankStage, upstream: Any, count: int, kept: Any = None) -> None:
-        self._definition = definition
-        self.kept = kept
-        self.upstream = upstream
-        self.count = count
+    definition: RankStage
+    upstream: Any
+    count: int
+    kept: Any = None
 
     def batches(self) -> Iterator[Any]:
-        return self._definition.iterate(self)
+        return self.definition.iterate(self)
 
     def start_over(self) -> None:
         self.count = 0

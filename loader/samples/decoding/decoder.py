@@ -317,7 +317,7 @@ class PartDecoders(dict[str, Callable[[bytes], Any] | None]):
         super().__init__()
         self._form = decoder.image_form()
         self._guesses = decoder.guess_content
-        self._media = media_form(decoder.av_decode)
+        self._media = cast("MediaFormName", decoder.av_decode or "bytes")
         self._with_audio = decoder.video_decode_audio
         self._trust_code = trust_code
 

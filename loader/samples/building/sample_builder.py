@@ -181,7 +181,16 @@ class SampleBuilder:
         """
         if self._is_plain and are_lines and self._filter is None:
             return self._plain_builder(path, subflavors, are_lines=True)
-        build = (self._plain_builder if self._is_plain else self._general_builder)(path, subflavors)
+        make, short_keys = self.build, self._short_keys
+
+        def build_general(raw: RawSample, restore_key: tuple[Any, ...]) -> Any:
+            _, _, shard, key, part, data = raw
+            parts = data if part is None else {part: data}
+            full_key = key if short_keys else f"{shard}/{key}"
+            sources = sources_of(raw, path)
+            return make(parts, key=full_key, restore_key=restore_key, subflavors=subflavors, sources=sources)
+
+        build = self._plain_builder(path, subflavors) if self._is_plain else build_general
         if values is None:
             return build
         convert, wanted = values, self.part_filter
@@ -192,18 +201,6 @@ class SampleBuilder:
             return build(RawSample(source, index, shard, key, None, parts), restore_key)
 
         return build_record
-
-    def _general_builder(self, path: str, subflavors: Mapping[str, Any]) -> Build:
-        build, short_keys = self.build, self._short_keys
-
-        def build_general(raw: RawSample, restore_key: tuple[Any, ...]) -> Any:
-            _, _, shard, key, part, data = raw
-            parts = data if part is None else {part: data}
-            full_key = key if short_keys else f"{shard}/{key}"
-            sources = sources_of(raw, path)
-            return build(parts, key=full_key, restore_key=restore_key, subflavors=subflavors, sources=sources)
-
-        return build_general
 
     def _plain_builder(self, path: str, subflavors: Mapping[str, Any], *, are_lines: bool = False) -> Build:
         """Return a builder of plain crude samples.

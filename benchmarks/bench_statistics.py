@@ -209,14 +209,14 @@ class Spent(NamedTuple):
     @classmethod
     def by(cls, one: loader.DataLoader[Any]) -> Spent:
         """Wait until the workers of a loader have made as many micro-batches as they may, and return the time."""
-        stream = one.run.lanes.start()
+        stream = one.run.lanes.start().source
         pids = [pid for pid in map(stream.pid, range(one.num_workers)) if pid is not None]
         own_s = time.process_time()
         before, workers_ns = -1, processor_ns(pids)
         while pids and before != workers_ns:
             time.sleep(IDLE_S)
             before, workers_ns = workers_ns, processor_ns(pids)
-        made = sum(stream._board.made(worker) for worker in range(len(pids)))  # noqa: SLF001 - nothing else has it
+        made = sum(stream._board.cells[worker].made for worker in range(len(pids)))  # noqa: SLF001 - nothing else has it
         return cls(own_s, workers_ns / 1e9, made)
 
     def of_turn(self, before: Spent, batches: int) -> float:

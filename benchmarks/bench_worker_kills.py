@@ -133,12 +133,13 @@ def main() -> int:
                     due = -1
                     kind = chosen.choices(list(kinds), [8, 1, 1])[0]
                     kinds[kind] += 1
-                    process = chosen.choice(loader.run.lanes.start()._source.processes())  # noqa: SLF001 - to kill it
+                    source: Any = loader.run.lanes.start().source
+                    pid = source.pid(chosen.randrange(loader.num_workers))
                     if kind == "hung":
                         (hangs / f"{number}.due").touch()
                     else:
                         with suppress(ProcessLookupError):  # it has ended, and the loop has not reached its batch
-                            os.kill(process.pid, signal.SIGKILL if kind == "killed" else signal.SIGSTOP)
+                            os.kill(pid, signal.SIGKILL if kind == "killed" else signal.SIGSTOP)
         state = loader.save_state_rank()
     print(f"{len(expected)} batches, all equal; {kinds}; {state.get('worker_restarts', 0)} workers replaced")
     print(f"quarantined: {len(state.get('quarantined', []))}")

@@ -24,7 +24,7 @@ import loader
 from loader.dataset.open_files import OpenFiles
 from loader.pipeline.reading.dataset_source import DatasetSource
 from loader.pipeline.reading.read import ReadDataset
-from loader.pipeline.reading.sample_chunk import SampleChunk, SourceTable
+from loader.pipeline.reading.sample_chunk import OpenSources, SampleChunk
 from loader.training.workers.running_lane import open_lane
 
 LANES = 48
@@ -119,7 +119,7 @@ def ordered(reader: ReadDataset) -> Step:
 
 
 def found(reader: ReadDataset) -> Step:
-    shards, table = OpenFiles(), SourceTable(reader.sources)
+    shards, table = OpenFiles(), OpenSources(reader.sources)
     sources = cast("Sequence[DatasetSource]", reader.sources)  # a split part of a dataset
     for source, sample in positions(reader):
         SampleChunk(sources, shards, source, table.index_numbers(source, sample))

@@ -9,12 +9,13 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import click
 
 from .completion import complete_values
-from .environment import name_variables, options_from_environment, replace_old_spellings, variables_note
+from .environment import name_variables, options_from_environment, variables_note
 from .options import COMMON_OPTIONS, common_options, suggest_choices
 from .settings import name_program, output_settings, scoped_settings
 
@@ -160,7 +161,7 @@ def typed_options(ctx: click.Context, *, apart_from: Sequence[str]) -> list[str]
 
 
 class ExampleCommand(_NamesVariables):
-    """A command whose help ends with examples, and which takes old spellings of its options.
+    """A command whose help ends with examples.
 
     Args:
         examples: Pairs of a description and a command line.
@@ -181,20 +182,13 @@ class ExampleCommand(_NamesVariables):
             self.params.append(_help_all_option())
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        args, notes = replace_old_spellings(ctx, args)
         ctx.meta[_WORDS] = [*args]
         try:
             rest = super().parse_args(ctx, args)
-            self._check_not_empty(ctx)
-            return rest
         except click.MissingParameter as error:
             raise click.UsageError(self._missing(error.param), ctx) from error
-        finally:  # --quiet is known now
-            if notes and not ctx.resilient_parsing:
-                from .console import show_note
-
-                for note in notes:
-                    show_note(note)
+        self._check_not_empty(ctx)
+        return rest
 
     def _check_not_empty(self, ctx: click.Context) -> None:
         for parameter in self.params:
@@ -248,8 +242,8 @@ class ExampleCommand(_NamesVariables):
         from loader.engine import COMMAND_LINE
         from loader.storage import few_tries
 
-        token = COMMAND_LINE.set(command_line(ctx.find_root().obj or ()))
-        ctx.call_on_close(lambda: COMMAND_LINE.reset(token))
+        token = COMMAND_LINE.set(partial(command_line, ctx.find_root().obj or ()))
+        ctx.call_on_close(partial(COMMAND_LINE.reset, token))
         with few_tries():
             try:
                 return super().invoke(ctx)

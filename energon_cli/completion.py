@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice, takewhile
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -19,8 +20,9 @@ _MAX_KEYS = 200_000  # of one shard: reading more would keep the shell waiting
 
 
 class _Completed(click.types.StringParamType):
-    def __init__(self, candidates: Callable[[click.Context, str], Iterable[CompletionItem]]) -> None:
+    def __init__(self, candidates: Callable[[click.Context, str], Iterable[CompletionItem]], plain: Any) -> None:
         self._candidates = candidates
+        self.convert = plain.convert  # type: ignore[method-assign]
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         del param
@@ -36,7 +38,7 @@ def complete_values(parameters: Iterable[click.Parameter]) -> None:
         complete = _CANDIDATES.get(parameter.name or "")
         # `prepare --split-parts NAME:PATTERN` defines split parts; the other commands choose among those that exist.
         if complete is not None and not (parameter.name == "split_parts" and parameter.multiple):
-            parameter.type = _Completed(complete)
+            parameter.type = _Completed(complete, parameter.type)
 
 
 def _files(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:

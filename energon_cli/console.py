@@ -7,10 +7,10 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields, is_dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
 import click
@@ -61,12 +61,12 @@ def printing_to_stderr() -> Iterator[None]:
         os.close(kept)
 
 
-class StatusLine:
+class StatusLine(AbstractContextManager["StatusLine"]):
     """A line on standard error, if that is a terminal, which is erased when the step that it names is done."""
 
     def __init__(self) -> None:
         self._length = 0
-        self._is_open = is_terminal(sys.stderr) and output_settings().shows_progress is not False
+        self._is_open = is_terminal(sys.stderr) and output_settings().progress is not False
 
     def show(self, text: str) -> None:
         """Replace the line; after the ``with`` block, this does nothing."""
@@ -79,9 +79,6 @@ class StatusLine:
         if self._length:  # spaces, since a dumb terminal knows no control sequences
             click.echo(f"\r{' ' * self._length}\r", err=True, nl=False)
             self._length = 0
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.clear()
@@ -108,17 +105,13 @@ def _show_lines(label: str, texts: Sequence[str], *, style: str = "", hidden: bo
         click.echo(shown, err=True, color=colour_wanted(sys.stderr))
 
 
-def output_console() -> Console:
-    """Create a console for results, on standard output."""
-    return _console(sys.stdout)
-
-
 def error_console() -> Console:
     """Create a console for messages and prompts, on standard error."""
-    return _console(sys.stderr)
+    return output_console(sys.stderr)
 
 
-def _console(stream: Any) -> Console:
+def output_console(stream: Any = None) -> Console:
+    """Create a console for results, on standard output."""
     from rich.console import Console
     from rich.segment import Segment
     from rich.text import Text
@@ -149,6 +142,7 @@ def _console(stream: Any) -> Console:
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
+    stream = stream or sys.stdout
     # Piped output has no colours and a fixed width; a terminal has those that it can show.
     terminal, coloured = bool(stream.isatty()), colour_wanted(stream)
     system: Literal["auto", "256", "truecolor"] | None = "256" if coloured and not terminal else "auto"

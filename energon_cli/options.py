@@ -58,21 +58,24 @@ def parse_names(_context: click.Context, parameter: click.Parameter, given: Any)
     return names
 
 
-def parsed(module: str, function: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """Return a callback that parses a text, or each of several, by a function of the library."""
+class Parsed(click.types.StringParamType):
+    """A text that a function of the library parses, which is imported when a value is given.
 
-    def callback(_context: click.Context, parameter: click.Parameter, given: Any) -> Any:
-        if given is None:
-            return None
+    Args:
+        keeps_text: The function only checks the text, which stays the value.
+    """
+
+    def __init__(self, module: str, function: str, *, keeps_text: bool = False) -> None:
+        self._module, self._function, self._keeps_text = module, function, keeps_text
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         from loader.errors import ConfigError
 
-        parse = getattr(import_module(module), function)
         try:
-            return tuple(map(parse, given)) if parameter.multiple else parse(given)
+            made = getattr(import_module(self._module), self._function)(value)
         except ConfigError as error:
-            raise click.BadParameter(f"{error.message}; {error.hint}" if error.hint else error.message) from error
-
-    return callback
+            self.fail(f"{error.message}; {error.hint}" if error.hint else error.message, param, ctx)
+        return value if self._keeps_text else made
 
 
 def parse_pairs(_context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, str]:
@@ -81,17 +84,6 @@ def parse_pairs(_context: click.Context, parameter: click.Parameter, given: Sequ
     if not all(name and value for name, _, value in pairs):
         raise click.BadParameter(f"expected {parameter.metavar}")
     return {name: value for name, _, value in pairs}
-
-
-def checked(module: str, function: str) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
-    """Return a callback that only checks a text, as :func:`parsed` does."""
-    parse = parsed(module, function)
-
-    def callback(context: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
-        parse(context, parameter, given)
-        return given
-
-    return callback
 
 
 def _class_name(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
@@ -107,10 +99,23 @@ def _one_name(context: click.Context, parameter: click.Parameter, given: str | N
     return names[0] if names else None
 
 
-def _choose_progress(_context: click.Context, _parameter: click.Parameter, given: bool | None) -> None:
-    settings = output_settings()
-    if given is not None and settings.progress is not False:  # --no-progress before the command's name holds
-        settings.progress = given
+def _change_settings(context: click.Context, parameter: click.Parameter, given: Any) -> None:
+    """Change the settings of this run, if the option is given; it may be given before the command's name, too."""
+    settings, name = output_settings(), parameter.name
+    if name == "progress":
+        if given is not None and settings.progress is not False:  # --no-progress before the command's name holds
+            settings.progress = given
+    elif given and name in ("quiet", "no_progress"):
+        settings.quiet |= name == "quiet"
+        settings.progress = False
+    elif given and name == "verbose":
+        settings.verbosity += given  # before the command's name and after it
+        logging.getLogger("loader").setLevel(settings.log_level)
+    elif given and name == "color":
+        settings.color = given
+        context.color = {"always": True, "never": False}.get(given, context.color)
+    elif given:
+        settings.debug = True
 
 
 def _shared(*spellings: str, **settings: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
@@ -178,7 +183,7 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         "--progress/--no-progress",
         default=None,
         expose_value=False,
-        callback=_choose_progress,
+        callback=_change_settings,
         help="Show a progress bar on a terminal; in a log, a line every 30 s, or every 5 s with --progress.",
     ),
     "restart": _flag("--restart", help="Give up the results of an unfinished run with other options."),
@@ -186,7 +191,7 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "sample_type": _shared(
         "--sample-type",
         metavar="NAME",
-        callback=parsed("loader.format.documents", "sample_type_of_name"),
+        type=Parsed("loader.format.documents", "sample_type_of_name"),
         help="Type of the samples: CaptioningSample, CrudeWebdataset, …",
     ),
     "samples_per_shard": _shared(
@@ -207,7 +212,7 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         "--split-parts", "split_part", metavar="NAME", callback=_one_name, help="Only samples of this split part."
     ),
     "split_parts": _shared("--split-parts", **_NAMES, help="Only these split parts, or splits of a metadataset."),
-    "split_ratio": _shared("--split-ratio", metavar="8,1,1", callback=parsed("loader.prepare", "parse_ratio")),
+    "split_ratio": _shared("--split-ratio", metavar="8,1,1", type=Parsed("loader.prepare", "parse_ratio")),
     "steps": _shared("--steps", **_NUMBER),
     "strict": _flag("--strict", help="Publish nothing if any part of the input would be left out, or fails."),
     "task_encoder": _shared(
@@ -230,7 +235,7 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "where": _shared(
         "--where",
         metavar="CONDITION",
-        callback=checked("loader.dataset.query", "Condition"),
+        type=Parsed("loader.dataset.query", "Condition", keeps_text=True),
         help="Only samples with these values of columns.",
     ),
     "yes": _flag("--yes", help="Never prompt; accept the proposals for all choices without a flag."),
@@ -292,43 +297,26 @@ def common_options(taken: Iterable[str] = ()) -> list[click.Option]:
     """Create ``--quiet``, ``--verbose``, ``--color``, ``--no-progress`` and ``--debug``, without taken flags."""
     taken = set(taken)
     options = (
-        _flag("-q", "--quiet", callback=_set("quiet"), help="Print only results and errors."),
+        _flag("-q", "--quiet", callback=_change_settings, help="Print only results and errors."),
         _shared(
             "-v",
             "--verbose",
             count=True,
-            callback=_set("verbosity"),
+            callback=_change_settings,
             help="Print messages of the library, time and memory; -vv prints more.",
         ),
         _shared(
             "--color",
             type=_Choice(["auto", "always", "never"]),
-            callback=_set("color"),
+            callback=_change_settings,
             help="Use colours and links; auto uses them on terminals.",
         ),
-        _flag("--no-progress", callback=_set("progress"), help="Show no progress."),
-        _flag("--debug", callback=_set("debug"), help="Show the traceback of an error."),
+        _flag("--no-progress", callback=_change_settings, help="Show no progress."),
+        _flag("--debug", callback=_change_settings, help="Show the traceback of an error."),
     )
     # A command may have an option of such a name, as -q or -v; then only the other spelling is added.
     named = [([name for name in names if name not in taken], settings) for names, settings in options]
     return [click.Option(names, expose_value=False, **settings) for names, settings in named if names]
-
-
-def _set(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
-    """Return a callback that sets a field of the settings of this run, if the option is given."""
-
-    def callback(ctx: click.Context, _parameter: click.Parameter, value: Any) -> None:
-        if not value:  # not given after the command's name: the value from before it stays
-            return
-        settings = output_settings()
-        if name == "verbosity":  # before the command's name and after it
-            value += settings.verbosity
-        setattr(settings, name, value if name != "progress" else False)
-        if name == "verbosity":
-            logging.getLogger("loader").setLevel(settings.log_level)
-        ctx.color = {"always": True, "never": False}.get(settings.color, ctx.color)
-
-    return callback
 
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import timedelta
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import click
 
@@ -25,7 +25,7 @@ _LINE_PERIOD_S = 30.0
 _REQUESTED_PERIOD_S = 5.0  # with --progress
 
 
-class ProgressBar:
+class ProgressBar(AbstractContextManager["ProgressBar"]):
     """The progress of a task on standard error, its rate and the time left.
 
     On a terminal, a bar appears after one second. In a log, a line is printed every 30 seconds, or every 5 seconds with
@@ -40,7 +40,7 @@ class ProgressBar:
     def __init__(self, what: str, *, unit: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._what = what
         self._unit = unit
-        enabled = output_settings().shows_progress
+        enabled = output_settings().progress
         self._enabled = enabled is not False and sys.stderr is not None
         self._draws = self._enabled and is_terminal(sys.stderr)
         self._period_s = _REQUESTED_PERIOD_S if enabled else _LINE_PERIOD_S
@@ -79,12 +79,7 @@ class ProgressBar:
         rate = (done - first_done) / (now_s - first_s) if now_s > first_s else 0.0
         click.echo(f"{self._what}: {_line(done, total, rate, self._unit)}", err=True)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def stop(self) -> None:

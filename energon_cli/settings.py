@@ -21,7 +21,7 @@ class OutputSettings:
         verbosity: 1 prints what options came from the environment, the time and memory, and messages of the library; 2
             prints details, too.
         color: ``auto`` (on terminals, unless ``NO_COLOR`` is set), ``always`` or ``never``.
-        progress: Whether progress is shown; None, without a flag, is the default of each output.
+        progress: False shows no progress, as ``--quiet`` sets it, too; None is the default of each output.
         debug: Print the traceback of an error.
     """
 
@@ -30,11 +30,6 @@ class OutputSettings:
     color: str = "auto"
     progress: bool | None = None
     debug: bool = False
-
-    @property
-    def shows_progress(self) -> bool | None:
-        """False if no progress is to be shown; None for the default."""
-        return False if self.quiet else self.progress
 
     @property
     def log_level(self) -> int:

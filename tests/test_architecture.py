@@ -238,6 +238,12 @@ def test_a_source_has_few_members() -> None:
     assert len(members) <= BUDGET["members_of_source"], sorted(members)
 
 
+def test_a_storage_has_few_members() -> None:
+    """A new storage implements them all; what follows from them is a function."""
+    members = members_of(classes_of("loader.storage")["Storage"])
+    assert len(members) <= BUDGET["members_of_storage"], sorted(members)
+
+
 def test_a_stage_replaces_few_members() -> None:
     classes = classes_of("loader.pipeline", "loader.testing")
     base = members_of(classes["SavableDataset"])

@@ -41,8 +41,6 @@ REASONS = {
     "training/loaders/run.py _numbers": "numbers of log files, taken by the thread that makes a loader",
     "training/stats/profile.py _numbers": "next() of a count is one step",
     "training/workers/worker_process.py _processes": "add is one step; read in forked processes, which have one thread",
-    "transport/batch_memory.py _thread": "each worker has its own",
-    "transport/message.py _attached": "of worker processes; a rank reads their messages in one thread",
 }
 """Names of modules that hold state, below ``loader/``."""
 

@@ -15,7 +15,7 @@ from ..errors import ConfigError, EnergonError
 from ..format.data_kind import data_path
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig, is_own_module
-from ..format.documents.providers import LoadRequest, given_ref
+from ..format.documents.providers import LoadRequest
 from ..format.jsonl.index import prepare_jsonl
 from ..format.nv_meta import FOLDER
 from ..format.records.folder_index import open_record_path
@@ -230,7 +230,7 @@ def get_dataset_from_config(
     common: dict[str, Any] = {"training": training, "worker_config": worker_config, **kwargs}
     if filter_name is not None:  # a user-defined class need not take it
         common["filter_name"] = filter_name
-    ref = given_ref(path, meta_folder, split_config=split_config, dataset_config=dataset_config)
+    ref = DatasetRef.at(path, meta_folder, split_config=split_config, dataset_config=dataset_config)
     # A single file of samples; a metadataset is for another function.
     factory = _FACTORIES.get(ref.kind.format)
     if factory is not None:

@@ -18,9 +18,9 @@ from ..errors import ConfigError, EmptyDatasetError, Fault
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.brace_patterns import expand_pattern
 from ..format.documents.messages import did_you_mean
-from ..format.documents.providers import LoadRequest, given_ref
+from ..format.documents.providers import LoadRequest
 from ..format.media.metadata import MediaFilter
-from ..format.nv_meta import SPLIT_YAML
+from ..format.nv_meta import FOLDER, SPLIT_YAML
 from ..format.shard_content import iter_shard_content
 from ..pipeline.reading.dataset_source import DatasetSource
 from ..prepare.plan import PreparePlan, PrepareProgress, PrepareReport, SplitRequest
@@ -196,7 +196,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
         self.split_part = split_part or ("train" if self.training else "val")
         self.split_config = split_config or SPLIT_YAML
         self.filter_name = filter_name
-        given = given_ref(str(self.path), meta_folder)
+        given = DatasetRef.at(str(self.path), meta_folder)
         if given.has_other_folder:
             self.set_meta_folder(given.folder)
 
@@ -339,7 +339,7 @@ class WebdatasetMeta:
             ConfigError: The split file is invalid or missing, or has no such part.
             EmptyDatasetError: No shard of the part has samples.
         """
-        ref = DatasetRef.at(str(EPath(path)), split_config=split_config, meta_folder=meta_folder)
+        ref = DatasetRef.at(str(EPath(path)), meta_folder, split_config=split_config)
         return cls.of(ref, split_part=split_part)
 
     @classmethod
@@ -352,7 +352,7 @@ class WebdatasetMeta:
             parts = list(split.split_parts) if split else []
             raise ConfigError(
                 f"there is no split part {split_part!r}{did_you_mean(split_part, parts)}; found {parts}",
-                file=folder.documents.folder,
+                file=folder.storage.path(FOLDER),
             )
         # Keep its shards that have samples.
         excluded = split.excluded_shards()
@@ -364,7 +364,7 @@ class WebdatasetMeta:
         ]
         if not shards:
             raise EmptyDatasetError(
-                f"no shard of the split part {split_part!r} has samples", file=folder.documents.folder
+                f"no shard of the split part {split_part!r} has samples", file=folder.storage.path(FOLDER)
             )
         samples = {f"{shard}/{key}" for shard, keys in split.excluded_samples().items() for key in keys}
         return cls(

@@ -32,7 +32,7 @@ from ..format.tar.names import split_member_name
 from ..metadataset.documents.leaf_plan import Nonmatch
 from ..metadataset.joins.prepare_metadataset import prepare_metadataset
 from ..storage import is_url, open_parent, open_storage, read_document
-from ..storage.durable_copy import scratch_folder
+from ..storage.temporary_files import scratch_folder
 from .importing.plan import ImportPlan, ProgressCallback
 from .importing.run import run_import
 from .rows.row import CellReader, FileRef, PartRef, Row

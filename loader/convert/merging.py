@@ -31,7 +31,7 @@ from ..format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML, TAR_IDX_SUFFIX
 from ..format.tar.header import tar_idx_bytes
 from ..prepare.plan import PartSize, PreparePlan, PrepareReport
 from ..prepare.run import run_prepare
-from ..storage import FileInfo, LocalStorage, read_document, split_url
+from ..storage import FileInfo, LocalStorage, flush_files, read_document, split_url
 from .writing.new_output import NewOutput
 from .writing.place_shard import ShardSource, check_linkable, place_shard
 
@@ -364,7 +364,7 @@ def _place(
             if on_progress is not None:
                 on_progress(done, total)
     if in_bytes:
-        storage.flush([name for source in inputs for name in source.entries])
+        flush_files(storage, [name for source in inputs for name in source.entries])
 
 
 def _save_scans(inputs: Sequence[MergeInput], storage: LocalStorage) -> dict[str, FileInfo]:

@@ -21,7 +21,7 @@ from ..format.documents.split_config import SplitConfig, format_split_config, pa
 from ..format.filters.build import build_filter_index
 from ..format.filters.rows import FilterFiles
 from ..format.nv_meta import FOLDER, LOCK, SPLIT_YAML
-from ..storage import Storage, open_storage, read_document
+from ..storage import Storage, open_storage, read_document, rename_file
 from .rows.whole_groups import parts_of_groups
 from .split_groups import Groups, ProgressCallback, find_groups
 
@@ -208,7 +208,7 @@ def undo_split(path: str) -> bool:
         before = read_document(storage, f"{file}{_BEFORE}")
         obsolete = _filters_of(storage, file) - _filters_of(storage, f"{file}{_BEFORE}")
         if before:
-            storage.rename(f"{file}{_BEFORE}", file)
+            rename_file(storage, f"{file}{_BEFORE}", file)
         else:
             storage.remove(file)
             storage.remove(f"{file}{_BEFORE}")

@@ -37,14 +37,9 @@ class Documents:
     ) -> None:
         self.ref = ref
         self.storage = storage
-        self._path = storage.path("")
         self._shards = shards
         self._index = index
-
-    @property
-    def folder(self) -> str:
-        """Path of ``.nv-meta``, or of the folder that is used instead."""
-        return self.storage.path(FOLDER)
+        self._split_error: ConfigError | None = None
 
     @property
     def split_path(self) -> str:
@@ -61,29 +56,26 @@ class Documents:
     def _named(self, key: str, requested: str, default: str) -> str:
         document = self._config_document
         # Parsing the document takes long, so it is searched for the key first.
-        named = self.config and self.config.extra.get(key) if document and key.encode() in document else None
+        named = getattr(self.config, key) if document and key.encode() in document else None
         if named and requested not in (default, named):
             file = self.storage.path(f"{FOLDER}/{self.ref.dataset_file}")
             text = f"{key}={requested!r} has no effect: {file} names {named!r}"
             warnings.warn(text, stacklevel=1)  # of this line, so that it is shown once
         return str(named or requested)
 
-    @property
+    @cached_property
     def split(self) -> SplitConfig | None:
         """The split, whose excluded samples all have their shards; None if the dataset has no split file."""
-        if isinstance(self._split_or_error, ConfigError):
-            raise self._split_or_error.with_traceback(None)
-        return self._split_or_error
-
-    @cached_property
-    def _split_or_error(self) -> SplitConfig | ConfigError | None:
-        """The split, or why it is refused: to find that out again takes seconds if the file has millions of lines."""
+        # To find out again why a split is refused takes seconds if the file has millions of lines.
+        if self._split_error is not None:
+            raise self._split_error.with_traceback(None)
         try:
             config = read_split_config(self.storage, self._split_name)
+            if config is None and self._split_name != SPLIT_YAML:
+                raise self._missing(self._split_name)
         except ConfigError as error:
-            return error
-        if config is None and self._split_name != SPLIT_YAML:
-            return self._missing(self._split_name)
+            self._split_error = error
+            raise
         return self._with_shards_of_excluded(config) if config and config.exclude else config
 
     def _with_shards_of_excluded(self, config: SplitConfig) -> SplitConfig:
@@ -141,7 +133,8 @@ class Documents:
 
     def required_split(self) -> SplitConfig:
         if self.split is None:
-            raise ConfigError("this dataset has no split file", at=self._path, hint=split_hint(self._path))
+            path = self.storage.path("")
+            raise ConfigError("this dataset has no split file", at=path, hint=split_hint(path))
         return self.split
 
     def column_names(self) -> list[str]:

@@ -15,7 +15,7 @@ from ..errors import StorageError
 from ..format.data_kind import is_tar_file
 from ..format.dataset_ref import DatasetRef
 from ..format.nv_meta import FOLDER, JOBS_FOLDER, REQUEST_JSON, TEMPORARY_INDEX
-from ..storage import FileInfo, RemoteStorage
+from ..storage import FileInfo, RemoteStorage, is_writable
 from .dataset import Dataset
 
 
@@ -35,7 +35,7 @@ def job_journal(ref: DatasetRef, name: str, options: Mapping[str, str], kind: An
         raise no_journal(ref.path)
     storage = ref.storage()
     is_web_server = isinstance(storage, RemoteStorage) and not storage.can_list
-    if is_web_server or not storage.is_writable(FOLDER):
+    if is_web_server or not is_writable(storage, FOLDER):
         raise StorageError(
             "the results of shares are kept in this folder, and it cannot be written",
             path=storage.path(FOLDER),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from ..format.data_kind import Kind, is_tar_file
 from ..format.dataset_ref import DatasetRef
-from ..format.media.metadata import is_media_folder
-from ..format.nv_meta import FOLDER, INDEX_UUID, INFO_JSON, INFO_YAML, SPLIT_YAML
-from ..storage import Storage
+from ..format.documents.dataset_files import is_prepared
+from ..format.nv_meta import FOLDER, INDEX_SQLITE, INDEX_UUID, SPLIT_YAML
 
 
 def kind_at(ref: DatasetRef) -> Kind:
@@ -16,15 +15,10 @@ def kind_at(ref: DatasetRef) -> Kind:
     if is_tar_file(ref.path):
         return "unprepared tar files"
     storage = ref.storage()
+    if is_prepared(storage):
+        return "tar shards"
     remains = (INDEX_UUID, f"{FOLDER}/{SPLIT_YAML}")  # of a dataset of shards, which is damaged
-    if is_media_folder(storage) and not any(map(storage.exists, remains)):
+    if storage.exists(INDEX_SQLITE) and not any(map(storage.exists, remains)):
         return "folders of media files"
     # A folder that is named for its metadata should have a prepare.
-    is_raw = not ref.has_other_folder and storage.exists("") and not is_prepared(storage)
-    return "unprepared tar files" if is_raw else "tar shards"
-
-
-def is_prepared(storage: Storage) -> bool:
-    """Return True if a folder has the file that ends a prepare, ``.info.json``."""
-    storage.list_once(FOLDER)
-    return storage.exists(INFO_JSON) or storage.exists(INFO_YAML)
+    return "unprepared tar files" if not ref.has_other_folder and storage.exists("") else "tar shards"

@@ -17,7 +17,7 @@ from ..format.index.object_commit import read_committed_documents
 from ..format.nv_meta import FOLDER, INDEX_FOLDER
 from ..format.records.folder_index import open_record_index
 from ..format.unfinished import check_finished
-from ..storage import LocalStorage, Storage, missing_folder
+from ..storage import FilesAhead, Storage, missing_folder
 from .dataset import Dataset, Documents
 from .records import RecordDataset, SingleFile
 from .tar import TarDataset, open_tar_index, tar_index
@@ -64,7 +64,8 @@ def folder_at(
     """
     ref = DatasetRef.of(ref)
     storage = ref.storage()
-    _prefetch(storage, ref, with_index=reads_samples)
+    if storage.ahead is not None:
+        _prefetch(storage, storage.ahead, ref, with_index=reads_samples)
     # The names of the shards tell their format.
     counts = read_shard_info(storage)
     if counts is None:
@@ -84,18 +85,16 @@ def tars_at(ref: DatasetRef | str | os.PathLike[str]) -> TarDataset:
     return cast("TarDataset", dataset)
 
 
-def _prefetch(storage: Storage, ref: DatasetRef, *, with_index: bool) -> None:
-    if isinstance(storage, LocalStorage):
-        return
+def _prefetch(storage: Storage, ahead: FilesAhead, ref: DatasetRef, *, with_index: bool) -> None:
     for _ in range(_MAX_LISTINGS):
-        storage.list_once(FOLDER)
+        ahead.list_once(FOLDER)
         read_committed_documents(storage)
         prefetch_documents(storage, [ref.dataset_file, ref.split_file])
         # Samples are read soon: fetch the columns of the index, too.
-        if with_index and storage.checks_versions:
+        if with_index:
             for uuid in index_folders(storage)[:1]:
-                storage.prefetch_fixed([f"{INDEX_FOLDER}/{uuid}/{name}.npy" for name in ROW_COLUMNS])
-        if storage.settle_prefetched():
+                ahead.prefetch_fixed([f"{INDEX_FOLDER}/{uuid}/{name}.npy" for name in ROW_COLUMNS])
+        if ahead.settle_prefetched():
             break
 
 

@@ -179,10 +179,10 @@ class Account:
             )
 
     def _add(self, entry: AccountEntry) -> None:
-        if entry.reason not in meanings():
-            raise AccountError(f"there is no reason {entry.reason!r} for what is left out")
         if not entry.count:
             return
+        if entry.reason not in meanings():
+            raise AccountError(f"there is no reason {entry.reason!r} for what is left out")
         key = entry.unit, entry.reason
         earlier = self._others.get(key)
         if earlier is not None:

@@ -106,7 +106,7 @@ class Journal(Generic[_Result]):
         kind: Type of a result, which :mod:`msgspec` encodes.
 
     Attributes:
-        results: Folder of the results in ``folder``, known when a job has begun or is followed.
+        results: Folder of the results in ``folder``, set when a job has begun, or is merged.
     """
 
     storage: Storage
@@ -144,12 +144,8 @@ class Journal(Generic[_Result]):
                 + (", or take them as they are with --keep-results" if is_keepable else "")
                 + "; in Python, pass an Engine with this option",
             )
-        return self.follow(there)
-
-    def follow(self, job: Job) -> Job:
-        """Read and write the results of a job that has begun; return the job."""
-        self.results = job.results
-        return job
+        self.results = there.results
+        return there
 
     def check_visible(self) -> None:
         """Raise a ``StorageError`` in a worker that sees another folder than the command, which may be a dataset."""

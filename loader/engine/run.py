@@ -197,6 +197,7 @@ class ShareDone(Exception):  # noqa: N818 - not an error: the rest of the comman
         self.at = at
 
 
+@dataclass(slots=True)
 class ShareEnds:
     """The ends of one share in several jobs of a command, such as lints of several datasets; raised as one.
 
@@ -204,9 +205,8 @@ class ShareEnds:
         engine: Engine of the jobs.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._share = engine.share
-        self._done: list[ShareDone] = []
+    engine: Engine
+    _done: list[ShareDone] = field(default_factory=list, init=False)
 
     def call(self, job: Callable[[], _Result]) -> _Result | None:
         """Return the result of a job; None in a share, whose results are for the merge."""
@@ -215,13 +215,13 @@ class ShareEnds:
         except ShareDone as done:
             self._done.append(done)
             return None
-        return result if self._share is None else None
+        return result if self.engine.share is None else None
 
     def finish(self) -> None:
         """Raise the end of the share, with the tasks of all jobs."""
-        if self._share is not None:
+        if self.engine.share is not None:
             raise ShareDone(
-                self._share,
+                self.engine.share,
                 tasks=sum(done.tasks for done in self._done),
                 ran=sum(done.ran for done in self._done),
                 at=", ".join(done.at for done in self._done),
@@ -322,7 +322,8 @@ def merged_job(journal: Journal[Any], job: Job) -> Job:
             at=at,
             hint="merge with the options of the shares, or run them again with --restart",
         )
-    return journal.follow(there)
+    journal.results = there.results
+    return there
 
 
 def missing_tasks(missing: Sequence[int], job: Job, *, at: str) -> ConfigError:

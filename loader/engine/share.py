@@ -214,8 +214,8 @@ def format_numbers(numbers: Iterable[int]) -> str:
     return ",".join(str(start) if start == stop else f"{start}-{stop}" for start, stop in ranges)
 
 
-COMMAND_LINE: ContextVar[tuple[str, ...] | None] = ContextVar("energon_command_line", default=None)
-"""The command line of this process, as quoted words without secrets; None for a program that uses the library."""
+COMMAND_LINE: ContextVar[Callable[[], tuple[str, ...]] | None] = ContextVar("energon_command_line", default=None)
+"""Returns the command line of this process, as quoted words without secrets; None for a program with the library."""
 
 _SHARE_FLAGS = ("--share", "--part")
 
@@ -226,7 +226,8 @@ def command_with(options: str, *, command: str) -> str:
     Args:
         command: The command of a program that uses the library.
     """
-    words = [*(COMMAND_LINE.get() or ("energon", command))]
+    typed = COMMAND_LINE.get()
+    words = [*typed()] if typed is not None else ["energon", command]
     end = words.index("--") if "--" in words else len(words)
     before = words[:end]
     for index in reversed(range(end)):

@@ -171,7 +171,8 @@ class _Pool:
                 ready = set(wait(busy, STOP_PERIOD_S if is_stopped or self._options.stopped_s else None))
                 for connection in busy:
                     if connection not in ready:
-                        self._check_stopped(connection)
+                        if self._options.stopped_s is not None:
+                            self._check_stopped(connection, self._options.stopped_s)
                         continue
                     try:
                         error, results = connection.recv()
@@ -198,17 +199,15 @@ class _Pool:
                 raise self._death(connection) from None
             return
 
-    def _check_stopped(self, connection: Connection) -> None:
+    def _check_stopped(self, connection: Connection, most_s: float) -> None:
         """Kill a worker that is stopped for too long."""
-        if self._options.stopped_s is None:
-            return
         process = self._processes[connection]
         with suppress(ChildProcessError, AttributeError):  # it has ended; macOS does not say
             if os.waitid(os.P_PID, process.pid or 0, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is None:
                 self._running[connection] = time.monotonic()
-            elif time.monotonic() - self._running[connection] > self._options.stopped_s:
+            elif time.monotonic() - self._running[connection] > most_s:
                 process.kill()
-                raise self._death(connection, f"was stopped for {self._options.stopped_s:g} s and was killed")
+                raise self._death(connection, f"was stopped for {most_s:g} s and was killed")
 
     def _death(self, connection: Connection, how: str = "") -> WorkerError:
         position, item = self._pending[connection][0]

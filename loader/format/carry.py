@@ -233,10 +233,12 @@ def carry_to_next_index(
     runs = [(0, rows[_version(shard)]) for shard in now if _version(shard) in rows]
     changed = len(now) - len(runs)
     # Values of new shards are not known: then no column and filter can be carried.
-    every = carried_values(NewOrder([OldDataset(storage.path(""), storage, earlier)], runs, now))
+    every: Iterator[CarriedValues]
     if changed:
         reason = f"{changed:,} of {plural(len(now), 'shard is', 'shards are')} new or changed"
         every = (CarriedValues(kind, name, reason) for kind in (COLUMNS, FILTERS) for name in kind.names(storage))
+    else:
+        every = carried_values(NewOrder([OldDataset(storage.path(""), storage, earlier)], runs, now))
     # Stage what can be carried, and list the files of the others for removal.
     renames: list[tuple[str, str]] = []
     removals: list[str] = []

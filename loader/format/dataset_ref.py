@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..errors import ConfigError
 from ..storage import Storage, open_storage, resolve_path
 from .data_kind import DataKind, data_kind, data_path
 from .nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
@@ -33,9 +34,31 @@ class DatasetRef:
     trust_code: bool = False
 
     @classmethod
-    def at(cls, path: str | os.PathLike[str], **choices: Any) -> DatasetRef:
-        """Return the reference of a path that a caller gives, which may be relative to the working directory."""
-        return cls(os.fspath(path), **choices).resolved()
+    def at(
+        cls, path: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None, **choices: Any
+    ) -> DatasetRef:
+        """Return the reference of paths that a caller gives, which may be relative to the working directory.
+
+        Args:
+            path: Path of the data.
+            folder: Folder to use instead of ``.nv-meta``.
+            choices: The other attributes of the reference.
+
+        Raises:
+            ConfigError: A folder of documents is given for a single file or a metadataset.
+        """
+        ref = cls.of(cls(os.fspath(path), **choices))
+        if folder is None:
+            return ref.resolved()
+        if ref.kind.format != "folder":
+            raise ConfigError(
+                f"expected the folder of a dataset together with a meta folder, found {ref.kind.title}",
+                at=ref.path,
+                hint="set meta_folder at the datasets of the metadataset"
+                if ref.kind.is_mix
+                else "a single file has no .nv-meta; drop the meta folder",
+            )
+        return ref.moved(ref.path, os.fspath(folder)).resolved()
 
     @classmethod
     def of(cls, ref: DatasetRef | str | os.PathLike[str]) -> DatasetRef:
@@ -86,11 +109,11 @@ class DatasetRef:
         >>> DatasetRef("/data/coco", meta_folder="/home/me/coco-meta").storage().path(".nv-meta/.info.json")
         '/home/me/coco-meta/.info.json'
         """
-        return open_storage(self.path, replaced=(FOLDER, self.folder) if self.has_other_folder else None)
+        return open_storage(self.path, replaced=None if self.meta_folder is None else (FOLDER, self.meta_folder))
 
     def resolved(self, folder: str | None = None) -> DatasetRef:
         """Return the reference with absolute paths, which start from a folder, or from the working directory."""
-        documents = resolve_path(self.folder, folder) if self.has_other_folder else None
+        documents = None if self.meta_folder is None else resolve_path(self.meta_folder, folder)
         return self.moved(resolve_path(self.path, folder), documents)
 
     def moved(self, path: str, documents: str | None = None) -> DatasetRef:

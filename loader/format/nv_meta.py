@@ -42,7 +42,7 @@ def contradictory(message: object, path: str) -> FormatError:
     return FormatError(fault, shard=path, hint="run energon prepare --force-overwrite on this dataset")
 
 
-_FILTER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+FILTER_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}"  # a regular expression
 
 
 def is_filter_name(name: str) -> bool:
@@ -51,4 +51,4 @@ def is_filter_name(name: str) -> bool:
     >>> is_filter_name("quality-0.9"), is_filter_name("../x")
     (True, False)
     """
-    return _FILTER_NAME.fullmatch(name) is not None
+    return re.fullmatch(FILTER_NAME, name) is not None

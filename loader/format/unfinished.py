@@ -10,7 +10,15 @@ import msgspec
 
 from ..engine.share import COMMAND_LINE
 from ..errors import EnergonError, StorageError, plural
-from ..storage import COMMAND_FILE, LocalStorage, Storage, left_command, process_of_partial, size_of
+from ..storage import (
+    COMMAND_FILE,
+    LocalStorage,
+    Storage,
+    left_command,
+    process_of_partial,
+    rename_file,
+    size_of,
+)
 from .nv_meta import FOLDER, INFO_JSON
 
 IMPORT_FOLDER = f"{FOLDER}/.import"  # the folder of an unfinished import
@@ -24,10 +32,10 @@ _DONE = ".done"
 
 def remember_command(folder: str) -> None:
     """Record the command line in a folder of this machine, from which :func:`left_command` reads it."""
-    words = COMMAND_LINE.get()
-    if words is not None:
+    typed = COMMAND_LINE.get()
+    if typed is not None:
         with open(os.path.join(folder, COMMAND_FILE), "wb") as file:
-            file.write(msgspec.json.encode({"line": " ".join(words), "folder": os.getcwd()}))
+            file.write(msgspec.json.encode({"line": " ".join(typed()), "folder": os.getcwd()}))
 
 
 def remember_failure(storage: Storage, error: EnergonError) -> None:
@@ -43,7 +51,7 @@ def remove_work_folder(storage: Storage, folder: str) -> None:
     """
     if isinstance(storage, LocalStorage) and storage.exists(folder):
         storage.remove(f"{folder}{_DONE}")
-        storage.rename(folder, f"{folder}{_DONE}")
+        rename_file(storage, folder, f"{folder}{_DONE}")
         remove_leftovers(storage, folder)
     else:
         storage.remove(folder)
@@ -115,7 +123,7 @@ def continuing(storage: Storage) -> str:
     """Return how the interrupted run of a folder is continued, or what has to change after a failed one."""
     line = left_command(storage.path(IMPORT_FOLDER)) if isinstance(storage, LocalStorage) else None
     if storage.exists(FAILED_RUN):
-        advice = storage.read_start(FAILED_RUN, _MAX_ADVICE)[0].decode("utf-8", "replace")
+        advice = storage.read(FAILED_RUN, 0, _MAX_ADVICE).decode("utf-8", "replace")
         return f"{advice}; the command was: {line}" if line else advice
     return f"to continue, run: {line}" if line else "to continue, run the same command again"
 

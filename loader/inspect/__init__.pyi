@@ -71,7 +71,6 @@ from .prepare.choices import (
     propose_choices as propose_choices,
     resolved_fields as resolved_fields,
     view_first_sample as view_first_sample,
-    with_printed_names as with_printed_names,
 )
 from .prepare.field_question import (
     FieldQuestion as FieldQuestion,

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from ..dataset.dataset import Dataset
 from ..dataset.exclusions import exclude_names
-from ..dataset.kind import is_prepared
 from ..dataset.opening import folder_at
 from ..errors import ConfigError, EnergonError
 from ..format.dataset_ref import DatasetRef
+from ..format.documents.dataset_files import is_prepared
 from ..format.nv_meta import FOLDER
 from ..lint.report import (
     LintReport,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..dataset.dataset import Dataset
-from ..dataset.kind import is_prepared, kind_at
+from ..dataset.kind import kind_at
 from ..dataset.opening import folder_at
 from ..dataset.selection import Selection
 from ..dataset.split_parts import excluded_samples, open_filter
@@ -20,13 +20,14 @@ from ..format.columns.column_record import ColumnRecord
 from ..format.data_kind import data_kind
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
+from ..format.documents.dataset_files import is_prepared
 from ..format.documents.split_config import SplitConfig
 from ..format.filters.rows import filter_names
 from ..format.index.layout import AbstractIndex
 from ..format.records.folder_index import open_record_file
 from ..format.records.record_file import RecordFile
 from ..format.unfinished import left_sentence
-from ..storage import EPath, Storage, open_parent
+from ..storage import EPath, Storage, list_once, open_parent
 from .facts_of_media import media_facts, media_folder_facts
 from .folder_views import one_line, scan_note
 
@@ -271,7 +272,7 @@ def _part_set_facts(index: AbstractIndex, *, is_far: bool = False) -> dict[str, 
 def _freshness(storage: Storage, index: AbstractIndex) -> dict[str, Any]:
     missing, changed, touched = [], [], 0
     # One listing, instead of a request for each shard.
-    storage.list_once("")
+    list_once(storage, "")
     for shard in index.shards:
         try:
             now = storage.stat(shard.name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 import numpy as np
 
@@ -54,19 +53,17 @@ class SampleLint:
     required: frozenset[str] = frozenset()  # parts whose absence the check of the headers reports
     with_lines: bool = True  # check that lines are JSON objects, too; otherwise the check of the whole file has done so
 
-    def findings(self, dataset: Dataset, samples: Iterable[int]) -> Iterator[Finding]:
-        """Yield the findings about samples, by their numbers in the dataset, ascending."""
-        # Read each shard once, for all of its samples.
+    def findings(self, dataset: Dataset, shard: ShardEntry, samples: Iterable[int]) -> Iterator[Finding]:
+        """Yield the findings about samples of a shard, by their numbers in the dataset, ascending."""
         index = dataset.index
         checks = SampleFaults.checks(dataset.kind, "of_sample")
-        for shard, numbers in groupby(samples, index.shard_of):
-            if isinstance(index, RecordIndex):
-                file = index.file(index.number_of(shard.name))
-                with file.open() as opened:
-                    for sample in numbers:
-                        yield from self._of_record(checks, file, opened, sample - shard.first_sample)
-            else:
-                yield from self._of_shard(checks, dataset, shard, numbers)
+        if isinstance(index, RecordIndex):
+            file = index.file(index.number_of(shard.name))
+            with file.open() as opened:
+                for sample in samples:
+                    yield from self._of_record(checks, file, opened, sample - shard.first_sample)
+        else:
+            yield from self._of_shard(checks, dataset, shard, samples)
 
     def count_media(self, dataset: Dataset, samples: Iterable[int]) -> int:
         """Count the parts of samples of tar shards with sound or video that the check decodes."""

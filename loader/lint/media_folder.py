@@ -19,7 +19,7 @@ from ..storage import Storage
 from .contents import media_note
 from .report import LintPlan, LintReport, SampleCheck, take_pictures
 from .rule import Finding, LintRule, LintRules
-from .running import JobError, OnProgress, RunningLint
+from .running import OnProgress, RequestError, RunningLint
 from .shard import Shards
 from .stored import CheckedSamples, CheckedShard
 
@@ -65,7 +65,7 @@ def lint_media_folder(plan: LintPlan, *, on_progress: OnProgress | None = None) 
                 lint.pictures += pictures
                 lint.decoded_media += media
                 lint.progress(lint.samples, len(known), "files")
-    except JobError as error:
+    except RequestError as error:
         raise error.error from None
     except (ConfigError, FormatError) as error:
         lint.add(Finding(MediaFolders.E601, error.message))

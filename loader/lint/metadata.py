@@ -103,12 +103,12 @@ def _unknown_excludes(index: AbstractIndex, split: SplitConfig) -> Iterator[Find
 
 
 def _unused_shards(dataset: Dataset, split: SplitConfig, used: Collection[str]) -> Iterator[Finding]:
+    unreadable: list[str] = []
     try:
-        on_disk = find_shards(dataset.storage).names
+        on_disk = find_shards(dataset.storage, skipped=unreadable).names
     except StorageError:
         on_disk = []  # every shard is missing, and reported one by one
-    # Names that the listing above has skipped.
-    for name in dataset.storage.unreadable_names:
+    for name in unreadable:
         if name.endswith(SHARD_SUFFIXES) and name not in dataset.shard_counts:
             message = "a name that no reader opens: a pipe, device or socket, or one with '..'"
             yield Finding(Split.W201, message, shard=name, in_index=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -134,18 +134,6 @@ class LintRules:
         """Return the checks of the rules that hold for a kind of data, each once."""
         checks = dict.fromkeys(getattr(rule, level) for rule in cls.rules if kind in rule.kinds)
         return tuple(check for check in checks if check is not None)
-
-    @classmethod
-    def check_dataset(cls, dataset: Dataset) -> Iterator[Finding]:
-        """Yield what the checks of a dataset as a whole find."""
-        for check in cls.checks(dataset.kind, "of_dataset"):
-            yield from check(dataset)
-
-    @classmethod
-    def check_shard(cls, shard: ScannedShard) -> Iterator[Finding]:
-        """Yield what the checks of the headers of a shard find."""
-        for check in cls.checks("unprepared tar files" if shard.entry is None else "tar shards", "of_shard"):
-            yield from check(shard)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
 from ..cached_property import cached_property
@@ -27,22 +27,22 @@ from ..dataset.unprepared.tar_index import (
     summarize_shard,
 )
 from ..errors import ConfigError, EnergonError, FormatError, StorageError, plural
+from ..format.data_kind import Kind
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.messages import nearest_hint
-from ..format.documents.split_config import SplitConfig
 from ..format.index.layout import Layout, ShardEntry
 from ..format.index.shard_index import index_shard
 from ..format.nv_meta import FOLDER, INDEX_SQLITE, SPLIT_JSON
 from ..format.records.folder_index import open_record_file
 from ..prepare.shards import compressed_warning
-from ..storage import FileInfo, Storage, open_parent
+from ..storage import FileInfo, Storage, list_once, open_parent
 from .contents import SampleLint, media_note
 from .metadata import DatasetFiles, Split, check_sqlite, readable_config, unreadable_dataset
 from .record_file import ColumnFiles, JsonlFiles, check_record_file
 from .report import LintPlan, LintReport, PictureCounts, SampleCheck, take_pictures
-from .rule import Finding, ScannedShard
-from .running import JobError, OnProgress, RunningLint
+from .rule import Finding, Level, ScannedShard
+from .running import OnProgress, RequestError, RunningLint
 from .samples import SampleFaults, required_parts
 from .shard import Shards, compare_file, read_all
 from .stored import CheckedSamples, CheckedShard, pack_findings, unpack_findings
@@ -71,21 +71,14 @@ def lint_dataset(plan: LintPlan, *, on_progress: OnProgress | None = None) -> Li
         ShareDone: The engine runs one share, which is done.
     """
     lint = _DatasetLint(plan, on_progress)
-    # A wrong request is no finding: it is raised after the report's errors are caught.
-    unknown: ConfigError | None = None
     try:
-        dataset = _open_listed(plan.ref)
-        unknown = _unknown_parts(dataset, plan.split_parts or ())
-        if unknown is None:
-            lint.check(dataset)
-    except JobError as error:
+        lint.check(_open_listed(plan.ref))
+    except RequestError as error:
         raise error.error from None
     except FormatError as error:
         lint.add(unreadable_dataset(error, DatasetFiles.E005))
     except (ConfigError, StorageError) as error:
         lint.add(unreadable_dataset(error))
-    if unknown is not None:
-        raise unknown
     return lint.report()
 
 
@@ -128,7 +121,8 @@ def lint_file(plan: LintPlan, *, on_progress: OnProgress | None = None) -> LintR
         dataset = SingleFile(plan.ref)
         _check_rules(lint, dataset)
         if plan.level == "decode" and SampleFaults.checks(dataset.kind, "of_sample"):
-            lint.add(*SampleLint(None, with_lines=False).findings(dataset, range(len(dataset))))
+            [file] = dataset.index.shards
+            lint.add(*SampleLint(None, with_lines=False).findings(dataset, file, range(len(dataset))))
     return lint.report()
 
 
@@ -154,26 +148,32 @@ class _DatasetLint(RunningLint):
         is_share = self._engine.share is not None
         if not is_share:  # the merge checks the documents
             _check_rules(self, dataset)
-        if dataset.format != "webdataset":
-            self._check_files(dataset, shards, config)
-            return
-        check = self._sample_check(dataset, config)
-        self.media_note = media_note(dataset.index.part_names, self._plan.level, check)
-        # Compare the headers of all shards with the indexes that can be read.
-        faults = check_sqlite(dataset) if is_share else self.findings
-        is_damaged = any(finding.rule is DatasetFiles.E006 for finding in faults)
-        numbers = self._numbers if dataset.storage.exists(INDEX_SQLITE) and not is_damaged else {}
-        check_one = partial(check_shard, read_bytes=self._plan.level == "bytes", config=config, sqlite_numbers=numbers)
-        open_dataset = partial(_open_listed, self._ref_of_workers)
-        decode = None if check is None else partial(decode_samples, lint=SampleLint(check, _parts_of(config)))
+        # Each task checks the headers of a shard, or a file of records whole.
+        decode = None
+        if dataset.format == "webdataset":
+            check = self._sample_check(dataset, config)
+            self.media_note = media_note(dataset.index.part_names, self._plan.level, check)
+            open_dataset = partial(_open_listed, self._ref_of_workers)
+            # The headers are compared with the indexes that can be read.
+            faults = check_sqlite(dataset) if is_share else self.findings
+            is_damaged = any(finding.rule is DatasetFiles.E006 for finding in faults)
+            numbers = self._numbers if dataset.storage.exists(INDEX_SQLITE) and not is_damaged else {}
+            reads = self._plan.level == "bytes"
+            check_one = partial(check_shard, read_bytes=reads, config=config, sqlite_numbers=numbers)
+            if check is not None:
+                required = frozenset(chain.from_iterable(required_parts(config).values()))
+                decode = partial(decode_samples, lint=SampleLint(check, required))
+        else:
+            check_one, open_dataset = self._check_of_files(dataset, config), partial(folder_at, self._ref_of_workers)
+        # Run these tasks; a share stores their results, and the merge reads them.
         stored = None
         if self._engine.is_partial:
-            in_one_task = partial(check_whole_shard, check_headers=check_one, decode=decode)
-            stored = self._stored(dataset, shards, OnDataset(open_dataset, in_one_task))
-        headers = None if stored is None else _findings_of(stored)
-        for done, _, findings in self.results(OnDataset(open_dataset, check_one), shards, headers):
+            in_one_task = OnDataset(open_dataset, partial(check_whole_shard, check_headers=check_one, decode=decode))
+            stored = self._stored(dataset, shards, in_one_task, decodes=decode is not None)
+        known = None if stored is None else [unpack_findings(each.findings, RULES_OF_DATASETS) for each in stored]
+        for done, _, findings in self.results(OnDataset(open_dataset, check_one), shards, known):
             self.add(*findings)
-            if check is None:  # otherwise they take a small part of the time
+            if decode is None:  # otherwise they take a small part of the time
                 self.progress(done, len(shards), "shards")
         # Decode the samples of shards whose offsets are right.
         if decode is not None:
@@ -192,12 +192,11 @@ class _DatasetLint(RunningLint):
         return self._plan.ref if self._engine.sees_this_disk else self._plan.ref.resolved()
 
     def _stored(
-        self, dataset: Dataset, shards: Sequence[ShardEntry], check: Callable[[Any], CheckedShard]
+        self, dataset: Dataset, shards: Sequence[ShardEntry], check: Callable[[Any], CheckedShard], *, decodes: bool
     ) -> list[CheckedShard]:
         """Run a share of the shards, or return what all shares have found in them."""
         # The options name the journal.
         plan, storage = self._plan, dataset.storage
-        decodes = plan.level == "decode" and dataset.format == "webdataset"
         options = {
             "level": plan.level,
             "split file": plan.ref.split_file,
@@ -207,7 +206,7 @@ class _DatasetLint(RunningLint):
             "trust in code": str(plan.ref.trust_code),
         }
         # Other documents are another lint, and so are shards that were changed, whose faults are known by now.
-        storage.list_once("")
+        list_once(storage, "")
         current = [storage.stat(shard.name) for shard in shards if storage.exists(shard.name)]
         documents = (f"{FOLDER}/{name}" for name in (plan.ref.split_file, SPLIT_JSON, plan.ref.dataset_file))
         contents = b"\0".join(storage.read(file) for file in documents if storage.exists(file))
@@ -227,11 +226,11 @@ class _DatasetLint(RunningLint):
             },
         )
 
-    def _check_files(self, dataset: Dataset, shards: Sequence[ShardEntry], config: DatasetConfig | None) -> None:
-        # Each file is checked whole, in one task: its lines have to be read from the start.
+    def _check_of_files(self, dataset: Dataset, config: DatasetConfig | None) -> partial[list[Finding]]:
+        """Return the check of a whole file, whose lines have to be read from the start."""
         is_typed = config is not None and not config.crude  # a line that is JSON and a row are whole crude samples
         most = self._plan.max_findings
-        check_one = partial(
+        return partial(
             check_record_shard,
             config=config,
             check=self._sample_check(dataset, config) if is_typed else None,
@@ -239,13 +238,6 @@ class _DatasetLint(RunningLint):
             # One more than fits shows that a finding was dropped; a share does not know how many the merge wants.
             max_findings=None if most is None or self._engine.is_partial else most + 1,
         )
-        open_dataset, stored = partial(folder_at, self._ref_of_workers), None
-        if self._engine.is_partial:
-            in_one_task = partial(check_whole_shard, check_headers=check_one, decode=None)
-            stored = _findings_of(self._stored(dataset, shards, OnDataset(open_dataset, in_one_task)))
-        for done, _, findings in self.results(OnDataset(open_dataset, check_one), shards, stored):
-            self.add(*findings)
-            self.progress(done, len(shards), "shards")
 
     def check_tars(self, tars: TarFolder) -> None:
         """Check the headers of all shards, then the samples of whole shards."""
@@ -273,7 +265,7 @@ class _DatasetLint(RunningLint):
         self.media_note = media_note(index.part_names, self._plan.level, check)
         _check_rules(self, UnpreparedDataset(tars, index, complete=True))
         if check is not None:
-            decode = partial(decode_samples, lint=SampleLint(check, _parts_of(None)))
+            decode = partial(decode_samples, lint=SampleLint(check))
             self._decode(OnDataset(partial(_open_tars, tars, index.layout), decode), index.shards)
 
     def _decode(
@@ -291,24 +283,20 @@ class _DatasetLint(RunningLint):
 
     def _sample_check(self, dataset: Dataset, config: DatasetConfig | None) -> SampleCheck | None:
         """Return the check that decodes samples; what it cannot check is a finding."""
-        check = self._plan.sample_check(config, dataset.documents.folder)
+        check = self._plan.sample_check(config, dataset.storage.path(FOLDER))
         unchecked = getattr(check, "unchecked", None)
         if unchecked:
             self.add(Finding(DatasetFiles.W009, unchecked))
         return check
 
 
-def _parts_of(config: DatasetConfig | None) -> frozenset[str]:
-    return frozenset(part for parts in required_parts(config).values() for part in parts)
-
-
-def _findings_of(stored: Sequence[CheckedShard]) -> list[list[Finding]]:
-    return [unpack_findings(each.findings, RULES_OF_DATASETS) for each in stored]
-
-
 def _check_rules(lint: RunningLint, dataset: Dataset) -> None:
-    for rules in RULES_OF_DATASETS:
-        lint.add(*rules.check_dataset(dataset))
+    for check in _checks(dataset.kind, "of_dataset"):
+        lint.add(*check(dataset))
+
+
+def _checks(kind: Kind, level: Level) -> list[Callable[[Any], Iterable[Finding]]]:
+    return [check for rules in RULES_OF_DATASETS for check in rules.checks(kind, level)]
 
 
 def _has_errors(findings: Sequence[Finding]) -> bool:
@@ -318,7 +306,7 @@ def _has_errors(findings: Sequence[Finding]) -> bool:
 def _open_listed(ref: DatasetRef) -> Dataset:
     # List the folder once, instead of asking for each file.
     dataset = folder_at(ref)
-    dataset.storage.list_once("")
+    list_once(dataset.storage, "")
     return dataset
 
 
@@ -326,18 +314,20 @@ def _open_tars(tars: TarFolder, layout: Layout) -> Dataset:
     return UnpreparedDataset(tars, TarIndex(tars.storage, layout, path=tars.path), complete=True)
 
 
-def _readable_split(dataset: Dataset) -> SplitConfig | None:
-    # A missing split has no excluded samples; an invalid one is a finding of its own.
-    try:
-        return dataset.documents.split
-    except ConfigError:
-        return None
-
-
 def _shards_to_check(dataset: Dataset, split_parts: tuple[str, ...] | None) -> list[ShardEntry]:
-    """Return the shards to check: all that are not excluded, or the shards of some split parts."""
+    """Return the shards to check: all that are not excluded, or the shards of some split parts.
+
+    Raises:
+        RequestError: There are no such split parts.
+    """
+    # An invalid split is a finding of its own.
+    try:
+        split = dataset.documents.split
+    except ConfigError:
+        split = None
+    if split and split_parts:
+        _check_parts(split_parts, split.split_parts)
     # Excluded shards may be damaged: that is often why they are excluded.
-    split = _readable_split(dataset)
     excluded = split.excluded_shards() if split else frozenset()
     shards = [shard for shard in dataset.index.shards if shard.name not in excluded]
     if split_parts is None:
@@ -347,15 +337,13 @@ def _shards_to_check(dataset: Dataset, split_parts: tuple[str, ...] | None) -> l
     return [shard for shard in shards if shard.name in chosen]
 
 
-def _unknown_parts(dataset: Dataset, names: Sequence[str]) -> ConfigError | None:
-    """Return an error for unknown names of split parts; None without a readable split, which is a finding."""
-    split = _readable_split(dataset)
-    unknown = [name for name in names if split and name not in split.split_parts]
-    if not unknown or split is None:
-        return None
-    known = ", ".join(split.split_parts) or "none"
-    near = nearest_hint(unknown[0], split.split_parts) if len(unknown) == 1 else ""
-    return ConfigError(f"there is no split part {', '.join(map(repr, unknown))}; there are: {known}{near}")
+def _check_parts(names: Sequence[str], known: Collection[str]) -> None:
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        near = nearest_hint(unknown[0], known) if len(unknown) == 1 else ""
+        names_of_all = ", ".join(known) or "none"
+        message = f"there is no split part {', '.join(map(repr, unknown))}; there are: {names_of_all}{near}"
+        raise RequestError(ConfigError(message))
 
 
 # Tasks for worker processes: check the headers of a shard, decode some of its samples, or check a file.
@@ -393,6 +381,7 @@ class DecodeTasks(Sequence[LintTask]):
         return LintTask(shard, range(shard.first_sample + start, shard.first_sample + stop))
 
 
+@dataclass(frozen=True)
 class OnDataset:
     """Call ``check(dataset, task)`` with a dataset that each worker process opens itself.
 
@@ -401,18 +390,18 @@ class OnDataset:
         check: Picklable function.
     """
 
-    def __init__(self, open_dataset: Callable[[], Dataset], check: Callable[[Dataset, Any], Any]) -> None:
-        self._open_dataset, self._check = open_dataset, check
+    open_dataset: Callable[[], Dataset]
+    check: Callable[[Dataset, Any], Any]
 
     def __call__(self, task: Any) -> Any:
-        return self._check(self._dataset, task)
+        return self.check(self._dataset, task)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_dataset"}
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OnDataset, (self.open_dataset, self.check)
 
     @cached_property
     def _dataset(self) -> Dataset:
-        return self._open_dataset()
+        return self.open_dataset()
 
 
 def _excluded_keys(dataset: Dataset, shard: str) -> frozenset[str]:
@@ -441,17 +430,14 @@ def check_shard(
     """
     info, findings = compare_file(dataset.storage, shard)
     if info is not None:
-        scan = partial(
-            ScannedShard,
-            storage=dataset.storage,
-            info=info,
+        findings += _check_headers(
+            dataset.storage,
+            info,
+            read_bytes=read_bytes,
             config=config,
             index=tar_index(dataset),
             entry=shard,
             sqlite_number=sqlite_numbers.get(shard.name),
-        )
-        findings += _check_headers(
-            lambda: scan(headers=index_shard(dataset.storage, shard.name)), shard.name, read_bytes=read_bytes
         )[1]
     # Faults of samples that are excluded already need no attention.
     excluded = _excluded_keys(dataset, shard.name)
@@ -481,27 +467,24 @@ def check_unprepared_shard(
     storage: Storage, shard: FileInfo, *, read_bytes: bool
 ) -> tuple[ShardSummary | None, list[Finding]]:
     """Return the summary of a shard that is whole, and the findings about its headers."""
-
-    def scan() -> ScannedShard:
-        return ScannedShard(storage=storage, info=shard, headers=index_shard(storage, shard.name, info=shard))
-
-    scanned, findings = _check_headers(scan, shard.name, read_bytes=read_bytes)
+    scanned, findings = _check_headers(storage, shard, read_bytes=read_bytes)
     if scanned is None or any(finding.rule.hides_samples for finding in findings):
         return None, findings
     return summarize_shard(shard, scanned.headers), findings
 
 
 def _check_headers(
-    scan: Callable[[], ScannedShard], shard: str, *, read_bytes: bool
+    storage: Storage, info: FileInfo, *, read_bytes: bool, entry: ShardEntry | None = None, **known: Any
 ) -> tuple[ScannedShard | None, list[Finding]]:
-    scanned, findings = None, list[Finding]()
+    scanned, findings, shard = None, list[Finding](), info.name
     # Damage ends the checks of the shard, and is a finding itself.
     try:
-        scanned = scan()
-        for rules in RULES_OF_DATASETS:
-            findings.extend(rules.check_shard(scanned))  # one by one: those before an error are kept
+        headers = index_shard(storage, shard, info=info)
+        scanned = ScannedShard(storage=storage, info=info, headers=headers, entry=entry, **known)
+        for check in _checks("unprepared tar files" if entry is None else "tar shards", "of_shard"):
+            findings.extend(check(scanned))  # one by one: those before an error are kept
         if read_bytes:
-            read_all(scanned.storage, shard)
+            read_all(storage, shard)
     except FormatError as error:
         findings.append(Finding(Shards.E104, error.message, shard=shard, offset=error.offset))
     except EnergonError as error:
@@ -514,7 +497,7 @@ def decode_samples(dataset: Dataset, task: LintTask, *, lint: SampleLint) -> Dec
     index, excluded, decoded_media = dataset.index, _excluded_keys(dataset, task.shard.name), 0
     try:
         kept = [sample for sample in task.samples if not excluded or index.key(sample) not in excluded]
-        findings = list(lint.findings(dataset, kept))
+        findings = list(lint.findings(dataset, task.shard, kept))
         decoded_media = lint.count_media(dataset, kept)
     except EnergonError as error:  # the shard changed since its headers were checked
         findings = [Finding(Shards.E109, error.message, shard=task.shard.name)]
@@ -546,7 +529,7 @@ def check_record_shard(
         excluded = _excluded_keys(dataset, shard.name)
         samples = range(shard.first_sample, shard.first_sample + shard.samples)
         kept = [sample for sample in samples if dataset.index.key(sample) not in excluded]
-        findings += SampleLint(check, with_lines=False).findings(dataset, kept)
+        findings += SampleLint(check, with_lines=False).findings(dataset, shard, kept)
     return findings
 
 

@@ -20,8 +20,8 @@ from .stored import CheckedShard
 OnProgress = Callable[[LintProgress], None]
 
 
-class JobError(Exception):
-    """The error of a job in shares, which is no finding.
+class RequestError(Exception):
+    """An error of the request, or of its job in shares: it is no finding.
 
     Attributes:
         error: The error.
@@ -122,7 +122,7 @@ class RunningLint:
 
         Raises:
             ShareDone: The engine runs one share, and its tasks are done.
-            JobError: The journal cannot be used, or results are missing.
+            RequestError: The journal cannot be used, or results are missing.
         """
         results: list[CheckedShard] = []
         share, done = self._engine.share, 0
@@ -142,7 +142,7 @@ class RunningLint:
                     done += amounts[task_index]
                     self.progress(done, max(done, sum(amounts) // share.count), unit)
         except EnergonError as error:
-            raise JobError(error) from error
+            raise RequestError(error) from error
         return results
 
     def progress(self, done: int, total: int, unit: str) -> None:

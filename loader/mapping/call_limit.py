@@ -150,7 +150,8 @@ class TaskCalls:
         ways = self._deaths.get((sample_index, count), [])
         if _HUNG in ways or len(ways) >= _DEATHS:
             raise CallEndedError(f"the process of the call {ways[-1]}")
-        with _taking_turns(alone=bool(ways)) if self._call is not None else nullcontext():
+        # Calls in the main thread of a worker never run side by side.
+        with nullcontext() if self._is_main or self._call is None else _taking_turns(alone=bool(ways)):
             self._note_call(sample_index, count)
             try:
                 with self._interrupted_after(seconds or self._limit.seconds):

@@ -54,7 +54,7 @@ class UserFunction:
         Raises:
             ConfigError: There is no such module or name, or it cannot be called.
         """
-        function = self._resolved()
+        function = self._import()
         if not callable(function):
             raise ConfigError(
                 f"expected a function or a class with __call__, found {type(function).__name__}", at=str(self)
@@ -70,7 +70,7 @@ class UserFunction:
             return _LOADED[self]
         self._forget_earlier()
         self.check()
-        function: Any = self._resolved()
+        function: Any = self._import()
         if self.is_factory:
             function = function()
         elif inspect.isclass(function):
@@ -117,10 +117,9 @@ class UserFunction:
             return True
         return self.module == "__main__"
 
-    def _resolved(self) -> Any:
-        return self.target if self.target is not None else self._import()
-
     def _import(self) -> Any:
+        if self.target is not None:
+            return self.target
         attribute: Any = self._import_module()
         for name in self.name.split("."):
             if not hasattr(attribute, name):
@@ -178,7 +177,7 @@ class UserFunction:
 
     def source_digest(self) -> str:
         """Return the SHA-256 of the file of a function by name, or of its code if it is in no file."""
-        target = self._resolved()
+        target = self._import()
         while isinstance(target, partial):
             target = target.func
         is_named = inspect.isclass(target) or inspect.isroutine(target)

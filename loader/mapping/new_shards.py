@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -34,7 +34,7 @@ from ..format.nv_meta import DATASET_YAML, FOLDER, JOBS_FOLDER, REQUEST_JSON
 from ..format.unfinished import remove_left_files
 from ..prepare.plan import PreparePlan, SplitRequest
 from ..prepare.run import open_prepare
-from ..storage import Storage, open_storage, read_document, resolve_path
+from ..storage import Storage, flush_files, open_storage, read_document, resolve_path
 from .outputs import ToColumns, ToFilter, results_of
 from .tasks import MapOutput, MapTask, Outcome, TaskFailures, TaskResult, Values, WrittenShard
 
@@ -170,7 +170,8 @@ class ToDataset(MapOutput):
         folder: Dataset,
         tasks: Sequence[MapTask],
         journal: Journal[TaskResult],
-        made_by: str,  # noqa: ARG002 - as of other outputs
+        joined: None,  # noqa: ARG002 - as of other outputs
+        made_by: str,  # noqa: ARG002
     ) -> Outcome:
         """Prepare the shards of all tasks as a dataset, with the columns and filters of the old one."""
         storage = self.storage()
@@ -194,7 +195,7 @@ class ToDataset(MapOutput):
             fault="is not of this map",
             hint="move it away, and run the same command again",
         )
-        storage.flush(names)
+        flush_files(storage, names)
         warnings = self._carry(folder, storage, shards)
         # Prepare them, by the indexes that the workers have stored.
         split: dict[str, tuple[str, ...]] = {}
@@ -283,9 +284,9 @@ class ToParts(ToDataset):
         given = {name: part for name, part in value.items() if name != "__key__"}
         yield from super()._outputs(given, key)
 
-    def follower(self, folder: Dataset) -> Callable[[TaskResult], None]:
-        """Return a function that raises an error as soon as a sample has a part that no join can have."""
-        return lambda result: _check_part_names(folder, result.part_names)
+    def joined(self, folder: Dataset, earlier: Any, result: TaskResult) -> None:  # noqa: ARG002 - as of columns
+        """Raise an error if a sample has a part that no join can have."""
+        _check_part_names(folder, result.part_names)
 
     def _complete(self, folder: Dataset) -> tuple[str, ...]:
         """Write the metadataset that joins the new parts with the dataset."""

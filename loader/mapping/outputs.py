@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -70,24 +69,28 @@ class ToColumns(MapOutput):
         returned = ", ".join(map(str, value)) if isinstance(value, Mapping) else type(value).__name__
         return SampleError(f"expected a dictionary with {', '.join(self.names)}, found {returned}")
 
-    def follower(self, folder: Dataset) -> Callable[[TaskResult], None]:
-        return partial(self._join, folder, dict.fromkeys(self.names, ValueKind()))
-
-    def _join(self, folder: Dataset, kinds: dict[str, ValueKind], result: TaskResult) -> None:
-        """Join the kinds of the values of a task with the kinds of earlier ones."""
-        for name, piece in result.columns.items():
-            kinds[name] = kinds[name].join(piece.kind, column=name, at=self.path, key=folder.index.full_key)
-
-    def commit(self, folder: Dataset, tasks: Sequence[MapTask], journal: Journal[TaskResult], made_by: str) -> Outcome:
-        """Write the columns from the results in the journal, one task in memory at a time.
+    def joined(self, folder: Dataset, earlier: dict[str, ValueKind] | None, result: TaskResult) -> dict[str, ValueKind]:
+        """Return the kind of the values of each column.
 
         Raises:
             SampleError: Values of two tasks cannot be in one column.
         """
-        # Find all types before the first column is written.
-        kinds: dict[str, ValueKind] = dict.fromkeys(self.names, ValueKind())
-        for result in results_of(journal, tasks):
-            self._join(folder, kinds, result)
+        kinds = earlier or dict.fromkeys(self.names, ValueKind())
+        for name, piece in result.columns.items():
+            kinds[name] = kinds[name].join(piece.kind, column=name, at=self.path, key=folder.index.full_key)
+        return kinds
+
+    def commit(
+        self,
+        folder: Dataset,
+        tasks: Sequence[MapTask],
+        journal: Journal[TaskResult],
+        joined: dict[str, ValueKind] | None,
+        made_by: str,
+    ) -> Outcome:
+        """Write the columns from the results in the journal, one task in memory at a time."""
+        # Check all columns before the first one is written.
+        kinds = joined or dict.fromkeys(self.names, ValueKind())
         for name, kind in kinds.items():
             if not kind.name:
                 raise SampleError(
@@ -189,14 +192,14 @@ class ToFilter(MapOutput):
         folder: Dataset,
         tasks: Sequence[MapTask],
         journal: Journal[TaskResult],
-        made_by: str,  # noqa: ARG002 - as of other outputs
+        joined: None,  # noqa: ARG002 - as of other outputs
+        made_by: str,  # noqa: ARG002
     ) -> Outcome:
         """Write the filter."""
         numbers = [np.empty(0, np.int64)]
         for task, result in zip(tasks, results_of(journal, tasks), strict=True):
             numbers.append(task.start + np.flatnonzero(np.frombuffer(result.kept, np.bool_)))
-        meta = folder.ref.meta_folder
         kept = np.concatenate(numbers)
         with folder.storage.lock(ExclusionFiles.of(folder).lock, wait=True):
-            build_filter_index(folder.ref.path, self.name, kept, meta_folder=meta)
+            build_filter_index(folder.ref.path, self.name, kept, meta_folder=folder.ref.meta_folder)
         return Outcome((self.name,), kept=len(kept))

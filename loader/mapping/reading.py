@@ -25,7 +25,7 @@ def whole_dataset(ref: DatasetRef) -> DatasetSource:
     """
     if ref.kind.format != "folder" or is_tar_file(ref.path):
         raise ConfigError("expected the folder of a prepared dataset", at=ref.path, hint="name a folder of shards")
-    return DatasetSource(request=LoadRequest.at(ref, split_part=ALL_PARTS))
+    return DatasetSource(request=LoadRequest(ref=DatasetRef.of(ref).resolved(), split_part=ALL_PARTS))
 
 
 @contextmanager
@@ -38,7 +38,9 @@ def shown_dataset(ref: DatasetRef) -> Iterator[DatasetSource]:
         ConfigError: It is a metadataset.
     """
     with ExitStack() as stack:
-        yield DatasetSource(request=LoadRequest.at(with_index(ref, stack), split_part=ALL_PARTS))
+        yield DatasetSource(
+            request=LoadRequest(ref=DatasetRef.of(with_index(ref, stack)).resolved(), split_part=ALL_PARTS)
+        )
 
 
 class SampleReader(Samples[Any]):

@@ -22,7 +22,7 @@ from ..errors import ConfigError, SampleError, StorageError, plural
 from ..format.nv_meta import FOLDER, JOBS_FOLDER
 from ..format.unfinished import remove_left_files, remove_leftovers, remove_work_folder
 from ..pipeline.reading.dataset_source import DatasetSource
-from ..storage import LocalStorage, Storage, read_document
+from ..storage import LocalStorage, Storage, is_writable, read_document
 from ..version import __version__
 from .call_limit import CallLimit, TaskCalls
 from .function import UserFunction, one_thread
@@ -183,7 +183,7 @@ def _locked(request: MapRequest) -> Iterator[Storage]:
         )
     request.output.check(folder)
     storage = request.storage or request.output.storage(folder)
-    if not storage.is_writable(JOBS_FOLDER):
+    if not is_writable(storage, JOBS_FOLDER):
         raise StorageError(
             "no results can be written here",
             path=storage.path(JOBS_FOLDER),
@@ -239,7 +239,14 @@ class _Map:
             folder=storage.path(notes) if isinstance(storage, LocalStorage) else temporary,
             is_repeated=request.engine.may_run_twice,
         )
-        self._limit, self._engine = limit, self._engine_of(request, limit)
+        engine, seconds, self._limit = request.engine, limit.seconds, limit
+        self._engine = replace(
+            engine,
+            forks=engine.forks or request.function.needs_fork,
+            on_death=lambda numbered, how: limit.note_death(numbered.task.start, how),
+            # The watchdog of a process that is stopped is, too.
+            stopped_s=engine.stopped_s if seconds is None else 2 * seconds + _LATE_S,
+        )
         self._job: JobTasks[TaskResult] = JobTasks(
             function=MapWork(
                 reader=reader,
@@ -257,17 +264,6 @@ class _Map:
             again=self._runs_again,
         )
 
-    @staticmethod
-    def _engine_of(request: MapRequest, limit: CallLimit) -> Engine:
-        engine, seconds = request.engine, limit.seconds
-        return replace(
-            engine,
-            forks=engine.forks or request.function.needs_fork,
-            on_death=lambda numbered, how: limit.note_death(numbered.task.start, how),
-            # The watchdog of a process that is stopped is, too.
-            stopped_s=engine.stopped_s if seconds is None else 2 * seconds + _LATE_S,
-        )
-
     def _runs_again(self, result: TaskResult) -> bool:
         retries = self._request.retry_failed and not self._engine.merge
         return (retries and bool(result.failures)) or self._request.output.is_lost(self._journal.storage, result)
@@ -276,7 +272,7 @@ class _Map:
         if self._request.retry_failed or self._engine.restart:
             shutil.rmtree(self._limit.folder or "", ignore_errors=True)
         # Follow the tasks; failures of earlier runs count, too.
-        follow = self._request.output.follower(self._folder)
+        output, joined = self._request.output, None
         failures: dict[int, tuple[FailedSample, ...]] = {}
         samples = skipped = failed = 0
         total = sum(self._job.sizes)
@@ -291,10 +287,10 @@ class _Map:
                     self._on_progress(MapProgress(samples=samples, total=total, failed=failed))
                 if failed > self._request.max_failures:
                     raise self._too_many([failure for _, some in sorted(failures.items()) for failure in some])
-                follow(result)
+                joined = output.joined(self._folder, joined, result)
         # Write the results, and remove what killed processes have left.
         made_by = f"energon {self._request.command} {self._request.function} (energon-toolkit {__version__})"
-        written = self._request.output.commit(self._folder, self._tasks, self._journal, made_by)
+        written = output.commit(self._folder, self._tasks, self._journal, joined, made_by)
         remove_left_files(self._journal.storage, names=written.names)
         remove_work_folder(self._journal.storage, self._journal.folder)
         shown = [failure for _, some in sorted(failures.items()) for failure in some]

@@ -185,17 +185,23 @@ class MapOutput(ABC):
             failures: Takes the samples whose value the output cannot hold.
         """
 
-    def follower(self, folder: Dataset) -> Callable[[TaskResult], None]:  # noqa: ARG002 - for outputs with a type
-        """Return a function that raises an error as soon as the results of two tasks contradict each other."""
-        return lambda result: None  # noqa: ARG005 - of any result
+    def joined(self, folder: Dataset, earlier: Any, result: TaskResult) -> Any:  # noqa: ARG002 - for outputs with types
+        """Return what ``commit`` needs to know of the results so far; raise an error if two contradict each other.
+
+        Args:
+            earlier: What this returned for the results before; None for the first one.
+        """
+        return None
 
     def is_lost(self, storage: Storage, result: TaskResult) -> bool:  # noqa: ARG002 - for outputs that write files
         """Return True if files of a finished task are missing, as after a power cut."""
         return False
 
     @abstractmethod
-    def commit(self, folder: Dataset, tasks: Sequence[MapTask], journal: Journal[TaskResult], made_by: str) -> Outcome:
-        """Write the target from the results of all tasks."""
+    def commit(
+        self, folder: Dataset, tasks: Sequence[MapTask], journal: Journal[TaskResult], joined: Any, made_by: str
+    ) -> Outcome:
+        """Write the target from the results of all tasks, and what :meth:`joined` returned for the last one."""
 
 
 def tasks_of(folder: Dataset, samples: IntArray | None, *, most: int = SAMPLES_OF_TASK) -> Iterator[MapTask]:
@@ -288,28 +294,30 @@ class MapWork:
     def results(self, numbers: IntArray, calls: TaskCalls) -> Iterator[tuple[int, Any]]:
         """Yield the number of each sample with what the function returned for it, or with an error."""
         function = partial(call_user, calls.start(self.function.load, str(self.function)))
-        of_batch = function if self.batch_size else lambda batch: [function(batch[0])]
         samples = self.reader.read(numbers)
         while batch := list(islice(samples, self.batch_size or 1)):
             good = [(sample_index, sample) for sample_index, sample in batch if not isinstance(sample, Exception)]
-            results = iter(_values_of_batch(of_batch, good, calls) if good else ())
+            results = iter(self._values_of_batch(function, good, calls) if good else ())
             for sample_index, sample in batch:
                 yield sample_index, sample if isinstance(sample, Exception) else next(results)
 
-
-def _values_of_batch(function: Callable[[Any], Any], batch: list[tuple[int, Any]], calls: TaskCalls) -> list[Any]:
-    """Return the values, or errors; a batch whose call fails is tried sample by sample, to name the one at fault."""
-    try:
-        with calls.limited(batch[0][0], len(batch)):
-            returned = function([sample for _, sample in batch])
-            if isinstance(returned, Mapping | str | bytes) or not isinstance(returned, Iterable):
-                raise TypeError(f"expected a list with a result for each sample, found {type(returned).__name__}")
-            values = list(returned)
-        if len(values) != len(batch):
-            raise ValueError(f"expected {plural(len(batch), 'result')} of a batch, found {len(values)}")
-    except user_errors() as error:
-        return [error] if len(batch) == 1 else [_values_of_batch(function, [each], calls)[0] for each in batch]
-    return values
+    def _values_of_batch(
+        self, function: Callable[[Any], Any], batch: list[tuple[int, Any]], calls: TaskCalls
+    ) -> list[Any]:
+        """Return the values, or errors; after a failed call, each sample is tried alone, to name the faulty one."""
+        try:
+            with calls.limited(batch[0][0], len(batch)):
+                if not self.batch_size:
+                    return [function(batch[0][1])]
+                returned = function([sample for _, sample in batch])
+                if isinstance(returned, Mapping | str | bytes) or not isinstance(returned, Iterable):
+                    raise TypeError(f"expected a list with a result for each sample, found {type(returned).__name__}")
+                values = list(returned)
+            if len(values) != len(batch):
+                raise ValueError(f"expected {plural(len(batch), 'result')} of a batch, found {len(values)}")
+        except user_errors() as error:
+            return [error] if len(batch) == 1 else [self._values_of_batch(function, [each], calls)[0] for each in batch]
+        return values
 
 
 def _reason(error: BaseException) -> str:

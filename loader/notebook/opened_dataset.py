@@ -25,7 +25,7 @@ from ..errors import ConfigError, SampleError, SkipSample, StorageError
 from ..format.data_kind import is_tar_file
 from ..format.dataset_ref import DOCUMENT_CHOICES, DatasetRef
 from ..format.documents.messages import nearest_hint
-from ..format.documents.providers import ALL_PARTS, KeyFormat, LoadRequest, checked_key_format, given_ref
+from ..format.documents.providers import ALL_PARTS, KeyFormat, LoadRequest, checked_key_format
 from ..format.nv_meta import TEMPORARY_INDEX
 from ..inspect.stats import compute_values
 from ..metadataset.plans.plan_leaves import plan_splits
@@ -89,9 +89,11 @@ def open_dataset(
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"expected a path for open_dataset(), found {path!r}")
     use_storage_options(path, storage_options)
-    ref = given_ref(path, meta_folder, split_config=split_config, dataset_config=dataset_config, trust_code=trust_code)
+    ref = DatasetRef.at(
+        path, meta_folder, split_config=split_config, dataset_config=dataset_config, trust_code=trust_code
+    )
     form = None if key_format is None else checked_key_format(key_format, source="key_format")
-    return OpenedDataset(LoadRequest.at(ref, split_part=ALL_PARTS, key_format=form), decoder)
+    return OpenedDataset(LoadRequest(ref=ref, split_part=ALL_PARTS, key_format=form), decoder)
 
 
 def _open(request: LoadRequest, decoder: SampleDecoder | None) -> tuple[list[Source], str | None]:
@@ -102,7 +104,7 @@ def _open(request: LoadRequest, decoder: SampleDecoder | None) -> tuple[list[Sou
         _ = source.samples
         return [source], None
     # A prepared folder: its kind is not looked for, which would take longer than to open it.
-    if not is_tar_file(request.path):
+    if not is_tar_file(request.ref.path):
         try:
             # Raise errors of the index, and of documents that the caller names, here.
             _ = source.folder.index
@@ -116,7 +118,7 @@ def _open(request: LoadRequest, decoder: SampleDecoder | None) -> tuple[list[Sou
     _check_no_documents(request.ref)
     folder = tempfile.mkdtemp(prefix=TEMPORARY_INDEX)
     try:
-        shards = index_tars(request.path, folder)
+        shards = index_tars(request.ref.path, folder)
     except BaseException:
         shutil.rmtree(folder)
         raise
@@ -362,7 +364,7 @@ class OpenedDataset(NumberedSamples[Any]):
     @property
     def path(self) -> str:
         """Path or URL of the dataset."""
-        return self._request.path
+        return self._request.ref.path
 
     @property
     def split_parts(self) -> list[str]:

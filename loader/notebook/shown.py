@@ -138,7 +138,7 @@ def info_text(request: LoadRequest, samples: int, selection: tuple[str, ...]) ->
     try:
         show_facts(console, path_facts(request.ref, workers=usable_cores()))
     except EnergonError as error:
-        stream.write(f"{escape_controls(request.path)}\n{plural(samples, 'sample')}\n{error}\n")
+        stream.write(f"{escape_controls(request.ref.path)}\n{plural(samples, 'sample')}\n{error}\n")
     # Names in the facts come from data, and a terminal may show them.
     lines = escape_controls(stream.getvalue(), keep="\n").rstrip("\n")
     if not selection:

@@ -22,9 +22,9 @@ def possible_ranks(lanes: int) -> list[int]:
 class LaneHosting:
     """The lanes of one rank, in the order of their micro-batches.
 
-    The rank's batches come in rounds of ``turns`` turns. Turn ``t`` belongs to worker ``t mod workers``. Turns from
-    ``hosted`` on make no batch: they fill the round, so that each round starts with worker 0 (torch's DataLoader asks
-    its workers strictly in turn).
+    The rank's batches come in rounds, in which each worker has as many turns as the others: turn ``t`` belongs to
+    worker ``t mod workers``. The last turns of a round may make no batch: they fill it, so that each round starts with
+    worker 0 (torch's DataLoader asks its workers strictly in turn).
 
     Attributes:
         lanes: Number of lanes of the run, L, fixed for its lifetime.
@@ -49,24 +49,14 @@ class LaneHosting:
             )
 
     @property
-    def hosted(self) -> int:
-        return self.lanes // self.ranks
-
-    @property
     def turns(self) -> int:
-        """Number of turns of a round: the hosted lanes, rounded up to a multiple of the workers."""
-        workers = max(1, self.workers)
-        return -(-self.hosted // workers) * workers
+        """Number of turns that each worker has in a round."""
+        return -(-self.lanes // (self.ranks * max(1, self.workers)))
 
-    def batch(self, micro_batch: int) -> int:
-        """Return the number in the run of the rank's ``micro_batch``-th micro-batch since the start or resume."""
-        return self.first_batch + micro_batch * self.ranks + self.rank
+    def first_round(self, worker: int) -> range:
+        """Return the numbers in the run of a worker's micro-batches of the first round.
 
-    def lane(self, micro_batch: int) -> int:
-        return self.batch(micro_batch) % self.lanes
-
-    def worker(self, micro_batch: int) -> int:
-        return micro_batch % self.hosted % max(1, self.workers)
-
-    def lanes_of_worker(self, worker: int) -> list[int]:
-        return [self.lane(turn) for turn in range(worker, self.hosted, max(1, self.workers))]
+        Batch ``b`` is of lane ``b mod L``. The same lane makes batch ``b + L`` in the next round.
+        """
+        first, workers = self.first_batch + self.rank, max(1, self.workers)
+        return range(first + worker * self.ranks, first + self.lanes, workers * self.ranks)

@@ -9,8 +9,7 @@ rounds are few, for speed.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -65,7 +64,15 @@ def extend(word: Words, *keys: npt.NDArray[np.integer[Any]] | int) -> Words:
     for key in keys:
         word = np.bitwise_xor(word, _word(key))
         np.add(word, _GOLDEN_WORD, out=word)
-        _finish(word, np.empty_like(word))
+        # The lines of extend_integer, in place.
+        scratch = np.right_shift(word, _SHIFT_WORDS[0])
+        np.bitwise_xor(word, scratch, out=word)
+        np.multiply(word, _FIRST_WORD, out=word)
+        np.right_shift(word, _SHIFT_WORDS[1], out=scratch)
+        np.bitwise_xor(word, scratch, out=word)
+        np.multiply(word, _SECOND_WORD, out=word)
+        np.right_shift(word, _SHIFT_WORDS[2], out=scratch)
+        np.bitwise_xor(word, scratch, out=word)
     return word
 
 
@@ -73,18 +80,6 @@ def _word(key: npt.NDArray[np.integer[Any]] | int) -> Words:
     if isinstance(key, int):
         return np.array(key & _MASK, dtype=np.uint64)
     return key.view(np.uint64) if key.dtype.itemsize == 8 else key.astype(np.uint64)
-
-
-def _finish(word: Words, scratch: Words) -> None:
-    """Mix words in place, as the lines of :func:`extend_integer` do."""
-    np.right_shift(word, _SHIFT_WORDS[0], out=scratch)
-    np.bitwise_xor(word, scratch, out=word)
-    np.multiply(word, _FIRST_WORD, out=word)
-    np.right_shift(word, _SHIFT_WORDS[1], out=scratch)
-    np.bitwise_xor(word, scratch, out=word)
-    np.multiply(word, _SECOND_WORD, out=word)
-    np.right_shift(word, _SHIFT_WORDS[2], out=scratch)
-    np.bitwise_xor(word, scratch, out=word)
 
 
 _ROUNDS = 6
@@ -125,17 +120,17 @@ def permute(position: IntArray, size: IntArray | int, key: Words) -> IntArray:
     bound = size.view(np.uint64)  # a·b of the largest sizes has 64 bits
     # Few positions are permuted one by one: numpy's fixed cost for each round would be higher.
     if len(position) > _MAX_SCALAR:
-        result = network.permute(position.view(np.uint64))
+        result = _permute(network, position.view(np.uint64))
         outside = np.flatnonzero(result >= bound)
     else:
         result, outside = position.astype(np.uint64), np.arange(len(position))
     # Positions outside of the size are permuted again until they are inside, which keeps the result a permutation.
     while len(outside) > _MAX_SCALAR:
-        moved = network.select(outside).permute(result[outside])
+        moved = _permute(network.select(outside), result[outside])
         result[outside] = moved
         outside = outside[moved >= bound[outside]]
     for at in outside.tolist():
-        result[at] = network.walk(at, int(result[at]), int(size[at]))
+        result[at] = _walk(*(int(column[at]) for column in (result, size, *network)))
     return result.view(np.int64)
 
 
@@ -154,8 +149,7 @@ def permute_integer(position: int, size: int, key: int) -> int:
     return _walk(position, size, columns, -(-size // columns), extend_integer(0, key))
 
 
-@dataclass(frozen=True, slots=True)
-class _Network:
+class _Network(NamedTuple):
     """Permutations of ``[0, columns · rows)``, each of the same shape (m,) as the positions."""
 
     columns: Words  # a
@@ -163,18 +157,23 @@ class _Network:
     key: Words  # hash of the key, the common start of the hashes of all rounds
 
     def select(self, index: IntArray) -> _Network:
-        return _Network(self.columns[index], self.rows[index], self.key[index])
+        return _Network(*(column[index] for column in self))
 
-    def permute(self, position: Words) -> Words:
-        result = _rounds(self, range(_ROUNDS), position)
-        small = np.flatnonzero(self.columns * self.rows < _SMALL_SIZE)
-        if len(small):
-            result[small] = _rounds(self.select(small), range(_ROUNDS, _SMALL_ROUNDS), result[small])
-        return result
 
-    def walk(self, at: int, position: int, size: int) -> int:
-        """Move one position by the ``at``-th permutation, until it is below the size."""
-        return _walk(position, size, int(self.columns[at]), int(self.rows[at]), int(self.key[at]))
+def _permute(network: _Network, position: Words, numbers: range = range(_ROUNDS)) -> Words:
+    """Move positions by the rounds of these numbers; in small networks by more of them."""
+    y, x = np.divmod(position, network.columns)
+    for round_number in numbers[::2]:
+        _shift(x, y, network.columns, network.key, round_number)
+        _shift(y, x, network.rows, network.key, round_number + 1)
+    y *= network.columns
+    y += x
+    if numbers.stop == _SMALL_ROUNDS:
+        return y
+    small = np.flatnonzero(network.columns * network.rows < _SMALL_SIZE)
+    if len(small):
+        y[small] = _permute(network.select(small), y[small], range(_ROUNDS, _SMALL_ROUNDS))
+    return y
 
 
 def _walk(position: int, size: int, columns: int, rows: int, key: int) -> int:
@@ -187,16 +186,6 @@ def _walk(position: int, size: int, columns: int, rows: int, key: int) -> int:
         position = y * columns + x
         if position < size:
             return position
-
-
-def _rounds(network: _Network, numbers: range, position: Words) -> Words:
-    y, x = np.divmod(position, network.columns)
-    for round_number in numbers[::2]:
-        _shift(x, y, network.columns, network.key, round_number)
-        _shift(y, x, network.rows, network.key, round_number + 1)
-    y *= network.columns
-    y += x
-    return y
 
 
 def _shift(moved: Words, by: Words, bound: Words, key: Words, round_number: int) -> None:

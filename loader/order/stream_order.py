@@ -202,6 +202,7 @@ class SourceStreams(Protocol):
         """Return the epochs and the sample numbers at positions of a lane's streams; all of shape (m,)."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class BlendedLane:
     """The stream of a lane: the blend selects the sources, and their streams the samples.
 
@@ -210,36 +211,35 @@ class BlendedLane:
         length: Number of samples of the pass in this lane; None for an endless order.
     """
 
-    def __init__(self, lane: int, streams: SourceStreams, blend: BlendOrder | None, length: int | None) -> None:
-        self._number = lane
-        self._streams = streams
-        self._blend = blend
-        self.length = length
+    lane: int
+    streams: SourceStreams
+    blend: BlendOrder | None
+    length: int | None
 
     def locate(self, start: int, stop: int) -> Located:
         check_range(start, stop, self.length)
-        if self._blend is None:
+        if self.blend is None:
             source, position = np.zeros(stop - start, dtype=np.int64), np.arange(start, stop)
         else:
-            source, position = self._blend.locate(start, stop)
-        return source, *self._streams.locate(source, self._number, position)
+            source, position = self.blend.locate(start, stop)
+        return source, *self.streams.locate(source, self.lane, position)
 
     def window_of(self, position: int) -> tuple[int, int] | None:
         """Return the first position and the end of the window at a position; None if windows of sources interleave.
 
         A window holds the samples of some whole slices: neighbours in their shards.
         """
-        if self._blend is not None or not isinstance(self._streams, SourceOrders):
+        if self.blend is not None or not isinstance(self.streams, SourceOrders):
             return None
-        return self._streams.window_of(self._number, position)
+        return self.streams.window_of(self.lane, position)
 
     def locate_at(self, positions: IntArray) -> Located:
         """Return the samples at some positions of the lane's stream, in ascending order; shape (m,)."""
-        if self._blend is None or not len(positions):
+        if self.blend is None or not len(positions):
             source = np.zeros(len(positions), dtype=np.int64)
-            return source, *self._streams.locate(source, self._number, positions)
-        source, position = locate_scattered(positions, self._blend.locate)
-        return source, *self._streams.locate(source, self._number, position)
+            return source, *self.streams.locate(source, self.lane, positions)
+        source, position = locate_scattered(positions, self.blend.locate)
+        return source, *self.streams.locate(source, self.lane, position)
 
 
 def locate_scattered(
@@ -329,23 +329,24 @@ class DealtOrder:
 
     def lane(self, lane: int) -> _DealtLane:
         check_lane(lane, self.lanes)
-        return _DealtLane(self, self.inner.lane(0), lane)
+        stream = self.inner.lane(0)
+        length = None
+        if stream.length is not None:
+            rounds, rest = divmod(stream.length, self.lanes * self.chunk)
+            length = rounds * self.chunk + min(self.chunk, max(0, rest - lane * self.chunk))
+        return _DealtLane(self, stream, lane, length)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class _DealtLane:
-    def __init__(self, order: DealtOrder, stream: Any, lane: int) -> None:
-        self._stream = stream
-        self._number = lane
-        self._lanes = order.lanes
-        self._chunk = order.chunk
-        self.length = None if stream.length is None else self._share_of(stream.length)
-
-    def _share_of(self, samples: int) -> int:
-        rounds, rest = divmod(samples, self._lanes * self._chunk)
-        return rounds * self._chunk + min(self._chunk, max(0, rest - self._number * self._chunk))
+    order: DealtOrder
+    stream: Any
+    lane: int
+    length: int | None
 
     def locate(self, start: int, stop: int) -> Located:
         check_range(start, stop, self.length)
-        chunk, offset = np.divmod(np.arange(start, stop), self._chunk)
-        located: Located = self._stream.locate_at((chunk * self._lanes + self._number) * self._chunk + offset)
+        lanes, size = self.order.lanes, self.order.chunk
+        chunk, offset = np.divmod(np.arange(start, stop), size)
+        located: Located = self.stream.locate_at((chunk * lanes + self.lane) * size + offset)
         return located

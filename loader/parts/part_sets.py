@@ -60,14 +60,6 @@ class PartSets(msgspec.Struct, frozen=True, kw_only=True):
     samples: int
     others: int = 0
 
-    def part_samples(self) -> dict[str, int]:
-        """Return the number of listed samples with each part name, the most frequent first."""
-        counts: dict[str, int] = {}
-        for each in self.sets:
-            for name in each.parts:
-                counts[name] = counts.get(name, 0) + each.samples
-        return dict(sorted(counts.items(), key=lambda item: -item[1]))
-
     def first_with(self, name: str) -> str:
         """Return the first listed sample with a part, ``<shard>/<key>``."""
         return min((each.first_sample, each.example) for each in self.sets if name in each.parts)[1]
@@ -198,8 +190,13 @@ class PartSetCounter:
             if not is_new or room:
                 room -= is_new
                 groups.setdefault(parts, []).append(group)
+        # Add the samples and shards of each group to its part set.
         for parts, of_set in groups.items():
-            self._add(parts, np.sort(np.concatenate(of_set)) if len(of_set) > 1 else of_set[0], shard_ends)
+            samples = np.sort(np.concatenate(of_set)) if len(of_set) > 1 else of_set[0]
+            shards = np.searchsorted(shard_ends, samples, side="right")
+            counted = self._sets.setdefault(parts, _Counted(0, 0, self._first_sample + int(samples[0])))
+            counted.samples += len(samples)
+            counted.shards += 1 + int(np.count_nonzero(np.diff(shards)))
         self._first_sample += len(ends)
         self._ends, self._ids, self._rows = [], [], 0
 
@@ -221,12 +218,6 @@ class PartSetCounter:
             self._known_sums = _sums(self._numbers(listed), np.cumsum([len(parts) for parts in self._sets]))
         sums = self._sums_of_sets(ids, ends)
         yield from _equal_sums(np.flatnonzero(np.isin(sums, self._known_sums)), sums)
-
-    def _add(self, parts: tuple[int, ...], samples: npt.NDArray[np.intp], shard_ends: npt.NDArray[np.intp]) -> None:
-        shards = np.searchsorted(shard_ends, samples, side="right")
-        counted = self._sets.setdefault(parts, _Counted(0, 0, self._first_sample + int(samples[0])))
-        counted.samples += len(samples)
-        counted.shards += 1 + int(np.count_nonzero(np.diff(shards)))
 
     def _numbers(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
         """Return a random number of each part name: the mixing function of splitmix64."""

@@ -32,19 +32,22 @@ _SAMPLES_AT_ONCE = 256
 
 
 def collect_media(
-    inputs: PrepareInputs, staged: Path, samples: Sequence[int], on_progress: ProgressCallback | None
-) -> MediaReport | None:
-    """Fill the media tables of a staged ``index.sqlite``; return None if no media metadata is wanted.
+    inputs: PrepareInputs,
+    media: MediaFilter,
+    staged: Path,
+    samples: Sequence[int],
+    on_progress: ProgressCallback | None,
+) -> MediaReport:
+    """Fill the media tables of a staged ``index.sqlite``.
 
     Args:
         inputs: The shards; the rows of reused shards are copied from the present tables.
+        media: Filter of the media to collect.
         staged: Path of the file.
         samples: Number of samples of each shard.
         on_progress: Called after each chunk of samples.
     """
-    storage, media, shards = inputs.storage, inputs.media, inputs.shards
-    if media is None:
-        return None
+    storage, shards = inputs.storage, inputs.shards
 
     def report(done: int, total: int) -> None:
         if on_progress:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..format.contents.sample_layouts import string_literal
 from ..format.documents.dataset_config import OWN_MODULE, DatasetConfig, format_dataset_config
 from ..format.documents.field_map import parse_field_expression, parse_field_map
 from ..format.documents.sample_types import SampleTypeSpec
+from .contents.sample_layouts import string_literal
 
 SAMPLE_LOADER = "sample_loader.py"
 

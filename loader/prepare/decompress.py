@@ -18,7 +18,7 @@ from ..errors import EnergonError, FormatError, StorageError, required_package
 from ..format.nv_meta import LOCK
 from ..format.tar.header import damaged
 from ..parts.other_file import refuse_other_file
-from ..storage import ReadableFile, Storage, process_of_partial
+from ..storage import ReadableFile, Storage, check_target, flush_files, process_of_partial
 from .scans import raise_scan_errors
 from .shards import compression_of, find_compressed, tar_name
 
@@ -85,7 +85,7 @@ def _check_names(storage: Storage, names: Sequence[str]) -> None:
                 path=storage.path(name),
                 hint="rename one of them, or skip it with --exclude",
             )
-        storage.check_target(tar_name(name))
+        check_target(storage, tar_name(name))
 
 
 class _Decompression:
@@ -148,7 +148,7 @@ class _Decompression:
             status = os.stat(storage.path(name))
             os.utime(storage.path(target), ns=(status.st_atime_ns, status.st_mtime_ns))
         if self._remove_originals:
-            storage.flush([target])  # its name, too
+            flush_files(storage, [target])  # its name, too
             storage.remove(name)
         return size_bytes
 

@@ -20,7 +20,7 @@ from ..format.index.writer import DuplicateKeys
 from ..format.tar.header import BLOCK, check_header, header_size, parse_pax_records
 from ..format.tar.names import decode_name, encode_name, split_member_name
 from ..format.tar.scan import TarScan, read_members
-from ..storage import ReadableFile, Storage
+from ..storage import ReadableFile, Storage, rename_file
 
 _NAME, _SIZE, _CHECKSUM, _PREFIX = slice(0, 100), slice(124, 136), slice(148, 156), slice(345, 500)
 _POSIX = b"ustar\0"
@@ -135,7 +135,7 @@ def _replace_shard(storage: Storage, shard: str, keys: Mapping[str, str]) -> Non
         raise FormatError(
             "this shard changed while it was copied", shard=storage.path(shard), hint="run the same command again"
         )
-    storage.rename(copy, shard)
+    rename_file(storage, copy, shard)
 
 
 def _write_copy(source: ReadableFile, target: BinaryIO, path: str, keys: Mapping[str, str]) -> None:

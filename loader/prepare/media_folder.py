@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from ..errors import ConfigError, FormatError, StorageError, plural
+from ..format.documents.dataset_files import is_prepared
 from ..format.documents.next_command import quoted
 from ..format.media.extraction import FileRegion, may_be_media
 from ..format.media.metadata import MediaFilter
@@ -20,8 +21,17 @@ from ..format.media.tables import (
     MediaTables,
     fill_media_tables,
 )
-from ..format.nv_meta import FOLDER, INDEX_SQLITE, INFO_JSON, INFO_YAML, LOCK
-from ..storage import FileInfo, RemoteStorage, Storage, missing_folder
+from ..format.nv_meta import FOLDER, INDEX_SQLITE, LOCK
+from ..storage import (
+    FileInfo,
+    RemoteStorage,
+    Storage,
+    check_target,
+    flush_files,
+    list_once,
+    missing_folder,
+    rename_file,
+)
 
 _STAGED = f"{FOLDER}/index.sqlite.partial"
 _FILES_AT_ONCE = 64
@@ -66,8 +76,8 @@ def prepare_media_folder(
         StorageError: No media was found, another run works here, or the disk is full.
     """
     # Check that this is a folder of files.
-    storage.list_once("")
-    if storage.exists(INFO_JSON) or storage.exists(INFO_YAML):
+    list_once(storage, "")
+    if is_prepared(storage):
         folder = storage.path("")
         hint = f"collect the metadata of its samples with the same flags: energon prepare {quoted(folder)}"
         raise ConfigError("this is a dataset, no folder of files", file=folder, hint=hint)
@@ -81,7 +91,7 @@ def prepare_media_folder(
         raise _no_media(storage, (), undecodable)
     # Read them into a new index.sqlite, which replaces the present one.
     with storage.lock(LOCK):
-        storage.check_target(INDEX_SQLITE)
+        check_target(storage, INDEX_SQLITE)
         with _staged_sqlite(storage) as path:
             with MediaTables(path, media_filter) as tables:
                 read_chunk = partial(_read_files, storage, media_filter)
@@ -111,8 +121,8 @@ def _staged_sqlite(storage: Storage) -> Iterator[Path]:
     storage.remove(_STAGED)
     try:
         yield storage.local_path(_STAGED)
-        storage.flush([_STAGED])
-        storage.rename(_STAGED, INDEX_SQLITE)
+        flush_files(storage, [_STAGED])
+        rename_file(storage, _STAGED, INDEX_SQLITE)
     finally:
         storage.remove(_STAGED)
 

@@ -145,7 +145,7 @@ def _part_plan(storage: Storage, plan: PreparePlan, part: Share, *, write: bool)
             )
         check_destination(storage, plan.ref, shards=search.names, force=plan.force)
         # Only shards that need a scan are divided.
-        reused = {} if plan.force else unchanged_shards(plan, search.shards, PreviousIndex(storage))
+        reused = unchanged_shards(plan, search.shards, PreviousIndex(storage))
         to_scan = [shard for position, shard in enumerate(search.shards) if position not in reused]
         written = divide_shards(to_scan, part.count)
         if write and to_scan:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..engine import Account
 from ..engine.run import Engine
-from ..format.contents.findings import Contents
 from ..format.dataset_ref import DatasetRef
 from ..format.index import remote_shard
 from ..format.media.metadata import MediaFilter
 from ..format.media.tables import MediaReport
 from ..parts.large_parts import SHOWN_JSON_BYTES
+from .contents.findings import Contents
 
 if TYPE_CHECKING:
     from ..format.index.journal import ScanFolders

@@ -16,7 +16,6 @@ import numpy.typing as npt
 from ..engine import Account
 from ..errors import ConfigError, EnergonError, FormatError, StorageError
 from ..format.carry import NextValues, carry_to_next_index
-from ..format.contents.findings import MAX_JSON_BYTES, Contents, ContentSampler, parse_document
 from ..format.data_kind import data_kind
 from ..format.documents.dataset_files import read_shard_info
 from ..format.index.current import read_uuid
@@ -32,8 +31,9 @@ from ..format.jsonl.lines import BYTE_ORDER_MARK
 from ..format.nv_meta import INDEX_FOLDER, INDEX_SQLITE
 from ..format.records.folder_index import RecordIndex, open_record_file, open_record_index, part_sets_of_files
 from ..format.records.record_file import read_record
-from ..storage import FileInfo, Storage
+from ..storage import FileInfo, Storage, list_once
 from ..version import __version__
+from .contents.findings import MAX_JSON_BYTES, Contents, ContentSampler, parse_document
 from .plan import PreparePlan, PrepareProgress, PrepareReport, RunningPrepare, ScanHow, SplitRequest
 from .scans import raise_scan_errors
 from .shards import ShardSearch, find_shards
@@ -83,7 +83,7 @@ class _Count:
         count = min(lines, self.samples_of.get(shard.name, 0))
         large = np.flatnonzero(np.diff(offsets) > (self.max_json_bytes or math.inf))
         if len(large):
-            contents.add_large(len(large), f"{shard.name}/{large[0]}")
+            contents.large, contents.large_example = len(large), f"{shard.name}/{large[0]}"
         with self.storage.open(shard.name, shard) as file:
             for line in range(0, lines, max(1, lines // max(1, count))) if count else ():
                 start, stop = int(offsets[line]), int(offsets[line + 1])
@@ -194,7 +194,7 @@ class RecordPrepare(RunningPrepare):
         workspace, storage, previous = self._workspace, self._workspace.storage, self._previous
         # Count files again that have changed since the scan.
         if not is_listed:
-            storage.list_once("")
+            list_once(storage, "")
             search = find_shards(storage, exclude=self._plan.exclude)
             if search.shards != self._search.shards:
                 self._start(search)

@@ -14,7 +14,6 @@ from ..engine.run import Engine
 from ..errors import ConfigError, plural
 from ..format.carry import NextValues, carry_to_next_index
 from ..format.compat.files import STAGED_SQLITE, stale_compat_files
-from ..format.contents.findings import ContentSampler
 from ..format.index.current import prefetch_documents
 from ..format.index.dataset_index import DatasetIndex
 from ..format.index.layout import Layout, layout_warnings
@@ -23,23 +22,18 @@ from ..format.index.sample_bytes import read_sample
 from ..format.media.tables import MediaReport
 from ..format.nv_meta import INDEX_FOLDER, INDEX_SQLITE, SPLIT_YAML
 from ..parts.large_parts import is_limited
-from ..storage import RemoteStorage, Storage
+from ..storage import RemoteStorage, Storage, list_once
 from .collect_media import collect_media
+from .contents.findings import ContentSampler
 from .destination import check_destination
 from .fix_duplicates import fix_duplicates, repeated_keys
 from .part import check_complete, check_not_planned
 from .plan import PartSize, PreparePlan, PrepareReport, ProgressCallback, RunningPrepare, ScanHow, SplitRequest
 from .record_folder import RecordPrepare
+from .scans import ShardScans
 from .shards import ShardSearch, compressed_warning, find_shards
 from .split import PlannedSplit, plan_split, rename_excluded
-from .staging import (
-    STAGED_INDEX,
-    IndexStaging,
-    PrepareInputs,
-    is_up_to_date,
-    is_written,
-    planned_files,
-)
+from .staging import STAGED_INDEX, PrepareInputs, StagedIndex, is_up_to_date, is_written, planned_files, stage_index
 from .workspace import Workspace, open_trial_workspace, open_workspace
 
 _MAX_KNOWN_SETS = 1000  # of an earlier index, that are inspected again
@@ -111,7 +105,7 @@ def open_prepare(
     if isinstance(storage, RemoteStorage):
         plan = _at_url(plan)
     # Find the shards, and check the destination and the split before anything is scanned.
-    storage.list_once("")
+    list_once(storage, "")
     search = find_shards(storage, exclude=plan.exclude)
     check_destination(storage, plan.ref, shards=search.names, force=plan.force)
     prefetch_documents(storage, [SPLIT_YAML])
@@ -174,18 +168,29 @@ class TarPrepare(RunningPrepare):
     decodes = True
 
     def __init__(self, workspace: Workspace, plan: PreparePlan, search: ShardSearch, how: ScanHow) -> None:
+        plan = replace(plan, compat=False) if how.is_trial else plan
         super().__init__(plan, how)
-        self._staged: IndexStaging | None = None
+        self._staged: StagedIndex | None = None
         self._inputs = PrepareInputs(workspace, plan, search)
-        self._staging: IndexStaging | None = None
+        self._scans: ShardScans | None = None
         if plan.merge:
             check_complete(workspace.storage, plan.ref, [shard.name for shard in self._inputs.to_scan()])
         if how.is_trial or not is_up_to_date(self._inputs):
-            self._staging = self._stage()
+            self._scans = self._begin_scans()
 
-    def _stage(self) -> IndexStaging:
-        inputs, how = self._inputs, self._how
-        return IndexStaging(inputs, how, sampler=self._sampler() if how.inspects else None)
+    def _begin_scans(self) -> ShardScans:
+        inputs, to_scan = self._inputs, self._inputs.to_scan()
+        return ShardScans(
+            inputs.storage,
+            inputs.workspace.work,
+            inputs.journal,
+            to_scan,
+            self._how,
+            total=len(inputs.shards),
+            resumed=len(inputs.shards) - len(inputs.reused) - len(to_scan),
+            stage_tar_idx=self._plan.compat is not False,
+            sampler=self._sampler() if self._how.inspects else None,
+        )
 
     def _sampler(self) -> ContentSampler:
         """Return a sampler, which inspects unchanged shards only where a part set has its first sample."""
@@ -201,8 +206,8 @@ class TarPrepare(RunningPrepare):
         )
 
     def scan(self) -> None:
-        if self._staging is not None:
-            self._staged, self._staging = self._staging.run(), None
+        if self._scans is not None:
+            self._staged, self._scans = stage_index(self._inputs, self._scans), None
             self.contents = self._staged.contents
         elif self._how.inspects and self._staged is None:
             inputs, sampler = self._inputs, self._sampler()
@@ -246,7 +251,7 @@ class TarPrepare(RunningPrepare):
         storage, work = self._inputs.storage, self._inputs.workspace.work
         # Stage again if shards have changed since the scan.
         if not is_listed:
-            storage.list_once("")
+            list_once(storage, "")
             search = find_shards(storage, exclude=self._plan.exclude)
             if search.shards != self._inputs.search.shards:
                 self._restart(search)
@@ -254,27 +259,26 @@ class TarPrepare(RunningPrepare):
         # Publish; if keys have to be renamed first, the changed shards are staged again.
         while True:
             inputs, contents = self._inputs, planned_files(files, split)
-            if self._staged is None and self._staging is None and is_written(storage, contents):
+            if self._staged is None and self._scans is None and is_written(storage, contents):
                 self._check_strict()
                 inputs.workspace.forget_scans()  # they are no longer needed
                 counts = split.counts(self.index.shards, storage=storage)
                 return self._report_of(self.index.layout, self.index.uuid, split, counts)
-            if self._staged is None:
-                self._staged = (self._staging or self._stage()).run()
-                self._staging = None
-            staged = self._staged
+            staged = self._staged or stage_index(inputs, self._scans or self._begin_scans())
+            self._staged, self._scans = staged, None
+            shards = staged.index.shards
             if not staged.keys_to_fix.samples:
                 self._check_strict()
-                counts = split.counts(staged.layout.shards, storage=storage)  # a range beyond a shard is refused here
+                counts = split.counts(shards, storage=storage)  # a range beyond a shard is refused here
                 media = None
-                if staged.compat_renames:
-                    path, samples = work.local_path(STAGED_SQLITE), [shard.samples for shard in staged.layout.shards]
-                    media = collect_media(inputs, path, samples, self._how.on_progress)
-                carried = carry_to_next_index(storage, work, earlier=inputs.previous_shards, now=staged.layout.shards)
+                if staged.compat_renames and inputs.media is not None:
+                    path, samples = work.local_path(STAGED_SQLITE), [shard.samples for shard in shards]
+                    media = collect_media(inputs, inputs.media, path, samples, self._how.on_progress)
+                carried = carry_to_next_index(storage, work, earlier=inputs.previous_shards, now=shards)
                 identity = _publish(inputs, staged, carried, contents)
-                report = self._report_of(staged.layout, identity, split, counts, media=media)
+                report = self._report_of(staged.index.layout, identity, split, counts, media=media)
                 return replace(report, warnings=(*report.warnings, *carried.warnings))
-            keys = repeated_keys(staged.keys_to_fix, staged.layout.shards)
+            keys = repeated_keys(staged.keys_to_fix, shards)
             renamed = fix_duplicates(storage, inputs.search.names, keys)
             split = rename_excluded(storage, split, renamed)
             work.remove(STAGING)
@@ -289,16 +293,17 @@ class TarPrepare(RunningPrepare):
         self._inputs.workspace.work.remove(STAGING)
         self._how = replace(self._how, inspects=False)
         self._inputs = PrepareInputs(self._inputs.workspace, self._plan, search)
-        self._staged, self._staging = None, self._stage()
+        self._staged, self._scans = None, self._begin_scans()
 
     def discard(self) -> None:
         if self._inputs.journal.is_new:
             self._inputs.workspace.forget_scans()
 
     def close(self) -> None:
-        if self._staging is not None:
-            self._staging.close()
-            self._staging = None
+        if self._scans is not None:
+            self._scans.close()
+            self._inputs.journal.close()
+            self._scans = None
 
     def _report_of(
         self,
@@ -326,7 +331,7 @@ class TarPrepare(RunningPrepare):
         )
 
 
-def _warnings(inputs: PrepareInputs, layout: Layout, staged: IndexStaging | None) -> list[str]:
+def _warnings(inputs: PrepareInputs, layout: Layout, staged: StagedIndex | None) -> list[str]:
     warnings = [compressed_warning(inputs.search.compressed)] if inputs.search.compressed else []
     warnings += layout_warnings(layout)
     if staged and staged.compat_warning:
@@ -340,12 +345,12 @@ def _warnings(inputs: PrepareInputs, layout: Layout, staged: IndexStaging | None
 # ------------------------------------------------------------------------------------------------------ publish
 
 
-def _publish(inputs: PrepareInputs, staged: IndexStaging, carried: NextValues, files: Mapping[str, bytes]) -> str:
+def _publish(inputs: PrepareInputs, staged: StagedIndex, carried: NextValues, files: Mapping[str, bytes]) -> str:
     """Commit the staged files and the files of the plan; return the uuid of the new index."""
     identity, previous = uuid.uuid4(), inputs.previous.index
     return inputs.workspace.publish(
         identity,
-        staged.layout.shards,
+        staged.index.shards,
         renames=[(STAGED_INDEX, f"{INDEX_FOLDER}/{identity}"), *staged.compat_renames, *carried.renames],
         files=files,
         previous=previous.uuid if previous else None,

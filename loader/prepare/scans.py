@@ -15,12 +15,12 @@ from ..engine.run import Engine
 from ..engine.workers import StoppedError
 from ..errors import EnergonError, FormatError, StorageError, plural
 from ..format.compat.files import stage_tar_idx
-from ..format.contents.findings import Contents, ContentSampler
 from ..format.index.journal import ScanFolders, ScanPlace, StoredScans, download_scan, save_scans, upload_scans
 from ..format.index.remote_shard import RemoteIndexer, ScanMode
 from ..format.index.shard_index import ShardIndex, index_shard
 from ..format.index.small_shards import index_small_shards
 from ..storage import FileInfo, LocalStorage, RemoteStorage, SplitStorage, Storage, may_use_rust
+from .contents.findings import Contents, ContentSampler
 from .plan import PrepareProgress, ScanHow
 
 _MAX_GROUP_SHARDS = 64
@@ -75,27 +75,18 @@ def _store(
     work: Storage,
     shards: _Group,
     results: Sequence[EnergonError | ShardIndex],
+    contents: Mapping[str, Contents],
     part: ScanFolders | None,
     *,
     stages_tar_idx: bool,
-) -> tuple[list[tuple[FileInfo, ShardIndex]], list[ScanPlace]]:
-    """Store the scans of a group in the journal; return the scanned shards, and the places of their scans."""
+) -> list[_Scanned]:
+    """Store the scans of a group in the journal."""
     scans = [(shard, result) for shard, result in zip(shards, results, strict=True) if isinstance(result, ShardIndex)]
-    places = save_scans(work, scans, part) if scans else []
+    places = iter(save_scans(work, scans, part) if scans else ())
     for shard, index in scans if stages_tar_idx else ():
         stage_tar_idx(work, shard, index)
-    return scans, places
-
-
-def _scanned(
-    shards: _Group,
-    results: Sequence[EnergonError | ShardIndex],
-    places: Sequence[ScanPlace],
-    contents: Mapping[str, Contents],
-) -> list[_Scanned]:
-    remaining = iter(places)
     return [
-        _Scanned(next(remaining), len(result), contents.get(shard.name))
+        _Scanned(next(places), len(result), contents.get(shard.name))
         if isinstance(result, ShardIndex)
         else _Scanned(result)
         for shard, result in zip(shards, results, strict=True)
@@ -112,17 +103,15 @@ class _Scan:
     part: ScanFolders | None = None
     sampler: ContentSampler | None = None
 
-    def __call__(self, shards: _Group) -> list[_Scanned]:
+    def __call__(self, shards: _Group) -> Generator[int | list[_Scanned], None, None]:
         small = index_small_shards(self.storage, shards)
         results = [self._index(shard, index) for shard, index in zip(shards, small, strict=True)]
-        # An error from here on, such as a full disk, is not a fault of a shard: it ends the run.
-        scans, places = _store(self.work, shards, results, self.part, stages_tar_idx=self.stage_tar_idx)
-        contents = (
-            {}
-            if self.sampler is None
-            else {shard.name: self.sampler.inspect(self.storage, shard, index) for shard, index in scans}
-        )
-        return _scanned(shards, results, places, contents)
+        contents: dict[str, Contents] = {}
+        for shard, result in zip(shards, results, strict=True):
+            if self.sampler is not None and isinstance(result, ShardIndex):
+                contents[shard.name] = self.sampler.inspect(self.storage, shard, result)
+        # An error of this, such as a full disk, is not a fault of a shard: it ends the run.
+        yield _store(self.work, shards, results, contents, self.part, stages_tar_idx=self.stage_tar_idx)
 
     def _index(self, shard: FileInfo, index: ShardIndex | None) -> EnergonError | ShardIndex:
         try:
@@ -204,15 +193,16 @@ class _RemoteScan:
         contents: Mapping[str, Contents],
     ) -> Iterator[list[_Scanned]]:
         """Store scans, and yield where; on this machine first, and meanwhile in the dataset."""
-        scans, places = _store(work, shards, results, self.part, stages_tar_idx=self.stage_tar_idx)
+        scanned = _store(work, shards, results, contents, self.part, stages_tar_idx=self.stage_tar_idx)
+        places = [each.place for each in scanned if isinstance(each.place, ScanPlace)]
         with ThreadPoolExecutor(1) as thread:
-            is_stored = thread.submit(upload_scans, work, self.storage, places) if scans and self.uploads else None
+            is_stored = thread.submit(upload_scans, work, self.storage, places) if places and self.uploads else None
             # An outage is not a fault of a shard: it ends the run, and the next one resumes from the stored scans.
             for result in results:
                 if isinstance(result, StorageError) and not result.is_missing:
                     raise result
             try:
-                yield _scanned(shards, results, places, contents)
+                yield scanned
             finally:
                 if is_stored is not None:
                     is_stored.result()
@@ -229,6 +219,7 @@ class ShardScans:
         sampler: Inspects samples of the shards; None inspects none.
 
     Attributes:
+        to_scan: Number of shards to scan.
         contents: Name of a shard that was scanned → what samples of it contain, until a caller takes it.
         staged: Names of the shards whose ``.tar.idx`` workers write.
     """
@@ -247,6 +238,7 @@ class ShardScans:
         sampler: ContentSampler | None = None,
     ) -> None:
         # Keep count of the shards.
+        self.to_scan, self.resumed, self.sampler = len(to_scan), resumed, sampler
         self._journal = journal
         engine = how.engine
         stage_tar_idx = stage_tar_idx and engine.sees_this_disk and not engine.may_run_twice
@@ -286,15 +278,14 @@ class ShardScans:
         else:
             self._groups = _groups(to_scan, workers)
         # Begin.
-        if not isinstance(shards, RemoteStorage):
-            self._results = engine.run(_Scan(storage, work, stage_tar_idx, how.part, sampler), self._groups)
-            return
-        uploads = shards is storage and not how.is_trial
-        is_far = is_sent and uploads and not engine.sees_this_disk
-        if is_far:
-            self._fetch_scans = partial(download_scan, shards, work)
-        folder = None if is_far else work
-        scan = _RemoteScan(shards, folder, uploads, how.mode, stage_tar_idx, workers, how.part, sampler)
+        scan: _Scan | _RemoteScan = _Scan(storage, work, stage_tar_idx, how.part, sampler)
+        if isinstance(shards, RemoteStorage):
+            uploads = shards is storage and not how.is_trial
+            is_far = is_sent and uploads and not engine.sees_this_disk
+            if is_far:
+                self._fetch_scans = partial(download_scan, shards, work)
+            folder = None if is_far else work
+            scan = _RemoteScan(shards, folder, uploads, how.mode, stage_tar_idx, workers, how.part, sampler)
         self._results = engine.stream(scan, self._groups, is_last=lambda result: not isinstance(result, int))
 
     def wait_for(self, shard: FileInfo) -> None:

@@ -74,20 +74,22 @@ class ShardSearch:
         return [shard.name for shard in self.shards]
 
 
-def find_shards(storage: Storage, *, exclude: str | None = None) -> ShardSearch:
+def find_shards(storage: Storage, *, exclude: str | None = None, skipped: list[str] | None = None) -> ShardSearch:
     """List the shards below a dataset's folder, without hidden ones.
 
     Shards are the ``.tar`` files; in a folder without any, the ``.jsonl`` files or the ``.parquet`` files.
 
     Args:
         exclude: Regular expression that excludes a shard if it matches anywhere in the path.
+        skipped: Gets the names that no reader opens, also if there are no shards.
     """
     # Sort the files into shards of each format, compressed shards and others.
     excluded_names = parse_exclude(exclude)
     by_ending: dict[str, list[FileInfo]] = {suffix: [] for suffix in SHARD_SUFFIXES}
     files: list[FileInfo] = []
     compressed, excluded = [], 0
-    for file in _visible_files(storage):
+    skipped = [] if skipped is None else skipped
+    for file in _visible_files(storage, skipped):
         files.append(file)
         if file.name.endswith(SHARD_SUFFIXES):
             is_tar = file.name.endswith(".tar")
@@ -97,10 +99,14 @@ def find_shards(storage: Storage, *, exclude: str | None = None) -> ShardSearch:
                 by_ending[os.path.splitext(file.name)[1]].append(file)
         elif _is_compressed(file.name, excluded_names):
             compressed.append(file.name)
-    # Choose the format.
-    shards = _shards_of_one_format(storage, by_ending, any_tar=bool(compressed or excluded))
+    unreadable = [name for name in skipped if not _is_hidden(name)]
+    # Choose the format; files next to tar shards are notes about them.
+    shards = by_ending.pop(".tar")
+    has_tars = bool(shards)
+    if not (has_tars or compressed or excluded):
+        shards = _shards_without_tars(storage, by_ending)
     if not shards:
-        raise _no_shards(storage, files, compressed, excluded)
+        raise _no_shards(storage, files, compressed, excluded, unreadable)
     # Compressed shards whose decompressed file is a shard are done.
     tars = {shard.name for shard in shards}
     compressed = [name for name in compressed if tar_name(name) not in tars]
@@ -109,9 +115,16 @@ def find_shards(storage: Storage, *, exclude: str | None = None) -> ShardSearch:
         shards=tuple(shards),
         kind=data_kind(shards[0].name),
         compressed=tuple(compressed),
-        counts={} if by_ending[".tar"] else count_extensions(files),
+        counts={} if has_tars else count_extensions(files),
         tar_files=frozenset(file.name for file in files if file.name.endswith(_TAR_FILES)),
-        account=_account(files, tars, frozenset(compressed), excluded_names, storage),
+        account=_account(
+            files,
+            tars,
+            frozenset(compressed),
+            excluded_names,
+            unreadable=unreadable,
+            code="L118" if storage.checks_versions else "L105",
+        ),
     )
 
 
@@ -120,7 +133,9 @@ def _account(
     shards: Collection[str],
     compressed: Collection[str],
     excluded: re.Pattern[str] | None,
-    storage: Storage,
+    *,
+    unreadable: Sequence[str],
+    code: str,
 ) -> Account:
     account = Account()
     account.take("files", len(shards))
@@ -132,26 +147,16 @@ def _account(
             continue
         if is_compressed_tar(file.name) and tar_name(file.name) in shards:
             continue  # its decompressed file is a shard
-        code = "L116" if file.name in compressed else "L117"
-        account.see("files")
-        account.leave("files", code, file.name, size_bytes=file.size_bytes)
-    unreadable = _unreadable_names(storage)
-    account.see("files", len(unreadable))
-    code = "L118" if storage.checks_versions else "L105"
-    account.leave("files", code, next(iter(unreadable), ""), count=len(unreadable))
+        reason = "L116" if file.name in compressed else "L117"
+        account.lose("files", reason, file.name, size_bytes=file.size_bytes)
+    if unreadable:
+        account.lose("files", code, unreadable[0], count=len(unreadable))
     return account
 
 
-def _unreadable_names(storage: Storage) -> list[str]:
-    return [name for name in storage.unreadable_names if not name.rsplit("/", 1)[-1].startswith(".")]
-
-
-def _shards_of_one_format(storage: Storage, files: Mapping[str, list[FileInfo]], *, any_tar: bool) -> list[FileInfo]:
-    """Return the tar files; without any, the files of the other format."""
-    tars, *others = files.values()
-    if tars or any_tar:  # files next to tar shards are notes about them
-        return tars
-    kinds = list(filter(None, others))
+def _shards_without_tars(storage: Storage, files: Mapping[str, list[FileInfo]]) -> list[FileInfo]:
+    """Return the files of the only format that there is."""
+    kinds = list(filter(None, files.values()))
     if len(kinds) > 1:
         path = storage.path("")
         other = (
@@ -165,7 +170,9 @@ def _shards_of_one_format(storage: Storage, files: Mapping[str, list[FileInfo]],
     return kinds[0] if kinds else []
 
 
-def _no_shards(storage: Storage, files: list[FileInfo], compressed: list[str], excluded: int) -> StorageError:
+def _no_shards(
+    storage: Storage, files: list[FileInfo], compressed: list[str], excluded: int, unreadable: Iterable[str]
+) -> StorageError:
     # Name the likeliest reason: the pattern, compression, or another kind of files.
     path = storage.path("")
     single = len(compressed) == 1
@@ -191,7 +198,7 @@ def _no_shards(storage: Storage, files: list[FileInfo], compressed: list[str], e
     # The folder is empty, or has files that cannot be read.
     if storage.checks_versions:  # an object store, where a folder without files does not exist
         return missing_folder(storage)
-    others = sorted(_unreadable_names(storage), key=lambda name: not name.endswith(SHARD_SUFFIXES))
+    others = sorted(unreadable, key=lambda name: not name.endswith(SHARD_SUFFIXES))
     content = f"{others[0]} is a pipe, device or socket" if others else "there are no files"
     return StorageError(
         f"no .tar files here or in the folders below, and no .jsonl or .parquet files: {content}",
@@ -217,7 +224,7 @@ def compressed_warning(compressed: Sequence[str]) -> str:
 def find_compressed(storage: Storage, *, exclude: str | None = None) -> list[str]:
     """List the compressed shards below a folder, without hidden ones."""
     excluded = parse_exclude(exclude)
-    return [file.name for file in _visible_files(storage) if _is_compressed(file.name, excluded)]
+    return [file.name for file in _visible_files(storage, []) if _is_compressed(file.name, excluded)]
 
 
 def compression_of(name: str) -> str:
@@ -250,7 +257,11 @@ def parse_exclude(exclude: str | None) -> re.Pattern[str] | None:
         raise ConfigError(f"--exclude {exclude!r} is not a regular expression: {error}") from error
 
 
-def _visible_files(storage: Storage) -> Iterator[FileInfo]:
+def _is_hidden(name: str) -> bool:
+    return name.rsplit("/", 1)[-1].startswith(".")
+
+
+def _visible_files(storage: Storage, skipped: list[str]) -> Iterator[FileInfo]:
     if split_url(storage.url)[0] in ("http", "https"):
         raise StorageError(
             "a web server cannot list its files, so shards are not found there",
@@ -259,4 +270,4 @@ def _visible_files(storage: Storage) -> Iterator[FileInfo]:
         )
     if not storage.checks_versions and not storage.exists(""):  # in an object store, a listing shows it
         raise missing_folder(storage)
-    return (file for file in storage.list() if not file.name.rsplit("/", 1)[-1].startswith("."))
+    return (file for file in storage.list(on_skipped=skipped.append) if not _is_hidden(file.name))

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
-from typing import Self
+from dataclasses import dataclass
 
 from ..errors import FormatError
-from ..format.compat.files import CompatFiles, first_unwritable_folder, why_inexpressible
-from ..format.contents.findings import Contents, ContentSampler
+from ..format.compat.files import CompatFiles, can_have_compat_files, first_unwritable_folder
 from ..format.index.current import PreviousIndex, read_uuid
 from ..format.index.dataset_index import DatasetIndex
 from ..format.index.journal import StoredScans
-from ..format.index.layout import Layout, ShardEntry
+from ..format.index.layout import ShardEntry
 from ..format.index.publish import STAGING
 from ..format.index.shard_index import ShardIndex, index_shard
 from ..format.index.writer import DuplicateKeys, IndexWriter
-from ..format.media.tables import (
-    read_media_filter,
-)
+from ..format.media.tables import read_media_filter
 from ..format.nv_meta import FOLDER, INDEX_SQLITE, SPLIT_YAML
 from ..format.tar.header import has_tar_idx
-from ..storage import FileInfo, Storage
+from ..storage import FileInfo, Storage, flush_files
 from ..version import __version__
-from .plan import PreparePlan, ScanHow
+from .contents.findings import Contents
+from .plan import PreparePlan
 from .scans import ShardScans
 from .shards import ShardSearch
 from .split import PlannedSplit
@@ -35,27 +33,18 @@ class PrepareInputs:
 
     def __init__(self, workspace: Workspace, plan: PreparePlan, search: ShardSearch) -> None:
         self.workspace = workspace
+        self.storage = workspace.storage
         self.plan = plan
         self.search = search
+        self.shards = search.shards
         self.previous = PreviousIndex(workspace.storage)
+        self.previous_shards = self.previous.index.shards if self.previous.index else ()
         # The filter by which the tables of the present index.sqlite were collected, and the one for the next tables.
         self.recorded_media = read_media_filter(workspace.storage)
         self.media = plan.media or self.recorded_media
         self.journal = StoredScans(workspace.work)  # the scans of an interrupted prepare, and of this one
         # The entries of unchanged shards in the previous index, by shard number; the other shards are scanned.
-        self.reused = {} if plan.force else unchanged_shards(plan, search.shards, self.previous)
-
-    @property
-    def storage(self) -> Storage:
-        return self.workspace.storage
-
-    @property
-    def shards(self) -> tuple[FileInfo, ...]:
-        return self.search.shards
-
-    @property
-    def previous_shards(self) -> tuple[ShardEntry, ...]:
-        return self.previous.index.shards if self.previous.index else ()
+        self.reused = unchanged_shards(plan, search.shards, self.previous)
 
     def to_scan(self) -> list[FileInfo]:
         """Return the shards that are not reused, and that neither an interrupted run nor a part has scanned."""
@@ -96,8 +85,8 @@ def is_written(storage: Storage, files: Mapping[str, bytes]) -> bool:
 def unchanged_shards(plan: PreparePlan, shards: Sequence[FileInfo], previous: PreviousIndex) -> dict[int, ShardEntry]:
     """Return the entries of shards that need no scan, by number."""
     unchanged: dict[int, ShardEntry] = {}
-    if previous.index is not None and not previous.index.has_part_sets:
-        return unchanged  # an earlier version has not recorded which members are left out
+    if plan.force or previous.index is None or not previous.index.has_part_sets:
+        return unchanged  # without part sets, an earlier version has not recorded which members are left out
     for position, shard in enumerate(shards):
         entry = previous.entry(shard)
         if entry and (plan.compat is False or entry.scattered or previous.has_offsets(entry)):
@@ -121,7 +110,7 @@ def is_up_to_date(inputs: PrepareInputs) -> bool:
         return True
     if storage.exists(INDEX_SQLITE):
         return len(reusable_compat_files(inputs)) == len(inputs.shards)
-    return plan.compat is None and why_inexpressible(storage, index) is not None
+    return plan.compat is None and not can_have_compat_files(storage, index)
 
 
 def reusable_compat_files(inputs: PrepareInputs) -> frozenset[int]:
@@ -136,96 +125,79 @@ def reusable_compat_files(inputs: PrepareInputs) -> frozenset[int]:
 STAGED_INDEX = f"{STAGING}/index"  # the folder of the index until the commit renames it
 
 
-class IndexStaging:
-    """Scans the shards of a prepare and stages their index. The workers start at once; :meth:`run` does the rest."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedIndex:
+    """The index of a prepare and its compat files, in the staging folder."""
 
-    # These are set by run().
-    layout: Layout
-    index: DatasetIndex  # where it is staged
+    index: DatasetIndex
     keys_to_fix: DuplicateKeys  # to be renamed before anything is published
     compat_renames: list[tuple[str, str]]  # which publish the compat files; empty if these cannot express the index
     compat_warning: str | None  # reason for writing no compat files
+    contents: Contents  # of some samples
+    scanned: int  # number of shards
+    resumed: int  # number of shards that an interrupted run had scanned
 
-    def __init__(self, inputs: PrepareInputs, how: ScanHow, *, sampler: ContentSampler | None = None) -> None:
-        self._inputs = inputs
-        self._sampler = sampler
-        self._has_compat = inputs.plan.compat is not False and not how.is_trial
-        to_scan = inputs.to_scan()
-        self.scanned = len(to_scan)
-        self.resumed = len(inputs.shards) - len(inputs.reused) - len(to_scan)
-        self._scans = ShardScans(
-            inputs.storage,
-            inputs.workspace.work,
-            inputs.journal,
-            to_scan,
-            how,
-            total=len(inputs.shards),
-            resumed=self.resumed,
-            stage_tar_idx=self._has_compat,
-            sampler=sampler,
-        )
-        self._chosen = sampler.samples_of if sampler is not None else {}
-        self.contents = Contents()  # of some samples; complete after run()
-        self._contents: dict[int, Contents] = {}
 
-    def run(self) -> Self:
-        """Wait for the scans, and write the index and the compat files."""
-        inputs, work = self._inputs, self._inputs.workspace.work
-        with ExitStack() as stack:
-            stack.enter_context(closing(self))
-            # Write the shards in order, each as soon as it is scanned.
-            compat = _open_compat_files(inputs) if self._has_compat else None
-            if compat:
-                stack.enter_context(closing(compat))
-            writer = IndexWriter(work, STAGED_INDEX, kept=inputs.previous.index, durable=False)
-            with writer:
-                self._write_shards(writer, compat)
-            self.layout, duplicates = writer.finish(prepared_by=f"energon-toolkit {__version__}")
-            work.flush([STAGED_INDEX])  # while another thread writes index.sqlite
-            # Refuse shards without samples, and complete the compat files.
-            if not self.layout.samples:
-                raise FormatError(
-                    "the shards hold no samples; expected members named key.part",
-                    shard=inputs.storage.path(""),
-                    hint="list the members of a shard: tar tf SHARD | head",
-                )
-            self.keys_to_fix = duplicates if inputs.plan.fix_duplicates else DuplicateKeys()
-            self.compat_renames = []
-            if compat and not self.keys_to_fix.samples:
-                self.compat_renames = compat.finish(duplicates, inputs.load_index)
-        # Merge what samples contain, in the order of the shards.
-        for position in sorted(self._contents):
-            self.contents.merge(self._contents[position])
-        self._contents.clear()
-        self.index = DatasetIndex(work, "staged", folder=STAGED_INDEX)
-        self.compat_warning = compat.reason if compat else None
-        return self
+def stage_index(inputs: PrepareInputs, scans: ShardScans) -> StagedIndex:
+    """Wait for the scans of the shards, and write the index and the compat files."""
+    work, compat = inputs.workspace.work, None
+    compat_renames: list[tuple[str, str]] = []
+    with closing(inputs.journal), closing(scans), ExitStack() as stack:
+        # Write the shards in order, each as soon as it is scanned.
+        if inputs.plan.compat is not False:
+            compat = stack.enter_context(closing(_open_compat_files(inputs)))
+        writer = IndexWriter(work, STAGED_INDEX, kept=inputs.previous.index, durable=False)
+        with writer:
+            contents = _write_shards(inputs, scans, writer, compat)
+        index, duplicates = writer.finish(prepared_by=f"energon-toolkit {__version__}")
+        flush_files(work, [STAGED_INDEX])  # while another thread writes index.sqlite
+        # Refuse shards without samples, and complete the compat files.
+        if not len(index):
+            raise FormatError(
+                "the shards hold no samples; expected members named key.part",
+                shard=inputs.storage.path(""),
+                hint="list the members of a shard: tar tf SHARD | head",
+            )
+        keys_to_fix = duplicates if inputs.plan.fix_duplicates else DuplicateKeys()
+        if compat and not keys_to_fix.samples:
+            compat_renames = compat.finish(duplicates, inputs.load_index)
+    return StagedIndex(
+        index=index,
+        keys_to_fix=keys_to_fix,
+        compat_renames=compat_renames,
+        compat_warning=compat.reason if compat else None,
+        contents=contents,
+        scanned=scans.to_scan,
+        resumed=scans.resumed,
+    )
 
-    def close(self) -> None:
-        self._scans.close()
-        self._inputs.journal.close()
 
-    def _write_shards(self, writer: IndexWriter, compat: CompatFiles | None) -> None:
-        inputs, scans = self._inputs, self._scans
-        for position, shard in enumerate(inputs.shards):
-            index = None
-            if position in inputs.reused:
-                writer.keep(inputs.reused[position])
-            else:
-                scans.wait_for(shard)
-                index = inputs.load_index(position)
-                writer.add(shard, index)
-            if compat and compat.needs(position):
+def _write_shards(
+    inputs: PrepareInputs, scans: ShardScans, writer: IndexWriter, compat: CompatFiles | None
+) -> Contents:
+    """Write the rows of all shards; return what samples of them contain."""
+    all_contents, sampler = Contents(), scans.sampler
+    for position, shard in enumerate(inputs.shards):
+        # Take the rows of an unchanged shard from the previous index, and scan another one.
+        index = None
+        if position in inputs.reused:
+            writer.keep(inputs.reused[position])
+        else:
+            scans.wait_for(shard)
+            index = inputs.load_index(position)
+            writer.add(shard, index)
+        if compat and compat.needs(position):
+            index = inputs.load_index(position) if index is None else index
+            compat.add(position, index, is_staged=shard.name in scans.staged)
+        # Add what its samples contain; a shard that an earlier run has scanned is inspected here.
+        if sampler is not None and (position not in inputs.reused or shard.name in sampler.samples_of):
+            contents = scans.contents.pop(shard.name, None)
+            if contents is None:
                 index = inputs.load_index(position) if index is None else index
-                compat.add(position, index, is_staged=shard.name in scans.staged)
-            is_inspected = position not in inputs.reused or shard.name in self._chosen
-            if self._sampler is not None and is_inspected:
-                contents = scans.contents.pop(shard.name, None)
-                if contents is None:  # an earlier run has scanned the shard
-                    index = inputs.load_index(position) if index is None else index
-                    contents = self._sampler.inspect(inputs.storage, shard, index)
-                if contents.samples:
-                    self._contents[position] = contents
+                contents = sampler.inspect(inputs.storage, shard, index)
+            if contents.samples:
+                all_contents.merge(contents)
+    return all_contents
 
 
 def _open_compat_files(inputs: PrepareInputs) -> CompatFiles:

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from ..errors import StorageError
@@ -24,7 +25,7 @@ from ..format.nv_meta import (
     WORK_FOLDER,
 )
 from ..format.unfinished import WRITING_FOLDER, remove_left_files
-from ..storage import LocalStorage, RemoteStorage, Storage
+from ..storage import LocalStorage, RemoteStorage, Storage, is_writable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,16 +89,8 @@ def open_workspace(storage: Storage) -> Iterator[Workspace]:
         finish_object_commit(storage)
         with _temporary_folder() as work:
             download_scans(storage, work)
-            upload = ObjectCommit(storage, work)
-            yield Workspace(storage=storage, work=work, commit=upload)
+            yield Workspace(storage=storage, work=work, commit=ObjectCommit(storage, work))
         return
-
-    def rename_staged(
-        renames: Sequence[tuple[str, str]], removals: Sequence[str], check: Callable[[], None] | None
-    ) -> None:
-        if check is not None:
-            check()
-        commit(storage, renames=renames, removals=removals)
 
     # A local dataset is its own work folder, which one prepare uses at a time.
     with storage.lock(LOCK):
@@ -106,7 +99,7 @@ def open_workspace(storage: Storage) -> Iterator[Workspace]:
         if not storage.exists(WRITING_FOLDER):  # whose writers may run on other machines
             remove_left_files(storage)
         try:
-            yield Workspace(storage=storage, work=storage, commit=rename_staged)
+            yield Workspace(storage=storage, work=storage, commit=partial(commit, storage))
         finally:
             # The journal stays for the next prepare, and so do the files of an interrupted commit, which it finishes.
             if not is_commit_pending(storage):
@@ -143,7 +136,7 @@ def open_part_workspace(storage: Storage) -> Iterator[Storage]:
 
 def unwritable_folder(storage: Storage) -> StorageError | None:
     """Return the error that a prepare of a dataset would end with; None if its ``.nv-meta`` can be written."""
-    if storage.is_writable(FOLDER):
+    if is_writable(storage, FOLDER):
         return None
     is_own = storage.path(FOLDER) == os.path.join(storage.path(""), FOLDER)
     return StorageError(

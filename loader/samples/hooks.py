@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -149,7 +149,8 @@ class HookContext:
 
     Attributes:
         rng_parts: Integers that seed ``TaskEncoder.rng``; set it to start new generators.
-        closers: Called when the worker of the lane ends.
+        memory: Memory that batches reuse; None for ordinary memory.
+        closing: Closed when the worker of the lane ends.
         outer: The context to which ``worker_pop_sample_index`` returns; None for a context of the library.
     """
 
@@ -158,7 +159,8 @@ class HookContext:
     cache: Any = None
     worker_config: Any = None
     rng_parts: tuple[int, ...] = field(default=(), init=False)
-    closers: list[Callable[[], None]] = field(default_factory=list, init=False)
+    memory: Any = field(default=None, init=False)
+    closing: ExitStack = field(default_factory=ExitStack, init=False)
     outer: HookContext | None = field(default=None, init=False)
     _rng_of: tuple[int, ...] | None = field(default=None, init=False)
     _rng: HookRng | None = field(default=None, init=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _MODE_OF_CHANNELS = {1: "L", 3: "RGB", 4: "RGBA"}
 _INDEXED_MODES = ("1", "P", "PA")
+_JPEG_QUALITY = 80  # of small pictures on pages, where higher ones show no difference
 _MAX_SHOWN_PIXELS = 1 << 26  # a tensor of floats takes 22 bytes a pixel while it is made
 
 
@@ -37,6 +39,16 @@ class Picture:
     width: int
     height: int
     load: Callable[[int], Image]
+
+    def jpeg(self, longest: int) -> bytes:
+        """Return the image as a JPEG, no side longer than the given number of pixels.
+
+        Raises:
+            PictureError: It cannot be decoded.
+        """
+        encoded = io.BytesIO()
+        self.load(longest).save(encoded, "JPEG", quality=_JPEG_QUALITY)
+        return encoded.getvalue()
 
 
 def most_shown_pixels() -> int:

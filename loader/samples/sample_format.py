@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import html
-import io
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -92,9 +91,8 @@ def _row_forms(name: str, value: Any, text: str) -> tuple[str, str]:
 def _image_tags(value: Any) -> Iterator[str]:
     for picture in islice(_pictures(value), _MAX_PICTURES):
         with suppress(PictureError):
-            data = io.BytesIO()
-            picture.load(_PICTURE_PIXELS).save(data, "JPEG", quality=80)
-            yield f"<img src='data:image/jpeg;base64,{base64.b64encode(data.getvalue()).decode()}' style='margin:2px'>"
+            data = base64.b64encode(picture.jpeg(_PICTURE_PIXELS)).decode()
+            yield f"<img src='data:image/jpeg;base64,{data}' style='margin:2px'>"
 
 
 def _pictures(value: Any) -> Iterator[Picture]:

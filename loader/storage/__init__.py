@@ -4,7 +4,8 @@
 `protocol.py`     the interface of a store, its small types, and its errors
 `local.py`        files of this machine
 `epath.py`        `EPath`, the path type of megatron-energon
-`durable_copy.py` copies across disks, flushes to the disk, and temporary folders that outlive no run
+`on_disk.py`      renames, flushes and checks of files of this machine
+`temporary_files.py` temporary files and folders, and unfinished ones that a killed run has left
 `file_lock.py`    locks between processes and threads, of files and by number
 `memory_map.py`   files mapped into memory
 `unpacked.py`     the contents of compressed files, within a ratio

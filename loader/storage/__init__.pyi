@@ -1,23 +1,24 @@
 # The public names of this package, each with the module that defines it.
 
-from .durable_copy import (
-    COMMAND_FILE as COMMAND_FILE,
-    left_command as left_command,
-    partials_of as partials_of,
-    process_of_partial as process_of_partial,
-    size_of as size_of,
-    temporary_name as temporary_name,
-)
 from .epath import EPath as EPath
 from .local import LocalStorage as LocalStorage
 from .memory_map import map_file as map_file
+from .on_disk import (
+    check_target as check_target,
+    flush_files as flush_files,
+    is_writable as is_writable,
+    rename_file as rename_file,
+    write_new_file as write_new_file,
+)
 from .protocol import (
-    ByteRange as ByteRange,
     ClosesOnExit as ClosesOnExit,
     FileInfo as FileInfo,
+    FilesAhead as FilesAhead,
     PendingRead as PendingRead,
     ReadableFile as ReadableFile,
     Storage as Storage,
+    StoredFile as StoredFile,
+    list_once as list_once,
     max_document_bytes as max_document_bytes,
     raise_storage_error as raise_storage_error,
     read_document as read_document,
@@ -32,6 +33,14 @@ from .remote import (
     use_rust_here as use_rust_here,
 )
 from .remote_path import AscendingFile as AscendingFile, FileStream as FileStream
+from .temporary_files import (
+    COMMAND_FILE as COMMAND_FILE,
+    left_command as left_command,
+    partials_of as partials_of,
+    process_of_partial as process_of_partial,
+    size_of as size_of,
+    temporary_name as temporary_name,
+)
 from .urls import (
     SplitStorage as SplitStorage,
     hint_of_missing as hint_of_missing,

@@ -10,15 +10,16 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 
 from ..errors import StorageError
 from .protocol import raise_storage_error
 
 
+@dataclass(slots=True)
 class _ThreadLock:
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.holder: int | None = None  # identity of the thread
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    holder: int | None = None  # identity of the thread
 
 
 # Record locks do not conflict within a process, and closing any descriptor of the file drops them. So only the thread

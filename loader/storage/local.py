@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from stat import S_ISREG
@@ -15,10 +15,10 @@ from typing import BinaryIO, NoReturn, TypeVar
 
 from ..errors import StorageError
 from ..escaped_log import get_logger
-from .durable_copy import copy_into_place, flush_files, temporary_name
 from .file_lock import hold_lock
-from .protocol import ByteRange, FileInfo, ReadableFile, Storage, check_name, raise_storage_error
+from .protocol import FileInfo, Storage, StoredFile, check_name, raise_storage_error
 from .shared_answers import answers_here, shared
+from .temporary_files import temporary_name
 
 PAUSES_S = (0.1, 0.5, 2.0)
 """Pauses before the repetitions of a failed operation, in seconds."""
@@ -59,20 +59,17 @@ def retry(attempt: Callable[[OSError], T], error: OSError, *, action: str, path:
 # A prefetch is optional: some file systems refuse advice, and macOS has no posix_fadvise. One object serves all calls.
 _OPTIONAL = suppress(OSError, AttributeError)
 
-_NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
 _MAX_LINKS = 6  # in the path of a listed file
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # else a pipe waits for its other end
 
 
-def _open(path: str) -> int:
-    return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # else a pipe waits for its other end
-
-
-def _open_new(path: str) -> int:
+def new_file(path: str) -> BinaryIO:
+    """Open a file that does not exist, for writing; create its folder if it is missing."""
     try:
-        return os.open(path, _NEW_FILE, 0o666)
+        return open(path, "xb")
     except FileNotFoundError:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        return os.open(path, _NEW_FILE, 0o666)
+        return open(path, "xb")
 
 
 def pread_all(fd: int, offset: int, size_bytes: int) -> bytes:
@@ -85,23 +82,16 @@ def pread_all(fd: int, offset: int, size_bytes: int) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def write_all(fd: int, data: bytes | memoryview) -> None:
-    """Write all bytes at the position of a file, by as many calls as the system needs."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(fd, rest) :]
-
-
-class _LocalFile(ReadableFile):
-    __slots__ = ("_fd", "_mtime_ns", "_path", "size_bytes")
+class _LocalFile(StoredFile):
+    __slots__ = ("_fd", "_path", "info", "size_bytes")
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._fd = -1  # so that close() works if the file cannot be opened
         try:
-            self._fd = _open(path)
+            self._fd = os.open(path, _READ)
         except OSError as error:
-            self._fd = retry(lambda _: _open(path), error, action="open this file", path=path)
+            self._fd = retry(lambda _: os.open(path, _READ), error, action="open this file", path=path)
         # Ask the open file, not the path, which may lead elsewhere by now.
         status = os.fstat(self._fd)
         if not S_ISREG(status.st_mode):
@@ -109,7 +99,7 @@ class _LocalFile(ReadableFile):
                 "expected a file, found a directory, pipe or device", path=path, hint="remove it, or check the path"
             )
         self.size_bytes = status.st_size
-        self._mtime_ns = status.st_mtime_ns
+        self.info = FileInfo(name=path, size_bytes=status.st_size, mtime_ns=status.st_mtime_ns)
 
     def read_at(self, offset: int, size_bytes: int) -> bytes:
         try:
@@ -133,10 +123,10 @@ class _LocalFile(ReadableFile):
 
     def _open_again(self, error: OSError) -> None:
         # Readers hold offsets of the file as it was: another file under its name would give wrong samples.
-        fd = _open(self._path)
+        fd = os.open(self._path, _READ)
         try:
             status = os.fstat(fd)
-            if (status.st_size, status.st_mtime_ns) != (self.size_bytes, self._mtime_ns):
+            if (status.st_size, status.st_mtime_ns) != (self.size_bytes, self.info.mtime_ns):
                 raise StorageError(
                     "this file was replaced while it was open: it has another size or time of change now",
                     path=self._path,
@@ -174,7 +164,7 @@ class LocalStorage(Storage):
     """
 
     checks_versions = False
-    unreadable_names: Sequence[str] = ()
+    ahead = None
 
     def __init__(
         self, root: str | os.PathLike[str], *, replaced: tuple[str, str | os.PathLike[str]] | None = None
@@ -184,7 +174,7 @@ class LocalStorage(Storage):
         self._prefix = os.path.join(self._root, "")
         self._replaced = None if replaced is None else (replaced[0], os.path.abspath(replaced[1]))
         self._checked_folders = {""}  # hidden ones that are no links
-        self.answers = answers_here()
+        self.answers = answers_here.get()
 
     def path(self, name: str) -> str:
         check_name(name, folder=self._root)
@@ -196,7 +186,7 @@ class LocalStorage(Storage):
     def _is_replaced(self, name: str) -> bool:
         return self._replaced is not None and f"{name}/".startswith(f"{self._replaced[0]}/")
 
-    def _writable_path(self, name: str) -> str:
+    def target(self, name: str) -> str:
         # Only the replacement may change, so that a read-only dataset stays as it is.
         if self._replaced is not None and not self._is_replaced(name):
             raise read_only_error(self.path(name), *self._replaced)
@@ -220,33 +210,17 @@ class LocalStorage(Storage):
         if os.path.isdir(self.path(name)):  # a missing one may become a link
             self._checked_folders.add(name)
 
-    def check_target(self, name: str) -> None:
-        path = self._writable_path(name)
-        if os.path.isdir(path) and not os.path.islink(path):
-            raise StorageError(
-                "expected a file or a free name to write to, found a folder", path=path, hint="move it away"
-            )
-
-    def local_path(self, name: str = "", info: FileInfo | None = None) -> Path:  # noqa: ARG002 - of remote files
+    def local_path(self, name: str = "", info: FileInfo | None = None, *, is_fixed: bool = False) -> Path:  # noqa: ARG002 - of remote files
         return Path(self.path(name))
-
-    def copy_of_fixed(self, name: str) -> str:
-        return self.path(name)
 
     def open(self, name: str, info: FileInfo | None = None) -> _LocalFile:  # noqa: ARG002 - the system knows it
         return _LocalFile(self.path(name))
 
     @shared
-    def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:
+    def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
         with self.open(name) as file:
-            if byte_range is None:
-                return file.read_at(0, file.size_bytes)
-            return file.read_at(byte_range.start, byte_range.size_bytes)
-
-    @shared
-    def read_start(self, name: str, size_bytes: int) -> tuple[bytes, int]:
-        with self.open(name) as file:
-            return file.read_at(0, min(size_bytes, file.size_bytes)), file.size_bytes
+            end = file.size_bytes if stop is None else min(stop, file.size_bytes)
+            return file.read_at(start, max(0, end - start))
 
     @shared
     def exists(self, name: str) -> bool:
@@ -261,15 +235,8 @@ class LocalStorage(Storage):
             stat = retry(lambda _: os.stat(path), error, action="read the status of this file", path=path)
         return FileInfo(name=name, size_bytes=stat.st_size, mtime_ns=stat.st_mtime_ns)
 
-    def current(self, info: FileInfo) -> FileInfo:
-        return self.stat(info.name)
-
-    def list(self, folder: str = "") -> Iterator[FileInfo]:
-        if self.answers is None:
-            return self._list(folder)
-        return iter(self.answers.ask(("list", self.path(folder)), lambda: tuple(self._list(folder))))
-
-    def _list(self, folder: str) -> Iterator[FileInfo]:
+    @shared
+    def list(self, folder: str = "", *, on_skipped: Callable[[str], object] | None = None) -> Iterator[FileInfo]:
         names: list[str] = []
         top = self.path(folder)
 
@@ -292,23 +259,22 @@ class LocalStorage(Storage):
                 raise_storage_error("read the status of this file", self.path(name), error)
             if S_ISREG(status.st_mode):
                 yield FileInfo(name=name, size_bytes=status.st_size, mtime_ns=status.st_mtime_ns)
-            elif name not in self.unreadable_names:  # a pipe, which would block its reader, or a device
-                self.unreadable_names = (*self.unreadable_names, name)
+            elif on_skipped is not None:  # a pipe, which would block its reader, or a device
+                on_skipped(name)
 
     @contextmanager
     def create(self, name: str, *, durable: bool = True) -> Iterator[BinaryIO]:
-        path = self._writable_path(name)
+        path = self.target(name)
         temporary: str | None = None
         try:
             # Write under another name in the same folder, from where a rename is one step.
             unused = temporary_name(path)
-            fd = _open_new(unused)
-            temporary = unused
-            with os.fdopen(fd, "wb") as file:
+            with new_file(unused) as file:
+                temporary = unused
                 yield file
                 file.flush()
                 if durable:
-                    os.fsync(fd)
+                    os.fsync(file.fileno())
             # The file appears under its name only now, whole.
             os.replace(temporary, path)
         except BaseException as error:
@@ -320,17 +286,6 @@ class LocalStorage(Storage):
                 raise_storage_error("write this file", path, error)
             raise
 
-    def write_new(self, name: str, data: bytes) -> None:
-        path = self._writable_path(name)
-        try:
-            fd = _open_new(path)
-            try:
-                write_all(fd, data)
-            finally:
-                os.close(fd)
-        except OSError as error:
-            raise_storage_error("write this file", path, error)
-
     def create_once(self, name: str, data: bytes) -> bool:
         with self.lock(f"{name}.lock", wait=True):
             if self.exists(name):
@@ -338,45 +293,8 @@ class LocalStorage(Storage):
             self.write(name, data)
         return True
 
-    def rename(self, old: str, new: str) -> None:
-        source, target = self._writable_path(old), self._writable_path(new)
-        # Rename; the folder of the target may be missing, which is rare, so it is not checked before.
-        try:
-            try:
-                os.replace(source, target)
-            except FileNotFoundError:
-                os.makedirs(os.path.dirname(target), exist_ok=True)
-                os.replace(source, target)
-        except OSError as error:
-            if error.errno != errno.EXDEV:
-                raise_storage_error(f"rename {old} to this", target, error)
-        else:
-            return
-        # On another disk, copy, and remove the source only after the copy is complete.
-        try:
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            copy_into_place(source, target)  # the folder is a link to another disk
-        except OSError as error:
-            raise_storage_error(f"copy {old} to this", target, error)
-        self.remove(old)
-
-    def flush(self, names: Iterable[str]) -> None:
-        paths = [self.path(name) for name in names]
-        try:
-            flush_files(paths)
-        except OSError as error:
-            raise_storage_error("flush this", error.filename or self._root, error)
-
-    def is_writable(self, folder: str) -> bool:
-        if self._replaced is not None and not self._is_replaced(folder):
-            return False
-        path = self.path(folder)
-        while not os.path.lexists(path) and path != os.path.dirname(path):
-            path = os.path.dirname(path)  # the folders below would be created
-        return os.access(path, os.W_OK | os.X_OK)
-
     def remove(self, name: str) -> None:
-        path = self._writable_path(name)
+        path = self.target(name)
         # A removed folder may come back as a link, so every folder is checked again.
         self._checked_folders = {""}
         try:
@@ -390,7 +308,7 @@ class LocalStorage(Storage):
             raise_storage_error("remove this", path, error)
 
     def lock(self, name: str, *, wait: bool = False, shared: bool = False) -> AbstractContextManager[None]:
-        return hold_lock(self._writable_path(name), wait=wait, shared=shared)
+        return hold_lock(self.target(name), wait=wait, shared=shared)
 
 
 def read_only_error(path: str, folder: str, instead: str) -> StorageError:
@@ -413,22 +331,20 @@ def walk_folders(
     links = {top: 0}  # number of links in the path of a folder
     for base, folders, files in os.walk(top, onerror=onerror, followlinks=True):
         # `os.walk` descends into what remains of this list.
-        folders[:] = sorted(
-            name
-            for name in folders
-            if (has_hidden or not name.startswith(".")) and not _links_to_ancestor(os.path.join(base, name), top)
-        )
-        for name in folders:
-            links[os.path.join(base, name)] = links[base] + os.path.islink(os.path.join(base, name))
-        # Links to folders of links multiply: two in each folder, thirty levels deep, make a billion paths.
-        folders[:] = [name for name in folders if links[os.path.join(base, name)] <= _MAX_LINKS]
+        names = sorted(name for name in folders if has_hidden or not name.startswith("."))
+        folders.clear()
+        for name in names:
+            path = os.path.join(base, name)
+            is_link = os.path.islink(path)
+            links[path] = links[base] + is_link
+            # Links to folders of links multiply: two in each folder, thirty levels deep, make a billion paths.
+            if links[path] <= _MAX_LINKS and not (is_link and _leads_to_ancestor(path, top)):
+                folders.append(name)
         yield base, files
 
 
-def _links_to_ancestor(folder: str, top: str) -> bool:
-    """Return True if a folder is a link to a folder above it: following it would never end."""
-    if not os.path.islink(folder):
-        return False
+def _leads_to_ancestor(folder: str, top: str) -> bool:
+    """Return True if a link leads to a folder above it: following it would never end."""
     # Compare real paths, since the folders above may be reached through links as well.
     target = os.path.realpath(folder)
     while folder != top:

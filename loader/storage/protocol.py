@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,22 +50,6 @@ def check_name(name: str, *, folder: str) -> None:
         )
     if "\0" in name:
         raise StorageError(f"no file has the name {name!r}", path=folder, hint="fix the file that references it")
-
-
-@dataclass(frozen=True, slots=True)
-class ByteRange:
-    """The half-open range of bytes ``[start, stop)`` of a file."""
-
-    start: int
-    stop: int
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.start <= self.stop:
-            raise ValueError(f"expected 0 <= start <= stop, found [{self.start}, {self.stop})")
-
-    @property
-    def size_bytes(self) -> int:
-        return self.stop - self.start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,13 +98,14 @@ class FileInfo:
         return self.mtime_ns // unit_ns != now.mtime_ns // unit_ns
 
 
-class ClosesOnExit:
+class ClosesOnExit(Protocol):
     """A context manager that closes when the block ends."""
 
     __slots__ = ()
 
     def close(self) -> None:
         """Close what is open; calls after the first do nothing."""
+        return
 
     def __enter__(self) -> Self:
         return self
@@ -139,7 +124,7 @@ class PendingRead(Protocol):
         """Wait for the bytes."""
 
 
-class ReadableFile(Protocol):
+class ReadableFile(ClosesOnExit, Protocol):
     """An open file, read at given offsets. It has no file position, so threads may share it."""
 
     __slots__ = ()
@@ -164,14 +149,35 @@ class ReadableFile(Protocol):
         """Begin to read a byte range; return None if the file is near, where reading it later takes no longer."""
         return None
 
-    def close(self) -> None:
-        """Close the file."""
 
-    def __enter__(self) -> Self:
-        return self
+class StoredFile(ReadableFile, Protocol):
+    """An open file of a store."""
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    __slots__ = ()
+
+    info: FileInfo
+    """Its size, time and version when it was opened; the expected ones if each read compares them."""
+
+
+class FilesAhead(Protocol):
+    """The files that a remote store fetches before they are read."""
+
+    def list_once(self, folder: str) -> None:
+        """Answer later questions about the files of a folder from one listing."""
+
+    def prefetch(self, names: Iterable[str]) -> None:
+        """Fetch small files at the same time, which are read next, whole and once each."""
+
+    def settle_prefetched(self) -> bool:
+        """Wait for the files of :meth:`prefetch`.
+
+        Returns:
+            False if one was written or removed since its folder was listed. The listing is then forgotten, and the
+            files are no longer fetched ahead.
+        """
+
+    def prefetch_fixed(self, names: Iterable[str]) -> None:
+        """Copy fixed files at the same time, as :meth:`Storage.local_path` will return them."""
 
 
 class Storage(Protocol):
@@ -189,13 +195,10 @@ class Storage(Protocol):
         """True if each read of a file that was opened with its size and version checks them."""
 
     @property
-    def unreadable_names(self) -> Sequence[str]:
-        """Names that listings by this object have skipped.
+    def ahead(self) -> FilesAhead | None:
+        """The files that it fetches before they are read; None for a store of this machine, whose files are near."""
 
-        In an object store, a part of each is empty, ``.`` or ``..``; on this machine, it is a pipe, device or socket.
-        """
-
-    def open(self, name: str, info: FileInfo | None = None) -> ReadableFile:
+    def open(self, name: str, info: FileInfo | None = None) -> StoredFile:
         """Open a file for positioned reads.
 
         Args:
@@ -203,11 +206,8 @@ class Storage(Protocol):
             info: Its size and version, if they are known; a remote store then sends no request for them.
         """
 
-    def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:
-        """Read a whole file or a range of it."""
-
-    def read_start(self, name: str, size_bytes: int) -> tuple[bytes, int]:
-        """Read the first bytes of a file, in one request; return them and the size of the file."""
+    def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
+        """Read the bytes [start, stop) of a file, or up to its end; fewer only at the end. An object is one request."""
 
     def exists(self, name: str) -> bool:
         """Return True if a file or folder of that name exists."""
@@ -215,11 +215,14 @@ class Storage(Protocol):
     def stat(self, name: str) -> FileInfo:
         """Return the size and the time of change of one file."""
 
-    def current(self, info: FileInfo) -> FileInfo:
-        """Return the size, time and version of a file now; ``info`` itself if each read compares its version."""
+    def list(self, folder: str = "", *, on_skipped: Callable[[str], object] | None = None) -> Iterable[FileInfo]:
+        """Yield every file below a folder, sorted by name; hidden folders (``.nv-meta``) are skipped.
 
-    def list(self, folder: str = "") -> Iterator[FileInfo]:
-        """Yield every file below ``folder``, sorted by name; hidden folders (``.nv-meta``) are skipped."""
+        Args:
+            folder: The folder.
+            on_skipped: Called with each name that no reader opens. In an object store, a part of it is empty, ``.`` or
+                ``..``; on this machine, it is a pipe, device or socket.
+        """
 
     def create(self, name: str, *, durable: bool = True) -> AbstractContextManager[BinaryIO]:
         """Write a file that appears whole when the context ends without an error, or not at all.
@@ -234,29 +237,8 @@ class Storage(Protocol):
         with self.create(name, durable=durable) as file:
             file.write(data)
 
-    def write_new(self, name: str, data: bytes) -> None:
-        """Write a small file that does not exist, at least cost: a kill or a power cut may leave it cut short."""
-
     def create_once(self, name: str, data: bytes) -> bool:
         """Write a small file that appears whole, unless it exists; of several writers, one does, and returns True."""
-
-    def is_writable(self, folder: str) -> bool:
-        """Return True if files can be created in a folder, or in a missing folder once it is created."""
-
-    def check_target(self, name: str) -> None:
-        """Raise a ``StorageError`` if a folder of that name prevents writing the file."""
-
-    def rename(self, old: str, new: str) -> None:
-        """Move a file or folder to another name in one step, replacing an existing file.
-
-        On another disk, too, the new name appears in one step, before the old one is removed.
-        """
-
-    def flush(self, names: Iterable[str]) -> None:
-        """Wait until the disk has files, folders with all their contents, and their names.
-
-        They survive a power cut from then on.
-        """
 
     def remove(self, name: str) -> None:
         """Remove a file, or a folder with all its contents; a missing one is no error."""
@@ -268,48 +250,32 @@ class Storage(Protocol):
         not while another one holds it alone.
         """
 
-    def local_path(self, name: str = "", info: FileInfo | None = None) -> Path:
+    def local_path(self, name: str = "", info: FileInfo | None = None, *, is_fixed: bool = False) -> Path:
         """Return the path for tools that need a file of this machine (SQLite, memory maps): a copy of a remote file.
 
         Args:
             name: The file.
             info: Its size and version, if they are known.
+            is_fixed: The file never changes under its name, so that its version is not requested.
         """
-
-    def list_once(self, folder: str) -> None:  # noqa: ARG002 - of remote files
-        """Announce questions about the files of a folder, which a remote store then answers from one listing."""
-        return
-
-    def prefetch(self, names: Iterable[str]) -> None:  # noqa: ARG002 - of remote files
-        """Announce reads of small files, whole and once each; a remote store fetches them at the same time."""
-        return
-
-    def settle_prefetched(self) -> bool:
-        """Wait for the files of :meth:`prefetch`.
-
-        Returns:
-            False if one was written or removed since its folder was listed. The listing is then forgotten, and the
-            files are no longer announced.
-        """
-        return True
-
-    def prefetch_fixed(self, names: Iterable[str]) -> None:  # noqa: ARG002 - of remote files
-        """Announce calls of :meth:`copy_of_fixed`; a remote store makes the copies at the same time."""
-        return
-
-    def copy_of_fixed(self, name: str) -> str:
-        """Return such a path for a file that never changes under its name."""
 
     def path(self, name: str) -> str:
         """Return the full path or URL of a name, for messages."""
+
+    def target(self, name: str) -> str:
+        """Return the full path or URL at which a file is written; raise a ``StorageError`` where none may be."""
+
+
+def list_once(storage: Storage, folder: str) -> None:
+    """Answer later questions about the files of a remote folder from one listing; files of this machine are near."""
+    if storage.ahead is not None:
+        storage.ahead.list_once(folder)
 
 
 MAX_DOCUMENT_BYTES = 1 << 28
 """Default limit of a YAML or JSON document, which takes many times its size in memory when it is parsed.
 
 The list of the shards of a dataset, 100 bytes each, is the longest document."""
-
-_MOST_DOCUMENTS_BYTES = 1 << 20  # of all but a few documents; those are read twice
 
 _SHORT_SHARE = 256  # so that dataset.yaml may have 1 MiB, which takes seconds to parse
 
@@ -326,20 +292,20 @@ def read_document(storage: Storage, name: str, *, is_short: bool = False) -> byt
         is_short: People write it by hand: it may have a 256th of the limit.
 
     Raises:
-        ConfigError: It is larger than :func:`max_document_bytes`; it is not read then.
+        ConfigError: It is larger than :func:`max_document_bytes`; no more of it is read then.
         StorageError: It cannot be read.
     """
     share = _SHORT_SHARE if is_short else 1
     limit = max_document_bytes() // share
-    # One request reads nearly every document whole, and shows the size of others before they are read.
-    data, size_bytes = storage.read_start(name, _MOST_DOCUMENTS_BYTES)
-    if size_bytes > limit:
+    data = storage.read(name, 0, limit + 1)
+    if len(data) > limit:
+        size_bytes = storage.stat(name).size_bytes
         raise ConfigError(
             f"this document has {size_bytes:,} bytes, more than the limit of {limit:,}",
             file=storage.path(name),
             hint=f"if it is right, set the environment variable {DOCUMENT_LIMIT_VARIABLE}={size_bytes * share}",
         )
-    return data if len(data) >= size_bytes else storage.read(name)
+    return data
 
 
 def max_document_bytes() -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from .protocol import FileInfo
 
@@ -21,9 +21,8 @@ Answer = bytes | bool | FileInfo | tuple[FileInfo, ...] | tuple[bytes, int]
 _MAX_ANSWER_BYTES = 1 << 24
 """Longer documents are read by each process; a list of 100,000 shards has about as many bytes."""
 
-_S = TypeVar("_S")
 _R = TypeVar("_R")
-_P = ParamSpec("_P")
+_M = TypeVar("_M", bound=Callable[..., Any])
 
 
 class Answers:
@@ -45,27 +44,25 @@ class Answers:
             return self.found[question]  # type: ignore[return-value]  # a question has answers of one type
         # Errors are not recorded: another process may succeed, or raises the error itself.
         answer = read()
+        if isinstance(answer, Iterator):
+            answer = tuple(answer)  # type: ignore[assignment]  # a listing, which is read again and again
         if self.records and not (isinstance(answer, bytes) and len(answer) > _MAX_ANSWER_BYTES):
             self.found[question] = answer  # type: ignore[assignment]
         return answer
 
 
-_here: ContextVar[Answers | None] = ContextVar("energon_answers", default=None)
-
-
-def answers_here() -> Answers | None:
-    """Return the record that stores opened here take part in; None if answers are not shared."""
-    return _here.get()
+answers_here: ContextVar[Answers | None] = ContextVar("energon_answers", default=None)
+"""The record that stores opened here take part in; None if answers are not shared."""
 
 
 @contextmanager
 def use_answers(answers: Answers) -> Iterator[None]:
     """Let the stores that the block opens take part in a record, also after the block."""
-    token = _here.set(answers)
+    token = answers_here.set(answers)
     try:
         yield
     finally:
-        _here.reset(token)
+        answers_here.reset(token)
 
 
 def has_answers(storage: object) -> bool:
@@ -74,15 +71,15 @@ def has_answers(storage: object) -> bool:
     return answers is not None and not answers.records
 
 
-def shared(method: Callable[Concatenate[_S, str, _P], _R]) -> Callable[Concatenate[_S, str, _P], _R]:
-    """Decorate a method of a store that reads small files, so that it takes part in the store's record."""
+def shared(method: _M) -> _M:
+    """Decorate a method of a store that reads or lists small files, so that it takes part in the store's record."""
 
     @wraps(method)
-    def ask(self: Any, name: str, *args: _P.args, **options: _P.kwargs) -> _R:
+    def ask(self: Any, name: str = "", *args: Any, **options: Any) -> Any:
         if self.answers is None:
             return method(self, name, *args, **options)
         question = (method.__name__, self.path(name), *args, *options.values())
         answers: Answers = self.answers
         return answers.ask(question, lambda: method(self, name, *args, **options))
 
-    return cast("Callable[Concatenate[_S, str, _P], _R]", ask)
+    return cast("_M", ask)

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, StorageError
-from .durable_copy import left_command, partials_of, size_of
 from .local import LocalStorage, read_only_error
-from .protocol import FileInfo, ReadableFile, Storage
+from .protocol import FileInfo, FilesAhead, Storage, StoredFile, list_once
 from .remote import PROTOCOLS, RemoteStorage, redact_urls
+from .temporary_files import left_command, partials_of, size_of
 
 _LOCAL_PREFIXES = ("file://", "local://", "msc://__filesystem__")
 
@@ -238,20 +238,16 @@ class SplitStorage:
         return self._place(name)
 
     path = _calls("path", _place)
+    target = _calls("target", _writable)
     read = _calls("read", _place)
-    read_start = _calls("read_start", _place)
     exists = _calls("exists", _place)
-    copy_of_fixed = _calls("copy_of_fixed", _place)
-    list_once = _calls("list_once", _place)
     create = _calls("create", _writable)
     create_once = _calls("create_once", _writable)
     write = _calls("write", _writable)
-    write_new = _calls("write_new", _writable)
-    check_target = _calls("check_target", _writable)
     remove = _calls("remove", _writable)
     lock = _calls("lock", _writable)
 
-    def open(self, name: str, info: FileInfo | None = None) -> ReadableFile:
+    def open(self, name: str, info: FileInfo | None = None) -> StoredFile:
         storage, inner = self._place(name)
         return storage.open(inner, None if info is None else replace(info, name=inner))
 
@@ -259,44 +255,37 @@ class SplitStorage:
         storage, inner = self._place(name)
         return replace(storage.stat(inner), name=name)
 
-    def current(self, info: FileInfo) -> FileInfo:
-        storage, inner = self._place(info.name)
-        return replace(storage.current(replace(info, name=inner)), name=info.name)
-
-    @property
-    def unreadable_names(self) -> Sequence[str]:
-        return self.main.unreadable_names
-
-    def list(self, folder: str = "") -> Iterator[FileInfo]:
+    def list(self, folder: str = "", *, on_skipped: Callable[[str], object] | None = None) -> Iterator[FileInfo]:
         storage, inner = self._place(folder)
         start = f"{self._folder}/" if storage is self._other else ""
-        return (replace(info, name=f"{start}{info.name}") for info in storage.list(inner))
+        skip = None if on_skipped is None else lambda name: on_skipped(f"{start}{name}")
+        return (replace(info, name=f"{start}{info.name}") for info in storage.list(inner, on_skipped=skip))
 
-    def local_path(self, name: str = "", info: FileInfo | None = None) -> Path:
+    def local_path(self, name: str = "", info: FileInfo | None = None, *, is_fixed: bool = False) -> Path:
         storage, inner = self._place(name)
-        return storage.local_path(inner, None if info is None else replace(info, name=inner))
+        return storage.local_path(inner, None if info is None else replace(info, name=inner), is_fixed=is_fixed)
+
+    @property
+    def ahead(self) -> FilesAhead | None:
+        return None if self.main.ahead is None and self._other.ahead is None else self
+
+    def list_once(self, folder: str) -> None:
+        list_once(*self._place(folder))
 
     def prefetch(self, names: Iterable[str]) -> None:
-        self._announce(names, self.main.prefetch, self._other.prefetch)
+        for ahead, inner in self._ahead_of(names):
+            ahead.prefetch(inner)
 
     def settle_prefetched(self) -> bool:
-        return all([self.main.settle_prefetched(), self._other.settle_prefetched()])
+        settled = [ahead.settle_prefetched() for ahead, _ in self._ahead_of(())]  # waits for all
+        return all(settled)
 
     def prefetch_fixed(self, names: Iterable[str]) -> None:
-        self._announce(names, self.main.prefetch_fixed, self._other.prefetch_fixed)
+        for ahead, inner in self._ahead_of(names):
+            ahead.prefetch_fixed(inner)
 
-    def _announce(
-        self, names: Iterable[str], main: Callable[[Iterable[str]], None], other: Callable[[Iterable[str]], None]
-    ) -> None:
+    def _ahead_of(self, names: Iterable[str]) -> Iterator[tuple[FilesAhead, Sequence[str]]]:
         places = [self._place(name) for name in names]
-        main(inner for storage, inner in places if storage is self.main)
-        other(inner for storage, inner in places if storage is self._other)
-
-    def is_writable(self, folder: str) -> bool:
-        return self._is_replaced(folder) and self._other.is_writable(folder[len(self._folder) + 1 :])
-
-    def rename(self, old: str, new: str) -> None:
-        self._other.rename(self._writable(old)[1], self._writable(new)[1])
-
-    def flush(self, names: Iterable[str]) -> None:
-        self._other.flush([self._writable(name)[1] for name in names])
+        for storage in (self.main, self._other):
+            if storage.ahead is not None:
+                yield storage.ahead, [inner for owner, inner in places if owner is storage]

@@ -9,9 +9,9 @@ from typing import Any
 from ..errors import StorageError
 from ..format.data_kind import FILESYSTEM, files_folder
 from ..format.dataset_ref import DatasetRef
+from ..format.documents.dataset_files import is_prepared
 from ..format.documents.next_command import command_for_ref, fault_of_file
 from ..format.media.metadata import MediaMetadata
-from ..format.nv_meta import INFO_JSON, INFO_YAML
 from ..samples.source_info import SourceInfo
 from ..storage import is_url, missing_folder, open_storage
 from .dataset_file_store import DatasetFileStore
@@ -48,7 +48,7 @@ def open_aux_store(url: DatasetRef | str | os.PathLike[str]) -> FileStore[Any]:
         return record_store(text)
     _check_exists(text)
     storage = ref.storage()
-    if not any(map(storage.exists, (INFO_JSON, INFO_YAML))):
+    if not is_prepared(storage):
         raise StorageError(
             f"this folder is not a prepared dataset: {ref.folder}/.info.json is missing",
             path=text,

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ..notebook.opened_dataset import OpenedDataset
-from ..storage import ByteRange, open_parent
+from ..storage import open_parent
 
 _THREADS = 4
 
@@ -102,7 +102,7 @@ class DatasetContract:
                 for part, at in location.parts.items():
                     if at.offset is None:
                         continue
-                    data = storage.read(name, ByteRange(at.offset, at.offset + at.size_bytes))
+                    data = storage.read(name, at.offset, at.offset + at.size_bytes)
                     assert {data, data.strip()} & {*located.values()}, part  # a line has its line break
 
     def test_a_copy_by_pickle_reads_the_same_samples(self, dataset: OpenedDataset, content: DatasetContent) -> None:

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from ..errors import StorageError
-from ..storage import ByteRange, Storage
+from ..storage import Storage
 
 
 def write(storage: Storage, name: str, content: bytes) -> None:
@@ -35,13 +35,34 @@ class StorageContract:
     def test_what_was_written_is_read(self, storage: Storage) -> None:
         write(storage, "a/b/c d+é%.bin", b"0123456789")
         assert storage.read("a/b/c d+é%.bin") == b"0123456789"
-        assert storage.read("a/b/c d+é%.bin", ByteRange(2, 5)) == b"234"
+        assert storage.read("a/b/c d+é%.bin", 2, 5) == b"234"
 
     def test_a_read_beyond_the_end_gives_what_is_there(self, storage: Storage) -> None:
         write(storage, "x", b"0123")
         with storage.open("x") as file:
             assert file.size_bytes == 4
             assert (file.read_at(2, 100), file.read_at(4, 1), file.read_at(100, 1)) == (b"23", b"", b"")
+
+    def test_a_range_of_a_file_ends_with_the_file(self, storage: Storage) -> None:
+        write(storage, "x", b"0123")
+        write(storage, "empty", b"")
+        assert (storage.read("x", 0, 100), storage.read("x", 1, 3), storage.read("x", 2, 100)) == (
+            b"0123",
+            b"12",
+            b"23",
+        )
+        assert storage.read("empty", 0, 100) == b""
+
+    def test_what_is_fetched_ahead_reads_the_same(self, storage: Storage) -> None:
+        write(storage, "a/x", b"0123")
+        if storage.ahead is not None:
+            storage.ahead.list_once("a")
+            storage.ahead.prefetch(["a/x"])
+            storage.ahead.prefetch_fixed(["a/x"])
+            assert storage.ahead.settle_prefetched()
+        assert storage.read("a/x", 0, 2) == b"01"
+        assert storage.local_path("a/x", is_fixed=True).read_bytes() == storage.read("a/x") == b"0123"
+        assert (storage.exists("a/x"), storage.exists("a/y")) == (True, False)
 
     def test_threads_share_a_store(self, storage: Storage) -> None:
         write(storage, "x", bytes(range(256)) * 64)

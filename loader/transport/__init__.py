@@ -1,8 +1,7 @@
 """Send micro-batches between processes through shared memory.
 
-``batch_memory`` makes the tensors of a batch in the worker, ``message`` packs bundles of messages for the rank, which
-unpacks each message when it is used, in shared memory that is reused. Both avoid new memory: the system clears and maps
-each page when it is first written, which costs more than the write.
+``message`` packs bundles of messages for the rank, which unpacks each micro-batch when it is used, in shared memory
+that is reused: the system clears and maps each new page when it is first written, which costs more than the write.
 
 Invariants:
 
@@ -15,12 +14,11 @@ Invariants:
 3. *No process waits for memory.* A worker has at most 16 segments. If all belong to the rank, the bundle gets a new
    piece of torch's shared memory, which the system frees with its last reference.
 4. *A segment outlives its worker.* The rank opens it through ``/proc/<pid>/fd`` when it reads the message, while the
-   worker still runs, and maps it once. A name with process id and generation keeps a later segment of the same number
-   apart. :func:`.forget_segments` drops the mappings of workers that ended; tensors keep theirs.
+   worker still runs, and maps it once. Its address keeps a larger one that replaces it apart. The mappings of a worker
+   are dropped when it ends; tensors keep theirs.
 5. *Nothing stays on disk.* Segments are anonymous files, so the kernel frees them with the last process, however it
    ended.
-6. *Undefined values never escape.* Reused memory holds values of earlier batches; its caller writes all of it.
 
-``memfd_create`` and ``/proc`` exist on Linux only. Elsewhere (macOS) :func:`.has_segments` is false, and every message
+``memfd_create`` and ``/proc`` exist on Linux only. Elsewhere (macOS) :func:`.new_flags` returns None, and every message
 gets a piece of torch's shared memory as in 3.
 """

@@ -21,7 +21,7 @@ import zstandard
 from pyarrow import parquet
 
 from loader.convert.tables.delimited import _unique_names
-from loader.storage.durable_copy import scratch_folder
+from loader.storage.temporary_files import scratch_folder
 
 from .run_energon import RunEnergon
 

@@ -57,7 +57,7 @@ def check(name: str, folder: Path, energon: RunEnergon) -> int:
 
 @pytest.fixture
 def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as short:  # tables wrap long paths
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:  # tables wrap long paths
         monkeypatch.chdir(short)
         yield Path(short)
         monkeypatch.undo()

@@ -60,7 +60,7 @@ def test_stats_names_parts_that_it_does_not_parse_and_counts_the_others(folder: 
 
 def test_preview_shows_the_first_bytes_of_a_part_that_it_does_not_parse(folder: Path, energon: RunEnergon) -> None:
     energon("prepare", folder, "--yes")
-    done = energon("preview", folder, "--crude", "--key", "s_0.tar/1", *LIMIT)
+    done = energon("preview", folder, "s_0.tar/1", "--crude", *LIMIT)
     assert "more than --max-json-bytes 2,000, so it is not parsed" in done.out
     assert '{"caption":' in done.out
 
@@ -68,10 +68,10 @@ def test_preview_shows_the_first_bytes_of_a_part_that_it_does_not_parse(folder: 
 def test_a_sample_that_needs_a_part_that_is_not_parsed_says_so(folder: Path, energon: RunEnergon) -> None:
     fields = ("--sample-type", "TextSample", "--field-map", '{"text": "json[caption]"}')
     energon("prepare", folder, "--non-interactive", "--split-ratio", "1", *fields)
-    done = energon("preview", folder, "--key", "s_0.tar/1", *LIMIT)
+    done = energon("preview", folder, "s_0.tar/1", *LIMIT)
     assert done.code == 1
     assert "part 'json' has 3,015 bytes, more than --max-json-bytes 2,000" in done.out
-    assert energon("preview", folder, "--key", "s_0.tar/0", *LIMIT).code == 0
+    assert energon("preview", folder, "s_0.tar/0", *LIMIT).code == 0
 
 
 @pytest.mark.parametrize(("name", "data"), [("json.gz", LARGE), ("mp", b"\xc4\xff" + bytes(3000)), ("txt.gz", LARGE)])
@@ -101,7 +101,7 @@ def test_no_number_of_json_ends_stats(tmp_path: Path, energon: RunEnergon, numbe
     samples = {str(n): {"json": f'{{"a": {value}}}'.encode()} for n, value in enumerate((number, number, "1"))}
     write_shard(tmp_path / "s_0.tar", samples)
     energon("prepare", tmp_path, "--yes")
-    for arguments in (("stats", tmp_path), ("stats", tmp_path, "--json"), ("stats", tmp_path, "--sample", 2)):
+    for arguments in (("stats", tmp_path), ("stats", tmp_path, "--json"), ("stats", tmp_path, "--limit", 2)):
         done = energon(*arguments)
         assert done.code == 0, done.err
     found = energon("stats", tmp_path, "--json").json

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import re
 import sys
+import tempfile
+from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -78,9 +80,13 @@ def damaged_parts(number: int) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def screens(tmp_path_factory: pytest.TempPathFactory) -> list[list[str]]:
-    """The text of each command on terminals of each width."""
-    folder = tmp_path_factory.mktemp("d")
+def screens() -> Iterator[list[list[str]]]:
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:  # a line to copy with a long path breaks anywhere
+        yield screens_in(Path(short))
+
+
+def screens_in(folder: Path) -> list[list[str]]:
+    """Return the text of each command on terminals of each width."""
     for name, parts in (("damaged", damaged_parts), ("sound", caption_parts), ("raw", damaged_parts)):
         write_captions(folder / name, parts=parts)
     (folder / "mix.yaml").write_text(MIX)

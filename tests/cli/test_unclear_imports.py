@@ -78,7 +78,7 @@ def test_printed_command_lines_have_the_options_that_were_typed(
         "--part=json=price",
         "--split-ratio=1,1",
     ]
-    refused = energon("import", source, "the out", *typed, "--key", "price", "--yes")
+    refused = energon("import", source, "the out", *typed, "--key-column", "price", "--yes")
     assert refused.code == 1
     lines = re.findall(r"energon import [^;\n]*", refused.err)
     meant = (

@@ -130,7 +130,7 @@ def fail() -> None:
 
 def kill_worker(loader: SavableDataLoader[Any]) -> None:
     stream: Any = loader.run.lanes.start()
-    os.kill(stream._source.processes()[0].pid, signal.SIGKILL)
+    os.kill(stream.source.pid(0), signal.SIGKILL)
 
 
 def kill_rank(_: SavableDataLoader[Any]) -> None:

@@ -29,7 +29,7 @@ from loader import (
     get_val_dataset,
     stateless,
 )
-from loader.training.workers import bundles
+from loader.training.workers import worker_messages
 from tests.e2e.drawing_encoders import Augmented, number_in
 from tests.e2e.text_dataset import exclude, write_texts
 from tests.elastic_runs import Pipeline, Run, Spread, check_every_save, fingerprint, running, through_json
@@ -461,7 +461,7 @@ def test_a_run_that_is_not_shuffled_follows_the_dataset(ranks: int, workers: int
 
 def test_threads_that_pin_memory_send_the_states_of_all_lanes(texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(bundles, "pin_memory", lambda batch: batch)
+    monkeypatch.setattr(worker_messages, "pin_memory", lambda batch: batch)
     config = WorkerConfig(rank=0, world_size=1, num_workers=2, lanes=12)
     case = CASES["generator"]
     for steps in (3, 9, 14, 19, 24):

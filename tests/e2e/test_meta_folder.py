@@ -205,7 +205,7 @@ def test_scripts_prepare_with_a_meta_folder(moved: tuple[Path, Path], tmp_path: 
     meta, shards = tmp_path / "again", [shard.name for shard in sorted(path.glob("*.tar"))]
     before = sorted(path.rglob("*"))
     prepare_dataset(path, shards, split_parts_ratio=[("train", 1.0)], workers=1, meta_folder=meta)
-    assert len(folder_at(DatasetRef.at(path, meta_folder=meta)).index) == 10
+    assert len(folder_at(DatasetRef.at(path, meta)).index) == 10
     assert sorted(path.rglob("*")) == before
 
 

@@ -124,7 +124,7 @@ def batches_of(loader: SavableDataLoader[Any], count: int | None = None) -> list
 
 def pids_of(loader: SavableDataLoader[Any]) -> list[int]:
     stream: Any = loader.run.lanes.start()
-    return [process.pid for process in stream._source.processes()]
+    return [stream.source.pid(worker) for worker in range(loader.num_workers)]
 
 
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])

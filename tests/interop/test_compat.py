@@ -19,6 +19,7 @@ def work_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("compat")
 
 
+@pytest.mark.timeout(600)  # the longest takes four minutes on busy cores
 @pytest.mark.parametrize("script", SCRIPTS, ids=[path.stem for path in SCRIPTS])
 def test_script_of_a_user(script: Path, work_folder: Path) -> None:
     folder = os.environ.get("ENERGON_PEER_BIN")
@@ -26,7 +27,6 @@ def test_script_of_a_user(script: Path, work_folder: Path) -> None:
         pytest.skip("set ENERGON_PEER_BIN to the bin folder of a venv with megatron-energon")
     options = ("--peer-bin", folder, "--work-folder", str(work_folder))
     done = subprocess.run(
-        [sys.executable, COMPAT / "run.py", *options, script],
-        capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
+        [sys.executable, COMPAT / "run.py", *options, script], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"

@@ -6,9 +6,9 @@ import ast
 
 import pytest
 
-from loader.format.contents.proposed_fields import SeenParts, propose_field_map
-from loader.format.contents.sample_layouts import find_layout
 from loader.format.documents.sample_types import SAMPLE_TYPES
+from loader.prepare.contents.proposed_fields import SeenParts, propose_field_map
+from loader.prepare.contents.sample_layouts import find_layout
 from loader.prepare.dataset_yaml import sample_loader_text
 
 NAMES = [

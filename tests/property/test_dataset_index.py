@@ -53,9 +53,9 @@ def write_index(
         for name, members in zip(SHARDS, some, strict=False):
             write_shard(folder / name, members, tar_format)
             writer.add(storage.stat(name), index_shard(storage, name))
-    layout, duplicates = writer.finish(prepared_by="a test")
+    staged, duplicates = writer.finish(prepared_by="a test")
     index = DatasetIndex(storage, "u")
-    assert index.layout == layout
+    assert index.layout == staged.layout
     return index, duplicates
 
 

@@ -283,24 +283,18 @@ def batches_of_rank(order: StreamOrder, batch_size: int, hosting: LaneHosting) -
 
     def work(worker: int) -> Iterator[tuple[int, list[Sample]] | None]:
         # The position of each lane follows from the micro-batch at which the run was interrupted.
-        done = {
-            lane: len(range(lane, hosting.first_batch, order.lanes)) * batch_size
-            for lane in hosting.lanes_of_worker(worker)
-        }
-        number = 0
-        while done:
-            for turn in range(worker, hosting.turns, max(1, hosting.workers)):
-                if turn >= hosting.hosted:
-                    yield None
-                    continue
-                lane, batch = hosting.lane(number + turn), hosting.batch(number + turn)
+        batches = [*hosting.first_round(worker)]
+        done = [len(range(batch % order.lanes, hosting.first_batch, order.lanes)) * batch_size for batch in batches]
+        while batches:
+            for turn, batch in enumerate(batches):
+                lane = lanes[batch % order.lanes]
                 if order.batches is not None and batch >= order.batches:
                     return
-                end = lanes[lane].length
-                stop = done[lane] + batch_size if end is None else min(done[lane] + batch_size, end)
-                yield batch, as_samples(lanes[lane].locate(done[lane], stop))
-                done[lane] = stop
-            number += hosting.hosted
+                stop = done[turn] + batch_size if lane.length is None else min(done[turn] + batch_size, lane.length)
+                yield batch, as_samples(lane.locate(done[turn], stop))
+                done[turn] = stop
+            yield from [None] * (hosting.turns - len(batches))
+            batches = [batch + order.lanes for batch in batches]
 
     workers = [work(worker) for worker in range(max(1, hosting.workers))]
     while workers:

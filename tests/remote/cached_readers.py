@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from pathlib import Path
 
 from loader.storage.node_cache import block_cache
 from loader.storage.remote import RemoteStorage
@@ -19,7 +18,7 @@ def _read(action: str, url: str, name: str) -> str:
     use_rust_here()
     storage = RemoteStorage(url)
     if action == "copy":
-        data = Path(storage.copy_of_fixed(name)).read_bytes()
+        data = storage.local_path(name, is_fixed=True).read_bytes()
     else:
         info = next(info for info in storage.list() if info.name == name)
         with storage.open(name, info) as file:

@@ -13,7 +13,7 @@ from itertools import pairwise
 import pytest
 
 from loader.errors import FormatError, StorageError
-from loader.storage import ByteRange, FileInfo, Storage, open_storage
+from loader.storage import FileInfo, Storage, open_storage
 from loader.storage.remote import remember_options
 from loader.storage.remote.clients.connection import Retries, few_tries
 from loader.storage.remote.failures import Remedy, RequestFailure
@@ -49,7 +49,7 @@ PASSING = ("503", "500", "429", "408", "reset", "reset in body", "short body", "
 @pytest.mark.parametrize("kind", PASSING)
 def test_a_fault_that_passes_costs_one_more_request(storage: Storage, server: ObjectServer, kind: str) -> None:
     server.faults = FaultPlan(faults=[Fault(kind=kind, key="ds/x", requests=[0])])
-    assert storage.read("x", ByteRange(10, 500)) == CONTENT[10:500]
+    assert storage.read("x", 10, 500) == CONTENT[10:500]
     assert gets(server) == 2
 
 
@@ -65,17 +65,17 @@ def test_a_server_that_answers_no_ranges_is_given_up_soon(
 ) -> None:
     server.faults = FaultPlan(faults=[Fault(kind=kind)])
     with pytest.raises(StorageError, match="with other bytes"):
-        storage.read("x", ByteRange(10, 500))
+        storage.read("x", 10, 500)
     assert gets(server) == tries
 
 
 @pytest.mark.parametrize("kind", ["401", "403"])
 def test_denied_access_is_tried_once_with_new_credentials(storage: Storage, server: ObjectServer, kind: str) -> None:
     server.faults = FaultPlan(faults=[Fault(kind=kind, requests=[0])])
-    assert storage.read("x", ByteRange(0, 9)) == CONTENT[:9]
+    assert storage.read("x", 0, 9) == CONTENT[:9]
     server.faults = FaultPlan(faults=[Fault(kind=kind)])
     server.requests.clear()
-    for action in (lambda: storage.read("x", ByteRange(0, 9)), lambda: list(storage.list())):
+    for action in (lambda: storage.read("x", 0, 9), lambda: list(storage.list())):
         server.requests.clear()
         with pytest.raises(StorageError, match=kind) as caught:
             action()
@@ -88,10 +88,10 @@ def test_a_missing_or_changed_object_is_not_tried_again(storage: Storage, server
     info = storage.stat("x")
     server.start_again()
     with pytest.raises(StorageError, match="does not exist") as caught:
-        storage.read("gone", ByteRange(0, 9))
+        storage.read("gone", 0, 9)
     assert isinstance(caught.value.__cause__, FileNotFoundError)
     with pytest.raises(FormatError, match="it is shorter now"):
-        storage.read("x", ByteRange(5000, 6000))
+        storage.read("x", 5000, 6000)
     server.faults = FaultPlan(faults=[Fault(kind="changed etag")])
     with storage.open("x", info) as file, pytest.raises(FormatError, match="changed while it was read"):
         file.read_at(0, 9)
@@ -102,7 +102,7 @@ def test_an_error_names_url_range_tries_and_time(storage: Storage, server: Objec
     remember_options("s3://data", {"deadline_s": 0.2})
     server.faults = FaultPlan(faults=[Fault(kind="503")])
     with pytest.raises(StorageError) as caught:
-        storage.read("x", ByteRange(10, 500))
+        storage.read("x", 10, 500)
     text = str(caught.value)
     assert "cannot read bytes 10–500 of" in text
     assert "503 SlowDown after" in text
@@ -134,7 +134,7 @@ def test_an_outage_is_survived_with_a_longer_deadline(
         "loader.storage.remote.clients.connection._CONTACT_S", 0.1
     )  # not for a service that has answered
     server.faults = FaultPlan(faults=[Fault(kind="reset", requests=range(6))])
-    assert storage.read("x", ByteRange(0, 9)) == CONTENT[:9]
+    assert storage.read("x", 0, 9) == CONTENT[:9]
     assert gets(server) == 7
 
 

@@ -22,7 +22,7 @@ LIMIT_S = 10
 
 SCRIPT = """
 import faulthandler, os, signal, sys, threading, time
-from loader.storage import open_storage, ByteRange
+from loader.storage import open_storage
 from loader.storage.remote.clients.choice import use_rust_here
 
 way, use = sys.argv[1:]
@@ -51,17 +51,17 @@ child = os.fork()
 if not child:
     signal.alarm(10)
     faulthandler.dump_traceback_later(6)
-    assert storage.read("x", ByteRange(3, 6)) == b"345", "wrong"
+    assert storage.read("x", 3, 6) == b"345", "wrong"
     if use == "fetches":
         content = b"0123456789" * 2
         assert [pending.result() for pending in used] == [content[n % 10:][:10] for n in range(100)]
     if use == "listing half-way":
         assert len(list(storage.list("many"))) == 1500
     if use == "http":
-        assert open_storage(os.environ["AWS_ENDPOINT_URL"] + "/data/ds").read("x", ByteRange(0, 2)) == b"01"
+        assert open_storage(os.environ["AWS_ENDPOINT_URL"] + "/data/ds").read("x", 0, 2) == b"01"
     os._exit(0)
 signal.alarm(10)
-assert storage.read("x", ByteRange(3, 6)) == b"345"
+assert storage.read("x", 3, 6) == b"345"
 if use == "fetches":
     assert [pending.result()[:1] for pending in used[:3]] == [b"0", b"1", b"2"]
 _, status = os.waitpid(child, 0)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from loader.errors import StorageError
-from loader.storage import ByteRange, open_storage
+from loader.storage import open_storage
 from loader.storage.remote import remember_options
 from loader.storage.remote.clients.http_client import HttpClient, _redirected
 from loader.storage.remote.clients.limited_answer import PRIVATE, PUBLIC, kind_of_address
@@ -152,7 +152,7 @@ RANGED = b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 10-19/100\r\n"
 def test_a_range_reads_at_most_the_bytes_that_were_requested(server: HostileServer, answer: Answer, cause: str) -> None:
     server.answers[""] = answer
     with pytest.raises(StorageError, match=cause):
-        open_storage(f"{server.url}/ds").read("x", ByteRange(10, 20))
+        open_storage(f"{server.url}/ds").read("x", 10, 20)
 
 
 @pytest.mark.usefixtures("options")

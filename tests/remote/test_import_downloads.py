@@ -259,7 +259,7 @@ def test_paths_below_a_root_that_the_user_names_need_no_permission(server: Hosti
 
 def test_a_key_holds_no_query(server: HostileServer, tmp_path: Path) -> None:
     table = write_table(tmp_path / "t.csv", [f"{server.url}/{row}.png?sig=planted x" for row in range(12)])
-    done = energon(table, tmp_path / "out", *DOWNLOAD, "--key", "url", "--part", "png=url")
+    done = energon(table, tmp_path / "out", *DOWNLOAD, "--key-column", "url", "--part", "png=url")
     assert "planted" not in done
     assert not [name for name in members(tmp_path / "out") if "planted" in name or "sig" in name]
     assert server.requests[0] == b"/0.png?sig=planted%20x" or len(server.requests) == 12

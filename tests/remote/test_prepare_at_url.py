@@ -455,7 +455,7 @@ def test_a_read_only_dataset_is_prepared_into_a_local_folder(
     assert result.returncode == 0, result.stderr
     assert {request.method for request in server.requests} <= {"GET", "HEAD"}
     assert not (folder / ".nv-meta").exists()
-    dataset = folder_at(DatasetRef.at(URL, meta_folder=meta))
+    dataset = folder_at(DatasetRef.at(URL, meta))
     expected = folder_at(local)
     assert [dataset.read_parts(n) for n in range(18)] == [expected.read_parts(n) for n in range(18)]
     assert not run_prepare(PreparePlan(path=URL, meta_folder=str(meta))).changed

@@ -15,7 +15,7 @@ from ...command import energon_command
 from ...console import output_console, print_json, show_note, show_warning
 from ...dataset_options import compute_with_consent, yes_option
 from ...dataset_paths import check_path
-from ...options import checked, shared_options
+from ...options import Parsed, shared_options
 from ...progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.option(
     "--group-by",
     metavar="EXPR",
-    callback=checked("loader.convert", "check_group_expression"),
+    type=Parsed("loader.convert", "check_group_expression", keeps_text=True),
     help="Never divide groups: key, key:REGEX, or a value such as json[site].",
 )
 @yes_option

@@ -136,6 +136,7 @@ def lint(
                 report,
                 fixed,
                 pages=pages,
+                unit=unit,
                 list_all=list_all,
                 with_advice=not fix,
                 is_titled=len(refs) > 1,

@@ -60,6 +60,7 @@ def show_lint(
     report: LintReport,
     fixed: ExcludedSamples | None,  # by --fix; None without that flag
     *,
+    unit: str,  # of the progress
     list_all: bool = False,
     with_advice: bool = True,
     pages: PageLinks | None = None,
@@ -90,7 +91,7 @@ def show_lint(
     if report.media_note:
         show_note(report.media_note)
     # Summarise, and say what to do.
-    _show_summary(console, request, report)
+    _show_summary(console, request, report, unit)
     if any(len(group.places) > _MAX_EXAMPLES for group in groups):
         console.print("to list every finding: add --all, or --json")
     if report.findings and not report.complete:
@@ -101,8 +102,8 @@ def show_lint(
         _show_advice(console, request, report, fixed)
 
 
-def _show_summary(console: Console, request: LintRequest, report: LintReport) -> None:
-    checked = f"{_amount(request, report)}, level {request.level}"
+def _show_summary(console: Console, request: LintRequest, report: LintReport, unit: str) -> None:
+    checked = f"{_amount(request, report, unit)}, level {request.level}"
     if report.decoded_media:
         checked += f", {report.decoded_media:,} of sound or video decoded to the end"
     counts = f"{plural(report.errors, 'error')}, {plural(len(report.findings) - report.errors, 'warning')}"
@@ -136,16 +137,12 @@ def _show_advice(console: Console, request: LintRequest, report: LintReport, fix
             show_note(f"{advice.refusal.message}: {advice.refusal.at}; {advice.refusal.hint}")
 
 
-def _amount(request: LintRequest, report: LintReport) -> str:
-    from loader.dataset import kind_at
-
-    kind, samples = kind_at(request.ref), plural(report.samples, "sample")
-    if kind == "folders of media files":
-        return plural(report.samples, "file")
-    if request.ref.kind.is_file:
+def _amount(request: LintRequest, report: LintReport, unit: str) -> str:
+    samples = plural(report.samples, "file" if unit == "files" else "sample")
+    if unit == "files" or request.ref.kind.is_file:
         return samples
     where = f"{samples} in {plural(report.shards, 'shard')}"
-    return f"{where} of {plural(report.datasets, 'dataset')}" if kind == "metadatasets" else where
+    return f"{where} of {plural(report.datasets, 'dataset')}" if request.ref.kind.is_mix else where
 
 
 def _link_of(console: Console, request: LintRequest) -> Callable[[str | None, str | None], str | None]:

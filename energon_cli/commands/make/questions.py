@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from loader.errors import ConfigError, EnergonError
-from loader.format.contents import only_field_map, propose_field_map
 from loader.format.documents import SAMPLE_TYPE_OF_NUMBER, SampleTypeSpec, sample_type_of_name
 from loader.inspect import (
     Choices,
@@ -19,6 +18,7 @@ from loader.inspect import (
     resolved_fields,
 )
 from loader.prepare import DatasetYaml, SplitRequest, format_ratio, parse_ratio
+from loader.prepare.contents import only_field_map, propose_field_map
 
 if TYPE_CHECKING:
     from .menus import MenuQuestions
@@ -63,7 +63,6 @@ def ask(
 def _ask_fields(questions: PipedQuestions | MenuQuestions, given: OpenChoices, spec: SampleTypeSpec) -> dict[str, str]:
     contents = given.contents
     proposals: Mapping[str, str] = propose_field_map(spec, contents.seen)
-    part_names, json_values = contents.part_names, contents.json_values
     while True:
         # Prompt for each field; an empty answer leaves an optional field out.
         answers: dict[str, str] = {}
@@ -72,14 +71,14 @@ def _ask_fields(questions: PipedQuestions | MenuQuestions, given: OpenChoices, s
                 spec=spec,
                 field=field,
                 proposal=proposals.get(field.name, ""),
-                part_names=part_names,
-                json_values=json_values,
+                part_names=contents.part_names,
+                json_values=contents.json_values,
             )
             answer = questions.field(question).strip()
             if answer:
                 answers[field.name] = answer
         # Show a sample with these fields; refused answers become the proposals of the next round.
-        answers = resolved_fields(answers, part_names, json_values)
+        answers = resolved_fields(answers, contents)
         if questions.accept_field_map(spec, answers):
             return answers
         proposals = answers

@@ -224,7 +224,7 @@ class FolderTree(FileTree):
                 listed = [], [("", "L109")], []
             names, left, inner = listed
             # Count what is left out and what may be used, and go down.
-            for name, reason in left:
+            for name, reason in sorted(left):
                 if reason == HIDDEN:
                     account.hidden += 1
                     continue

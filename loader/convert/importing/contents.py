@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 from ...dataset.open_files import OpenFiles
 from ...errors import SampleError, StorageError
 from ...parts.kinds import HEADER_BYTES, MEDIA_KINDS, POINTER_STARTS, kind_of_bytes, kind_of_name
-from ...storage import FileInfo, FileStream, PendingRead, ReadableFile, is_url, open_parent, raise_storage_error
+from ...storage import (
+    FileInfo,
+    FileStream,
+    PendingRead,
+    ReadableFile,
+    is_url,
+    open_parent,
+    raise_storage_error,
+)
 from ...storage.remote import hide_query
 from ..readers.reader import About
 from ..readers.registry import read_about
@@ -198,8 +206,8 @@ class ContentReader:
 
     def _url(self, url: str) -> bytes | FileContents:
         storage, name = open_parent(url)
-        data, size_bytes = storage.read_start(name, _LARGE_BYTES)
-        if size_bytes <= _LARGE_BYTES:
+        data = storage.read(name, 0, _LARGE_BYTES + 1)
+        if len(data) <= _LARGE_BYTES:
             return data
         file = storage.open(name)
         stream = FileStream(file)

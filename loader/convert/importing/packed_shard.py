@@ -13,7 +13,7 @@ from ...engine.journal import other_folder
 from ...errors import ConfigError
 from ...format.unfinished import IMPORT_FOLDER
 from ...storage import LocalStorage
-from ...storage.durable_copy import scratch_folder
+from ...storage.temporary_files import scratch_folder
 from ..rows.row_file import StoredRows
 from ..rows.shard_layout import PlannedShard
 from ..sources.source import ImportSource

@@ -18,8 +18,8 @@ from ...engine import Account
 from ...engine.run import RunsOnEngine
 from ...errors import ConfigError, plural
 from ...storage import Storage
-from ...storage.durable_copy import scratch_folder
 from ...storage.remote import DownloadOptions, host_of
+from ...storage.temporary_files import scratch_folder
 from ...storage.unpacked import check_ratio
 from ..rows.row import FaultRef, FileRef, Row, UrlRef
 from ..rows.row_file import RowFileWriter, StoredRows

@@ -33,7 +33,7 @@ from ...format.unfinished import (
 )
 from ...prepare.plan import PreparePlan, PrepareReport, SplitRequest
 from ...prepare.run import run_prepare
-from ...storage import LocalStorage, Storage, may_use_rust, open_storage
+from ...storage import LocalStorage, Storage, flush_files, may_use_rust, open_storage
 from ..rows.row import NO_SPLIT
 from ..rows.shard_layout import PlannedShard, order_rows, plan_shards
 from ..writing.new_folder import check_new_folder, check_not_written
@@ -382,7 +382,7 @@ class _Run:
             fault="appeared while shards were written",
             hint="move it away, and run the same command again",
         )
-        self._storage.flush(names)
+        flush_files(self._storage, names)
         # The indexes of the shards are stored, so that no shard is scanned.
         prepare = PreparePlan(
             path=self._plan.output,

@@ -16,8 +16,8 @@ import msgspec
 from ...arrays import IntArray
 from ...errors import ConfigError, EnergonError, StorageError, plural
 from ...storage import LocalStorage, Storage
-from ...storage.durable_copy import scratch_folder
 from ...storage.remote import DownloadOptions
+from ...storage.temporary_files import scratch_folder
 from ..rows.row import Row, UrlRef
 from ..rows.row_file import StoredRows
 from ..rows.shard_layout import PlannedShard

@@ -11,7 +11,6 @@ import numpy as np
 
 from ...arrays import IntArray
 from ...dataset.dataset import Dataset
-from ...dataset.kind import is_prepared
 from ...dataset.opening import folder_at
 from ...dataset.selection import Selection
 from ...dataset.split_parts import samples_of_part
@@ -20,6 +19,7 @@ from ...dataset.unprepared import find_tars
 from ...engine import Account
 from ...errors import ConfigError
 from ...format.dataset_ref import DatasetRef
+from ...format.documents.dataset_files import is_prepared
 from ...format.index.dataset_index import DatasetIndex
 from ...format.index.shard_index import ShardIndex, index_shard
 from ...format.tar.names import is_outside_name

@@ -13,7 +13,7 @@ from ...collector import paused_collection
 from ...engine import meanings
 from ...errors import ConfigError, SampleError
 from ...storage import is_url
-from ...storage.durable_copy import scratch_folder
+from ...storage.temporary_files import scratch_folder
 from ..file_trees.tree import UNREADABLE, FileTree, FolderTree, TarTree, ZipTree, open_zip
 from ..file_trees.url_tree import UrlTree
 from ..hypotheses.decide import decide

@@ -13,9 +13,9 @@ import numpy as np
 
 from ...arrays import IntArray, union
 from ...errors import SampleError
-from ...format.contents.texts import Texts
 from ...format.documents.conversation import PATHS_IN_TEXT
 from ...parts.kinds import usual_extension
+from ...prepare.contents.texts import Texts
 from .inline_data import inline_contents, is_inline
 from .name_index import FORMS, STEM
 from .named_files import (

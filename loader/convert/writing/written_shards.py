@@ -17,7 +17,7 @@ from ...format.nv_meta import DATASET_YAML
 from ...format.unfinished import WRITING_FOLDER, remove_left_files, remove_work_folder
 from ...prepare.plan import PreparePlan, PrepareReport, SplitRequest
 from ...prepare.run import run_prepare
-from ...storage import FileInfo, Storage
+from ...storage import FileInfo, Storage, flush_files
 from .new_output import remove_other_shards
 from .shard_file import FileContents, PartContents, ShardFile
 
@@ -228,7 +228,7 @@ def commit_shards(
                 "the writers have written samples of different types", at=storage.path(""), hint="name one sample_type"
             )
         # Prepare the dataset.
-        storage.flush([shard.name for shard in shards])
+        flush_files(storage, [shard.name for shard in shards])
         names: dict[str, tuple[str, ...]] = {}
         for shard in shards:
             names[shard.split] = (*names.get(shard.split, ()), shard.name)

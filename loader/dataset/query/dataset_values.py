@@ -32,7 +32,7 @@ class UnknownValueError(ConfigError):
 
 def write_command(folder: Dataset, names: Iterable[str]) -> str | None:
     """Return the command that writes values of all samples as columns; None if columns cannot be written."""
-    path, meta = folder.path.rstrip("/"), folder.documents.folder
+    path, meta = folder.path.rstrip("/"), folder.storage.path(FOLDER)
     if isinstance(folder, SingleFile) or os.path.basename(meta).startswith(TEMPORARY_INDEX):
         return None
     words = ["energon", "stats", path, "--write", ",".join(names)]

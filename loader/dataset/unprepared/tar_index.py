@@ -23,6 +23,7 @@ from ...engine.workers import usable_cores
 from ...errors import EnergonError, StorageError
 from ...format.data_kind import is_tar_file
 from ...format.dataset_ref import DatasetRef
+from ...format.documents.dataset_files import is_prepared
 from ...format.documents.next_command import command_for_folder, quoted
 from ...format.index.dataset_index import PartLocation
 from ...format.index.key_hash import hash_key
@@ -34,9 +35,9 @@ from ...format.unfinished import check_finished
 from ...parts.part_sets import PartSetCounter, PartSets, join_part_sets
 from ...prepare.plan import PreparePlan, ProgressCallback
 from ...prepare.shards import count_text, find_shards
-from ...storage import FileInfo, ReadableFile, Storage, open_parent, open_storage
+from ...storage import FileInfo, ReadableFile, Storage, list_once, open_parent, open_storage
 from ..dataset import NoDocuments
-from ..kind import is_prepared, kind_at
+from ..kind import kind_at
 from ..tar import TarDataset
 
 _MAX_SIZES = 4096  # of each part in a shard, for medians
@@ -242,7 +243,7 @@ def find_tars(path: str) -> TarFolder:
         storage, name = open_parent(path)
         return TarFolder(path=path, storage=storage, shards=(storage.stat(name),), is_file=True)
     storage = open_storage(path)
-    storage.list_once("")
+    list_once(storage, "")
     check_finished(storage)
     search = find_shards(storage)
     # Files of other formats have no headers to scan.

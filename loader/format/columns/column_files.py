@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import ConfigError, FormatError, StorageError
-from ...storage import LocalStorage, Storage
+from ...storage import LocalStorage, Storage, rename_file
 from ...storage.shared_answers import has_answers
 from ..documents.messages import did_you_mean
 from ..index.layout import AbstractIndex, ShardEntry
@@ -56,7 +56,6 @@ def write_column(
         categories: If given, ``values`` are positions in this list of texts.
         is_locked: The caller holds the lock of the dataset, as it does if new values depend on earlier ones.
     """
-    check_column_name(name, at=storage.path(COLUMNS_FOLDER))
     if values.shape != (len(index),) or values.dtype.kind not in "biufM":
         raise ConfigError(
             f"expected {len(index):,} numbers or dates for column {name!r}, found an array of {values.dtype} and shape "
@@ -64,19 +63,20 @@ def write_column(
             at=storage.path(COLUMNS_FOLDER),
             hint="pass one value for each sample, in the order of the index",
         )
-    record = ColumnRecord(
-        samples=len(index),
-        shards=shards_digest(index.shards),
+    write_map_column(
+        storage,
+        index,
+        name,
+        DATE if values.dtype.kind == "M" else values.dtype,
+        ((values[start : start + _ROWS_AT_ONCE], None) for start in range(0, len(values), _ROWS_AT_ONCE)),
+        is_locked=is_locked,
+        has_mask=False,
         missing=missing,
         categories=tuple(categories),
         unit=unit,
         description=description,
         made_by=made_by,
     )
-    blocks = ((values[start : start + _ROWS_AT_ONCE], None) for start in range(0, len(values), _ROWS_AT_ONCE))
-    with nullcontext() if is_locked else storage.lock(LOCK, wait=True):
-        dtype = DATE if values.dtype.kind == "M" else values.dtype
-        write_column_files(storage, column_path(name, ""), record, dtype, blocks)
 
 
 Block = tuple[Any, npt.NDArray[np.bool_] | None]
@@ -90,34 +90,24 @@ def write_map_column(
     dtype: np.dtype[Any] | None,
     blocks: Iterable[Block],
     *,
-    length: int = 0,
-    description: str = "",
-    made_by: str = "",
-    metric: str = "",
-    model: str = "",
+    is_locked: bool = False,
+    has_mask: bool = True,
+    **facts: Any,
 ) -> None:
     """Write a column of numbers, vectors or texts block by block, as :func:`write_column` does.
 
     Args:
         dtype: Type of the numbers; None for texts.
         blocks: The values of all samples, in the order of the index.
-        length: Elements of each vector; 0 for numbers and texts.
+        has_mask: The blocks say which samples have a value.
+        **facts: Further fields of the record, such as the ``length`` of vectors.
     """
     check_column_name(name, at=storage.path(COLUMNS_FOLDER))
-    record = ColumnRecord(
-        samples=len(index),
-        shards=shards_digest(index.shards),
-        description=description,
-        made_by=made_by,
-        has_mask=True,
-        length=length,
-        metric=metric,
-        model=model,
-        has_texts=dtype is None,
-    )
+    shards = shards_digest(index.shards)
+    record = ColumnRecord(samples=len(index), shards=shards, has_mask=has_mask, has_texts=dtype is None, **facts)
     if dtype is None:
         blocks = (([text.encode("utf-8", "surrogatepass") for text in texts], known) for texts, known in blocks)
-    with storage.lock(LOCK, wait=True):
+    with nullcontext() if is_locked else storage.lock(LOCK, wait=True):
         write_column_files(storage, column_path(name, ""), record, dtype or np.dtype(np.int64), blocks)
 
 
@@ -132,7 +122,7 @@ def _rename_staged(storage: Storage, stem: str) -> None:
     record, *data = staged_files(storage, stem) or [""]
     if record.endswith(".json") and not storage.exists(f"{stem}.json"):
         for file in (*data, record):
-            storage.rename(file, stem + file.removeprefix(f"{stem}{NEW}"))
+            rename_file(storage, file, stem + file.removeprefix(f"{stem}{NEW}"))
 
 
 def write_column_files(

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import FormatError, plural
-from ...storage import FileInfo, Storage
+from ...storage import FileInfo, Storage, is_writable, write_new_file
 from ..index.dataset_index import DatasetIndex
 from ..index.journal import shard_digest
 from ..index.layout import ShardEntry
@@ -54,18 +54,16 @@ class CompatFiles:
     _renames: list[tuple[str, str]] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        self._sqlite = self._open()
-
-    def _open(self) -> BackgroundIndexWriter:
         path = self.work.local_path(STAGED_SQLITE)
         if self.unchanged is not None:
-            count = len(self.shards)
+            count, earlier = len(self.shards), self.storage.local_path(INDEX_SQLITE)
             replaced = [*set(range(count)) - self.unchanged, *range(count, count + self.gone)]
             try:
-                return BackgroundIndexWriter(path, earlier=self.storage.local_path(INDEX_SQLITE), replaced=replaced)
+                self._sqlite = BackgroundIndexWriter(path, earlier=earlier, replaced=replaced)
             except NotPatchable:
                 self.unchanged = None
-        return BackgroundIndexWriter(path)
+        if self.unchanged is None:
+            self._sqlite = BackgroundIndexWriter(path)
 
     def needs(self, position: int) -> bool:
         """Return True if :meth:`add` must be called for a shard."""
@@ -148,22 +146,16 @@ def _staged_tar_idx(shard: FileInfo) -> str:
 
 def stage_tar_idx(work: Storage, shard: FileInfo, index: ShardIndex) -> None:
     """Write the ``.tar.idx`` of a shard to the staging folder."""
-    work.write_new(_staged_tar_idx(shard), tar_idx_bytes(index.sample_offsets))
+    write_new_file(work, _staged_tar_idx(shard), tar_idx_bytes(index.sample_offsets))
 
 
-def why_inexpressible(storage: Storage, index: DatasetIndex) -> str | None:
-    """Return the reason why an indexed dataset cannot have compat files, or None if it can."""
-    if index.layout.duplicate_keys:
-        return "keys occur in two shards"
-    if any(shard.scattered for shard in index.shards):
-        return "the parts of some samples are not neighbours in their shard"
-    if any(shard.misread for shard in index.shards):
-        return "there are hidden files in folders"
-    if not _are_names_utf8(index.key_bytes, index.key_ends, index.part_names):
-        return "there are member names that are not UTF-8"
-    if first_unwritable_folder(storage, [shard.name for shard in index.shards]) is not None:
-        return "no permission to write .tar.idx files"
-    return None
+def can_have_compat_files(storage: Storage, index: DatasetIndex) -> bool:
+    """Return True if compat files can express an indexed dataset, and be written."""
+    if index.layout.duplicate_keys or any(shard.scattered or shard.misread for shard in index.shards):
+        return False
+    names = [shard.name for shard in index.shards]
+    are_utf8 = _are_names_utf8(index.key_bytes, index.key_ends, index.part_names)
+    return are_utf8 and first_unwritable_folder(storage, names) is None
 
 
 def cannot_express(index: ShardIndex) -> str | None:
@@ -200,7 +192,7 @@ def _are_names_utf8(
 def first_unwritable_folder(storage: Storage, shards: Iterable[str]) -> str | None:
     """Return the first folder of the shards without write permission, or None."""
     folders = {shard.rpartition("/")[0] for shard in shards}
-    return next((folder for folder in sorted(folders) if not storage.is_writable(folder)), None)
+    return next((folder for folder in sorted(folders) if not is_writable(storage, folder)), None)
 
 
 def stale_compat_files(
@@ -226,4 +218,4 @@ def stale_compat_files(
         if now != [(shard.name, True) for shard in earlier]:
             stale.append(INDEX_SQLITE)
     present = [name for name in stale if name in tar_files or (name == INDEX_SQLITE and storage.exists(name))]
-    return [name for name in present if storage.is_writable(name.rpartition("/")[0])]
+    return [name for name in present if is_writable(storage, name.rpartition("/")[0])]

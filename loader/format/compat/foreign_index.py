@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from ...escaped_log import get_logger
-from ...storage import FileInfo, LocalStorage, Storage
+from ...storage import FileInfo, LocalStorage, Storage, is_writable, rename_file
 from ...storage.user_indexes import derived_indexes, limit_derived
 from ...version import __version__
 from ..index.current import current_index, read_uuid
@@ -45,7 +45,7 @@ def build_foreign_index(storage: Storage, shard_counts: dict[str, int]) -> Datas
     Args:
         shard_counts: Number of samples of each shard, in the order of the shards.
     """
-    if storage.is_writable(INDEX_FOLDER.rpartition("/")[0]):
+    if is_writable(storage, INDEX_FOLDER.rpartition("/")[0]):
         return _build(storage, storage, shard_counts)
     name = hashlib.sha256(encode_name(f"{storage.path('')}\0{read_uuid(storage)}")).hexdigest()[:32]
     index = _build(storage, LocalStorage(derived_indexes()[0].path(name)), shard_counts)
@@ -79,7 +79,7 @@ def _build(storage: Storage, target: Storage, shard_counts: dict[str, int]) -> D
         # Publish it, under the uuid of the dataset if it has one.
         final = f"{INDEX_FOLDER}/{identity}"
         target.remove(final)
-        target.rename(_BUILDING, final)
+        rename_file(target, _BUILDING, final)
         if read_uuid(target) is None:
             target.write(INDEX_UUID, identity.encode())
         return DatasetIndex(target, identity)

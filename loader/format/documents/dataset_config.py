@@ -9,18 +9,20 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import yaml
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from ...errors import ConfigError, Fault
 from .field_map import FieldMap, parse_field_map
 from .messages import did_you_mean, short_key, short_keys, short_repr
-from .providers import KeyFormat, checked_key_format
+from .providers import KeyFormat
 from .sample_types import CRUDE, SAMPLE_TYPES, SampleTypeSpec
+from .schema import converted
 from .yaml_document import PlainDumper, parse_yaml
 
 OWN_MODULE = "megatron.energon"
@@ -28,19 +30,6 @@ OWN_MODULE = "megatron.energon"
 _MODULE_LINE = f"__module__: {OWN_MODULE}"
 _MODULE_REMARK = "a shared name: needs no megatron-energon"
 
-_KEYS = (
-    "__module__",
-    "__class__",
-    "sample_type",
-    "field_map",
-    "sample_loader",
-    "part_filter",
-    "subflavors",
-    "tags",
-    "key_format",
-)
-SPLIT_KEYS = ("split_config", "split_part")
-"""Keys for the split file in ``.nv-meta`` and the split part to load instead of any others."""
 # Keys that configure loading, not the samples, mostly those of legacy classes: stored in ``extra``.
 _IGNORED_KEYS = (
     "auto_decode",
@@ -48,7 +37,6 @@ _IGNORED_KEYS = (
     "guess_content",
     "ignore_decoder_errors",
     "image_decode",
-    *SPLIT_KEYS,
     "subflavor",
     "video_decode_audio",
 )
@@ -57,7 +45,39 @@ _IGNORED_KEYS = (
 _GENERIC_CLASSES = ("StandardWebdatasetFactory", "DefaultGenericWebdatasetFactory", "DefaultDecoderWebdatasetFactory")
 
 _CLASS_TO_SPEC = {spec.dataset_class: spec for spec in SAMPLE_TYPES.values()}
-_FUNCTION = re.compile(r"[^:\s][^:]*\.py:[^\W\d]\w*")
+
+_ModuleName = Annotated[str, Meta(min_length=1, description="the name of a module")]
+_ClassName = Annotated[str, Meta(min_length=1, description="the name of a class")]
+_Function = Annotated[
+    str, Meta(pattern=r"^[^:\s][^:]*\.py:[^\W\d]\w*\Z", description="'file.py:function' (a file in .nv-meta)")
+]
+_PartName = Annotated[str, Meta(description="the name of a part")]
+
+
+class _SampleType(Struct, frozen=True, forbid_unknown_fields=True):
+    class_name: _ClassName = field(name="__class__")
+    module: _ModuleName = field(name="__module__", default=OWN_MODULE)
+
+
+class _Document(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The keys of a ``dataset.yaml`` that are not in ``extra``."""
+
+    module: _ModuleName = field(name="__module__", default=OWN_MODULE)
+    dataset_class: _ClassName = field(name="__class__", default="")
+    sample_type: Annotated[_SampleType, Meta(description="a mapping with '__module__' and '__class__'")] | UnsetType = (
+        UNSET
+    )
+    field_map: Annotated[dict[Any, Any], Meta(description="a mapping of fields to parts")] | None = None
+    sample_loader: _Function | None = None
+    part_filter: _Function | list[_PartName] | None = None
+    subflavors: dict[Any, Any] | None = None
+    tags: dict[Any, Any] | None = None
+    key_format: Annotated[KeyFormat, Meta(description='"shard/key" or "key"')] | None = None
+    split_config: Annotated[str, Meta(description="the name of a file in .nv-meta")] | None = None
+    split_part: Annotated[str, Meta(description="the name of a split part")] | None = None
+
+
+_DOCUMENT = Annotated[_Document, Meta(description="a mapping with 'sample_type' or '__class__'")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +96,8 @@ class DatasetConfig:
         key_format: Form of ``__key__``; None if the document does not name it.
         dataset_class: Dataset class, if the document names one (third form).
         dataset_module: Module of the dataset class.
+        split_config: Name of the split file in ``.nv-meta`` to use instead of any other.
+        split_part: Split part to load instead of any other.
         extra: Other arguments of a legacy class, or of a class of another module.
     """
 
@@ -85,11 +107,13 @@ class DatasetConfig:
     field_map: FieldMap | None = None
     sample_loader: str | None = None
     part_filter: str | tuple[str, ...] | None = None
-    subflavors: dict[str, object] = field(default_factory=dict)
+    subflavors: dict[str, object] = dataclasses.field(default_factory=dict)
     key_format: KeyFormat | None = None
     dataset_class: str | None = None
     dataset_module: str = OWN_MODULE
-    extra: dict[str, object] = field(default_factory=dict)
+    split_config: str | None = None
+    split_part: str | None = None
+    extra: dict[str, object] = dataclasses.field(default_factory=dict)
 
     @property
     def spec(self) -> SampleTypeSpec | None:
@@ -120,10 +144,53 @@ def parse_dataset_config(text: str, *, file: str) -> DatasetConfig:
     True
     """
     document = parse_yaml(text, file=file)
-    if not isinstance(document, Mapping):
-        shown = "an empty document" if document is None else f"a {type(document).__name__}"
-        raise ConfigError(f"expected a mapping with 'sample_type' or '__class__', found {shown}", file=file)
-    return _Parser(document, file).parse()
+    # Set apart the keys that any class may have, and those that another module's class may have.
+    extra: dict[str, object] = {}
+    if isinstance(document, dict):
+        is_own = is_own_module(str(document.get("__module__", OWN_MODULE)))
+        known = {*_IGNORED_KEYS} if is_own else document.keys() - {*_Document.__struct_encode_fields__}
+        extra = {key: value for key, value in document.items() if key in known and isinstance(key, str)}
+        document = {key: value for key, value in document.items() if key not in extra}
+    # Check the form of each value; those that do not fit are missing below.
+    faults: list[Fault] = []
+    given: _Document | None = converted(document, _DOCUMENT, faults)
+    if given is None:
+        raise ConfigError(file=file, faults=faults)
+    field_map = None
+    try:
+        field_map = None if given.field_map is None else parse_field_map(given.field_map, file=file)
+    except ConfigError as error:
+        faults += error.faults
+    # Find the sample type, which the dataset class may name.
+    module, sample_type = given.module, None
+    if given.sample_type is not UNSET:
+        module, sample_type = given.sample_type.module, given.sample_type.class_name
+    elif is_own_module(module) and given.dataset_class in _CLASS_TO_SPEC:
+        sample_type = _CLASS_TO_SPEC[given.dataset_class].name
+    crude = sample_type == CRUDE.name and is_own_module(module)
+    subflavors = given.tags if given.subflavors is None else given.subflavors
+    config = DatasetConfig(
+        sample_type=sample_type,
+        module=module,
+        crude=crude,
+        field_map=field_map,
+        sample_loader=given.sample_loader,
+        part_filter=tuple(given.part_filter) if isinstance(given.part_filter, list) else given.part_filter,
+        subflavors={str(key): value for key, value in (subflavors or {}).items()},
+        key_format=given.key_format,
+        # format_dataset_config adds the only class of crude datasets.
+        dataset_class=None if crude else given.dataset_class or None,
+        dataset_module=given.module,
+        split_config=given.split_config,
+        split_part=given.split_part,
+        extra=extra,
+    )
+    # Check their combination.
+    for path, message in (*_faults_of_types(config, given, document), *_faults_of_fields(config, given, document)):
+        faults.append(Fault(place=path, message=message))
+    if faults:
+        raise ConfigError(file=file, faults=faults)
+    return config
 
 
 def format_dataset_config(config: DatasetConfig) -> str:
@@ -144,8 +211,8 @@ def format_dataset_config(config: DatasetConfig) -> str:
         document["sample_type"] = {"__module__": config.module, "__class__": config.sample_type}
     # Write the other keys that the config has.
     document |= given_values(config)
-    if config.key_format is not None:
-        document["key_format"] = config.key_format
+    chosen = {key: getattr(config, key) for key in ("key_format", "split_config", "split_part")}
+    document |= {key: value for key, value in chosen.items() if value is not None}
     document |= config.extra
     # A wide line keeps each expression on its line.
     text: str = yaml.dump(
@@ -169,187 +236,57 @@ def given_values(config: DatasetConfig) -> dict[str, Any]:
     return given
 
 
-class _Parser:
-    """Parses a document in one pass, and reports all faults at the end."""
+def _faults_of_types(config: DatasetConfig, given: _Document, document: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the places and messages of a dataset class and a sample type that name no samples, or different ones."""
+    dataset_class = given.dataset_class
+    implied = _CLASS_TO_SPEC.get(dataset_class) if is_own_module(given.module) else None
+    if "__module__" in document and "__class__" not in document:
+        yield "__class__", "expected the name of a class, found nothing"
+    elif "sample_type" not in document and "__class__" not in document:
+        yield "", f"expected 'sample_type' or '__class__', found {short_keys(document)}"
+    elif "sample_type" not in document and dataset_class and implied is None and is_own_module(given.module):
+        yield _fault_of_class(dataset_class)
+    elif implied is not None and implied != config.spec:
+        yield "sample_type", f"{dataset_class} means {implied.name}; remove one of the two"
+    if config.sample_type is not None and config.spec is None and is_own_module(config.module):
+        hint = did_you_mean(short_key(config.sample_type), SAMPLE_TYPES)
+        yield "sample_type.__class__", f"there is no sample type {short_repr(config.sample_type)}{hint}"
 
-    def __init__(self, document: Mapping[Any, Any], file: str) -> None:
-        self.document = document
-        self.file = file
-        self.faults: list[Fault] = []
 
-    def parse(self) -> DatasetConfig:
-        # Find the dataset class and the sample type: one of them names the other.
-        dataset_module, dataset_class = OWN_MODULE, None
-        if "__class__" in self.document or "__module__" in self.document:
-            dataset_module, dataset_class = self._module_and_class(self.document, "")
-        module, sample_type = dataset_module, None
-        if "sample_type" in self.document:
-            module, sample_type = self._sample_type()
-            implied = _CLASS_TO_SPEC.get(dataset_class or "") if is_own_module(dataset_module) else None
-            if implied is not None and not (is_own_module(module) and sample_type == implied.name):
-                self._fault("sample_type", f"{dataset_class} means {implied.name}; remove one of the two")
-        elif dataset_class and is_own_module(dataset_module):
-            sample_type = self._legacy_type(dataset_class)
-        elif dataset_class is None:
-            self._fault("", f"expected 'sample_type' or '__class__', found {short_keys(self.document)}")
-        # Parse the other keys, each of which may add faults.
-        extra = self._extra(foreign=not is_own_module(dataset_module))
-        crude = sample_type == CRUDE.name and is_own_module(module)
-        if crude:
-            dataset_class = None  # format_dataset_config adds the only class of crude datasets.
-        config = DatasetConfig(
-            sample_type=sample_type,
-            module=module,
-            crude=crude,
-            field_map=self._field_map(),
-            sample_loader=self._function("sample_loader"),
-            part_filter=self._part_filter(),
-            subflavors=self._subflavors(),
-            key_format=self._key_format(),
-            dataset_class=dataset_class,
-            dataset_module=dataset_module,
-            extra=extra,
-        )
-        # Check their combination, and report all faults at once.
-        self._check_whole(config)
-        if self.faults:
-            raise ConfigError(file=self.file, faults=self.faults)
-        return config
+def _fault_of_class(dataset_class: str) -> tuple[str, str]:
+    """Return the place and message of a dataset class of ours that names no sample type."""
+    if dataset_class.startswith("Metadataset"):
+        return "__class__", "this describes a metadataset, not one dataset; load it by its own path"
+    if dataset_class in _GENERIC_CLASSES:
+        return "", f"{dataset_class} needs a 'sample_type'"
+    hint = did_you_mean(short_key(dataset_class), (*_CLASS_TO_SPEC, *_GENERIC_CLASSES))
+    return "__class__", f"there is no dataset class {short_repr(dataset_class)}{hint}"
 
-    def _fault(self, path: str, message: str) -> None:
-        self.faults.append(Fault(place=path, message=message))
 
-    def _module_and_class(self, mapping: Mapping[Any, Any], path: str) -> tuple[str, str]:
-        module, name = mapping.get("__module__", OWN_MODULE), mapping.get("__class__")
-        for key, value in (("__module__", module), ("__class__", name)):
-            if not (isinstance(value, str) and value):
-                shown = short_repr(value) if key in mapping else "nothing"
-                here = f"{path}.{key}" if path else key
-                self._fault(here, f"expected the name of a {key.strip('_')}, found {shown}")
-        return str(module), name if isinstance(name, str) else ""
-
-    def _sample_type(self) -> tuple[str, str | None]:
-        value = self.document["sample_type"]
-        if not isinstance(value, Mapping):
-            self._fault(
-                "sample_type", f"expected a mapping with '__module__' and '__class__', found {short_repr(value)}"
-            )
-            return OWN_MODULE, None
-        for key in value:
-            if key not in ("__module__", "__class__"):
-                hint = did_you_mean(short_key(key), ("__module__", "__class__"))
-                self._fault(f"sample_type.{short_key(key)}", f"there is no such key{hint}")
-        module, name = self._module_and_class(value, "sample_type")
-        if name and is_own_module(module) and name not in SAMPLE_TYPES:
-            self._fault(
-                "sample_type.__class__",
-                f"there is no sample type {short_repr(name)}{did_you_mean(short_key(name), SAMPLE_TYPES)}",
-            )
-        return module, name or None
-
-    def _legacy_type(self, dataset_class: str) -> str | None:
-        if dataset_class.startswith("Metadataset"):
-            self._fault("__class__", "this describes a metadataset, not one dataset; load it by its own path")
-        elif dataset_class in _GENERIC_CLASSES:
-            self._fault("", f"{dataset_class} needs a 'sample_type'")
-        elif dataset_class in _CLASS_TO_SPEC:
-            return _CLASS_TO_SPEC[dataset_class].name
-        else:
-            hint = did_you_mean(short_key(dataset_class), (*_CLASS_TO_SPEC, *_GENERIC_CLASSES))
-            self._fault("__class__", f"there is no dataset class {short_repr(dataset_class)}{hint}")
-        return None
-
-    def _extra(self, *, foreign: bool) -> dict[str, object]:
-        extra: dict[str, object] = {}
-        for key, value in self.document.items():
-            if key in _KEYS:
-                continue
-            if key in SPLIT_KEYS and not isinstance(value, str | None):
-                what = "file in .nv-meta" if key == "split_config" else "split part"
-                self._fault(key, f"expected the name of a {what}, found {short_repr(value)}")
-            elif isinstance(key, str) and (foreign or key in _IGNORED_KEYS):
-                extra[key] = value
-            else:
-                self._fault(short_key(key), f"there is no such key{did_you_mean(short_key(key), _KEYS)}")
-        return extra
-
-    def _field_map(self) -> FieldMap | None:
-        value = self.document.get("field_map")
-        if value is None:
-            return None
-        if not isinstance(value, Mapping):
-            self._fault("field_map", f"expected a mapping of fields to parts, found {short_repr(value)}")
-            return None
-        try:
-            return parse_field_map(value, file=self.file)
-        except ConfigError as error:
-            self.faults += error.faults
-            return None
-
-    def _function(self, key: str) -> str | None:
-        value = self.document.get(key)
-        if value is None:
-            return None
-        if isinstance(value, str) and _FUNCTION.fullmatch(value):
-            return value
-        self._fault(key, f"expected 'file.py:function' (a file in .nv-meta), found {short_repr(value)}")
-        return None
-
-    def _part_filter(self) -> str | tuple[str, ...] | None:
-        value = self.document.get("part_filter")
-        if isinstance(value, list):
-            if all(isinstance(name, str) for name in value):
-                return tuple(value)
-            self._fault("part_filter", f"expected names of parts, found {short_repr(value)}")
-            return None
-        return self._function("part_filter")
-
-    def _subflavors(self) -> dict[str, object]:
-        name = "subflavors" if self.document.get("subflavors") is not None else "tags"
-        value = self.document.get(name)
-        if name == "subflavors" and self.document.get("tags") is not None:
-            self._fault("tags", "this is another name of 'subflavors', which is here, too; remove one of them")
-        if value is None:
-            return {}
-        if not isinstance(value, Mapping):
-            self._fault(name, f"expected a mapping, found {short_repr(value)}")
-            return {}
-        return {str(key): item for key, item in value.items()}
-
-    def _key_format(self) -> KeyFormat | None:
-        value = self.document.get("key_format")
-        if value is None:
-            return None
-        try:
-            return checked_key_format(value, source="it")
-        except ConfigError as error:
-            self._fault("key_format", error.message)
-            return None
-
-    def _check_whole(self, config: DatasetConfig) -> None:
-        if config.field_map is not None and config.sample_loader is not None:
-            self._fault("sample_loader", "expected either 'field_map' or 'sample_loader', found both")
-        spec = config.spec
-        if spec is None:
-            return
-        # Crude samples have no fields.
-        if spec.crude:
-            for key in ("field_map", "sample_loader"):
-                if self.document.get(key) is not None:
-                    self._fault(key, "crude samples have no fields to fill; name another sample type, or remove this")
-            return
-        if "field_map" not in self.document and "sample_loader" not in self.document:
-            self._fault("", f"expected 'field_map' or 'sample_loader' for a {spec.name}, found neither")
-        if config.field_map is None:
-            return
-        # Compare the fields of the map with the fields of the type.
+def _faults_of_fields(
+    config: DatasetConfig, given: _Document, document: Mapping[Any, Any]
+) -> Iterator[tuple[str, str]]:
+    """Yield the places and messages of labels and fields that are given twice, or that the sample type lacks."""
+    if given.subflavors is not None and given.tags is not None:
+        yield "tags", "this is another name of 'subflavors', which is here, too; remove one of them"
+    if given.field_map is not None and given.sample_loader is not None:
+        yield "sample_loader", "expected either 'field_map' or 'sample_loader', found both"
+    spec = config.spec
+    if spec is None:
+        return
+    # Crude samples have no fields; others have those of their type.
+    if spec.crude:
+        for key in ("field_map", "sample_loader"):
+            if getattr(given, key) is not None:
+                yield key, "crude samples have no fields to fill; name another sample type, or remove this"
+    elif config.field_map is not None:
         names = [known.name for known in spec.fields]
         for name in config.field_map.fields:
             if name not in names:
-                self._fault(
-                    f"field_map.{short_key(name)}",
-                    f"{spec.name} has no such field{did_you_mean(short_key(name), names)}",
-                )
+                hint = did_you_mean(short_key(name), names)
+                yield f"field_map.{short_key(name)}", f"{spec.name} has no such field{hint}"
         for known in spec.fields:
             if known.required and known.name not in config.field_map.fields:
-                self._fault("field_map", f"field {known.name!r} of {spec.name} is missing")
+                yield "field_map", f"field {known.name!r} of {spec.name} is missing"
+    elif "field_map" not in document and "sample_loader" not in document:
+        yield "", f"expected 'field_map' or 'sample_loader' for a {spec.name}, found neither"

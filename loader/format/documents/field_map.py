@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -83,11 +83,18 @@ class FieldMap:
             raise ConfigError(file=file, faults=faults)
         return FieldMap(fields)
 
-    def apply(self, parts: Mapping[str, Any], *, optional: Collection[str] = frozenset()) -> dict[str, Any]:
+    def apply(
+        self,
+        parts: Mapping[str, Any],
+        decode: Callable[[str, Any], Any] | None = None,
+        *,
+        optional: Collection[str] = frozenset(),
+    ) -> dict[str, Any]:
         """Return each field's value, taken from the decoded parts by the first alternative that exists.
 
         Args:
-            parts: Decoded parts by name. A part is accessed only if needed, so the mapping may decode on access.
+            parts: Parts by name. A part is accessed only if needed.
+            decode: Decodes a part, given its name and value; called once for each part. None: they are decoded.
             optional: Fields that may be missing. The result then does not have them.
 
         Raises:
@@ -99,18 +106,22 @@ class FieldMap:
         {'caption': 'a cat'}
         """
         values: dict[str, Any] = {}
+        decoded: dict[str, Any] = {}
         for field, accesses in self.fields.items():
             missing: MissingValueError | None = None
             for access in accesses:
-                if access.part in parts:
-                    decoded = parts[access.part]
+                part = access.part
+                if part in parts:
+                    if part not in decoded:
+                        decoded[part] = parts[part] if decode is None else decode(part, parts[part])
+                    value = decoded[part]
                     if access.path:
                         try:
-                            decoded = access.value(decoded)
+                            value = access.value(value)
                         except MissingValueError as error:
                             missing = error
                             continue
-                    values[field] = decoded
+                    values[field] = value
                     break
             else:
                 if field not in optional:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from ...errors import ConfigError
-from ...storage import resolve_path
 from ..dataset_ref import DatasetRef
 from .messages import short_repr
 from .subset import SubsetRange
@@ -49,43 +48,6 @@ class LoadRequest:
     options: Mapping[str, Any] = field(default_factory=dict)
     # form of ``__key__``; None takes the form of ``dataset.yaml`` or of the environment
     key_format: KeyFormat | None = None
-
-    @classmethod
-    def at(cls, ref: DatasetRef | str | os.PathLike[str], **choices: Any) -> LoadRequest:
-        """Return the request for a path as a caller gives it: relative paths start from the working directory."""
-        return cls(ref=DatasetRef.of(ref).resolved(), **choices)
-
-    @property
-    def path(self) -> str:
-        """Path of the dataset, file of samples or metadataset."""
-        return self.ref.path
-
-    @property
-    def trust_code(self) -> bool:
-        """Allow the dataset to run its code and to load pickles."""
-        return self.ref.trust_code
-
-
-def given_ref(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None, **choices: Any) -> DatasetRef:
-    """Return the reference of a path as a caller gives it, with the absolute path of the folder of documents.
-
-    Args:
-        folder: Folder to use instead of ``.nv-meta``, relative to the working directory; None without one.
-        choices: The other attributes of the reference.
-    """
-    ref = DatasetRef.of(DatasetRef(os.fspath(path), **choices))
-    if folder is None:
-        return ref
-    kind = ref.kind
-    if kind.format != "folder":
-        raise ConfigError(
-            f"expected the folder of a dataset together with a meta folder, found {kind.title}",
-            at=ref.path,
-            hint="set meta_folder at the datasets of the metadataset"
-            if kind.is_mix
-            else "a single file has no .nv-meta; drop the meta folder",
-        )
-    return ref.moved(ref.path, resolve_path(folder))
 
 
 def checked_key_format(value: object, *, source: str) -> KeyFormat:

@@ -5,24 +5,46 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
+from msgspec import Meta, Struct
 
 from ...errors import ConfigError, Fault, escape_controls
 from ..data_kind import SHARD_SUFFIXES
-from ..nv_meta import SPLIT_YAML, is_filter_name
+from ..nv_meta import FILTER_NAME, SPLIT_YAML
 from .brace_patterns import MAX_NAMES, compact_names, expand_pattern
-from .messages import did_you_mean, short_text
+from .messages import short_key, short_text
+from .schema import converted
 from .subset import SubsetRange, bounds_of, parse_range, resolve_subset
 from .yaml_document import error_of_yaml, parse_yaml
 
-_KEYS = ("split_parts", "exclude", "sample_ranges", "sample_filters")
-
 # Keys that may be repeated: files with an empty ``exclude`` and a later one are in use with megatron-energon.
 _LAST_WINS = ("exclude",)
+
+_Names = (
+    Annotated[list[Annotated[str, Meta(min_length=1, description="a name")]], Meta(description="a list of names")]
+    | None
+)
+_PartName = Annotated[str, Meta(min_length=1, description="the name of a part")]
+FilterName = Annotated[
+    str,
+    Meta(pattern=f"^{FILTER_NAME}\\Z", description="the name of a filter: letters, digits, '.', '_' and '-'"),
+]
+
+
+class _Document(Struct, frozen=True, forbid_unknown_fields=True):
+    split_parts: Annotated[dict[_PartName, _Names], Meta(description="a mapping from part to list of shards")]
+    exclude: _Names = None
+    sample_ranges: Annotated[dict[_PartName, Any], Meta(description="a mapping from part to range")] | None = None
+    sample_filters: Annotated[dict[_PartName, FilterName], Meta(description="a mapping from part to filter")] | None = (
+        None
+    )
+
+
+_DOCUMENT = Annotated[_Document, Meta(description="a mapping with split_parts and exclude")]
 
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_./{}-]*")
 _ASCII = re.compile(r"[ -~]*")
@@ -123,11 +145,35 @@ def parse_split_config(text: str, *, file: str) -> SplitConfig:
             (``split_parts.train[2]``).
     """
     document = _parse_json(text, file) if file.lower().endswith(".json") else _parse_yaml(text, file)
-    reader = _Reader()
-    config = reader.read(document)
-    if reader.faults:
-        raise ConfigError(file=file, faults=reader.faults)
-    return config
+    # Check the form of each value; those that do not fit are missing below.
+    faults: list[Fault] = []
+    given: _Document = converted(document, _DOCUMENT, faults) or _Document(split_parts={})
+    # Expand the patterns of all lists.
+    lists = [(f"split_parts.{short_key(part)}", patterns) for part, patterns in given.split_parts.items()]
+    *shards, exclude = _expanded([*lists, ("exclude", given.exclude)], faults)
+    for name, entry in exclude.items():
+        if name.endswith("/"):
+            message = f"{short_text(name)} ends in a slash; expected a shard, or a shard, a slash and a key"
+            faults.append(Fault(place=entry, message=message))
+    # Parse the ranges, and compare the names of parts.
+    ranges: dict[str, SubsetRange] = {}
+    for part, bounds in (given.sample_ranges or {}).items():
+        try:
+            ranges[part] = parse_range(bounds)
+        except ValueError as error:
+            faults.append(Fault(place=f"sample_ranges.{short_key(part)}", message=str(error)))
+    for key in ("sample_ranges", "sample_filters"):
+        for part in [part for part in getattr(given, key) or () if part not in given.split_parts]:
+            message = f"split_parts has no such part; there are: {', '.join(map(short_key, given.split_parts))}"
+            faults.append(Fault(place=f"{key}.{short_key(part)}", message=message))
+    if faults:
+        raise ConfigError(file=file, faults=faults)
+    return SplitConfig(
+        split_parts=dict(zip(given.split_parts, map(tuple, shards), strict=True)),
+        exclude=tuple(exclude),
+        sample_ranges=ranges,
+        sample_filters=given.sample_filters or {},
+    )
 
 
 class _NoReferencesLoader(yaml.SafeLoader):
@@ -179,140 +225,26 @@ def _parse_json(text: str, file: str) -> Any:
     return document
 
 
-class _Reader:
-    def __init__(self) -> None:
-        self.faults: list[Fault] = []
-        self._names_left = MAX_NAMES
-
-    def read(self, document: Any) -> SplitConfig:
-        # Continue after a fault with an empty value, so that one run reports all faults.
-        if not isinstance(document, dict):
-            self._fault("", f"expected a mapping with split_parts and exclude, found {_kind(document)}")
-            document = {"split_parts": {}}
-        for key in document:
-            if key not in _KEYS:
-                advice = did_you_mean(key, _KEYS) if isinstance(key, str) else f"; known are {', '.join(_KEYS)}"
-                self._fault(_place(key), f"unknown key{advice}")
-        if "split_parts" not in document:
-            self._fault("split_parts", "this is missing; expected a mapping from part to list of shards")
-        parts = document.get("split_parts", {})
-        if not isinstance(parts, dict):
-            self._fault("split_parts", f"expected a mapping from part to list of shards, found {_kind(parts)}")
-            parts = {}
-        return SplitConfig(
-            split_parts={
-                part if isinstance(part, str) else _kind(part): self._shards(part, shards)
-                for part, shards in parts.items()
-            },
-            exclude=self._excluded(document.get("exclude")),
-            sample_ranges=self._ranges(document.get("sample_ranges"), parts),
-            sample_filters=self._filters(document.get("sample_filters"), parts),
-        )
-
-    def _filters(self, filters: Any, parts: Mapping[Any, Any]) -> dict[str, str]:
-        filter_by_part: dict[str, str] = {}
-        for part, name in self._of_parts("sample_filters", filters, parts, "filter"):
-            if isinstance(name, str) and is_filter_name(name):
-                filter_by_part[part] = name
-            else:
-                self._fault(f"sample_filters.{_place(part)}", f"expected the name of a filter, found {_kind(name)}")
-        return filter_by_part
-
-    def _ranges(self, ranges: Any, parts: Mapping[Any, Any]) -> dict[str, SubsetRange]:
-        range_by_part: dict[str, SubsetRange] = {}
-        for part, value in self._of_parts("sample_ranges", ranges, parts, "range"):
+def _expanded(lists: Iterable[tuple[str, Sequence[str] | None]], faults: list[Fault]) -> Iterator[dict[str, str]]:
+    """Yield the names of each list with the places of their entries; add a fault for each that cannot be used."""
+    names_left = MAX_NAMES
+    for path, patterns in lists:
+        places: dict[str, str] = {}
+        for index, pattern in enumerate(patterns or ()):
+            entry = f"{path}[{index}]"
             try:
-                range_by_part[part] = parse_range(value)
-            except ValueError as error:
-                self._fault(f"sample_ranges.{_place(part)}", str(error))
-        return range_by_part
-
-    def _of_parts(self, key: str, values: Any, parts: Mapping[Any, Any], what: str) -> Iterable[tuple[str, Any]]:
-        """Yield the entries of a mapping from existing parts."""
-        if values is None:
-            return
-        if not isinstance(values, dict):
-            self._fault(key, f"expected a mapping from part to {what}, found {_kind(values)}")
-            return
-        for part, value in values.items():
-            if part in parts:
-                yield part, value
-            else:
-                known = ", ".join(map(_place, parts))
-                self._fault(f"{key}.{_place(part)}", f"split_parts has no such part; there are: {known}")
-
-    def _shards(self, part: Any, patterns: Any) -> tuple[str, ...]:
-        path = f"split_parts.{_place(part)}"
-        if not isinstance(part, str) or not part:
-            self._fault(path, f"expected the name of a part, found {_kind(part)}; put it in quotes")
-        shards: dict[str, str] = {}
-        for entry_place, name in self._names(path, patterns):
-            if name in shards:
-                self._fault(entry_place, f"{short_text(name)} is listed twice in this part (also at {shards[name]})")
-            shards.setdefault(name, entry_place)
-        return tuple(shards)
-
-    def _excluded(self, patterns: Any) -> tuple[str, ...]:
-        names: dict[str, None] = {}
-        for path, name in self._names("exclude", patterns):
-            if name.endswith("/"):
-                self._fault(
-                    path, f"{short_text(name)} ends in a slash; expected a shard, or a shard, a slash and a key"
-                )
-            names[name] = None
-        return tuple(names)
-
-    def _names(self, path: str, patterns: Any) -> Iterable[tuple[str, str]]:
-        """Yield every name with the place of its entry."""
-        if patterns is None:
-            return
-        if not isinstance(patterns, list):
-            self._fault(path, f"expected a list of names, found {_kind(patterns)}")
-            return
-        for index, pattern in enumerate(patterns):
-            entry_place = f"{path}[{index}]"
-            if not isinstance(pattern, str) or not pattern:
-                quotes = "; put it in quotes" if isinstance(pattern, int | float) else ""
-                self._fault(entry_place, f"expected a name, found {_kind(pattern)}{quotes}")
-                continue
-            try:
-                names = expand_pattern(pattern, limit=self._names_left)
+                names = expand_pattern(pattern, limit=names_left)
             except ConfigError as error:
-                self._fault(entry_place, f"{error.message}; {error.hint}" if error.hint else error.message)
+                message = f"{error.message}; {error.hint}" if error.hint else error.message
+                faults.append(Fault(place=entry, message=message))
                 continue
-            self._names_left -= len(names)
+            names_left -= len(names)
             for name in names:
-                yield entry_place, name
-
-    def _fault(self, path: str, message: str) -> None:
-        self.faults.append(Fault(place=path, message=message))
-
-
-def _place(key: Any) -> str:
-    return key if isinstance(key, str) and len(key) <= 120 else _kind(key)
-
-
-def _kind(value: Any) -> str:
-    """Describe a value without printing large ones."""
-    match value:
-        case None:
-            return "nothing"
-        case "":
-            return "an empty text"
-        case str():
-            return f"the text {short_text(value)}"
-        case bool():
-            return str(value).lower()
-        case int() | float():
-            huge = (
-                isinstance(value, int) and value.bit_length() > 99
-            )  # Python refuses to print those over 4,300 digits.
-            return "a huge number" if huge else f"the number {value}"
-        case dict():
-            return "a mapping"
-        case list():
-            return "a list"
-    return f"a {type(value).__name__}"
+                if name in places and path != "exclude":
+                    message = f"{short_text(name)} is listed twice in this part (also at {places[name]})"
+                    faults.append(Fault(place=entry, message=message))
+                places.setdefault(name, entry)
+        yield places
 
 
 # --------------------------------------------------------------------------------------------------------- writing

@@ -42,9 +42,7 @@ SubsetRange = ShareRange | SampleRange  # one ``subset``, as a document writes i
 
 _PERCENTAGE = re.compile(r"\s*(-?[0-9]{1,15}(?:\.[0-9]{1,15})?)\s*%\s*")
 
-EXPECTED_RANGE = (
-    "expected two percentages such as [0%, 80%], or two numbers of samples such as [1000, 2000] or [1000, end]"
-)
+EXPECTED_RANGE = "two percentages such as [0%, 80%], or two numbers of samples such as [1000, 2000] or [1000, end]"
 
 
 def parse_range(value: object) -> SubsetRange:
@@ -57,7 +55,7 @@ def parse_range(value: object) -> SubsetRange:
     ('[0%, 80%]', '[1000, end]')
     """
     if not isinstance(value, list) or len(value) != 2:
-        raise ValueError(f"{EXPECTED_RANGE}, found {short_repr(value)}")
+        raise ValueError(f"expected {EXPECTED_RANGE}, found {short_repr(value)}")
     first, last = (_share(bound) for bound in value)
     if first is not None and last is not None:
         if 0 <= first < last <= 1:
@@ -66,7 +64,7 @@ def parse_range(value: object) -> SubsetRange:
         raise ValueError(f"expected percentages from 0% to 100%, the first below the second, found [{written}]")
     start, stop = value
     if not _is_count(start) or not (stop == "end" or _is_count(stop)):
-        raise ValueError(f"{EXPECTED_RANGE}, found {short_repr(value)}")
+        raise ValueError(f"expected {EXPECTED_RANGE}, found {short_repr(value)}")
     subset = SampleRange(start=start, stop=None if stop == "end" else stop)
     if start < 0 or (subset.stop is not None and subset.stop <= start):
         raise ValueError(f"expected a start of at least 0 and an end behind it, found {subset}")

@@ -16,7 +16,6 @@ from ..dataset_ref import DatasetRef
 from ..documents.dataset_files import read_shard_info
 from ..documents.messages import did_you_mean
 from ..documents.next_command import command_for_folder
-from ..documents.providers import given_ref
 from ..nv_meta import is_filter_name
 from ..records.folder_index import open_record_path
 from .rows import FilterFiles
@@ -104,7 +103,7 @@ def _open(
     if ref.kind.is_file:
         file = open_record_path(ref.path)
         return FilterFiles.of_file(file.storage, file.name, name), {file.name: len(file)}
-    storage = given_ref(path, folder).storage()
+    storage = DatasetRef.at(path, folder).storage()
     sizes = read_shard_info(storage)
     if sizes is None:
         raise StorageError(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...errors import EnergonError, FormatError
-from ...storage import ByteRange, FileInfo, Storage
+from ...storage import FileInfo, Storage
 from ..documents.dataset_files import read_shard_info
 from ..nv_meta import FOLDER, INDEX_FOLDER, INDEX_UUID, INFO_JSON
 from ..tar.header import read_tar_idx
@@ -22,7 +22,7 @@ def read_uuid(storage: Storage) -> str | None:
     """Read ``index.uuid``; return None if it is missing, or not the name of an index."""
     if not storage.exists(INDEX_UUID):
         return None
-    uuid = storage.read(INDEX_UUID, ByteRange(0, 256)).decode("ascii", "replace").strip()
+    uuid = storage.read(INDEX_UUID, 0, 256).decode("ascii", "replace").strip()
     return uuid if _UUID.fullmatch(uuid) else None  # it is used as the name of a folder
 
 
@@ -51,10 +51,10 @@ def prefetch_documents(storage: Storage, names: Sequence[str]) -> None:
     Args:
         names: Names of further documents in ``.nv-meta``.
     """
-    if not storage.checks_versions:
+    if storage.ahead is None:
         return
     documents = [INFO_JSON, INDEX_UUID, *(f"{FOLDER}/{name}" for name in names)]
-    storage.prefetch([*documents, *(f"{INDEX_FOLDER}/{uuid}/layout.json" for uuid in index_folders(storage)[:1])])
+    storage.ahead.prefetch([*documents, *(f"{INDEX_FOLDER}/{uuid}/layout.json" for uuid in index_folders(storage)[:1])])
 
 
 def current_index(storage: Storage, shard_counts: dict[str, int]) -> DatasetIndex | None:

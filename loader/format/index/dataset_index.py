@@ -21,7 +21,16 @@ from ..nv_meta import INDEX_FOLDER, contradictory, outdated
 from ..tar.header import BLOCK
 from ..tar.names import decode_name, encode_name
 from .key_hash import hash_key, hash_ragged
-from .layout import COLUMNS, PART_SETS_FILE, ROW_COLUMNS, AbstractIndex, ShardEntry, decode_layout, read_part_sets
+from .layout import (
+    COLUMNS,
+    PART_SETS_FILE,
+    ROW_COLUMNS,
+    AbstractIndex,
+    Layout,
+    ShardEntry,
+    decode_layout,
+    read_part_sets,
+)
 from .npy_column import column_bytes, map_column
 from .shard_index import ShardIndex, ShardRows, scan_facts
 
@@ -36,6 +45,11 @@ class PartLocation(NamedTuple):
     size_bytes: int
 
 
+def _column(name: str) -> cached_property[npt.NDArray[Any]]:
+    """Return the property that maps a column of an index at its first use."""
+    return cached_property(lambda index: index.map_column(name))
+
+
 class DatasetIndex(AbstractIndex):
     """The index of a dataset of tar shards.
 
@@ -46,16 +60,18 @@ class DatasetIndex(AbstractIndex):
         storage: Store of the dataset.
         uuid: Name of the index.
         folder: Name of its folder, if that is not ``.nv-meta/index/<uuid>``.
+        layout: Its layout, if it is known.
 
     Raises:
         FormatError: The layout is damaged. Properties and methods raise it for a column that is missing, cut, or does
             not fit the layout.
     """
 
-    def __init__(self, storage: Storage, uuid: str, *, folder: str | None = None) -> None:
+    def __init__(self, storage: Storage, uuid: str, *, folder: str | None = None, layout: Layout | None = None) -> None:
         self._folder = folder or f"{INDEX_FOLDER}/{uuid}"
-        layout_file = f"{self._folder}/layout.json"
-        layout = decode_layout(read_document(storage, layout_file), file=storage.path(layout_file))
+        if layout is None:
+            layout_file = f"{self._folder}/layout.json"
+            layout = decode_layout(read_document(storage, layout_file), file=storage.path(layout_file))
         super().__init__(uuid, layout, path=storage.path(self._folder))
         self._storage = storage
         self._hash_margin = 2 * isqrt(2 * isqrt(layout.samples)) + 16
@@ -67,7 +83,8 @@ class DatasetIndex(AbstractIndex):
             FormatError: A column is missing, cut, or does not fit the layout.
         """
         if not self._storage.checks_versions:
-            _ = self._keys, self._rows, self._key_table
+            for name in COLUMNS:
+                getattr(self, name)
 
     def check_sizes(self) -> None:
         """Compare the sizes of a local index's columns with the layout, which costs less than to map them.
@@ -81,84 +98,55 @@ class DatasetIndex(AbstractIndex):
             return
         folder = self._storage.path(self._folder)
         for name in COLUMNS:
-            rows = self.layout.parts if name in _PART_COLUMNS else self.layout.samples
             try:
                 size_bytes = os.stat(f"{folder}/{name}.npy").st_size
             except OSError:
                 size_bytes = -1
-            if name != "key_bytes" and size_bytes != column_bytes(rows, COLUMNS[name]):
+            if name != "key_bytes" and size_bytes != column_bytes(self._rows_of_column(name), COLUMNS[name]):
                 self.check()
                 return
 
-    def _map(self, name: str, rows: int) -> npt.NDArray[Any]:
-        if name in ROW_COLUMNS:
-            _ = self._prefetched
+    def map_column(self, name: str) -> npt.NDArray[Any]:
+        """Map a column, and compare its length with the layout."""
+        # The columns that locate samples are requested together, for a remote dataset.
+        ahead = self._storage.ahead
+        if ahead is not None and name in ROW_COLUMNS and self.__dict__.keys().isdisjoint(ROW_COLUMNS):
+            ahead.prefetch_fixed([f"{self._folder}/{each}.npy" for each in ROW_COLUMNS])
         column = map_column(self._storage, f"{self._folder}/{name}.npy", COLUMNS[name])
+        # Each sample has a row, or each part; the ends say how long the columns are that they divide.
+        rows = self._rows_of_column(name)
+        if name == "key_bytes":
+            rows = int(self.key_ends[-1]) if len(self) else 0
         self._check_length(name, len(column), rows)
+        if name == "part_ends":
+            self._check_length("part_name", self.layout.parts, int(column[-1]) if len(column) else 0)
         return column
 
-    @cached_property
-    def _prefetched(self) -> bool:
-        """True once the columns that locate samples were requested together, for a remote dataset."""
-        self._storage.prefetch_fixed([f"{self._folder}/{name}.npy" for name in ROW_COLUMNS])
-        return True
+    def _rows_of_column(self, name: str) -> int:
+        return self.layout.parts if name in _PART_COLUMNS else self.layout.samples
 
-    @cached_property
-    def part_ends(self) -> npt.NDArray[np.uint64]:
-        """The part after the last one of each sample, shape (n,)."""
-        column = self._map("part_ends", self.layout.samples)
-        self._check_length("part_name", self.layout.parts, int(column[-1]) if len(column) else 0)
-        return column
-
-    @cached_property
-    def key_ends(self) -> npt.NDArray[np.uint64]:
-        """The byte of ``key_bytes`` after the last one of each sample's key, shape (n,)."""
-        return self._map("key_ends", self.layout.samples)
-
-    @cached_property
-    def key_bytes(self) -> npt.NDArray[np.uint8]:
-        """The keys of all samples."""
-        ends = self.key_ends
-        return self._map("key_bytes", int(ends[-1]) if len(ends) else 0)
-
-    @cached_property
-    def part_name(self) -> npt.NDArray[np.uint32]:
-        """The number of each part's name, shape (p,)."""
-        return self._map("part_name", self.layout.parts)
-
-    @cached_property
-    def part_offset(self) -> npt.NDArray[np.uint32]:
-        """The offset of each part's contents in blocks of 512 bytes, shape (p,)."""
-        return self._map("part_offset", self.layout.parts)
-
-    @cached_property
-    def part_size(self) -> npt.NDArray[np.uint64]:
-        """The size of each part in bytes, shape (p,)."""
-        return self._map("part_size", self.layout.parts)
-
-    @cached_property
-    def key_hash(self) -> npt.NDArray[np.uint64]:
-        """Ascending hashes of the keys, shape (n,)."""
-        return self._map("key_hash", self.layout.samples)
-
-    @cached_property
-    def key_sample(self) -> npt.NDArray[np.uint64]:
-        """The sample of each hash, shape (n,)."""
-        return self._map("key_sample", self.layout.samples)
+    part_ends = _column("part_ends")  # the part after the last one of each sample, shape (n,)
+    key_ends = _column("key_ends")  # the byte of `key_bytes` after the last one of each sample's key, shape (n,)
+    key_bytes = _column("key_bytes")  # the keys of all samples
+    part_name = _column("part_name")  # the number of each part's name, shape (p,)
+    part_offset = _column("part_offset")  # the offset of each part's contents in blocks of 512 bytes, shape (p,)
+    part_size = _column("part_size")  # the size of each part in bytes, shape (p,)
+    key_hash = _column("key_hash")  # ascending hashes of the keys, shape (n,)
+    key_sample = _column("key_sample")  # the sample of each hash, shape (n,)
 
     # Indexing a memoryview takes a tenth of the time of an array.
 
     @cached_property
     def _rows(self) -> tuple[memoryview, memoryview, memoryview, memoryview]:
-        return _view(self.part_ends), _view(self.part_name), _view(self.part_offset), _view(self.part_size)
+        return self.part_ends.data, self.part_name.data, self.part_offset.data, self.part_size.data
 
     @cached_property
     def _keys(self) -> tuple[memoryview, memoryview]:
-        return _view(self.key_ends), _view(self.key_bytes)
+        return self.key_ends.data, self.key_bytes.data
 
     @cached_property
     def _key_table(self) -> tuple[memoryview, memoryview]:
-        return _view(self.key_hash), _view(self.key_sample)
+        return self.key_hash.data, self.key_sample.data
 
     def _check_length(self, name: str, length: int, expected: int) -> None:
         if length != expected:
@@ -352,34 +340,32 @@ class DatasetIndex(AbstractIndex):
         Raises:
             FormatError: The columns contradict each other.
         """
+        # The dataset's index has hashes of all shards in one table, so hash the shard's keys again.
         try:
-            return self._shard_index(shard)
+            rows = self.rows_of(shard)
+            key_ends, key_bytes = rows.key_ends.astype(np.int64), np.array(rows.key_bytes)
+            key_hash = hash_ragged(key_bytes, key_ends)
+            key_order = np.argsort(key_hash)
+            index = ShardIndex(
+                part_names=rows.part_names,
+                part_name=rows.part_name,
+                part_offset=rows.part_block.astype(np.int64) * BLOCK,
+                part_size=rows.part_size.astype(np.int64),
+                part_ends=rows.part_ends.astype(np.int64),
+                key_bytes=key_bytes,
+                key_ends=key_ends,
+                key_hash=key_hash[key_order],
+                key_order=key_order,
+                sample_offsets=np.empty(0, np.int64),
+                **scan_facts(shard),
+            )
+            # In a plain shard, each sample begins at the header directly before its first part.
+            if shard.plain:
+                offsets = np.append(index.first_part_offsets() - BLOCK, shard.end_offset)
+                index = replace(index, sample_offsets=offsets)
         except (IndexError, ValueError, OverflowError, MemoryError) as error:
             raise contradictory(error, self.path) from error
-
-    def _shard_index(self, shard: ShardEntry) -> ShardIndex:
-        # The dataset's index has hashes of all shards in one table, so hash the shard's keys again.
-        rows = self.rows_of(shard)
-        key_ends, key_bytes = rows.key_ends.astype(np.int64), np.array(rows.key_bytes)
-        key_hash = hash_ragged(key_bytes, key_ends)
-        key_order = np.argsort(key_hash)
-        index = ShardIndex(
-            part_names=rows.part_names,
-            part_name=rows.part_name,
-            part_offset=rows.part_block.astype(np.int64) * BLOCK,
-            part_size=rows.part_size.astype(np.int64),
-            part_ends=rows.part_ends.astype(np.int64),
-            key_bytes=key_bytes,
-            key_ends=key_ends,
-            key_hash=key_hash[key_order],
-            key_order=key_order,
-            sample_offsets=np.empty(0, np.int64),
-            **scan_facts(shard),
-        )
-        # In a plain shard, each sample begins at the header directly before its first part.
-        if not shard.plain:
-            return index
-        return replace(index, sample_offsets=np.append(index.first_part_offsets() - BLOCK, shard.end_offset))
+        return index
 
     def rows_of(self, shard: ShardEntry) -> ShardRows:
         """Return the rows of a shard, counted from its start.
@@ -415,7 +401,3 @@ class DatasetIndex(AbstractIndex):
         if len(rows) and (int(rows[0]) < start or (rows[1:] < rows[:-1]).any()):
             raise contradictory("a column of ends does not ascend", self.path)
         return rows - np.uint64(start), slice(start, int(rows[-1]) if len(rows) else start)
-
-
-def _view(column: npt.NDArray[Any]) -> memoryview:
-    return memoryview(cast("Any", column))

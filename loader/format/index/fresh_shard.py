@@ -22,12 +22,12 @@ def open_fresh_shard(storage: Storage, index: DatasetIndex, shard: ShardEntry) -
     because a copied dataset may have 50,000 of them.
     """
     path = storage.path(shard.name)
-    now = storage.current(shard.info)
-    if now.size_bytes != shard.size_bytes:
-        message = f"the shard has changed since it was indexed: it had {shard.size_bytes} bytes, now {now.size_bytes}"
+    file = storage.open(shard.name, shard.info)
+    if file.size_bytes != shard.size_bytes:
+        file.close()
+        message = f"the shard has changed since it was indexed: it had {shard.size_bytes} bytes, now {file.size_bytes}"
         raise outdated(message, path)
-    file = storage.open(shard.name, now)
-    if shard.samples and shard.was_touched(now):
+    if shard.samples and shard.was_touched(file.info):
         try:
             samples = index.samples_of(shard)
             for sample, part in ((samples[0], 0), (samples[-1], -1)):

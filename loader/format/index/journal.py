@@ -162,7 +162,7 @@ def save_scans(
 
 def upload_scans(work: Storage, storage: Storage, places: Sequence[ScanPlace]) -> None:
     """Store a file of scans, which :func:`save_scans` has stored on this machine, in the dataset's object store."""
-    storage.write_new(places[0].file, work.read(places[0].file))
+    storage.write(places[0].file, work.read(places[0].file))
 
 
 def download_scans(storage: Storage, work: Storage, part: ScanFolders | None = None) -> None:
@@ -173,7 +173,7 @@ def download_scans(storage: Storage, work: Storage, part: ScanFolders | None = N
     """
 
     def download(file: FileInfo) -> None:
-        work.write_new(file.name, storage.read(file.name))
+        work.write(file.name, storage.read(file.name), durable=False)
 
     with ThreadPoolExecutor(_DOWNLOADS_AT_ONCE) as threads:
         for _ in threads.map(download, _scan_files(storage, part)):
@@ -183,7 +183,7 @@ def download_scans(storage: Storage, work: Storage, part: ScanFolders | None = N
 def download_scan(storage: Storage, work: Storage, scan: ScanPlace) -> None:
     """Download the file of a scan, which another machine has stored, unless it is there."""
     if not work.exists(scan.file):
-        work.write_new(scan.file, storage.read(scan.file))
+        work.write(scan.file, storage.read(scan.file), durable=False)
 
 
 def shard_digest(shard: FileInfo) -> bytes:

@@ -42,7 +42,7 @@ COLUMNS = {
     "key_ends": "<u8",
     "key_bytes": "<u1",
     # Per part; those of one sample are consecutive.
-    "part_name": "<u4",  # index in Layout.part_names
+    "part_name": "<u4",  # index in AbstractIndex.part_names
     "part_offset": "<u4",  # of the contents, in blocks of 512 bytes
     "part_size": "<u8",  # bytes
     # The table that finds keys: ascending hashes, and their samples.
@@ -153,10 +153,6 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
             prepared_at=prepared_at,
         )
 
-    @property
-    def part_names(self) -> tuple[str, ...]:
-        return tuple(stats.name for stats in self.part_stats)
-
 
 class AbstractIndex(ABC):
     """The index of a dataset. Samples are numbered from 0 over all shards, in the order of ``.info.json``."""
@@ -164,18 +160,15 @@ class AbstractIndex(ABC):
     def __init__(self, uuid: str, layout: Layout, *, path: str) -> None:
         self.uuid = uuid
         self.layout = layout
+        self.shards = layout.shards
         self.path = path  # path of the index folder, for messages
 
     def __len__(self) -> int:
         return self.layout.samples
 
-    @property
-    def shards(self) -> tuple[ShardEntry, ...]:
-        return self.layout.shards
-
     @cached_property
     def part_names(self) -> tuple[str, ...]:
-        return self.layout.part_names
+        return tuple(stats.name for stats in self.layout.part_stats)
 
     @property
     def names(self) -> PartNames:

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ...arrays import IntArray
-from ...cached_property import cached_property
 from ..nv_meta import contradictory
 from ..tar.header import BLOCK
 from .dataset_index import DatasetIndex
+from .layout import ROW_COLUMNS
 
 
 class _Rows(NamedTuple):
@@ -68,11 +68,11 @@ def locate_together(groups: Sequence[tuple[SampleLocator, IntArray]]) -> SampleL
 
 def _rows_of(locator: SampleLocator, samples: IntArray) -> _Rows | None:
     """Look samples up in an index; None if they have other parts than one wanted one."""
-    columns = locator.columns
-    first, ends = row_ranges(columns.part_ends, samples)
+    index = locator.index
+    first, ends = row_ranges(locator.part_ends, samples)
     try:
-        name_ids = columns.part_name[first]
-        offset, size = columns.part_offset[first], columns.part_size[first]
+        name_ids = index.part_name[first]
+        offset, size = index.part_offset[first], index.part_size[first]
     except IndexError:
         return None
     known = len(locator.wanted_names)
@@ -146,18 +146,6 @@ class SampleLocations:
             getattr(self, name).extend(np.asarray(getattr(more, name)).tolist())
 
 
-class IndexColumns:
-    """The columns of an index as plain arrays of signed integers: memory maps take several times as long to index."""
-
-    def __init__(self, index: DatasetIndex) -> None:
-        self.part_ends, self.key_ends = (
-            np.asarray(column).view(np.int64) for column in (index.part_ends, index.key_ends)
-        )
-        self.part_name, self.part_offset, self.part_size, self.key_bytes = (
-            np.asarray(column) for column in (index.part_name, index.part_offset, index.part_size, index.key_bytes)
-        )
-
-
 class SampleLocator:
     """Locates samples in an index.
 
@@ -165,32 +153,22 @@ class SampleLocator:
         parts: Names of the wanted parts; None for all.
 
     Attributes:
+        part_ends: The column of the index with signed integers, as ``key_ends``.
         wanted_names: For each number of a part's name, the name; None if it is not wanted.
     """
 
     def __init__(self, index: DatasetIndex, parts: Collection[str] | None = None) -> None:
-        self._index = index
+        self.index = index
         self._names = list(index.part_names)
         self._wanted = None if parts is None else np.array([name in parts for name in self._names], dtype=bool)
         self.wanted_names = [name if parts is None or name in parts else None for name in self._names]
         self.shard_starts = np.array([shard.first_sample for shard in index.shards], dtype=np.int64)
         self.shard_sizes = np.array([shard.size_bytes for shard in index.shards], dtype=np.int64)
         self._starts, self._sizes = self.shard_starts.tolist(), self.shard_sizes.tolist()
+        self.part_ends, self.key_ends = index.part_ends.view(np.int64), index.key_ends.view(np.int64)
         self._part_ends, self._key_ends, self._keys, *self._rows = (
-            memoryview(np.asarray(column).data)
-            for column in (
-                index.part_ends,
-                index.key_ends,
-                index.key_bytes,
-                index.part_name,
-                index.part_offset,
-                index.part_size,
-            )
+            memoryview(getattr(index, name).data) for name in ROW_COLUMNS
         )
-
-    @cached_property
-    def columns(self) -> IndexColumns:
-        return IndexColumns(self._index)
 
     def locate(self, samples: IntArray, into: SampleLocations | None = None) -> SampleLocations:
         """Return the locations of some samples.
@@ -211,11 +189,11 @@ class SampleLocator:
     __call__ = locate
 
     def _locate(self, samples: IntArray) -> SampleLocations:
-        index = self._index
+        index = self.index
         n = len(samples)
         # Find the rows of parts of each sample.
         shard = np.searchsorted(self.shard_starts, samples, side="right") - 1
-        first, last = row_ranges(self.columns.part_ends, samples)
+        first, last = row_ranges(self.part_ends, samples)
         counts = last - first
         # Ends are unsigned in the index: very large ones are negative here, and their differences overflow.
         if (first < 0).any() or (last < first).any() or (last > len(index.part_name)).any():
@@ -267,7 +245,7 @@ class SampleLocator:
             shard = bisect_right(starts, sample) - 1 if several else 0
             key_end = key_ends[sample]
             if not key <= key_end <= len(keys):
-                raise contradictory("the key of a sample has no bytes", self._index.path)
+                raise contradictory("the key of a sample has no bytes", self.index.path)
             into.key.append(str(keys[key:key_end], "utf-8", "surrogateescape"))
             into.shard.append(shard)
             parts = self._parts(part, part_ends[sample], sizes[shard])
@@ -285,12 +263,12 @@ class SampleLocator:
         """Return start, end and name of the wanted parts in some rows."""
         names, (part_name, part_offset, part_size) = self.wanted_names, self._rows
         if not first <= last <= len(part_name):
-            raise contradictory("the parts of a sample have no rows", self._index.path)
+            raise contradictory("the parts of a sample have no rows", self.index.path)
         parts = []
         for row in range(first, last):
             name_id, start, size = part_name[row], part_offset[row] * BLOCK, part_size[row]
             if name_id >= len(names) or start == 0 or start + size > shard_size:
-                raise contradictory("a part outside of its shard, or of no known name", self._index.path)
+                raise contradictory("a part outside of its shard, or of no known name", self.index.path)
             name = names[name_id]
             if name is not None:
                 parts.append((start, start + size, name))
@@ -298,10 +276,9 @@ class SampleLocator:
 
     def _one_part_each(self, samples: IntArray, shard: IntArray, row: IntArray) -> SampleLocations | None:
         """Return the locations of samples of one part each, which is in ``row``; None if some parts are not wanted."""
-        columns = self.columns
-        name = columns.part_name[row]
-        start = columns.part_offset[row].astype(np.int64) * BLOCK
-        size = columns.part_size[row].astype(np.int64)
+        name = self.index.part_name[row]
+        start = self.index.part_offset[row].astype(np.int64) * BLOCK
+        size = self.index.part_size[row].astype(np.int64)
         self._check(name, start, size, self.shard_sizes[shard])
         if self._wanted is not None and not self._wanted[name].all():
             return None
@@ -329,7 +306,7 @@ class SampleLocator:
 
     def gather_keys(self, samples: IntArray) -> npt.NDArray[np.uint8] | None:
         """Return the bytes of the keys of samples, shape (n, length); None if the lengths differ."""
-        first, last = row_ranges(self.columns.key_ends, samples)
+        first, last = row_ranges(self.key_ends, samples)
         sizes = last - first
         length = int(sizes[0]) if len(sizes) else 0
         if (
@@ -339,7 +316,7 @@ class SampleLocator:
             and last.min() >= 0
             and last.max() <= len(self._keys)
         ):
-            all_keys: npt.NDArray[Any] = self.columns.key_bytes
+            all_keys: npt.NDArray[Any] = self.index.key_bytes
             if (first == samples * length).all():  # rows of a matrix, which are copied as a whole
                 matrix = all_keys[: len(all_keys) // length * length].reshape(-1, length)
                 return np.take(matrix, samples, axis=0)
@@ -352,10 +329,10 @@ class SampleLocator:
         decoded = None if gathered is None else ascii_keys(gathered)
         if decoded is not None:
             return decoded
-        first, last = row_ranges(self.columns.key_ends, samples)
+        first, last = row_ranges(self.key_ends, samples)
         keys = self._keys
         if (first < 0).any() or (last < first).any() or (last > len(keys)).any():
-            raise contradictory("the key of a sample has no bytes", self._index.path)
+            raise contradictory("the key of a sample has no bytes", self.index.path)
         return [
             str(keys[start:stop], "utf-8", "surrogateescape")
             for start, stop in zip(first.tolist(), last.tolist(), strict=True)
@@ -364,7 +341,7 @@ class SampleLocator:
     def _check(self, name: npt.NDArray[Any], start: IntArray, size: IntArray, shard_size: IntArray) -> None:
         # Sizes are unsigned in the index: very large ones are negative here, and sums of them overflow.
         if ((name >= len(self._names)) | (start == 0) | (size < 0) | (size > shard_size - start)).any():
-            raise contradictory("a part outside of its shard, or of no known name", self._index.path)
+            raise contradictory("a part outside of its shard, or of no known name", self.index.path)
 
 
 def _span(parts: list[tuple[int, int, str]]) -> tuple[int, int]:

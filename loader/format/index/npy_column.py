@@ -21,8 +21,8 @@ _HEADER = re.compile(
     rb"\n",
     re.DOTALL,
 )
-_HEADER_BYTES = 256  # of which :class:`ColumnWriter` uses 128
-_WRITTEN_HEADER_BYTES = 128
+_WRITTEN_HEADER_BYTES = 128  # as numpy pads it
+_HEADER_BYTES = 2 * _WRITTEN_HEADER_BYTES  # other versions of numpy may pad it further
 MAX_VECTOR = 1 << 20
 """Most elements of a vector: 4 MiB of float32, above all embeddings."""
 
@@ -37,18 +37,15 @@ class ColumnWriter:
         self._file = file
         self._length = length
         self._dtype = np.dtype(dtype)
-        self._write_header()
+        file.write(bytes(_WRITTEN_HEADER_BYTES))
 
     def append(self, values: npt.NDArray[np.generic]) -> None:
         self._file.write(np.ascontiguousarray(values, dtype=self._dtype).view(np.uint8).data)  # dates have no buffer
         self.rows += len(values)
 
     def finish(self) -> None:
+        """Write the header, which numpy pads to the same length for any number of rows."""
         self._file.seek(0)
-        self._write_header()
-
-    def _write_header(self) -> None:
-        # numpy pads the header so that its length does not depend on the number of rows.
         header = {
             "descr": self._dtype.str,
             "fortran_order": False,
@@ -129,8 +126,7 @@ def map_column(
         length: Elements of each vector; 0 for numbers.
     """
     with _mapping(storage, name):
-        path = storage.copy_of_fixed(name) if is_fixed else str(storage.local_path(name))
-        file = map_file(path)
+        file = map_file(storage.local_path(name, is_fixed=is_fixed))
         start = bytes(memoryview(file)[:_HEADER_BYTES])
         stored, shape, offset = _parse_header(storage, name, start, len(file), accepted, length=length)
         if dtype is not None and stored != np.dtype(dtype):

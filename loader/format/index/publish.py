@@ -8,13 +8,13 @@ fits it (:mod:`.current`).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from ...errors import FormatError
 from ...escaped_log import get_logger
-from ...storage import Storage, read_document
+from ...storage import Storage, check_target, flush_files, read_document, rename_file
 from ..nv_meta import COLUMNS_FOLDER, FOLDER, INDEX_FOLDER, INDEX_SQLITE, TAR_IDX_SUFFIX, WORK_FOLDER
 
 _log = get_logger(__name__)
@@ -22,6 +22,7 @@ _log = get_logger(__name__)
 
 STAGING = f"{WORK_FOLDER}/staged"  # the folder of the files that wait for the commit
 
+_TAR_IDX = f".tar{TAR_IDX_SUFFIX}"
 _INTENT = f"{WORK_FOLDER}/commit.json"
 _REMOVABLE = (f"{INDEX_FOLDER}/", f"{COLUMNS_FOLDER}/", f"{FOLDER}/filter_")
 
@@ -47,17 +48,25 @@ def stage_files(storage: Storage, files: Mapping[str, bytes]) -> list[tuple[str,
     return renames
 
 
-def commit(storage: Storage, *, renames: Sequence[tuple[str, str]], removals: Sequence[str] = ()) -> None:
+def commit(
+    storage: Storage,
+    renames: Sequence[tuple[str, str]],
+    removals: Sequence[str],
+    check: Callable[[], None] | None,
+) -> None:
     """Apply removals and then renames as one step, which a kill cannot divide.
 
     Args:
         renames: Pairs (old name, new name), in order; the last one makes the commit visible.
         removals: Files that the new state does not need.
+        check: Called first; what it raises prevents the commit.
     """
+    if check is not None:
+        check()
     intent = _Intent(renames=tuple(renames), removals=tuple(removals))
     for _, final in renames:
-        storage.check_target(final)  # before anything is changed
-    storage.flush([STAGING])  # else a power cut could leave names of files without their bytes
+        check_target(storage, final)  # before anything is changed
+    flush_files(storage, [STAGING])  # else a power cut could leave names of files without their bytes
     storage.write(_INTENT, json.dumps(msgspec.to_builtins(intent)).encode("ascii"))
     finish_interrupted_commit(storage)
 
@@ -68,15 +77,11 @@ def _check_names(intent: _Intent) -> None:
         if name.startswith("/") or ".." in name.split("/"):
             raise ValueError(f"{name!r} leads out of the dataset")
     for staged, final in intent.renames:
-        if not staged.startswith(f"{STAGING}/") or not (final.startswith(f"{FOLDER}/") or _is_tar_idx(final)):
+        if not staged.startswith(f"{STAGING}/") or not (final.startswith(f"{FOLDER}/") or final.endswith(_TAR_IDX)):
             raise ValueError(f"expected renames of staged files, found {staged!r} to {final!r}")
     for name in intent.removals:
-        if not (name.startswith(_REMOVABLE) or name == INDEX_SQLITE or _is_tar_idx(name)):
+        if not (name.startswith(_REMOVABLE) or name == INDEX_SQLITE or name.endswith(_TAR_IDX)):
             raise ValueError(f"expected removals of index files, columns and filters, found {name!r}")
-
-
-def _is_tar_idx(name: str) -> bool:
-    return name.endswith(f".tar{TAR_IDX_SUFFIX}")
 
 
 def is_commit_pending(storage: Storage) -> bool:
@@ -102,5 +107,5 @@ def finish_interrupted_commit(storage: Storage) -> None:
         storage.remove(name)
     for staged, final in intent.renames:
         if storage.exists(staged):  # else it was renamed before the interruption
-            storage.rename(staged, final)
+            rename_file(storage, staged, final)
     storage.remove(WORK_FOLDER)

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import time
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
-from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ...cached_property import cached_property
 from ...errors import FormatError
 from ...parts.part_sets import PartSetCounter
 from ...storage import FileInfo, Storage
 from ..nv_meta import contradictory
 from ..tar.header import BLOCK
-from ..tar.names import decode_name
 from .dataset_index import DatasetIndex
 from .keys import RunWriter, equal_neighbours, merge_runs
 from .layout import (
@@ -32,7 +28,7 @@ from .layout import (
     ShardEntry,
     encode_struct,
 )
-from .npy_column import ColumnReader, ColumnWriter, create_column, map_column
+from .npy_column import ColumnReader, ColumnWriter, create_column
 from .shard_index import ShardIndex, ShardRows, scan_facts
 
 _APPENDED = ("part_ends", "key_ends", "key_bytes", "part_name", "part_offset", "part_size")
@@ -57,7 +53,7 @@ class DuplicateKeys:
         return self.groups[0][0] if self.groups else ""
 
 
-class IndexWriter:
+class IndexWriter(ExitStack):
     """Writes the folder of an index, which :class:`.dataset_index.DatasetIndex` opens.
 
     Use it as a context manager around :meth:`add` and :meth:`keep`, in the order of the shards; then call
@@ -70,12 +66,12 @@ class IndexWriter:
     def __init__(
         self, storage: Storage, folder: str, *, kept: DatasetIndex | None = None, durable: bool = True
     ) -> None:
+        super().__init__()
         self._storage = storage
         self._folder = folder
         self._kept = kept
         self._durable = durable
         self._kept_first: dict[str, int] = {}  # kept shard → its first sample in this index
-        self._stack = ExitStack()
         self._columns: dict[str, ColumnWriter] = {}
         self._part_ids: dict[str, int] = {}
         self._part_sets = PartSetCounter()
@@ -86,10 +82,10 @@ class IndexWriter:
 
     def __enter__(self) -> Self:
         for name in _APPENDED:
-            self._columns[name] = self._stack.enter_context(self._create(name))
-        runs = [self._stack.enter_context(self._create(name, durable=False)) for name in _RUNS]
+            self._columns[name] = self.enter_context(self._create(name))
+        runs = [self.enter_context(self._create(name, durable=False)) for name in _RUNS]
         self._runs = RunWriter(*(run.append for run in runs))
-        self._stack.push(self._finish_runs)  # before their columns are closed
+        self.push(self._finish_runs)  # before their columns are closed
         return self
 
     def _finish_runs(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -101,11 +97,6 @@ class IndexWriter:
     def _create(self, name: str, *, durable: bool = True) -> AbstractContextManager[ColumnWriter]:
         path = f"{self._folder}/{name}.npy"
         return create_column(self._storage, path, _DTYPES[name], durable=durable and self._durable)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
 
     def add(self, shard: FileInfo, index: ShardIndex) -> None:
         blocks = index.part_offset // BLOCK
@@ -150,37 +141,24 @@ class IndexWriter:
         self._parts += len(rows.part_name)
         self._key_bytes += len(rows.key_bytes)
 
-    def finish(self, *, prepared_by: str) -> tuple[Layout, DuplicateKeys]:
-        """Write the key table and the layout, after the context has closed the other columns."""
-        duplicates = self._write_key_table()
+    def finish(self, *, prepared_by: str) -> tuple[DatasetIndex, DuplicateKeys]:
+        """Write the key table and the layout, after the context has closed the other columns; return the index."""
         layout = Layout.of_shards(
             self._shards,
             self._part_stats(),
-            duplicate_keys=duplicates.samples,
             prepared_by=prepared_by,
             prepared_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         )
-        table = self._part_sets.finish([*self._part_ids], self._full_key)
-        for name, data in ((PART_SETS_FILE, table), ("layout.json", layout)):
+        index = DatasetIndex(self._storage, "staged", folder=self._folder, layout=layout)
+        duplicates = _duplicates(index, self._write_key_table())
+        index.layout = msgspec.structs.replace(layout, duplicate_keys=duplicates.samples)
+        table = self._part_sets.finish(index.part_names, index.full_key)
+        for name, data in ((PART_SETS_FILE, table), ("layout.json", index.layout)):
             self._storage.write(f"{self._folder}/{name}", encode_struct(data), durable=self._durable)
-        return layout, duplicates
+        return index, duplicates
 
-    def _full_key(self, sample: int) -> str:
-        shard = self._shards[bisect_right(self._shards, sample, key=lambda entry: entry.first_sample) - 1]
-        return f"{shard.name}/{decode_name(self._key(sample))}"
-
-    def _key(self, sample: int) -> bytes:
-        ends, data = self._keys
-        return data[int(ends[sample - 1]) if sample else 0 : int(ends[sample])].tobytes()
-
-    @cached_property
-    def _keys(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]]:
-        return self._map("key_ends", "<u8"), self._map("key_bytes", "<u1")
-
-    def _map(self, name: str, dtype: str) -> npt.NDArray[Any]:
-        return map_column(self._storage, f"{self._folder}/{name}.npy", dtype)
-
-    def _write_key_table(self) -> DuplicateKeys:
+    def _write_key_table(self) -> list[npt.NDArray[np.uint64]]:
+        """Write the key table; return the samples of each hash that several samples have."""
         suspects: list[npt.NDArray[np.uint64]] = []
         with (
             self._read("run_hash") as run_hash,
@@ -194,25 +172,10 @@ class IndexWriter:
                 suspects += [samples[start:stop] for start, stop in equal_neighbours(hashes)]
         for name in _RUNS:
             self._storage.remove(f"{self._folder}/{name}.npy")
-        return self._duplicates(suspects)
+        return suspects
 
     def _read(self, name: str) -> ColumnReader:
         return ColumnReader(self._storage, f"{self._folder}/{name}.npy")
-
-    def _duplicates(self, suspects: list[npt.NDArray[np.uint64]]) -> DuplicateKeys:
-        """Find the samples with equal keys among those with equal hashes."""
-        if not suspects:
-            return DuplicateKeys()
-        groups = []
-        for samples in suspects:
-            by_key: dict[bytes, list[int]] = {}
-            for sample in samples.tolist():
-                by_key.setdefault(self._key(sample), []).append(sample)
-            groups += [
-                (decode_name(key), np.array(group, dtype=np.uint64)) for key, group in by_key.items() if len(group) > 1
-            ]
-        groups.sort(key=lambda group: int(group[1][1]))  # by the first repetition
-        return DuplicateKeys(groups=tuple(groups))
 
     def _part_stats(self) -> Iterator[PartStats]:
         count = np.zeros(len(self._part_ids), np.int64)
@@ -240,6 +203,18 @@ class IndexWriter:
         # Multiples of the golden ratio spread evenly, and have no common period with the parts of samples.
         spread = np.modf(np.arange(_MAX_MEDIAN_PARTS) * 0.6180339887498949)[0]
         return np.sort((spread * self._parts).astype(np.int64))
+
+
+def _duplicates(index: DatasetIndex, suspects: list[npt.NDArray[np.uint64]]) -> DuplicateKeys:
+    """Find the samples with equal keys among those with equal hashes."""
+    groups = []
+    for samples in suspects:
+        by_key: dict[str, list[int]] = {}
+        for sample in samples.tolist():
+            by_key.setdefault(index.key(sample), []).append(sample)
+        groups += [(key, np.array(group, dtype=np.uint64)) for key, group in by_key.items() if len(group) > 1]
+    groups.sort(key=lambda group: int(group[1][1]))  # by the first repetition
+    return DuplicateKeys(groups=tuple(groups))
 
 
 def _medians(names: npt.NDArray[np.uint32], sizes: npt.NDArray[np.uint64], count: int) -> list[int]:

@@ -2,7 +2,6 @@
 
 from .metadata import (
     MediaFilter as MediaFilter,
-    is_media_folder as is_media_folder,
     parse_patterns as parse_patterns,
 )
 from .tables import MediaReport as MediaReport

@@ -20,8 +20,9 @@ from ...errors import ConfigError, FormatError, SampleError
 from ...parts.kinds import AUDIO, COMMON_IMAGE, VIDEO, kind_of_bytes
 from ...storage import Storage
 from ..compat.sqlite_index import open_sqlite
+from ..documents.dataset_files import is_prepared
 from ..documents.messages import short_repr
-from ..nv_meta import FOLDER, INDEX_SQLITE, INFO_JSON, INFO_YAML
+from ..nv_meta import INDEX_SQLITE
 
 
 def media_type_of_name(name: str) -> MediaType | None:
@@ -378,13 +379,6 @@ def media_query(database: sqlite3.Connection) -> str:
     return _QUERY if has_media_tables(database, "media_basis") else _QUERY_WITHOUT_BASIS
 
 
-def is_media_folder(storage: Storage) -> bool:
-    """Return True if a folder has media metadata of its files and is not a prepared dataset of shards."""
-    storage.list_once(FOLDER)
-    return storage.exists(INDEX_SQLITE) and not any(map(storage.exists, (INFO_JSON, INFO_YAML)))
-
-
 def media_prepare_command(storage: Storage) -> str:
     """Return the command that collects the media metadata of a dataset or of a folder of files."""
-    is_dataset = storage.exists(INFO_JSON) or storage.exists(INFO_YAML)
-    return f"energon {'prepare' if is_dataset else 'prepare-media'} --media-metadata-by-header {storage.url}"
+    return f"energon {'prepare' if is_prepared(storage) else 'prepare-media'} --media-metadata-by-header {storage.url}"

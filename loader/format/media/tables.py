@@ -148,7 +148,7 @@ def _may_have_media(storage: Storage) -> bool:
     """
     if not storage.checks_versions:
         return True
-    page, _ = storage.read_start(INDEX_SQLITE, _MAX_PAGE_BYTES)
+    page = storage.read(INDEX_SQLITE, 0, _MAX_PAGE_BYTES)
     size_bytes = int.from_bytes(page[_PAGE_SIZE], "big")
     schema = page[: size_bytes if size_bytes > 1 else _MAX_PAGE_BYTES]
     is_whole = schema[_HEADER_BYTES : _HEADER_BYTES + 1] == _LEAF_PAGE

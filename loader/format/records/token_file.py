@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import FormatError, StorageError, plural
-from ...storage import ByteRange, ReadableFile, Storage, map_file, raise_storage_error
+from ...storage import ReadableFile, Storage, map_file, raise_storage_error
 from .record_file import RecordFile
 
 MAGIC = b"MMIDIDX\x00\x00"
@@ -159,7 +159,7 @@ class TokenFile(RecordFile):
     def documents(self) -> npt.NDArray[np.int64]:
         """Number of the first sequence of each document, and the number of all sequences at the end."""
         first = self.header.size_bytes - self.header.documents * _OFFSET
-        data = self.storage.read(self.index_name, ByteRange(first, self.header.size_bytes))
+        data = self.storage.read(self.index_name, first, self.header.size_bytes)
         return np.frombuffer(data, "<i8")
 
     def spans(self, numbers: IntArray) -> tuple[IntArray, IntArray]:

@@ -28,6 +28,7 @@ from ...dataset.query import (
 from ...dataset.tar import tar_index
 from ...errors import EnergonError
 from ...format.dataset_ref import DatasetRef
+from ...format.nv_meta import FOLDER
 from ...lint.contents import SampleLint
 from ...lint.metadata import readable_config
 from ...lint.rule import Finding, ScannedShard
@@ -198,17 +199,20 @@ def lint_samples(address: DatasetAddress, numbers: Sequence[int]) -> list[Sample
     config = readable_config(folder)
     limit = CHECKED_JSON_BYTES
     check = DecodeCheck(
-        config, DatasetCode(EPath(folder.documents.folder), trust_code=False), decode_media=False, max_json_bytes=limit
+        config,
+        DatasetCode(EPath(folder.storage.path(FOLDER)), trust_code=False),
+        decode_media=False,
+        max_json_bytes=limit,
     )
     required = frozenset(part for parts in required_parts(config).values() for part in parts)
     lint = SampleLint(check, required)
     sample_findings: list[SampleFinding] = []
     for sample in numbers:
-        findings = list(lint.findings(folder, [sample]))
+        shard = folder.index.shard_of(sample)
+        findings = list(lint.findings(folder, shard, [sample]))
         # Lint checks headers by shard, so their findings are kept for the next sample.
         if folder.format == "webdataset":
-            of_shard = _header_findings(address, folder.index.shard_of(sample).name)
-            findings = of_shard.get(folder.index.key(sample), []) + findings
+            findings = _header_findings(address, shard.name).get(folder.index.key(sample), []) + findings
         sample_findings += [SampleFinding(sample, each.code, each.part, each.message) for each in findings]
     return sample_findings
 
@@ -220,7 +224,8 @@ def _header_findings(address: DatasetAddress, shard: str) -> dict[str, list[Find
     by_key: dict[str, list[Finding]] = {}
     headers, config = tar_index(folder).shard_index(entry), readable_config(folder)
     scanned = ScannedShard(storage=folder.storage, info=entry.info, headers=headers, config=config, entry=entry)
-    for finding in SampleFaults.check_shard(scanned):
+    findings = (finding for check in SampleFaults.checks("tar shards", "of_shard") for finding in check(scanned))
+    for finding in findings:
         by_key.setdefault(finding.key or "", []).append(finding)
     return by_key
 

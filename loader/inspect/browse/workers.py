@@ -7,7 +7,6 @@ pool would take longer than a thumbnail.
 from __future__ import annotations
 
 import asyncio
-import io
 import multiprocessing
 import pickle
 import signal
@@ -275,9 +274,7 @@ def make_thumbnail(data: bytes, longest: int) -> bytes:
             return made
     picture = encoded_picture(data)
     _check_size(picture.width, picture.height)
-    kept = io.BytesIO()
-    picture.load(longest).save(kept, "JPEG", quality=_QUALITY)
-    return kept.getvalue()
+    return picture.jpeg(longest)
 
 
 def _jpeg_thumbnail(data: bytes, longest: int) -> bytes | None:

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import EnergonError, plural
-from ...format.contents.proposals import Proposal, dropped_parts
-from ...format.contents.proposed_fields import propose_field_map
-from ...format.contents.sample_layouts import find_layout
 from ...format.documents.field_map import parse_field_map
 from ...format.documents.sample_types import SampleTypeSpec
 from ...format.documents.subset import resolve_subset
 from ...format.documents.value_name import PartNames
 from ...format.nv_meta import FOLDER
+from ...prepare.contents.proposals import Proposal, dropped_parts
+from ...prepare.contents.proposed_fields import propose_field_map
+from ...prepare.contents.sample_layouts import find_layout
 from ...prepare.dataset_yaml import SAMPLE_LOADER, DatasetYaml, dataset_config_of, files_to_write
 from ...prepare.plan import SplitRequest
 from ...prepare.split import ranges_by_ratio, split_by_ratio
@@ -138,7 +138,7 @@ def choice_files(folder: ShardFolder, choices: Choices, *, name: str) -> dict[st
     )
     if SAMPLE_LOADER in files and (code := _generated_code(contents, chosen)) is not None:
         files[SAMPLE_LOADER] = code
-    if folder.has_file(SAMPLE_LOADER):
+    if folder.storage.exists(f"{FOLDER}/{SAMPLE_LOADER}"):
         files.pop(SAMPLE_LOADER, None)
     return files
 
@@ -147,7 +147,7 @@ def _generated_code(contents: SampledContents, chosen: DatasetYaml) -> str | Non
     """Return the ``sample_loader.py`` that needs no editing; None if the user has to complete it."""
     layout = contents.proposal.layout
     if layout is None and not contents.holds_values:
-        layout = find_layout(contents.part_names, contents.json_example)
+        layout = find_layout(contents.part_names, contents.seen.example)
     return layout.code if layout is not None and layout.type_name == chosen.spec.name else None
 
 
@@ -177,7 +177,8 @@ def choice_notes(folder: ShardFolder, choices: Choices) -> list[str]:
 
 
 def _code_note(folder: ShardFolder, chosen: DatasetYaml) -> str:
-    if folder.has_file(SAMPLE_LOADER) or _generated_code(folder.contents, chosen) is None:
+    has_loader = folder.storage.exists(f"{FOLDER}/{SAMPLE_LOADER}")
+    if has_loader or _generated_code(folder.contents, chosen) is None:
         return f"complete .nv-meta/{SAMPLE_LOADER}: it fills the fields of {chosen.spec.name}"
     return (
         f"{folder.contents.proposal.reason}. Look at .nv-meta/{SAMPLE_LOADER}, then at the samples:"
@@ -299,18 +300,8 @@ def view_first_sample(folder: ShardFolder, choice: DatasetYaml, *, trust_code: b
         return SampleView(title=title, fields=(), fault=error.message)
 
 
-def with_printed_names(choices: Choices, contents: SampledContents) -> Choices:
-    """Return choices whose field map has the names that are printed: ``json[caption]`` for ``caption``."""
-    chosen = choices.dataset_yaml
-    if chosen is None or chosen.field_map is None:
-        return choices
-    field_map = resolved_fields(chosen.field_map, contents.part_names, contents.json_values)
-    return replace(choices, dataset_yaml=replace(chosen, field_map=field_map))
-
-
-def resolved_fields(
-    field_map: Mapping[str, str], part_names: Sequence[str], json_values: Sequence[str]
-) -> dict[str, str]:
-    """Return a field map with the names that are printed."""
+def resolved_fields(field_map: Mapping[str, str], contents: SampledContents) -> dict[str, str]:
+    """Return a field map with the names that are printed: ``json[caption]`` for ``caption``."""
     parsed = parse_field_map(dict(field_map), file="the field map")
-    return parsed.resolved(PartNames(part_names), file="the field map", known=json_values).expressions()
+    names, values = PartNames(contents.part_names), contents.json_values
+    return parsed.resolved(names, file="the field map", known=values).expressions()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -9,24 +10,26 @@ from typing import Any
 
 from ...cached_property import cached_property
 from ...errors import plural
-from ...format.contents.findings import Contents
-from ...format.contents.proposals import Proposal, propose
-from ...format.contents.proposed_fields import SeenParts, propose_field_map
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.dataset_config import DatasetConfig
+from ...format.documents.dataset_files import is_prepared
 from ...format.documents.field_map import FieldMap, parse_field_map
 from ...format.documents.messages import nearest_names
 from ...format.index.layout import AbstractIndex, once_warning
 from ...format.index.object_commit import read_committed_documents
-from ...format.nv_meta import FOLDER, INFO_JSON, INFO_YAML
+from ...format.nv_meta import FOLDER, SPLIT_JSON, SPLIT_YAML
 from ...parts.kinds import PICKLE, TORCH, part_extension
 from ...parts.part_sets import Missing, PartSets
+from ...prepare.contents.findings import Contents
+from ...prepare.contents.proposals import Proposal, propose
+from ...prepare.contents.proposed_fields import SeenParts, propose_field_map
 from ...prepare.dataset_yaml import DatasetYaml
 from ...prepare.plan import PreparePlan, RunningPrepare
 from ...prepare.run import open_prepare
 from ...prepare.shards import find_shards
-from ...storage import EPath, Storage
+from ...storage import EPath, Storage, list_once
 
+_NO_PART_SETS = PartSets(sets=(), samples=0)  # before a scan
 _MAX_PART_BYTES = 256 * 1024 * 1024  # of each part of the first sample
 _MAX_OTHER_BYTES = 16 * 1024 * 1024  # of each part of the examples of other part sets
 _MAX_EXAMPLES = 4  # part sets: a sample of each is read
@@ -53,7 +56,7 @@ class SampledContents:
         other_parts: Names of the parts of samples that are not here.
     """
 
-    part_sets: PartSets = field(default_factory=lambda: PartSets(sets=(), samples=0))
+    part_sets: PartSets = _NO_PART_SETS
     contents: Contents = field(default_factory=Contents)
     key: str = ""
     is_first: bool = True
@@ -73,9 +76,10 @@ class SampledContents:
     @property
     def part_counts(self) -> dict[str, int]:
         """Part name → number of samples that have it, the most frequent first, then in the order of the index."""
-        counts = self.part_sets.part_samples()
-        order = {} if self.index is None else {name: index for index, name in enumerate(self.index.part_names)}
-        return dict(sorted(counts.items(), key=lambda item: (-item[1], order.get(item[0], 0))))
+        counts = Counter[str]() if self.index is None else Counter(dict.fromkeys(self.index.part_names, 0))
+        for each in self.part_sets.sets:
+            counts.update(dict.fromkeys(each.parts, each.samples))
+        return {name: samples for name, samples in counts.most_common() if samples}
 
     @property
     def part_names(self) -> list[str]:
@@ -83,21 +87,16 @@ class SampledContents:
         return list(dict.fromkeys([*self.part_counts, *self.other_parts]))[:_MAX_NAMES]
 
     @property
-    def json_example(self) -> Mapping[str, Any] | None:
-        """The json parts that were inspected, decoded and merged; None without one."""
-        return self.contents.json_example()
-
-    @property
     def json_values(self) -> Sequence[str]:
         """Expressions of the values inside the json parts that were inspected: ``json[meta][url]``."""
         return self.contents.json_values()
 
-    @property
+    @cached_property
     def seen(self) -> SeenParts:
         """The parts, as proposals of sample types take them."""
         return SeenParts(
             self.part_names,
-            self.json_example,
+            self.contents.json_example(),
             kinds=self.contents.part_kinds(),
             sets=self.part_sets.sets,
             texts=self.contents.texts,
@@ -114,8 +113,9 @@ class SampledContents:
         """Sentences about parts and keys inside json that are not the same in all inspected samples."""
         return [] if self.are_first else list(islice(self.contents.conflicts(), _MAX_CONFLICTS))
 
-    def missing(self, fields: Mapping[str, Sequence[str]]) -> dict[str, Missing]:
-        """Return the fields that some samples cannot fill, exactly; one of the part names of a field is enough."""
+    def missing(self, field_map: FieldMap) -> dict[str, Missing]:
+        """Return the fields that some samples cannot fill, exactly; one of the parts of a field is enough."""
+        fields = {name: [access.part for access in accesses] for name, accesses in field_map.fields.items()}
         # The table has the most frequent sets only: if there are others, the index is counted.
         if self.part_sets.others and self.index is not None:
             return self.index.missing(fields)
@@ -142,10 +142,6 @@ class ShardFolder:
     prepared: bool
     contents: SampledContents = field(default_factory=SampledContents)
 
-    def has_file(self, name: str) -> bool:
-        """Return True if a file of this name exists in ``.nv-meta``."""
-        return self.storage.exists(f"{FOLDER}/{name}")
-
 
 def inspect_folder(
     ref: DatasetRef | str, *, exclude: str | None = None, scans: bool = True, other_parts: Sequence[str] = ()
@@ -164,14 +160,10 @@ def inspect_folder(
     """
     ref = DatasetRef.of(ref)
     storage = ref.storage()
-    storage.list_once("")
+    list_once(storage, "")
     read_committed_documents(storage)
     # Find the shards.
     sizes = {shard.name: shard.size_bytes for shard in find_shards(storage, exclude=exclude).shards}
-
-    def has_any(*names: str) -> bool:
-        return any(storage.exists(f"{FOLDER}/{name}") for name in names)
-
     contents = SampledContents()
     # Scan all samples, as a prepare does, but write nothing.
     if scans:
@@ -180,12 +172,12 @@ def inspect_folder(
             prepare.scan()
             contents = replace(contents_of_scan(prepare), other_parts=other_parts)
     # Documents count only if an index belongs to them.
-    prepared = storage.exists(INFO_JSON) or storage.exists(INFO_YAML)
+    prepared = is_prepared(storage)
     return ShardFolder(
         storage=storage,
         sizes=sizes,
-        has_split=prepared and has_any("split.yaml", "split.json"),
-        has_dataset_yaml=prepared and has_any(ref.dataset_file),
+        has_split=prepared and any(storage.exists(f"{FOLDER}/{name}") for name in (SPLIT_YAML, SPLIT_JSON)),
+        has_dataset_yaml=prepared and storage.exists(f"{FOLDER}/{ref.dataset_file}"),
         prepared=prepared,
         contents=contents,
     )
@@ -228,7 +220,7 @@ def field_map_warnings(choice: DatasetYaml, folder: ShardFolder, *, trust_code: 
         return []
     field_map = parse_field_map(dict(choice.field_map), file="the field map")
     proposals = propose_field_map(choice.spec, contents.seen)
-    missing = contents.missing(_part_names_of_fields(field_map))
+    missing = contents.missing(field_map)
     faulty = {
         name: _missing_parts(field_map, name, contents, proposals)
         for name, each in missing.items()
@@ -260,21 +252,25 @@ def coverage_warnings(choice: DatasetYaml, contents: SampledContents) -> list[st
     if choice.field_map is None or contents.are_first:
         return []
     field_map = parse_field_map(dict(choice.field_map), file="the field map")
-    return [*coverage(choice, contents, required=True), *_missing_values(choice, field_map, contents)]
+    warnings = [*coverage(choice, contents, required=True)]
+    for name, accesses in field_map.fields.items():
+        # An alternative may fill the field, and an optional field need not be filled.
+        if len(accesses) > 1 or not accesses[0].path or not choice.spec.field(name).required:
+            continue
+        value = accesses[0].expression
+        if share := contents.contents.missing(accesses[0].part, value):
+            warnings.append(f"field {name!r} ({value}) {share}")
+    return warnings
 
 
 def coverage(choice: DatasetYaml, contents: SampledContents, *, required: bool) -> Iterator[str]:
     """Yield a sentence for each required field, or each optional one, that some samples have no part for."""
     field_map = parse_field_map(dict(choice.field_map or {}), file="the field map")
-    for name, missing in contents.missing(_part_names_of_fields(field_map)).items():
+    for name, missing in contents.missing(field_map).items():
         if choice.spec.field(name).required == required and missing.samples < contents.samples:
             count = f"{missing.samples:,} of {plural(contents.samples, 'sample')}"
             expression = field_map.expressions()[name]
             yield f"field {name!r} ({expression}) is missing in {count}, first {missing.example}"
-
-
-def _part_names_of_fields(field_map: FieldMap) -> dict[str, list[str]]:
-    return {name: [access.part for access in accesses] for name, accesses in field_map.fields.items()}
 
 
 def _missing_parts(field_map: FieldMap, name: str, contents: SampledContents, proposals: Mapping[str, str]) -> str:
@@ -289,17 +285,6 @@ def _missing_parts(field_map: FieldMap, name: str, contents: SampledContents, pr
     meant = near[0] if near else proposals.get(name)
     hint = f"; did you mean {meant!r}?" if meant else ""
     return f"field {name!r} comes from {expression!r}, but {seen} only {shown}{hint}"
-
-
-def _missing_values(choice: DatasetYaml, field_map: FieldMap, contents: SampledContents) -> Iterator[str]:
-    """Yield a sentence for each required field whose value is missing in some json parts that were inspected."""
-    for name, accesses in field_map.fields.items():
-        # An alternative may fill the field, and an optional field need not be filled.
-        if len(accesses) > 1 or not accesses[0].path or not choice.spec.field(name).required:
-            continue
-        value = accesses[0].expression
-        if share := contents.contents.missing(accesses[0].part, value):
-            yield f"field {name!r} ({value}) {share}"
 
 
 def _faults(

@@ -209,7 +209,7 @@ def _source_facts(
     request, excluded = source.request, count_packed(source.turns.left_out)
     # Describe the dataset.
     return SourceFacts(
-        path=request.path,
+        path=request.ref.path,
         place=getattr(source, "place", ""),
         split_part=request.split_part,
         samples=source.samples + excluded,

@@ -19,7 +19,7 @@ from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.order_plan import ShuffledPlan
 from ...pipeline.reading.read import ReadDataset
-from ...pipeline.reading.sample_chunk import SourceTable
+from ...pipeline.reading.sample_chunk import OpenSources
 from ...pipeline.reading.source import Source
 from ...pipeline.stages.batch import BatchDataset
 from ...pipeline.stages.blend import BlendDataset
@@ -205,7 +205,7 @@ class PlannedRun:
         self.readers = dict(readers_in(chain, self.request.seed_offset))
         readers = sorted((reader for reader, _ in self.readers.values()), key=lambda reader: reader.first_source)
         self.sources: tuple[Source, ...] = tuple(source for reader in readers for source in reader.sources)
-        self._tables: dict[tuple[int, ...], SourceTable] = {}
+        self._tables: dict[tuple[int, ...], OpenSources] = {}
         if len(self.readers) > 1 and not self.is_volume:
             raise ConfigError("expected a chain of stages with one reader", hint="explain a run without such stages")
 
@@ -268,9 +268,9 @@ class PlannedRun:
         return self.reader.lane_order(lane, lanes=self.lanes, seed=self.seed)
 
     @cached_property
-    def table(self) -> SourceTable:
+    def table(self) -> OpenSources:
         """Maps samples of the sources to their numbers in the indexes."""
-        return SourceTable(self.sources)
+        return OpenSources(self.sources)
 
     @cached_property
     def skips(self) -> bool:
@@ -306,7 +306,7 @@ class PlannedRun:
         reader, seed = self.readers[path]
         order = reader.lane_order(lane, lanes=self.lanes, seed=seed)
         if path not in self._tables:
-            self._tables[path] = SourceTable(reader.sources)
+            self._tables[path] = OpenSources(reader.sources)
         source, epoch, sample = order.locate(start, stop)
         is_gone = source == GONE
         index = self._tables[path].index_numbers(np.maximum(source, 0), np.where(is_gone, 0, sample))

@@ -33,7 +33,7 @@ class StorageFacts:
 
 def storage_of(source: Source) -> str:
     """Return the storage of a dataset: ``"local"``, or the protocol of its URL."""
-    return split_url(source.request.path)[0] or "local"
+    return split_url(source.request.ref.path)[0] or "local"
 
 
 def storage_facts(run: PlannedRun, used: IntArray, reads_per_sample: float) -> tuple[StorageFacts, ...]:
@@ -60,14 +60,16 @@ def files_of(source: Source) -> list[tuple[str, int]]:
     Of a join, all shards of its members.
     """
     if isinstance(source, JoinedSource):
-        return [(member.request.path, shard) for member in source.members for shard in range(len(member.shard_names))]
+        return [
+            (member.request.ref.path, shard) for member in source.members for shard in range(len(member.shard_names))
+        ]
     if not isinstance(source, DatasetSource):
         return []
     # Each range of samples is in one shard; a shard with samples that take no turn has several.
     first = source.turns.ranges[1]
     if source.selection.filter is not None:
         first = source.selection.filter.numbers(first)
-    return [(source.request.path, shard) for shard in np.unique(_shards_at(source, first)).tolist()]
+    return [(source.request.ref.path, shard) for shard in np.unique(_shards_at(source, first)).tolist()]
 
 
 def measure_shuffling(run: PlannedRun) -> tuple[dict[str, float], float]:

@@ -132,7 +132,7 @@ def _sample(run: PlannedRun, batch_number: int, position: int, row: tuple[int, .
         step=step,
         rank=rank,
         position=position,
-        dataset="" if source is None else source.request.path,
+        dataset="" if source is None else source.request.ref.path,
         key="" if source is None else source.folder.full_key(index),
         index=index,
         epoch=epoch,

@@ -48,7 +48,7 @@ class VolumeMix:
             known = [mean for mean in leaf_means if mean is not None]
             if len(known) < len(leaf_means):
                 lacking = [
-                    leaf.source.request.path
+                    leaf.source.request.ref.path
                     for leaf, mean in zip(datasets.leaves, leaf_means, strict=True)
                     if mean is None
                 ]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
-import io
 from collections.abc import Iterator
+from contextlib import suppress
 from html import escape
 
 import numpy as np
@@ -13,7 +13,7 @@ from ...dataset.opening import dataset_at
 from ...errors import EnergonError, plural
 from ...format.dataset_ref import DatasetRef
 from ...parts.kinds import kind_of_name
-from ...parts.open_picture import open_picture
+from ...samples.picture import PictureError, encoded_picture
 from ..text import format_bytes
 from .collect import StatsReport
 from .distribution import Distribution, TopValues
@@ -105,34 +105,21 @@ def _duplicates(report: StatsReport) -> Iterator[str]:
 
 
 def _pictures(ref: DatasetRef) -> Iterator[str]:
-    from PIL import Image
-
     # Find the pictures.
     folder = dataset_at(ref)
     parts = [name for name in folder.index.part_names if kind_of_name(name) == "image"]
     if not parts:
         return
-    # Shrink and encode some of them.
+    # Shrink and encode some of them; broken ones are listed above.
     for sample in np.unique(np.linspace(0, len(folder.index) - 1, _PICTURES).astype(int)).tolist():
         key = folder.index.full_key(sample)
-        try:
+        with suppress(EnergonError, PictureError):
             data = folder.read_parts(sample, parts[:1]).get(parts[0])
             if not isinstance(data, bytes):
                 continue
-            with open_picture(io.BytesIO(data), max_pixels=_MAX_PIXELS) as image:
-                image.draft("RGB", (2 * _SIDE, 2 * _SIDE))
-                image.thumbnail((_SIDE, _SIDE))
-                small = io.BytesIO()
-                image.convert("RGB").save(small, "JPEG", quality=80)
-        except (
-            EnergonError,
-            Image.DecompressionBombError,
-            OSError,
-            ValueError,
-            SyntaxError,
-        ):  # broken pictures are listed above
-            continue
-        encoded = base64.b64encode(small.getvalue()).decode("ascii")
-        title = escape(f"{key}, {format_bytes(len(data))}", quote=True)
-        yield f'<img title="{title}" alt="{title}" src="data:image/jpeg;base64,{encoded}">'
+            picture = encoded_picture(data)
+            if picture.width * picture.height <= _MAX_PIXELS:
+                encoded = base64.b64encode(picture.jpeg(_SIDE)).decode("ascii")
+                title = escape(f"{key}, {format_bytes(len(data))}", quote=True)
+                yield f'<img title="{title}" alt="{title}" src="data:image/jpeg;base64,{encoded}">'
     folder.close()

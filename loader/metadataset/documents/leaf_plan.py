@@ -177,7 +177,7 @@ class _OfRequest:
     @property
     def path(self) -> str:
         """Path of the dataset or file of samples, absolute, or a URL; for a join, the metadataset that holds it."""
-        return self.request.path
+        return self.request.ref.path
 
     @property
     def split_part(self) -> str:

@@ -6,6 +6,9 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
 
 from ...errors import ConfigError, Fault, escape_controls
 from ...format.documents.dataset_config import is_own_module
@@ -14,7 +17,10 @@ from ...format.documents.yaml_document import parse_yaml
 from ...storage import open_parent, read_document, short_path
 from .leaf_plan import Joiner, MetadatasetSpec, Nonmatch, SourceKind, SourceSpec
 from .references import (
+    NAME,
+    POSITIVE,
     REFERENCE_KEYS,
+    TEXT,
     MappingReader,
     parse_epochs_together,
     parse_reference,
@@ -136,7 +142,8 @@ def _is_v1(reader: MappingReader, splits: MappingReader) -> bool:
     """Return True for version 1, by the class of the document, or by its contents if there is no class."""
     # Without a class, the contents decide: each split of version 1 has `datasets`.
     looks_like_v1 = all(isinstance(split, Mapping) and "datasets" in split for split in splits.mapping.values())
-    name, module = reader.text("__class__"), reader.text("__module__")
+    name: str | None = reader.value("__class__", TEXT)
+    module: str | None = reader.value("__module__", TEXT)
     if module is not None and not is_own_module(module):
         reader.fault("__module__", f"expected megatron.energon, found {short_repr(module)}")
     if name is None:
@@ -176,7 +183,7 @@ def _v1_entries(reader: MappingReader) -> Iterator[SourceSpec]:
     for entry in reader.entries("datasets"):
         entry.expect_keys(_KEYS, _WHY_NOT)
         weight, schedule = parse_weight(entry, "weight")
-        label = entry.text("subflavor")
+        label = entry.value("subflavor", TEXT)
         reference = parse_reference(entry)
         if reference is not None:
             # The label of version 1 is a subflavor of a fixed name.
@@ -226,7 +233,7 @@ def parse_v2_split(reader: MappingReader) -> SourceSpec | None:
                 place=reader.at(kind),
                 kind=kind,
                 sources=entries,
-                unit=reader.text("blend_weight_unit") or "samples",
+                unit=reader.value("blend_weight_unit", TEXT) or "samples",
                 epochs_together=together,
                 subset=subset,
             )
@@ -239,7 +246,7 @@ def _v2_entries(reader: MappingReader, kind: SourceKind) -> Iterator[SourceSpec]
     for entry in reader.entries(kind):
         # Parse the amount, and the settings of what the entry names.
         amount, schedule = (
-            parse_weight(entry, "weight") if kind == "blend" else (entry.positive("repetitions", 1.0), None)
+            parse_weight(entry, "weight") if kind == "blend" else (entry.value("repetitions", POSITIVE, 1.0), None)
         )
         nested = next((key for key in _BLENDS if key in entry), None)
         if nested is not None:
@@ -273,7 +280,7 @@ def _fault_of_heads(reader: MappingReader, heads: list[str], expected: tuple[str
 
 JOIN_KEYS = ("join", "joiner", "split_part", "subflavors", "tags", "shuffle_over_epochs_multiplier", "subset")
 
-_NONMATCH: tuple[Nonmatch, ...] = ("error", "skip", "none")
+_NONMATCH = Annotated[Nonmatch, Meta(description="one of error, skip, none")]
 _JOIN_ONLY = {
     "subset": "a subset selects rows of the whole join; set it next to 'join'",
     "shuffle_over_epochs_multiplier": "a join is shuffled as a whole; set it next to 'join'",
@@ -288,7 +295,7 @@ def parse_join(reader: MappingReader) -> SourceSpec | None:
         kind="join",
         sources=tuple(_members(reader)),
         joiner=_joiner(reader),
-        split_part=reader.text("split_part"),
+        split_part=reader.value("split_part", TEXT),
         subflavors=parse_subflavors(reader),
         epochs_together=parse_epochs_together(reader),
         subset=parse_subset(reader),
@@ -301,7 +308,9 @@ def _members(reader: MappingReader) -> Iterator[SourceSpec]:
         # megatron-energon accepts 1, the default of the multiplier, at a member as well.
         allowed = {"shuffle_over_epochs_multiplier"} if entry.mapping.get("shuffle_over_epochs_multiplier") == 1 else ()
         entry.expect_keys((*_MEMBER_KEYS, *allowed), _JOIN_ONLY)
-        nonmatch = _nonmatch(entry, is_primary=position == 0)
+        nonmatch = entry.value("nonmatch", _NONMATCH, "error")
+        if position == 0 and nonmatch != "error":
+            entry.fault("nonmatch", "the first dataset of a join has all keys by definition; remove this")
         # Keys of the join are faults at a member, and are not parsed.
         settings = {key: value for key, value in entry.mapping.items() if key not in _JOIN_ONLY}
         reference = parse_reference(MappingReader(settings, entry.place, entry.faults))
@@ -329,37 +338,26 @@ def _named_entries(reader: MappingReader) -> list[tuple[str | None, MappingReade
     return named
 
 
-def _nonmatch(entry: MappingReader, *, is_primary: bool) -> Nonmatch:
-    value = entry.mapping.get("nonmatch", "error")
-    known = next((known for known in _NONMATCH if known == value), None)
-    if known is None:
-        entry.fault("nonmatch", f"expected one of {', '.join(_NONMATCH)}, found {short_repr(value)}")
-    elif is_primary and known != "error":
-        entry.fault("nonmatch", "the first dataset of a join has all keys by definition; remove this")
-    return known or "error"
+class _JoinerCode(Struct, frozen=True, forbid_unknown_fields=True):
+    module: NAME = field(name="__module__")
+    class_name: TEXT = field(name="__class__", default=None)
+    function: TEXT = field(name="__function__", default=None)
+
+
+_CODE = "{__module__: …, __class__: …} or {__module__: …, __function__: …}"
 
 
 def _joiner(reader: MappingReader) -> Joiner | None:
-    if reader.mapping.get("joiner") is None:
-        reader.fault(
-            "joiner", "this is missing; expected {__module__: …, __class__: …} or {__module__: …, __function__: …}"
-        )
+    if "joiner" not in reader:
+        reader.fault("joiner", f"expected {_CODE}, found nothing")
+    given = reader.value("joiner", Annotated[_JoinerCode, Meta(description=_CODE)])
+    if given is None:
         return None
-    joiner = reader.child("joiner")
-    if joiner is None:
-        return None
-    joiner.expect_keys(("__module__", "__class__", "__function__"))
     # The code is a class or a function.
-    kinds = [key for key in ("__class__", "__function__") if key in joiner]
-    if len(kinds) != 1:
-        shown = "both" if kinds else short_keys(joiner.mapping)
-        joiner.fault(None, f"expected either '__class__' or '__function__', found {shown}")
+    if (given.class_name is None) == (given.function is None):
+        shown = "both" if given.function else short_keys(reader.mapping["joiner"])
+        reader.fault("joiner", f"expected either '__class__' or '__function__', found {shown}")
         return None
-    # Both of its names are required.
-    module, name = joiner.text("__module__"), joiner.text(kinds[0])
-    for key in ("__module__", kinds[0]):
-        if joiner.mapping.get(key) is None:
-            joiner.fault(key, "this is missing")
-    if module is None or name is None:
-        return None
-    return Joiner(module=module, name=name, is_function=kinds[0] == "__function__")
+    return Joiner(
+        module=given.module, name=given.function or given.class_name or "", is_function=given.function is not None
+    )

@@ -8,8 +8,9 @@ from functools import cache
 from ...errors import EnergonError, StorageError
 from ...format.data_kind import FILESYSTEM, files_folder
 from ...format.dataset_ref import DatasetRef
+from ...format.documents.dataset_files import is_prepared
 from ...format.documents.next_command import command_for_folder, command_for_ref, fault_of_file
-from ...format.nv_meta import FOLDER, INFO_JSON, INFO_YAML
+from ...format.nv_meta import INFO_JSON, INFO_YAML
 from ...storage import is_url, missing_folder, open_parent, resolve_path
 
 _MAX_LETTERS = 1000
@@ -73,9 +74,7 @@ def _fault_of_url(ref: DatasetRef) -> str | None:
             storage, name = open_parent(url)
             return None if storage.exists(name) else f"there is no such file: {display_path(url)}"
         storage = ref.storage()
-        # One listing answers for all files of `.nv-meta`.
-        storage.list_once(FOLDER)
-        if any(map(storage.exists, (INFO_JSON, INFO_YAML))):
+        if is_prepared(storage):
             return None
         if storage.exists(""):
             command = command_for_ref(ref)
@@ -101,7 +100,7 @@ def _fault_of_path(ref: DatasetRef) -> str | None:
         return f"{name}: {of_file[0]}; {of_file[1]}"
     if ref.has_other_folder:
         storage = ref.storage()
-        if any(map(storage.exists, (INFO_JSON, INFO_YAML))):
+        if is_prepared(storage):
             return None
         command = command_for_ref(ref)
         return f"{name} is no prepared dataset: there is no .info.json in {display_path(ref.folder)}; {command}"

@@ -6,19 +6,27 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from math import isfinite
-from typing import Any, TypeGuard
+from sys import float_info
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
 
 from ...errors import Fault
 from ...format.data_kind import FILESYSTEM, files_folder
 from ...format.dataset_ref import DOCUMENT_CHOICES, DatasetRef
 from ...format.documents.messages import did_you_mean, short_key, short_repr
+from ...format.documents.schema import converted
+from ...format.documents.split_config import FilterName
 from ...format.documents.subset import EXPECTED_RANGE, SubsetRange, parse_range
-from ...format.nv_meta import is_filter_name
 from ...storage.remote import redact_urls, secret_fault
-from .leaf_plan import MAX_STRETCHES, RAMP_STRETCHES, EntrySchedule, SourceSpec
+from .leaf_plan import MAX_STRETCHES, RAMP_STRETCHES, EntrySchedule, ScheduleUnit, SourceSpec
 
-_MAX_BITS = 1000  # larger integers may not convert to a float
+NAME = Annotated[str, Meta(min_length=1, pattern=r"^[^\0]*\Z", description="a text")]
+TEXT = NAME | None
+POSITIVE = Annotated[float, Meta(gt=0, le=float_info.max, description="a number > 0")]
+_AT_LEAST_0 = Annotated[float, Meta(ge=0, le=float_info.max, description="a number of at least 0")]
+_FILE_PATTERN = r"^(?!/|(?:[^\0]*/)?\.\.(?:/|\Z))[^\0]+\Z"  # neither absolute nor with `..`
+_FILE_NAME = Annotated[str, Meta(pattern=_FILE_PATTERN, description="the name of a file in .nv-meta")] | None
 
 
 class MappingReader:
@@ -53,31 +61,11 @@ class MappingReader:
                 message = reason or f"there is no such key{did_you_mean(short_key(key), names)}"
                 self.fault(key, message)
 
-    def text(self, key: str) -> str | None:
-        value = self.mapping.get(key)
-        if value is None or (isinstance(value, str) and value and "\0" not in value):
-            return value
-        quotes = "; put it in quotes" if isinstance(value, int | float) else ""
-        self.fault(key, f"expected a text, found {short_repr(value)}{quotes}")
-        return None
-
-    def positive(self, key: str, default: float) -> float:
-        value = self.mapping.get(key, default)
-        if _is_number(value) and isfinite(value) and value > 0:
-            return float(value)
-        self._fault_of_number(key, value, "> 0")
-        return default
-
-    def at_least_0(self, key: object) -> float:
-        value = self.mapping.get(key)
-        if _is_number(value) and isfinite(value) and value >= 0:
-            return float(value)
-        self._fault_of_number(key, value, "of at least 0")
-        return 0.0
-
-    def _fault_of_number(self, key: object, value: object, expected: str) -> None:
-        hint = "; in YAML a number with an exponent is written as 1.0e-3" if _has_exponent(value) else ""
-        self.fault(key, f"expected a number {expected}, found {short_repr(value)}{hint}")
+    def value(self, key: object, schema: Any, default: Any = None) -> Any:
+        """Return the value at a key as a type; the default if it is missing, or does not fit."""
+        faults = len(self.faults)
+        value = converted(self.mapping[key], schema, self.faults, self.at(key)) if key in self.mapping else default
+        return value if len(self.faults) == faults else default
 
     def child(self, key: str) -> MappingReader | None:
         """Return a reader for the mapping at a key; None if it is missing or null."""
@@ -103,19 +91,6 @@ class MappingReader:
         return [entry for entry in found_all if entry is not None]
 
 
-def _has_exponent(value: object) -> bool:
-    try:
-        return isinstance(value, str) and "e" in value.lower() and isfinite(float(value))
-    except ValueError:
-        return False
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    if isinstance(value, bool):
-        return False
-    return isinstance(value, float) or (isinstance(value, int) and value.bit_length() <= _MAX_BITS)
-
-
 REFERENCE_KEYS = (
     "path",
     "split_part",
@@ -131,24 +106,24 @@ REFERENCE_KEYS = (
 
 def parse_reference(reader: MappingReader) -> SourceSpec | None:
     """Read a reference; None if it has no path. The caller checks for unknown keys."""
-    path = _expanded(reader, "path", reader.text("path"))
+    path = _expanded(reader, "path", reader.value("path", TEXT))
     if path is None and reader.mapping.get("path") is None:
         reader.fault("path", "expected the path of a dataset, found nothing")
     # Parse all keys even if the path is missing, so that all faults are reported.
     aux = _parse_aux(reader)
-    split_part = reader.text("split_part")
+    split_part = reader.value("split_part", TEXT)
     ref = DatasetRef(
         path or "",
-        split_config=_file_in_nv_meta(reader, "split_config"),
-        dataset_config=_file_in_nv_meta(reader, "dataset_config"),
-        meta_folder=_expanded(reader, "meta_folder", reader.text("meta_folder")),
+        split_config=reader.value("split_config", _FILE_NAME),
+        dataset_config=reader.value("dataset_config", _FILE_NAME),
+        meta_folder=_expanded(reader, "meta_folder", reader.value("meta_folder", TEXT)),
     )
     reference = SourceSpec(
         place=reader.place,
         ref=ref,
         split_part=split_part,
         subflavors=parse_subflavors(reader),
-        filter=_filter(reader),
+        filter=reader.value("filter", FilterName | None),
         epochs_together=parse_epochs_together(reader),
         subset=parse_subset(reader),
         aux=aux,
@@ -174,24 +149,6 @@ def parse_epochs_together(reader: MappingReader) -> int | None:
         "shuffle_over_epochs_multiplier", f"expected a whole number >= 1, -1 or null, found {short_repr(value)}"
     )
     return 1
-
-
-def _file_in_nv_meta(reader: MappingReader, key: str) -> str | None:
-    name = reader.text(key)
-    if name is None or not (name.startswith("/") or ".." in name.split("/")):
-        return name
-    reader.fault(key, f"expected the name of a file in .nv-meta, found {short_repr(name)}")
-    return None
-
-
-def _filter(reader: MappingReader) -> str | None:
-    name = reader.text("filter")
-    if name is None or is_filter_name(name):
-        return name
-    reader.fault(
-        "filter", f"expected the name of a filter: letters, digits, '.', '_' and '-', found {short_repr(name)}"
-    )
-    return None
 
 
 def _expanded(reader: MappingReader, key: str, path: str | None) -> str | None:
@@ -262,27 +219,25 @@ def _store(reader: MappingReader, name: str) -> DatasetRef | None:
     if len(keys) != 1:
         inner.fault(None, f"expected either 'path' or 'fs_path', found {' and '.join(map(repr, keys)) or 'neither'}")
         return None
-    text = _expanded(inner, keys[0], inner.text(keys[0]))
-    folder = _expanded(inner, "meta_folder", inner.text("meta_folder"))
+    text = _expanded(inner, keys[0], inner.value(keys[0], TEXT))
+    folder = _expanded(inner, "meta_folder", inner.value("meta_folder", TEXT))
     store = _PREFIX_OF_KEY[keys[0]] + text if text else None
     if folder is not None and files_folder(store or "") is not None:
         inner.fault("meta_folder", "a folder of files has none; name a prepared dataset with 'path'")
     return DatasetRef(store, meta_folder=folder) if store else None
 
 
+class _Subset(Struct, frozen=True, forbid_unknown_fields=True):
+    range: Annotated[Any, Meta(description=EXPECTED_RANGE)]
+
+
 def parse_subset(owner: MappingReader) -> SubsetRange | None:
     """Read the key ``subset`` of a mapping; None if it is missing or invalid."""
-    reader = owner.child("subset")
-    if reader is None:
-        return None
-    reader.expect_keys(["range"])
-    if "range" not in reader:
-        reader.fault("range", f"this is missing; {EXPECTED_RANGE}")
-        return None
+    given = owner.value("subset", _Subset | None)
     try:
-        return parse_range(reader.mapping["range"])
+        return None if given is None else parse_range(given.range)
     except ValueError as error:
-        reader.fault("range", str(error))
+        owner.faults.append(Fault(place=f"{owner.at('subset')}.range", message=str(error)))
         return None
 
 
@@ -312,8 +267,8 @@ def _value(match: re.Match[str]) -> str:
     return os.environ.get(match[1], match[0] if match[2] is None else match[2])
 
 
-_UNITS = ("steps", "samples")
-_CHANGES = ("steps", "linear")
+_UNIT = Annotated[ScheduleUnit, Meta(description="steps or samples")] | None
+_CHANGE = Annotated[Literal["steps", "linear"], Meta(description="steps or linear")] | None
 _SCHEDULE_KEYS = ("unit", "change", "at")
 _MAX_DIGITS = 12
 
@@ -326,7 +281,7 @@ def parse_weight(reader: MappingReader, key: str) -> tuple[float, EntrySchedule 
     """
     value = reader.mapping.get(key, 1.0)
     if not isinstance(value, Mapping):
-        return reader.positive(key, 1.0), None
+        return reader.value(key, POSITIVE, 1.0), None
     schedule = _parse_schedule(MappingReader(value, reader.at(key), reader.faults))
     if schedule is None:
         return 1.0, None
@@ -334,12 +289,13 @@ def parse_weight(reader: MappingReader, key: str) -> tuple[float, EntrySchedule 
 
 
 def _parse_schedule(reader: MappingReader) -> EntrySchedule | None:
-    unit, change = "steps", "steps"
+    unit: ScheduleUnit = "steps"
+    change = "steps"
     points = reader
     # The long form has the points in `at`; the short form is the points alone.
     if any(name in reader for name in _SCHEDULE_KEYS):
         reader.expect_keys(_SCHEDULE_KEYS)
-        unit, change = _choice(reader, "unit", _UNITS), _choice(reader, "change", _CHANGES)
+        unit, change = reader.value("unit", _UNIT) or unit, reader.value("change", _CHANGE) or change
         nested = reader.child("at")
         if nested is None:
             if reader.mapping.get("at") is None:
@@ -360,15 +316,7 @@ def _parse_schedule(reader: MappingReader) -> EntrySchedule | None:
     if not any(values):
         points.fault(None, "every weight is 0; expected one above 0, or remove the entry")
         return None
-    return EntrySchedule(unit="samples" if unit == "samples" else "steps", starts=tuple(starts), weights=tuple(values))
-
-
-def _choice(reader: MappingReader, key: str, known: tuple[str, ...]) -> str:
-    value = reader.mapping.get(key)
-    if value is None or value in known:
-        return value or known[0]
-    reader.fault(key, f"expected {' or '.join(known)}, found {short_repr(value)}")
-    return known[0]
+    return EntrySchedule(unit=unit, starts=tuple(starts), weights=tuple(values))
 
 
 def _parse_points(reader: MappingReader) -> dict[int, float]:
@@ -384,7 +332,7 @@ def _parse_points(reader: MappingReader) -> dict[int, float]:
         elif start in weights:
             reader.fault(key, f"{start:,} has two weights")
         else:
-            weights[start] = reader.at_least_0(key)
+            weights[start] = reader.value(key, _AT_LEAST_0, 0.0)
     if weights and 0 not in weights:
         reader.fault(None, f"the first weight is that at {min(weights):,}; expected one at 0")
     return weights

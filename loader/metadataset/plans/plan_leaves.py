@@ -127,7 +127,9 @@ def plan_leaves(
     Warns:
         UserWarning: Two places of the tree share samples of a dataset.
     """
-    return plan_request(LoadRequest.at(ref, split_part=split_part, **choices), training=training)
+    return plan_request(
+        LoadRequest(ref=DatasetRef.of(ref).resolved(), split_part=split_part, **choices), training=training
+    )
 
 
 def plan_request(request: LoadRequest, *, training: bool) -> tuple[LeafPlan, ...]:
@@ -158,7 +160,7 @@ def plan_tree(
         ConfigError: The documents have faults; the error lists all of them with their places.
         StorageError: The metadataset cannot be read.
     """
-    request = LoadRequest.at(ref, split_part=split_part)
+    request = LoadRequest(ref=DatasetRef.of(ref).resolved(), split_part=split_part)
     return _plan(request, training=training, check_paths=check_paths, check_urls=check_urls)
 
 
@@ -209,9 +211,9 @@ def _check_names(names: Sequence[str], known: Sequence[str], file: str) -> None:
 def _plan(request: LoadRequest, *, training: bool, check_paths: bool, check_urls: bool = False) -> PlanNode:
     settings = InheritedSettings(request=request)
     if request.ref.kind.is_mix:
-        planner = TreePlanner(request.path, training=training, check_paths=check_paths, check_urls=check_urls)
+        planner = TreePlanner(request.ref.path, training=training, check_paths=check_paths, check_urls=check_urls)
         return planner.plan(settings)
-    return _node("dataset", request.path, settings, place="", leaf=settings.leaf(request, place=""))
+    return _node("dataset", request.ref.path, settings, place="", leaf=settings.leaf(request, place=""))
 
 
 def _resolved(ref: DatasetRef, file: str) -> DatasetRef:

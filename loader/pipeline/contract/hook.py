@@ -280,20 +280,25 @@ class Hook:
 
 
 class BatchHook(Hook):
-    """A function that joins items to micro-batches, which can be rebuilt from their ids.
+    """The function ``batcher`` of a stage that joins items to micro-batches, which can be rebuilt from their ids.
 
     Args:
-        function: The function.
+        definition: The stage.
         lane: The lane.
-        upstream: Rebuilds single items.
-        path: Path and key of the stage.
-        options: The other arguments of :class:`Hook`.
+        state: The lane's state, from which the input is opened.
+        stage: The name of the function's stage, for messages.
+
+    Attributes:
+        upstream: The input of the stage.
     """
 
-    def __init__(self, function: Callable[..., Any], lane: Lane, upstream: Any, path: str, **options: Any) -> None:
-        super().__init__(function, lane, takes_batches=True, **options)
-        self._path = path
-        self._upstream = upstream
+    def __init__(self, definition: Any, lane: Lane, state: State, *, stage: str) -> None:
+        self._path = lane.path + definition.key
+        self.upstream = LaneInput(definition.inputs[0], lane, state, self._path)
+        tolerance, sizes = definition.failure_tolerance, definition.size_metrics
+        super().__init__(
+            definition.batcher, lane, failure_tolerance=tolerance, takes_batches=True, stage=stage, sizes=sizes
+        )
 
     def make(self, values: list[Any], item_ids: tuple[ItemId, ...]) -> tuple[Any, ItemId]:
         """Return the micro-batch of some items and its id; :data:`.SKIPPED` if there is none."""
@@ -305,35 +310,19 @@ class BatchHook(Hook):
 
     def join(self, items: Iterable[BufferedItem]) -> tuple[Any, ItemId]:
         """Return the micro-batch of items that waited in a buffer, and its id, as :meth:`make` does."""
-        made = [(item.value(self._upstream, self._lane), item.item_id) for item in items]
+        made = [(item.value(self.upstream, self._lane), item.item_id) for item in items]
         made = [(value, item_id) for value, item_id in made if value is not SKIPPED]
         return self.make([value for value, _ in made], tuple([item_id for _, item_id in made]))
 
     def load(self, item_id: ItemId) -> Any:
         """Rebuild the micro-batch of an id; :data:`.SKIPPED` if none of its items is left."""
-        loaded = [self._upstream.load(inner) for inner in item_id] if isinstance(item_id, tuple) else []
+        loaded = [self.upstream.load(inner) for inner in item_id] if isinstance(item_id, tuple) else []
         values = [value for value in loaded if value is not SKIPPED]
         if not values:
             return SKIPPED
         batch = self.call(values, item_id)
         set_restore_key(batch, self._path, self._lane, item_id)
         return batch
-
-
-def open_joined(definition: Any, lane: Lane, state: State, *, stage: str) -> tuple[LaneInput, BatchHook]:
-    """Open the input of a stage that joins items by its ``batcher``, and this function for the items.
-
-    Args:
-        definition: The stage.
-        lane: The lane.
-        state: The lane's state.
-        stage: The name of the function's stage, for messages.
-    """
-    path = lane.path + definition.key
-    upstream = LaneInput(definition.inputs[0], lane, state, path)
-    tolerance, sizes = definition.failure_tolerance, definition.size_metrics
-    hook = BatchHook(definition.batcher, lane, upstream, path, failure_tolerance=tolerance, stage=stage, sizes=sizes)
-    return upstream, hook
 
 
 def activity_name(stage: str, function: Callable[..., Any]) -> str:

@@ -40,7 +40,7 @@ class UserRunning:
         self._name = type(dataset).__name__
         # Each lane runs a copy of the user's object, since its attributes are the lane's state.
         self._dataset = self._copy(dataset)
-        lane.context.closers.append(self._dataset.worker_close)
+        lane.context.closing.callback(self._dataset.worker_close)
         # The inputs come first: the dataset's own state may name samples that they rebuild.
         if OWN in entry:
             for each in self._inputs:  # after the copy was reset, with its inner datasets

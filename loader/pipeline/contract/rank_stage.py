@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ...errors import ConfigError, StateError, plural
@@ -23,6 +24,7 @@ class RankInput(Protocol):
         """Restart: the next iteration yields the first micro-batch."""
 
 
+@dataclass(eq=False)
 class RankRunning:
     """A stage that counts on the rank, as it runs.
 
@@ -32,14 +34,13 @@ class RankRunning:
         kept: What else the stage keeps while it runs.
     """
 
-    def __init__(self, definition: RankStage, upstream: Any, count: int, kept: Any = None) -> None:
-        self._definition = definition
-        self.kept = kept
-        self.upstream = upstream
-        self.count = count
+    definition: RankStage
+    upstream: Any
+    count: int
+    kept: Any = None
 
     def batches(self) -> Iterator[Any]:
-        return self._definition.iterate(self)
+        return self.definition.iterate(self)
 
     def start_over(self) -> None:
         self.count = 0
@@ -93,15 +94,17 @@ def cut_rank_stages(dataset: SavableDataset[Any]) -> tuple[SavableDataset[Any], 
     """
     above: list[SavableDataset[Any]] = []
     on_rank: list[RankStage] = []
-    # Walk down through the stages of the rank, and set aside the stages above them that commute.
-    while True:
-        if isinstance(dataset, RankStage):
-            on_rank.append(dataset)
-        elif len(dataset.inputs) == 1 and _has_rank_stage(dataset) and dataset.traits.commutes:
-            above.append(dataset)
-        else:
+    # Walk down from one stage of the rank to the next, and set aside the stages between them, if all commute.
+    while (lower := rank_stage_below(dataset)) is not None:
+        between, stage = [], dataset
+        while stage is not lower:
+            between.append(stage)
+            stage = stage.inputs[0]
+        if not all(stage.traits.commutes for stage in between):
             break
-        dataset = dataset.inputs[0]
+        above += between
+        on_rank.append(lower)
+        dataset = lower.inputs[0]
     # Put these on top of the stages of the lanes, the lowest first.
     for stage in reversed(above):
         moved = copy.copy(stage)
@@ -109,14 +112,6 @@ def cut_rank_stages(dataset: SavableDataset[Any]) -> tuple[SavableDataset[Any], 
         moved.depth = dataset.depth + stage.depth - stage.inputs[0].depth
         dataset = moved
     return dataset, on_rank
-
-
-def _has_rank_stage(dataset: SavableDataset[Any]) -> bool:
-    while len(dataset.inputs) == 1:
-        dataset = dataset.inputs[0]
-        if isinstance(dataset, RankStage):
-            return True
-    return False
 
 
 class RankChain:

@@ -6,6 +6,7 @@ import errno
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -356,15 +357,20 @@ def _checked(tolerance: int) -> int:
 
 def three_argument_handler(handler: Callable[..., Any]) -> SampleErrorHandler:
     """Return a handler of three arguments for one that takes at most two: ``(error, key)``."""
-    count = _arguments(handler)
-    if count == 2:
-        return partial(_call_with_key, handler)  # pickles, other than a closure
-    if count != 3:
-        raise ConfigError(
-            f"the error handler {getattr(handler, '__name__', handler)!r} takes other arguments than expected",
-            hint="let it take (exception, sample, sources)",
-        )
-    return handler
+    try:
+        signature = inspect.signature(handler)
+    except (TypeError, ValueError):  # a function written in C may have no signature
+        return handler
+    # A handler that takes both forms receives the sources, too. A partial pickles, other than a closure.
+    forms: tuple[tuple[int, SampleErrorHandler], ...] = ((3, handler), (2, partial(_call_with_key, handler)))
+    for count, form in forms:
+        with suppress(TypeError):
+            signature.bind(*range(count))
+            return form
+    raise ConfigError(
+        f"the error handler {getattr(handler, '__name__', handler)!r} takes other arguments than expected",
+        hint="let it take (exception, sample, sources)",
+    )
 
 
 def _call_with_key(handler: Callable[..., Any], error: Exception, sample: Any, sources: Any) -> None:
@@ -372,25 +378,10 @@ def _call_with_key(handler: Callable[..., Any], error: Exception, sample: Any, s
     handler(error, joined_names(keys_of_sample(sample)) or None)
 
 
-def _arguments(handler: Callable[..., Any]) -> int:
-    """Return the number of positional arguments to pass to a handler; 0 if it takes neither two nor three."""
-    try:
-        signature = inspect.signature(handler)
-    except (TypeError, ValueError):  # a function written in C may have no signature
-        return 3
-    # A handler that takes both forms receives the sources, too.
-    for count in (3, 2):
-        try:
-            signature.bind(*range(count))
-        except TypeError:
-            continue
-        return count
-    return 0
-
-
 _log = get_logger(__name__)
 
 
+@dataclass(slots=True, eq=False)
 class EndlessSkips:
     """Counter of consecutive samples that a hook skips in a lane; ends a run that would never get another sample.
 
@@ -399,18 +390,18 @@ class EndlessSkips:
 
     Args:
         tolerance: Skips before the first kept sample that end the run; None: no number of skips ends it.
+        dropped: By reason, the number of samples that hooks of the lane dropped.
+        count: 1 + consecutive skips, so that it is not 0 before the first kept sample. Set it to 0 when a sample is
+            kept: the caller has to test it for each sample anyway, so this needs no second test.
     """
 
-    def __init__(self, name: str, lane: int, tolerance: int | None, dropped: Counter[str]) -> None:
-        self._name = name
-        self._lane = lane
-        self._tolerance = tolerance
-        self._dropped = dropped
-        self._has_kept = self._is_warned = False
-        self.count = 1
-        """1 + consecutive skips, so that it is not 0 before the first kept sample; set it to 0 when a sample is kept.
-
-        The caller has to test it for each sample anyway, so this needs no second test."""
+    name: str
+    lane: int
+    tolerance: int | None
+    dropped: Counter[str]
+    count: int = 1
+    has_kept: bool = False
+    is_warned: bool = False
 
     def add(self, samples: int = 1, *, how: str = "skipped") -> None:
         """Count the samples of a skipped item.
@@ -420,20 +411,20 @@ class EndlessSkips:
         """
         # Stages set the count to 0 whenever they keep a sample.
         if not self.count:
-            self._has_kept, self._is_warned, self.count = True, False, 1
+            self.has_kept, self.is_warned, self.count = True, False, 1
         self.count += samples
-        self._dropped[f"{self._name} {how}"] += samples
+        self.dropped[f"{self.name} {how}"] += samples
         skipped = self.count - 1
         # Warn once in a row, before the run ends.
-        if skipped >= _WARN_AT and not self._is_warned:
-            self._is_warned = True
+        if skipped >= _WARN_AT and not self.is_warned:
+            self.is_warned = True
             _log.warning(
-                "%s has skipped the last %d samples of lane %d; is that intended?", self._name, skipped, self._lane
+                "%s has skipped the last %d samples of lane %d; is that intended?", self.name, skipped, self.lane
             )
-        if self._tolerance is not None and skipped >= (_STOP_AT if self._has_kept else min(self._tolerance, _STOP_AT)):
+        if self.tolerance is not None and skipped >= (_STOP_AT if self.has_kept else min(self.tolerance, _STOP_AT)):
             raise RepeatedSampleError(
-                f"{self._name} has skipped {plural(skipped, 'sample')} in a row in lane {self._lane}"
-                f"{'' if self._has_kept else ', and has kept none'}",
+                f"{self.name} has skipped {plural(skipped, 'sample')} in a row in lane {self.lane}"
+                f"{'' if self.has_kept else ', and has kept none'}",
                 hint="check its condition (SkipSample, or a filter): the run might never get another sample; to allow "
                 "more, pass WorkerConfig(skip_tolerance=…), None for any number",
             )

@@ -214,7 +214,7 @@ class ReaderSources:
 
     def dataset_paths(self, source: int) -> list[str]:
         """Return the path of the dataset with this number, or of each member if it is a join."""
-        return [member.request.path for member in self._reader.sources[source - self._first].members]
+        return [member.request.ref.path for member in self._reader.sources[source - self._first].members]
 
     def _located(self, lane: int, start: int) -> list[int]:
         if lane not in self._orders:

@@ -26,6 +26,9 @@ _EARLY_COST = 0.01  # of a worker's time: early timing may cost as much
 _SEND_EVERY_NS = 10_000_000  # packing, sending and adding counts takes up to 40 µs
 _UNSENT = 1 / 32  # of the micro-batches of a worker, those whose counts are not sent yet
 _MAX_EVENTS = 200_000  # of one worker on their way to the rank
+_MAX_COUNT_SHARE = 0.001  # of a worker's time to count samples
+_MISSING = 1 / 16  # of the micro-batches of a worker, those whose samples are not counted yet
+_MAX_WAIT_NS = 2_000_000_000  # to count those of thousands of readers takes milliseconds
 
 
 def register(
@@ -63,7 +66,7 @@ def skipped_items(lane: Any) -> Any:
     """Return the collection to which a stage adds the ids of items that it skips."""
     if lane.recorder is None:
         return deque(maxlen=0)  # keeps nothing
-    return SkippedItems(lane, lane.recorder.samples.skipped)
+    return SkippedItems(lane, lane.recorder.skipped)
 
 
 @dataclass(slots=True, eq=False)
@@ -82,7 +85,7 @@ class WorkerRecorder:
 
     Attributes:
         counts: The measurements since they were taken last.
-        samples: The counts of samples that the stages keep.
+        skipped: The lanes and inputs with skipped items that are not counted.
         until_timed: The lanes count it down with each micro-batch; from 0 on, they call :meth:`begin_timed`.
     """
 
@@ -93,7 +96,10 @@ class WorkerRecorder:
         readers: Mapping[int, int] | None = None,
     ) -> None:
         self.counts = counts if counts is not None else Counts()
-        self.samples = SampleCounts()
+        self.skipped: list[SkippedItems] = []
+        self._counters: list[weakref.ref[Any]] = []
+        self._dropped: list[tuple[Mapping[str, int], dict[str, int]]] = []  # of lanes, and those that are counted
+        self._next_count = NextTurn(_MISSING)
         self._readers = readers or {}
         self._is_traced = False
         self._traced_from_ns = 0
@@ -159,7 +165,10 @@ class WorkerRecorder:
             self.count_samples()
         elif self._is_traced or self._next_send.is_due(self._made, now_ns):
             self._next_send.begin_wait(self._made, now_ns, wait_ns=_SEND_EVERY_NS)
-            self.samples.count_if_due(counts, self._made, now_ns)
+            if self._next_count.is_due(self._made, now_ns):
+                self.count_samples()
+                wait_ns = int((perf_counter_ns() - now_ns) / _MAX_COUNT_SHARE)
+                self._next_count.begin_wait(self._made, now_ns, wait_ns=min(wait_ns, _MAX_WAIT_NS))
         else:
             return None
         self.counts = Counts()
@@ -271,28 +280,6 @@ class WorkerRecorder:
 
     # ------------------------------------------------------------------------------------- samples
 
-    def count_samples(self) -> None:
-        self.samples.count(self.counts)
-
-
-_MAX_COUNT_SHARE = 0.001  # of a worker's time to count samples
-_MISSING = 1 / 16  # of the micro-batches of a worker, those whose samples are not counted yet
-_MAX_WAIT_NS = 2_000_000_000  # to count those of thousands of readers takes milliseconds
-
-
-class SampleCounts:
-    """The counts of the stages of a worker.
-
-    Attributes:
-        skipped: The lanes and inputs with skipped items that are not counted.
-    """
-
-    def __init__(self) -> None:
-        self.skipped: list[SkippedItems] = []
-        self._counters: list[weakref.ref[Any]] = []
-        self._dropped: list[tuple[Mapping[str, int], dict[str, int]]] = []  # of lanes, and those that are counted
-        self._next = NextTurn(_MISSING)
-
     def add_counter(self, counter: Any) -> None:
         """Let ``counter.add_counts(counts)`` add what a stage counts itself. The stage is not kept alive."""
         self._counters.append(weakref.ref(counter))
@@ -300,9 +287,10 @@ class SampleCounts:
     def add_dropped(self, dropped: Mapping[str, int]) -> None:
         self._dropped.append((dropped, {}))
 
-    def count(self, counts: Counts) -> None:
+    def count_samples(self) -> None:
         """Add the samples and sizes that stages have counted, and the dropped samples, since the last call."""
         # Ask the stages that still exist; forget the others.
+        counts = self.counts
         counters = [(reference, reference()) for reference in self._counters]
         for _, counter in counters:
             if counter is not None:
@@ -318,13 +306,6 @@ class SampleCounts:
                     more = samples - known.get(reason, 0)
                     counts.dropped[reason] = counts.dropped.get(reason, 0) + more
                     known[reason] = samples
-
-    def count_if_due(self, counts: Counts, batches: int, now_ns: int) -> None:
-        """Count, unless this was done a short time or few micro-batches before."""
-        if self._next.is_due(batches, now_ns):
-            self.count(counts)
-            wait_ns = int((perf_counter_ns() - now_ns) / _MAX_COUNT_SHARE)
-            self._next.begin_wait(batches, now_ns, wait_ns=min(wait_ns, _MAX_WAIT_NS))
 
 
 _EARLY_BATCHES = 128  # up to which each is a turn, so that the counts of short runs are exact

@@ -18,7 +18,7 @@ from ...dataset.query import Condition, DatasetValues
 from ...errors import ConfigError, plural
 from ...format.columns.column import ComparedValues
 from ...format.columns.column_record import write_again
-from .sample_chunk import SourceTable
+from .sample_chunk import OpenSources
 from .source import Source
 
 Costs = npt.NDArray[np.float64]
@@ -68,8 +68,8 @@ class SampleCosts:
         return {name: value for name, value in self.__dict__.items() if name in kept}
 
     @cached_property
-    def _table(self) -> SourceTable:
-        return SourceTable(self._sources)
+    def _table(self) -> OpenSources:
+        return OpenSources(self._sources)
 
     @cached_property
     def _values(self) -> dict[int, DatasetValues]:

@@ -119,7 +119,7 @@ class DatasetSource(Source):
             hint = f"widen the subset, or remove the {'file' if folder.is_file else 'dataset'} from the mix"
         elif request.filter is not None:
             hint = "name another filter or split part, or none"
-        at = request.path if folder.is_file else folder.path
+        at = request.ref.path if folder.is_file else folder.path
         return EmptyDatasetError(
             f"{'the subset of ' if request.subset else ''}{what} has no samples{kept}", at=at, hint=hint
         )
@@ -143,7 +143,7 @@ class DatasetSource(Source):
             ends, starts = self.selection.whole
             runs = zlib.crc32(starts.tobytes(), zlib.crc32(ends.tobytes(), start))
         return {
-            "path": self.request.path,
+            "path": self.request.ref.path,
             **({} if folder.is_file else {"uuid": folder.index.uuid, "split_part": self.split_part}),
             "samples": len(self.selection),
             "which": zlib.crc32(np.array(self.selection.bounds, np.int64).tobytes(), runs),
@@ -154,7 +154,7 @@ class DatasetSource(Source):
     def describe(self) -> str:
         kept = f", filter {self.request.filter}" if self.request.filter else ""
         part = f", {self.split_part or 'all parts'}" if not self.folder.is_file else ""
-        return f"{self.request.path}{part}{kept}: {plural(len(self.turns), 'sample')}"
+        return f"{self.request.ref.path}{part}{kept}: {plural(len(self.turns), 'sample')}"
 
 
 def _uuid_of(dataset: Dataset) -> str | None:

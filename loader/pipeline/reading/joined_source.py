@@ -57,7 +57,7 @@ class JoinedSource(Source):
         """The opened members, joined; the rows are memory-mapped."""
         rows = self.open_rows()  # first: its errors name the join
         members = tuple(member.folder for member in self.members)
-        return JoinedDataset(members, self.names, rows, file=self.request.path, place=self.place)
+        return JoinedDataset(members, self.names, rows, file=self.request.ref.path, place=self.place)
 
     @property
     def samples(self) -> int:
@@ -100,7 +100,7 @@ class JoinedSource(Source):
 
     def describe(self) -> str:
         joined = plural(len(self.members), "dataset")
-        return f"{self.request.path}: {self.place}, {joined} joined: {plural(len(self.turns), 'sample')}"
+        return f"{self.request.ref.path}: {self.place}, {joined} joined: {plural(len(self.turns), 'sample')}"
 
 
 class _JoinRecipe(Recipe):
@@ -215,12 +215,9 @@ class _RowChunk(SampleChunk):
         self._joins = joins
         self._row_sources, self._row_numbers = numbers
         self._rows, self._members = read
-
-    @property
-    def size_bytes(self) -> IntArray:
-        """Shape (n,): the bytes of each row, as far as they are known."""
-        known = np.maximum(super().size_bytes, 0)
-        return np.bincount(self._rows, known, minlength=len(self._row_sources)).astype(np.int64)
+        # Shape (n,): the bytes of each row, as far as they are known.
+        known = np.maximum(self.size_bytes, 0)
+        self.size_bytes = np.bincount(self._rows, known, minlength=len(self._row_sources)).astype(np.int64)
 
     def read(self, positions: Sequence[int], begin: Callable[[int], Any]) -> Iterator[tuple[Any, int]]:
         """Yield raw samples and rows with their positions; :data:`SKIPPED` for excluded ones."""

@@ -28,7 +28,7 @@ from ..measuring.recorder import WorkerRecorder
 from .fetched_ranges import MEMBER_BYTES
 from .read_ahead import ReadAhead
 from .read_together import LaneReaders
-from .sample_chunk import OpenSources, SampleChunk, SourceTable
+from .sample_chunk import OpenSources, SampleChunk
 from .shard_reads import COALESCED_BYTES
 
 _MAX_CHUNK = 1024  # samples
@@ -72,13 +72,13 @@ class LaneReader:
                 samples_joined=_CHUNKS_JOINED * max_size,
                 begin=self.begin,
             )
-            definition.waiting[lane.number] = self._ahead
+            self._waiting = definition.waiting
+            self._waiting[lane.number] = self._ahead
         elif isinstance(order, BlendedLane):
             window_of = order.window_of
         # Chunks of local samples end with the windows of the shuffle, whose samples are neighbours.
         self._chunks = OrderedChunks(order, self.position, definition, max_size=max_size, window_of=window_of)
         # Count the samples of each source, if statistics are measured.
-        self._waiting = definition.waiting
         self._recorder = lane.recorder
         first = 0
         if lane.recorder is not None:
@@ -86,7 +86,7 @@ class LaneReader:
             self._counter = SourceCounter(
                 first, self.position, lambda source: sources[source].folder.sample_bytes, sources=len(sources)
             )
-            lane.recorder.samples.add_counter(self)
+            lane.recorder.add_counter(self)
         lane.readers = ReaderSources(definition, lane, first=first)
         self._first_rebuilt = -1  # first of the positions that the last load() located
         self._rebuilt: tuple[IntArray, IntArray]  # their sources, and numbers in the indexes
@@ -259,9 +259,9 @@ class OrderedChunks:
         self, order: LaneOrder, position: int, definition: Any, *, max_size: int, window_of: WindowOf | None
     ) -> None:
         self._order = order
-        self._table: SourceTable = definition.opened
+        self._table: OpenSources = definition.opened
         self._size, self._max_size = min(_FIRST_CHUNK, max_size), max_size
-        self._window_of = window_of or _no_window
+        self._window_of = window_of
         self._sample_bytes: int = definition.sample_bytes if window_of else 0  # mean of a sample
         self._was_edited = definition.history is not None
         self._ordered = range(position, position)  # positions whose order is known
@@ -296,7 +296,7 @@ class OrderedChunks:
         The samples of a window are neighbours in their shards, in parts that are read whole if the chunk has all of it.
         """
         stop = start + self._size
-        window = self._window_of(stop)
+        window = self._window_of(stop) if self._window_of is not None else None
         if window is None:
             return stop
         first, end = window
@@ -309,7 +309,7 @@ class OrderedChunks:
         length = self._order.length
         stop = start + self._size * _CHUNKS_ORDERED
         # Order whole windows, if that is not much more: their samples are read together.
-        window = self._window_of(stop)
+        window = self._window_of(stop) if self._window_of is not None else None
         if window is not None and window[1] - start <= 2 * (stop - start):
             stop = window[1]
         ordered = range(start, stop if length is None else min(stop, length))
@@ -322,10 +322,6 @@ class OrderedChunks:
             source, epoch, sample, ordered = source[:known], epoch[:known], sample[:known], ordered[:known]
         self._found = source, self._table.index_numbers(source, sample), epoch
         self._ordered = ordered
-
-
-def _no_window(position: int) -> None:
-    """Return None: the order has no windows."""
 
 
 def _before_gone(source: IntArray) -> int:

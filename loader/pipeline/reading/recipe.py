@@ -81,7 +81,7 @@ class DatasetRecipe(Recipe):
         of_dataset = config.key_format if config is not None else None
         builder = SampleBuilder(
             described if described is not None else config,
-            DatasetCode(folder.documents.folder, request.trust_code),
+            DatasetCode(folder.storage.path(FOLDER), request.ref.trust_code),
             dataset_path=folder.storage.path(""),
             decoder=None if folder.holds_values else self.decoder,
             key_format=resolve_key_format(request.key_format, of_dataset),
@@ -96,7 +96,7 @@ class DatasetRecipe(Recipe):
 
     @cached_property
     def build(self) -> Callable[[RawSample, tuple[Any, ...]], Any]:  # type: ignore[override] # read only
-        path, labels, folder = self.request.path, self.request.subflavors, self.folder
+        path, labels, folder = self.request.ref.path, self.request.subflavors, self.folder
         values = folder.index.values if isinstance(folder.index, RecordIndex) else None
         return self.builder.raw_builder(path, labels, values=values, are_lines=folder.holds_lines)
 
@@ -110,11 +110,11 @@ class DatasetRecipe(Recipe):
             ref=self.request.ref if self.folder.has_store else None,
             aux_refs=self.request.aux,
             decoder=self.decoder,
-            trust_code=self.request.trust_code,
+            trust_code=self.request.ref.trust_code,
         )
 
     def named(self, raw: RawSample) -> dict[str, Any]:
-        return {**raw.parts, "__key__": self.builder.key_of(raw), "__sources__": sources_of(raw, self.request.path)}
+        return {**raw.parts, "__key__": self.builder.key_of(raw), "__sources__": sources_of(raw, self.request.ref.path)}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -33,10 +33,30 @@ _SHARD_MASK = (1 << _SHARD_BITS) - 1
 _raw = partial(tuple.__new__, RawSample)  # RawSample(…) takes twice as long
 
 
-class SourceTable:
-    """Map samples of several sources to their numbers in the indexes, with one search for all of them."""
+class OpenSources:
+    """The sources of a reader in one process: where their samples are, with one search for all of them.
 
-    def __init__(self, sources: Sequence[Source], quarantined: Collection[tuple[int, int]] = ()) -> None:
+    Args:
+        sources: The datasets.
+        shards: The open shards of this process; None for a pool of its own.
+        sparse: Numbers of the sources that an epoch reads a small part of.
+        quarantined: Samples that are passed over as excluded ones are: source, and number in its index.
+        first: Added to the numbers of the sources in raw samples, and in file numbers.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        shards: OpenFiles | None = None,
+        sparse: Collection[int] = (),
+        *,
+        quarantined: Collection[tuple[int, int]] = (),
+        first: tuple[int, int] = (0, 0),
+    ) -> None:
+        self._sources = cast("Sequence[DatasetSource]", sources)  # joins have a class of their own
+        self._shards = OpenFiles() if shards is None else shards
+        self._sparse = sparse
+        self._first_numbers = first
         sizes = np.array([len(source.turns) for source in sources], dtype=np.int64)
         self._first = np.cumsum(sizes) - sizes  # number of each source's first sample, counted over all sources
         # A source's samples are in ranges of its index, one for each shard: note by how much each range is shifted.
@@ -83,25 +103,6 @@ class SourceTable:
         is_excluded: npt.NDArray[np.bool_] = self._excluded[row] == name
         return is_excluded if is_excluded.any() else None
 
-
-class OpenSources(SourceTable):
-    """The sources of a reader in one process, whose samples are read a chunk at a time."""
-
-    def __init__(
-        self,
-        sources: Sequence[Source],
-        shards: OpenFiles,
-        sparse: Collection[int] = (),
-        *,
-        quarantined: Collection[tuple[int, int]] = (),
-        first: tuple[int, int] = (0, 0),
-    ) -> None:
-        super().__init__(sources, quarantined)
-        self._sources = cast("Sequence[DatasetSource]", sources)  # joins have a class of their own
-        self._shards = shards
-        self._sparse = sparse
-        self._first_numbers = first
-
     def chunk(self, source: IntArray, index: IntArray, excluded: npt.NDArray[np.bool_] | None) -> SampleChunk:
         """Return a chunk of samples; see :class:`SampleChunk` for the arguments."""
         return SampleChunk(
@@ -113,13 +114,13 @@ class SampleChunk:
     """Samples that are located together, in the order in which they are yielded.
 
     Args:
-        sources: The datasets.
-        shards: The open shards of this process.
         source: Shape (n,): number of each sample's source.
         index: Shape (n,): number of the sample in the index of its source.
         excluded: Shape (n,): True for samples that the split excludes; None if it excludes no sample.
-        sparse: Numbers of the sources that an epoch reads a small part of.
-        first: Added to the numbers of the sources in raw samples, and in file numbers.
+        others: As for :class:`OpenSources`.
+
+    Attributes:
+        size_bytes: Shape (n,): the bytes of each sample; -1 if they are not one range.
     """
 
     def __init__(
@@ -145,6 +146,7 @@ class SampleChunk:
             for column in (self._found.shard, self._found.start, self._found.size_bytes)
         )
         self._file = ((source + self._first_file) << _SHARD_BITS) + self._shard  # file numbers
+        self.size_bytes = self._size
         self._fetched: FetchedRanges | None = None
 
     def fetch(self, queue: FetchQueue) -> FetchedRanges | None:
@@ -158,14 +160,6 @@ class SampleChunk:
                 queue, self._file, self._start, self._size, missing=wanted, open_file=self._open
             )
         return self._fetched
-
-    def __len__(self) -> int:
-        return len(self._source)
-
-    @property
-    def size_bytes(self) -> IntArray:
-        """Shape (n,): the bytes of each sample; -1 if they are not one range."""
-        return self._size
 
     def read(self, positions: Sequence[int], begin: Callable[[int], Any]) -> Iterator[tuple[Any, int]]:
         """Return an iterator over the samples with their positions; :data:`SKIPPED` for excluded samples.
@@ -209,9 +203,9 @@ class SampleChunk:
             # A tuple for each sample: the samples that come next are of other parts, and each list costs a cache miss.
             return [zip(map(make, [*islice(rows, len(some))]), some, strict=True) for some, _ in parts]
         # Those of object stores are being fetched.
-        announced = (
-            len(self) if len(self) < _MIN_ANNOUNCED or self._fetched is not None else self._announce(0, len(self))
-        )
+        announced = len(self._source)
+        if announced >= _MIN_ANNOUNCED and self._fetched is None:
+            announced = self._announce(0, announced)
         chunks = []
         first = 0
         for positions, begin in parts:
@@ -236,7 +230,7 @@ class SampleChunk:
         if self._place is None:
             names = self._sources[source[0]].shard_names
             return (
-                repeat(source[0] + first, len(self)),
+                repeat(source[0] + first, len(source)),
                 locations.sample,
                 map(names.__getitem__, shard),
                 locations.key,
@@ -249,10 +243,14 @@ class SampleChunk:
 
     def _made(self, row: tuple[Any, ...]) -> RawSample:
         """Return a raw sample from its columns and the bytes of its range, as ``RawSample`` defines it."""
-        part = row[4]
-        if type(part) is not str:
-            row = (*row[:4], None, self._parts(part, row[5]))
-        return _raw(row)
+        part, data = row[4:]
+        if type(part) is str:
+            return _raw(row)
+        # The bytes of several parts are cut out of the range.
+        cuts = self._found
+        parts = range(cuts.first_part[part], cuts.first_part[part + 1])
+        cut = {cuts.part_name[each]: data[cuts.part_start[each] : cuts.part_stop[each]] for each in parts}
+        return _raw((*row[:4], None, cut))
 
     def _one_by_one(
         self,
@@ -304,11 +302,6 @@ class SampleChunk:
                 if len(data) != size:
                     raise self._cut(name, start, size, len(data))
                 yield self._made((source, index, shard, key, part, data)), position
-
-    def _parts(self, row: int, data: bytes) -> dict[str, bytes]:
-        cuts = self._found
-        parts = range(cuts.first_part[row], cuts.first_part[row + 1])
-        return {cuts.part_name[part]: data[cuts.part_start[part] : cuts.part_stop[part]] for part in parts}
 
     def _open(self, name: int) -> ReadableFile:
         """Return the shard of a file number; open it if necessary."""

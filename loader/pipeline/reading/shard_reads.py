@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ _GAP_BYTES = 8 << 10  # largest gap that is read over: one more read costs as mu
 _MIN_PER_RANGE = 2  # samples, on average
 
 
+@dataclass(eq=False)
 class ShardPool:
     """The open shards of all readers of a chain, in one process: their number is limited together.
 
@@ -30,12 +32,12 @@ class ShardPool:
         sources: Number of their sources. The files of a source have its number; members of joins have others.
     """
 
-    def __init__(self, readers: int, sources: int) -> None:
-        self.readers = readers
-        self._sources = self._reserved = sources
+    readers: int
+    sources: int
+    _reserved: int = field(default=0, init=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"readers": self.readers, "_sources": self._sources, "_reserved": self._sources}
+        return {"readers": self.readers, "sources": self.sources}  # the other process opens its own files
 
     @cached_property
     def shards(self) -> OpenFiles:
@@ -43,7 +45,7 @@ class ShardPool:
 
     def reserve(self, sources: int) -> int:
         """Return the first of some numbers that no source has and no other reader uses for its files."""
-        first = self._reserved
+        first = self.sources + self._reserved
         self._reserved += sources
         return first
 

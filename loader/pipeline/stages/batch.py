@@ -10,7 +10,7 @@ from ...errors import ConfigError
 from ...order import PlannedLane
 from ...samples.batching.collate import generic_batch
 from ...samples.hooks import is_library_hook
-from ..contract.hook import open_joined
+from ..contract.hook import BatchHook
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane
 from ..contract.running import SKIPPED, RunningFunctions, StageTraits
@@ -80,8 +80,8 @@ class BatchDataset(SavableDataset[T]):
         return {"batch_size": self.batch_size, "drop_last": self.drop_last}
 
     def open(self, lane: Lane, state: State) -> Running:
-        upstream, batcher = open_joined(self, lane, state, stage=self.name)
-        size, fill, make = self.batch_size, upstream.fill, batcher.make
+        batcher = BatchHook(self, lane, state, stage=self.name)
+        size, fill, make = self.batch_size, batcher.upstream.fill, batcher.make
 
         def next_batch() -> tuple[Any, ItemId]:
             values: list[Any] = []
@@ -93,7 +93,7 @@ class BatchDataset(SavableDataset[T]):
                 raise StopIteration
             return make(values, tuple(item_ids))
 
-        return RunningFunctions(next_batch, upstream.state, batcher.load)
+        return RunningFunctions(next_batch, batcher.upstream.state, batcher.load)
 
 
 class PlannedGroupsDataset(BatchDataset[T]):
@@ -140,9 +140,9 @@ class PlannedGroupsDataset(BatchDataset[T]):
         return order.count_groups() if isinstance(order, PlannedLane) else None
 
     def open(self, lane: Lane, state: State) -> Running:
-        upstream, batcher = open_joined(self, lane, state, stage=self.name)
+        batcher = BatchHook(self, lane, state, stage=self.name)
         order: PlannedLane = lane.shared[PlannedLane]
-        read, make = upstream.next, batcher.make
+        read, make = batcher.upstream.next, batcher.make
         position: int = state.get(planning_reader(self)[0].key, 0)
 
         def next_group() -> tuple[Any, ItemId]:
@@ -158,7 +158,7 @@ class PlannedGroupsDataset(BatchDataset[T]):
                     item_ids.append(item_id)
             return make(values, tuple(item_ids))
 
-        return RunningFunctions(next_group, upstream.state, batcher.load)
+        return RunningFunctions(next_group, batcher.upstream.state, batcher.load)
 
 
 def planning_reader(dataset: SavableDataset[Any]) -> tuple[ReadDataset, PlannedGroups]:

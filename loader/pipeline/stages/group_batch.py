@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import ConfigError, RepeatedSampleError, SkipSample, plural
 from ...samples.batching.collate import generic_batch
-from ..contract.hook import Hook, open_joined
+from ..contract.hook import BatchHook, Hook
 from ..contract.item_id import ItemId, samples_in
 from ..contract.lane import BufferedItem, Lane
 from ..contract.rng import preserve_rng_state
@@ -85,7 +85,8 @@ class GroupBatchDataset(SavableDataset[T]):
 
 class _GroupBatchRunning:
     def __init__(self, definition: GroupBatchDataset[Any], lane: Lane, state: State) -> None:
-        self._upstream, self._batcher = open_joined(definition, lane, state, stage="batch")
+        self._batcher = BatchHook(definition, lane, state, stage="batch")
+        self._upstream = self._batcher.upstream
         self._upstream.release = self._release
         self._lane = lane
         self._fixed_size = definition.fixed_batch_size

@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import ConfigError
 from ...order import mix
 from ...samples.batching.collate import generic_batch
-from ..contract.hook import Hook, open_joined
+from ..contract.hook import BatchHook, Hook
 from ..contract.item_id import ItemId
 from ..contract.lane import BufferedItem, Lane
 from ..contract.running import StageTraits
@@ -94,7 +94,8 @@ class SortPoolDataset(SavableDataset[T]):
 
 class _SortPoolRunning:
     def __init__(self, definition: SortPoolDataset[Any], lane: Lane, state: State) -> None:
-        self._upstream, self._batcher = open_joined(definition, lane, state, stage="batcher")
+        self._batcher = BatchHook(definition, lane, state, stage="batcher")
+        self._upstream = self._batcher.upstream
         self._upstream.release = self._release
         self._lane = lane
         self._key = definition.key

@@ -54,7 +54,7 @@ class VolumeBlendRunning:
         self._changed: dict[int, None] = {}  # inputs that were used since the last state, in the order of first use
         self._recorder = lane.recorder if definition.counts_volumes else None
         if self._recorder is not None:
-            self._recorder.samples.add_counter(self)
+            self._recorder.add_counter(self)
         self._ended: list[int] = [origin for origin in entry.get("ended", []) if origin in inputs]
         self._counts(entry if entry.get("edits", 0) == self._edits else {})
         if lane.neighbours is not None:

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from ...errors import SampleError
 from ...lazy_torch import torch
-from ...transport.batch_memory import place
+from ..batch_memory import place
 from ..hooks import library_hook
 from ..types import CrudeSample, crude_batch
 
@@ -278,20 +278,16 @@ def no_samples() -> SampleError:
     return SampleError("cannot build a batch of an empty list", hint="skip batches without samples")
 
 
-def _unchanged(column: list[Any]) -> list[Any]:
-    return column
-
-
 def _sources_of_each(column: list[Any]) -> list[Any] | None:
     return None if column.count(None) == len(column) else column
 
 
 # How the fields of all samples are batched, without inspecting their values.
 _SHARED: dict[str, Callable[[list[Any]], Any]] = {
-    "__key__": _unchanged,
+    "__key__": list,
     "__restore_key__": tuple,
     "__sources__": _sources_of_each,
-    "__subflavors__": _unchanged,
+    "__subflavors__": list,
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from ...cached_property import cached_property
 from ...errors import ConfigError
-from ...format.documents.dataset_config import SPLIT_KEYS, DatasetConfig, given_values
+from ...format.documents.dataset_config import DatasetConfig, given_values
 from ...format.nv_meta import FOLDER
 from ...renamed_parameters import renamed_parameters
 from ...storage import EPath
@@ -226,7 +226,7 @@ def arguments_of_config(config: DatasetConfig, *, trust_code: bool) -> dict[str,
         TrustError: The sample class's module is not imported, and the caller does not trust the dataset.
     """
     # Values that the library does not know are arguments of the user's class.
-    given: dict[str, Any] = {name: value for name, value in config.extra.items() if name not in SPLIT_KEYS}
+    given: dict[str, Any] = {**config.extra}
     for name in RESERVED_ARGUMENTS:
         if name in given:
             raise ConfigError(f"dataset.yaml sets {name!r}, which only the caller may set", hint="remove it there")

@@ -16,7 +16,7 @@ from ...format.documents.field_map import MissingPartError
 from ...format.documents.providers import KeyFormat
 from ...format.jsonl.lines import BYTE_ORDER_MARK
 from ...storage import EPath
-from ..decoding.decoder import AnyDecoder, DecodedParts, PartDecoders, SampleDecoder, whole_sample_decoder
+from ..decoding.decoder import AnyDecoder, PartDecoders, SampleDecoder, whole_sample_decoder
 from ..decoding.part_decode import QUICK_DECODERS
 from ..source_info import SourceInfo
 from ..trust import is_trusted
@@ -122,8 +122,11 @@ class SampleBuilder:
         self._make: Callable[..., Any] = (
             self.sample_class.from_fields if issubclass(self.sample_class, ConversationSample) else self.sample_class
         )
-        self._names = frozenset() if self._crude else frozenset(known.name for known in fields(self.sample_class))
-        self._optional = frozenset() if self._crude else _optional_fields(self.sample_class)
+        known = () if self._crude else fields(self.sample_class)
+        self._names = frozenset(each.name for each in known)
+        self._optional = frozenset(
+            each.name for each in known if each.default is not MISSING or each.default_factory is not MISSING
+        )
         self._loader = recipe.loader
         self._filter = recipe.part_filter
         self._short_keys = key_format == "key"
@@ -153,10 +156,6 @@ class SampleBuilder:
             return part_name in self._filter
         return bool(self._filter(part_name))
 
-    @property
-    def _build_parts(self) -> Callable[..., Any]:
-        return self._build if self._dataset is None else self._load_sample
-
     def key_of(self, raw: RawSample) -> str:
         """Return the ``__key__`` of a raw sample."""
         return raw.key if self._short_keys else f"{raw.shard}/{raw.key}"
@@ -182,7 +181,16 @@ class SampleBuilder:
         """
         if self._is_plain and are_lines and self._filter is None:
             return self._plain_builder(path, subflavors, are_lines=True)
-        build = (self._plain_builder if self._is_plain else self._general_builder)(path, subflavors)
+        make, short_keys = self.build, self._short_keys
+
+        def build_general(raw: RawSample, restore_key: tuple[Any, ...]) -> Any:
+            _, _, shard, key, part, data = raw
+            parts = data if part is None else {part: data}
+            full_key = key if short_keys else f"{shard}/{key}"
+            sources = sources_of(raw, path)
+            return make(parts, key=full_key, restore_key=restore_key, subflavors=subflavors, sources=sources)
+
+        build = self._plain_builder(path, subflavors) if self._is_plain else build_general
         if values is None:
             return build
         convert, wanted = values, self.part_filter
@@ -193,18 +201,6 @@ class SampleBuilder:
             return build(RawSample(source, index, shard, key, None, parts), restore_key)
 
         return build_record
-
-    def _general_builder(self, path: str, subflavors: Mapping[str, Any]) -> Build:
-        build = self._build_parts
-        short_keys = self._short_keys
-
-        def build_general(raw: RawSample, restore_key: tuple[Any, ...]) -> Any:
-            _, _, shard, key, part, data = raw
-            parts = data if part is None else {part: data}
-            full_key = key if short_keys else f"{shard}/{key}"
-            return build(parts, self._shared(full_key, restore_key, subflavors, sources_of(raw, path)))
-
-        return build_general
 
     def _plain_builder(self, path: str, subflavors: Mapping[str, Any], *, are_lines: bool = False) -> Build:
         """Return a builder of plain crude samples.
@@ -277,18 +273,13 @@ class SampleBuilder:
             TrustError: A part is a pickle, and the caller does not trust the dataset.
             SkipSample: The dataset class's ``sample_filter`` excludes the sample.
         """
-        return self._build_parts(parts, self._shared(key, restore_key, subflavors, sources))
-
-    def _shared(
-        self, key: str, restore_key: tuple[Any, ...], labels: Mapping[str, Any] | None, sources: Sequence[SourceInfo]
-    ) -> dict[str, Any]:
-        """Return the fields that all types of samples have."""
-        return {
+        shared = {
             "__key__": key,
             "__restore_key__": restore_key,
-            "__subflavors__": {**self.subflavors, **(labels or {})},
+            "__subflavors__": {**self.subflavors, **(subflavors or {})},
             "__sources__": tuple(sources),
         }
+        return self._build(parts, shared) if self._dataset is None else self._load_sample(parts, shared)
 
     def _load_sample(self, parts: Mapping[str, bytes], shared: dict[str, Any]) -> Any:
         dataset: Any = self._dataset
@@ -298,15 +289,13 @@ class SampleBuilder:
         return dataset.load_sample({**parts, **shared, "__shard__": sources[0].shard_name if sources else None})
 
     def _build(self, parts: Mapping[str, bytes], shared: dict[str, Any]) -> Any:
-        key, sources = shared["__key__"], shared["__sources__"]
+        key, sources, decode = shared["__key__"], shared["__sources__"], self.decode_part
         try:
             # A decoder of whole samples, and a field map, replace the steps below.
             if self._decode_sample is not None:
                 parts = self._decode_whole(parts, shared)
             if self._field_map is not None:
-                lazily = parts if self.decode_part is None else DecodedParts(parts, self.decode_part)
-                return self._fill(self._field_map.apply(lazily, optional=self._optional), shared)
-            decode = self.decode_part
+                return self._fill(self._field_map.apply(parts, decode, optional=self._optional), shared)
             decoded = dict(parts) if decode is None else {name: decode(name, data) for name, data in parts.items()}
             # A sample loader gets all parts; else the fields are the parts of the same names.
             if self._loader is not None:
@@ -426,9 +415,3 @@ class _LoaderParts(dict[str, Any]):
         if bare and part != name and part in self:
             return self[part]
         raise _NoSuchPartError(str(name))
-
-
-def _optional_fields(cls: type[Any]) -> frozenset[str]:
-    return frozenset(
-        known.name for known in fields(cls) if known.default is not MISSING or known.default_factory is not MISSING
-    )

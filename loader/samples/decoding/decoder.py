@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -169,6 +169,10 @@ class SampleDecoder(FileStoreDecoder):
         _check_device(image_decode_device, image_decode)
         self.image_decode_device = image_decode_device
         media_form(av_decode)
+        if deep not in get_args(DeepPixels):
+            raise ConfigError(f"expected deep='scale' or deep='clip', found {deep!r}")
+        if max_pixels is not None and (type(max_pixels) is not int or max_pixels < 1):
+            raise ConfigError(f"expected max_pixels of a positive number of pixels, or None, found {max_pixels!r}")
         self.image_decode = image_decode
         self.av_decode = av_decode
         self.video_decode_audio = video_decode_audio
@@ -177,7 +181,7 @@ class SampleDecoder(FileStoreDecoder):
         self.deep = deep
         self.float_range = float_range
         self.max_pixels = max_pixels
-        self.image_form()  # checks them
+        self.image_form()  # checks background and float_range
 
     def image_form(self) -> ImageForm:
         """Return the form of images."""
@@ -185,9 +189,9 @@ class SampleDecoder(FileStoreDecoder):
             IMAGE_FORMS[self.image_decode],
             device=cast("Literal['cpu', 'cuda']", self.image_decode_device),
             background=_colour(self.background),
-            deep=_deep(self.deep),
+            deep=cast("DeepPixels", self.deep),
             float_range=_range(self.float_range),
-            max_pixels=_positive(self.max_pixels),
+            max_pixels=self.max_pixels,
         )
 
     def decode_part(self, part_name: str, data: bytes, *, trust_code: bool = False) -> Any:
@@ -265,13 +269,6 @@ def _colour(background: str | Sequence[int] | None) -> tuple[int, int, int] | No
     return colour
 
 
-def _deep(deep: str) -> DeepPixels:
-    for known in get_args(DeepPixels):
-        if deep == known:
-            return cast("DeepPixels", known)
-    raise ConfigError(f"expected deep='scale' or deep='clip', found {deep!r}")
-
-
 def _range(float_range: Sequence[float] | None) -> tuple[float, float] | None:
     if float_range is None:
         return None
@@ -282,12 +279,6 @@ def _range(float_range: Sequence[float] | None) -> tuple[float, float] | None:
     if not low < high:
         raise ConfigError(f"expected a float_range of two numbers, the smaller first, found {float_range!r}")
     return low, high
-
-
-def _positive(max_pixels: int | None) -> int | None:
-    if max_pixels is not None and (type(max_pixels) is not int or max_pixels < 1):
-        raise ConfigError(f"expected max_pixels of a positive number of pixels, or None, found {max_pixels!r}")
-    return max_pixels
 
 
 def _check_device(device: str, image_decode: str) -> None:
@@ -326,7 +317,7 @@ class PartDecoders(dict[str, Callable[[bytes], Any] | None]):
         super().__init__()
         self._form = decoder.image_form()
         self._guesses = decoder.guess_content
-        self._media = media_form(decoder.av_decode)
+        self._media = cast("MediaFormName", decoder.av_decode or "bytes")
         self._with_audio = decoder.video_decode_audio
         self._trust_code = trust_code
 
@@ -352,36 +343,6 @@ class PartDecoders(dict[str, Callable[[bytes], Any] | None]):
             raise
         except Exception as error:
             raise part_error(part_name, data, error) from error
-
-
-class DecodedParts(Mapping[str, Any]):
-    """The parts of one sample, each decoded on first access.
-
-    Args:
-        parts: The parts' bytes by name.
-        decode: Decodes a part, given its name and bytes.
-    """
-
-    __slots__ = ("_decode", "_decoded", "_parts")
-
-    def __init__(self, parts: Mapping[str, bytes], decode: Callable[[str, bytes], Any]) -> None:
-        self._parts = parts
-        self._decode = decode
-        self._decoded: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._decoded:
-            self._decoded[name] = self._decode(name, self._parts[name])
-        return self._decoded[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._parts
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._parts)
-
-    def __len__(self) -> int:
-        return len(self._parts)
 
 
 def media_form(av_decode: str | None) -> MediaFormName:

@@ -24,6 +24,7 @@ from ...parts.kinds import HEADER_BYTES, IMAGE, kind_of_bytes
 from ...parts.open_picture import check_pixels, open_picture, pixel_limit
 from ...parts.picture_traits import DeepPixels, as_16_bits, to_8_bits
 from ...parts.unread_picture import UnreadPictureError, refuse_unread_picture
+from ..batch_memory import new_array
 from ..trust import is_trusted, refuse
 
 
@@ -308,8 +309,6 @@ def _to_planes(pixels: NDArray[Any], form: ImageForm) -> Any:
 
 def _contained(planes: NDArray[Any], form: ImageForm) -> Any:
     """Return planes, as floats where the form has them, in a tensor or as an array."""
-    from ...transport.batch_memory import new_array
-
     if form.floating:
         planes = _floating(planes, new_array(planes.shape, np.float32))
     return torch.from_numpy(planes) if form.container == "torch" else planes.view(PixelPlanes)

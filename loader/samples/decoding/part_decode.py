@@ -101,14 +101,15 @@ def part_decoder(
     """
     kind = kind_of_name(part_name)
     decoder: Callable[[bytes], Any] | None
+    image = partial(keep_encoded if form.device == "cuda" else decode_image, form=form, trust_code=trust_code)
     if kind == "image":
-        decoder = partial(_decode_image, form=form, trust_code=trust_code)
+        decoder = image
     elif form.container == "planes" and part_extension(part_name) in TORCH:
         decoder = partial(TorchPart, part_extension(part_name))
     elif media_decoder is not None:
         decoder = media_decoder
     elif kind == "bytes" and guess_content:
-        decoder = partial(_decode_guessed, form=form, trust_code=trust_code)
+        decoder = partial(_decode_guessed, image)
     else:
         decoder = _value_decoder(part_name, trust_code=trust_code)
     # A compressed part is decompressed first, also for the decoder of the name without .gz.
@@ -146,14 +147,8 @@ def _value_decoder(part_name: str, *, trust_code: bool) -> Callable[[bytes], Any
     return _DECODERS.get(extension)
 
 
-def _decode_guessed(data: bytes, *, form: ImageForm, trust_code: bool) -> Any:
-    return _decode_image(data, form, trust_code=trust_code) if looks_like_image(data) else data
-
-
-def _decode_image(data: bytes, form: ImageForm, *, trust_code: bool) -> Any:
-    if form.device == "cuda":
-        return keep_encoded(data, form, trust_code=trust_code)
-    return decode_image(data, form, trust_code=trust_code)
+def _decode_guessed(decode: Callable[[bytes], Any], data: bytes) -> Any:
+    return decode(data) if looks_like_image(data) else data
 
 
 def _decode_compressed(decoder: Callable[[bytes], Any] | None, data: bytes) -> Any:

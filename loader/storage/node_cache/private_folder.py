@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ...errors import ConfigError
-from ..local import write_all
 
 CACHE_FOLDER_VARIABLE = "ENERGON_CACHE_DIR"
 """Environment variable with the folder of the cache, which is off without it."""
@@ -283,7 +282,9 @@ class NewFile:
     def write(self, pieces: Sequence[bytes | memoryview]) -> None:
         """Write at the end of what is written; a full disk raises an ``OSError``."""
         for piece in pieces:
-            write_all(self.fd, piece)
+            rest = memoryview(piece)
+            while rest:
+                rest = rest[os.write(self.fd, rest) :]
 
     def publish(self) -> None:
         """Link the file to its name; one that exists stays, since names say what files hold."""

@@ -16,7 +16,7 @@ from ...escaped_log import get_logger
 from ..node_cache.block_cache import RemoteObject
 from ..node_cache.node_cache import block_cache, local_copy
 from ..node_cache.private_folder import CacheSettings, cache_settings
-from ..protocol import ByteRange, FileInfo, PendingRead, ReadableFile, Storage, check_name
+from ..protocol import FileInfo, FilesAhead, PendingRead, Storage, StoredFile
 from ..shared_answers import answers_here, has_answers, shared
 from .clients.choice import fetcher_of, has_answered, note_answer, open_url
 from .clients.connection import ClientObject, Connection
@@ -41,14 +41,15 @@ class _Parts:
         return b"".join([part.result() for part in self._parts])
 
 
-class RemoteFile(ReadableFile):
+class RemoteFile(StoredFile):
     """An object; each read is a request, which checks its size and version."""
 
-    __slots__ = ("_info", "_is_cached", "_is_sparse", "_storage", "size_bytes")
+    __slots__ = ("_is_cached", "_is_sparse", "_storage", "info", "size_bytes")
 
     def __init__(self, storage: RemoteStorage, info: FileInfo, *, is_cached: bool) -> None:
         self.size_bytes = info.size_bytes
-        self._storage, self._info, self._is_cached = storage, info, is_cached
+        self.info = info
+        self._storage, self._is_cached = storage, is_cached
         self._is_sparse = False
 
     def read_at(self, offset: int, size_bytes: int) -> bytes:
@@ -56,8 +57,8 @@ class RemoteFile(ReadableFile):
         if stop <= offset:
             return b""
         if self._is_cached:
-            return self._storage.read_cached(self._info, offset, stop, is_sparse=self._is_sparse)
-        return self._storage.read_range(self._info.name, offset, stop, info=self._info)
+            return self._storage.read_cached(self.info, offset, stop, is_sparse=self._is_sparse)
+        return self._storage.read_range(self.info.name, offset, stop, info=self.info)
 
     def expect_few(self) -> None:
         self._is_sparse = True
@@ -65,12 +66,9 @@ class RemoteFile(ReadableFile):
     def fetch(self, offset: int, size_bytes: int) -> PendingRead:
         # Requests of a few MiB each run at the same time.
         ends = [*range(offset, offset + size_bytes, MAX_REQUEST_BYTES), offset + size_bytes]
-        fetch = partial(self._storage.fetch_range, self._info, is_sparse=self._is_sparse)
+        fetch = partial(self._storage.fetch_range, self.info, is_sparse=self._is_sparse)
         parts = [fetch(start, stop) for start, stop in pairwise(ends)]
         return parts[0] if len(parts) == 1 else _Parts(parts)
-
-    def close(self) -> None:
-        pass
 
 
 # Bytes of a request of a copy, so that little is sent again after a failure.
@@ -85,7 +83,6 @@ class RemoteStorage(Storage):
     """Objects below a URL, as files; a pickled storage holds the URL and its options, without credentials."""
 
     checks_versions = True
-    unreadable_names: Sequence[str] = ()
 
     def __init__(self, url: str) -> None:
         self._place = open_url(url)
@@ -95,7 +92,8 @@ class RemoteStorage(Storage):
         self._ahead: dict[str, Fetch] = {}  # whole files that are read ahead
         self._cache: tuple[Connection | None, CacheSettings | None] = None, None
         self._instead: dict[str, str] = {}
-        self.answers = answers_here()
+        self._unreadable: set[str] = set()  # names that no file can have, as they were listed
+        self.answers = answers_here.get()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickled, (self.url, has_answered(self._place), options_for(self.url).to_send())
@@ -103,12 +101,17 @@ class RemoteStorage(Storage):
     def path(self, name: str) -> str:
         return self._requests.path(name)
 
+    target = path
+
     # ---------------------------------------------------------------------------------------------------- reading
 
     def open(self, name: str, info: FileInfo | None = None) -> RemoteFile:
-        current = self.stat(name) if info is None else self.current(info)
         # Without an entry its version may be any, so that the cache of this node does not help.
-        return RemoteFile(self, current, is_cached=info is not None)
+        if info is None:
+            return RemoteFile(self, self.stat(name), is_cached=False)
+        # Not by HEAD: some servers name another version there.
+        look = partial(self._requests.get, info.name, 0, 1, action="read the version of")
+        return RemoteFile(self, self._requests.versions.current(info, look), is_cached=True)
 
     def read_range(self, name: str, start: int, stop: int, *, info: FileInfo | None = None) -> bytes:
         """Read the bytes [start, stop) of a file.
@@ -164,26 +167,22 @@ class RemoteStorage(Storage):
         return Fetch(fetcher_of(self._place), read, stop - start)
 
     @shared
-    def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:
-        if byte_range is not None:
-            return self.read_range(name, byte_range.start, byte_range.stop)
-        ahead = self._take_ahead(name)
-        return self._requests.get_all(self._instead.get(name, name)).data if ahead is None else ahead
-
-    @shared
-    def read_start(self, name: str, size_bytes: int) -> tuple[bytes, int]:
+    def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
         ahead = self._take_ahead(name)
         if ahead is not None:
-            return ahead, len(ahead)
+            return ahead[start:stop]
         name = self._instead.get(name, name)
-        try:
-            received = self._requests.get(name, 0, size_bytes, action="read")
-        except FormatError:  # an empty object has no ranges
-            received = self._requests.get_all(name)
-        data = received.data
-        if received.size_bytes >= 0:
-            return data, received.size_bytes
-        return data, len(data) if len(data) < size_bytes else self.stat(name).size_bytes
+        if stop is not None:
+            try:
+                return self._requests.get(name, start, stop, action="" if start else "read").data
+            except FormatError:  # an empty object has no ranges
+                if start:
+                    raise
+        return self._requests.get_all(name).data[start:]
+
+    @property
+    def ahead(self) -> FilesAhead:
+        return self
 
     @property
     def can_list(self) -> bool:
@@ -229,7 +228,7 @@ class RemoteStorage(Storage):
     def prefetch_fixed(self, names: Iterable[str]) -> None:
         fetcher = fetcher_of(self._place)
         for name in names:
-            fetcher.run(partial(self.copy_of_fixed, name))
+            fetcher.run(partial(self.local_path, name, is_fixed=True))
 
     @shared
     def exists(self, name: str) -> bool:
@@ -258,21 +257,15 @@ class RemoteStorage(Storage):
             return listed[name]
         return self._info(self._requests.head(name)._replace(key=name))
 
-    def current(self, info: FileInfo) -> FileInfo:
-        # Not by HEAD: some servers name another version there.
-        look = partial(self._requests.get, info.name, 0, 1, action="read the version of")
-        return self._requests.versions.current(info, look)
-
-    def list(self, folder: str = "") -> Iterator[FileInfo]:
-        if self.answers is None:
-            return self._list(folder)
-        return iter(self.answers.ask(("list", self.path(folder)), lambda: tuple(self._list(folder))))
-
-    def _list(self, folder: str) -> Iterator[FileInfo]:
+    @shared
+    def list(self, folder: str = "", *, on_skipped: Callable[[str], object] | None = None) -> Iterator[FileInfo]:
         files = self._listed.visible(folder)
         if files is None:
             files = (self._info(each) for each in self.objects(folder) if is_visible(each.key, folder))
         yield from (info for info in files if not info.name.endswith("/"))  # some tools mark folders by empty objects
+        if on_skipped is not None:
+            for name in sorted(self._unreadable):
+                on_skipped(name)
 
     def objects(self, folder: str = "") -> Iterator[ClientObject]:
         """Yield every object below a folder, hidden ones too, sorted; their keys are names in this storage."""
@@ -287,7 +280,7 @@ class RemoteStorage(Storage):
 
     def _note_skipped(self, names: Sequence[str]) -> None:
         """Remember names that no file can have, and log them once for each process."""
-        self.unreadable_names = sorted({*self.unreadable_names, *names})
+        self._unreadable.update(names)
         examples = ", ".join(f"{self.url}/{name}" for name in names[:_MAX_NAMED])
         if examples not in _logged:
             _logged.add(examples)
@@ -301,15 +294,12 @@ class RemoteStorage(Storage):
     def has_objects(self, folder: str = "") -> bool:
         return any(self._requests.pages(folder))
 
-    def local_path(self, name: str = "", info: FileInfo | None = None) -> Path:
-        return self._copy(name, self.stat(name) if info is None else info)
-
-    def copy_of_fixed(self, name: str) -> str:
-        return str(self._copy(name, None))
-
-    def _copy(self, name: str, info: FileInfo | None) -> Path:
+    def local_path(self, name: str = "", info: FileInfo | None = None, *, is_fixed: bool = False) -> Path:
         # The copy's name has the version, so a changed object has another copy.
-        version = "" if info is None else info.etag or f"{info.size_bytes}-{info.mtime_ns}"
+        version = ""
+        if not is_fixed:
+            info = info or self.stat(name)
+            version = info.etag or f"{info.size_bytes}-{info.mtime_ns}"
 
         def download() -> Iterator[bytes]:
             # The first answer brings the version that all later requests have to match.
@@ -336,9 +326,6 @@ class RemoteStorage(Storage):
             file.flush()
             self.upload(name, file.name)
 
-    def write_new(self, name: str, data: bytes) -> None:
-        self.put(name, data)
-
     def put(self, name: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
         self.note_written(name)
         return self._requests.put(name, data, if_absent=if_absent, if_etag=if_etag)
@@ -359,18 +346,6 @@ class RemoteStorage(Storage):
                 return False
             raise
         return True
-
-    def is_writable(self, folder: str) -> bool:  # noqa: ARG002 - known only by writing
-        return True
-
-    def check_target(self, name: str) -> None:
-        check_name(name, folder=self.url)
-
-    def rename(self, old: str, new: str) -> None:
-        raise StorageError("objects cannot be renamed", path=self.path(old), hint=f"write {new} instead")
-
-    def flush(self, names: Iterable[str]) -> None:
-        pass  # an object that was stored is durable
 
     def remove(self, name: str) -> None:
         self.remove_files(self.names_of(name))

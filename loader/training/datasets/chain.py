@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from math import isnan
 from typing import Any
@@ -21,7 +21,6 @@ from ...pipeline.contract.hook import makes_several
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig, check_at_least, check_integers
 from ...pipeline.reading.decode import DecodeDataset
-from ...pipeline.reading.order_plan import OrderPlan
 from ...pipeline.reading.read import ReadDataset
 from ...pipeline.reading.source import Raw, RawRow, Source
 from ...pipeline.stages.batch import BatchDataset, PlannedGroupsDataset
@@ -69,11 +68,6 @@ class ChainOptions:
         return not is_default(self.task_encoder.batch_group_criterion)
 
     @property
-    def deal(self) -> int | None:
-        """Number of samples of a pass that make a micro-batch; None if it is not known ahead."""
-        return None if self.repeat else self.batch_samples
-
-    @property
     def batch_samples(self) -> int | None:
         """Number of samples that make a micro-batch; None if it is not known ahead."""
         is_known = not any(map(makes_several, sample_hooks(self.task_encoder)))
@@ -93,17 +87,7 @@ def checked_count(name: str, given: int | None, *, may_be_minus_1: bool = False)
     return given
 
 
-def build_chain(sources: Sequence[Source], plan: OrderPlan, options: ChainOptions) -> SavableDataset[Any]:
-    """Build the chain from the reader to micro-batches."""
-    planning = options.planning
-    groups = None if planning is None else planning.of(sources)
-    reader = ReadDataset(sources, plan, worker_config=options.worker_config, groups=groups)
-    if planning is not None:
-        return _planned(SampleStages(sources, options).lift(reader, Level.READ, Level.ENCODED), planning, options)
-    return batched(SampleStages(sources, options).lift(reader, Level.READ, Level.PACKED), options)
-
-
-def _planned(chain: SavableDataset[Any], planning: Planning, options: ChainOptions) -> SavableDataset[Any]:
+def planned(chain: SavableDataset[Any], planning: Planning, options: ChainOptions) -> SavableDataset[Any]:
     """Add the stages that join planned groups: to micro-batches, or to packs and micro-batches of packs."""
     encoder = options.task_encoder
     if planning.groups == "packs":
@@ -133,6 +117,7 @@ class Level(IntEnum):
     PACKED = 2
 
 
+@dataclass(eq=False)
 class SampleStages:
     """Builds the stages from readers to encoded samples and packs.
 
@@ -140,14 +125,13 @@ class SampleStages:
         sources: The datasets of all readers, by their numbers in raw samples.
     """
 
-    def __init__(self, sources: Sequence[Source], options: ChainOptions) -> None:
-        self._sources = tuple(sources)
-        self._options = options
-        self._cook: CookDataset | None = None
-        self._names_sources = False
+    sources: Sequence[Source]
+    options: ChainOptions
+    _cook: CookDataset | None = field(default=None, init=False)
+    _names_sources: bool = field(default=False, init=False)
 
     def lift(self, chain: SavableDataset[Any], level: Level, to: Level) -> SavableDataset[Any]:
-        options, encoder = self._options, self._options.task_encoder
+        options, encoder = self.options, self.options.task_encoder
         packs = options.packing_buffer_size is not None
         if level < Level.ENCODED <= to:
             chain = self._samples(chain)
@@ -163,22 +147,22 @@ class SampleStages:
         return chain
 
     def _samples(self, reader: SavableDataset[Any]) -> SavableDataset[Any]:
-        encoder = self._options.task_encoder
+        encoder = self.options.task_encoder
         if not self._cooks:
-            return DecodeDataset(reader, sources=self._sources)
-        stores = [source.recipe.stores for source in self._sources] if self._cook is None else []
+            return DecodeDataset(reader, sources=self.sources)
+        stores = [source.recipe.stores for source in self.sources] if self._cook is None else []
         if self._cook is None:
             self._names_sources = uses_stores(encoder, stores)
-        decode = DecodeDataset(reader, sources=self._sources, names_sources=self._names_sources)
+        decode = DecodeDataset(reader, sources=self.sources, names_sources=self._names_sources)
         cook = CookDataset(decode, encoder, stores, like=self._cook)
         self._cook = self._cook or cook
         return cook
 
     @cached_property
     def _cooks(self) -> bool:
-        encoder = self._options.task_encoder
+        encoder = self.options.task_encoder
         cooks = encoder.cookers or not is_library_hook(encoder.cook_crude_sample)
-        return bool(cooks) and any(source.recipe.is_crude for source in self._sources)
+        return bool(cooks) and any(source.recipe.is_crude for source in self.sources)
 
 
 def encoding_hooks(encoder: TaskEncoder[Any, Any, Any, Any]) -> list[tuple[str, Callable[..., Any]]]:
@@ -257,7 +241,7 @@ def batched(chain: SavableDataset[Any], options: ChainOptions) -> SavableDataset
             options.batch_size,
             encoder.batch,
             drop_last=options.batch_drop_last,
-            at_positions=options.deal is not None,
+            at_positions=not options.repeat and options.batch_samples is not None,
             name="batch",
         )
     batches.size_metrics = metrics
@@ -305,7 +289,7 @@ class ColumnSize:
                 raise ConfigError(
                     f"column {self.__name__!r} has no value for row {raw.number} of a join, which has no sample of its "
                     "primary dataset, and a blend counts it",
-                    at=self._sources[raw.source].request.path,
+                    at=self._sources[raw.source].request.ref.path,
                     hint=f"add a method {self.__name__}(self, sample) with @sample_size_metric to the task encoder",
                 )
             sample_number = primary.number
@@ -363,17 +347,17 @@ class UnknownSize:
         )
 
 
+@dataclass(eq=False)
 class VolumeUnits:
     """The units of a run's blends."""
 
-    def __init__(self, sources: Sequence[Source], encoder: object, *, needs_sizes: bool = True) -> None:
-        self._needs_sizes = needs_sizes
-        self._sources = sources
-        self._encoder = encoder
+    sources: Sequence[Source]
+    encoder: object
+    needs_sizes: bool
 
     @cached_property
     def _metrics(self) -> dict[str, SizeMetric]:
-        return size_metrics(self._encoder)
+        return size_metrics(self.encoder)
 
     def size(self, unit: str, leaves: Sequence[int]) -> tuple[Callable[[Any], Any], Level]:
         """Return the function that measures items in a unit, and the items that it takes."""
@@ -384,8 +368,8 @@ class VolumeUnits:
         # Otherwise the sizes are in columns of the datasets.
         lacking = [*self._lacking(unit, leaves)]
         if not lacking:
-            return ColumnSize(self._sources, unit), Level.READ
-        if not self._needs_sizes:
+            return ColumnSize(self.sources, unit), Level.READ
+        if not self.needs_sizes:
             return UnknownSize(unit), Level.READ
         # Neither is there: name what could be written.
         known = ", ".join(map(repr, self._metrics)) or "none"
@@ -398,7 +382,7 @@ class VolumeUnits:
                 f"blend_weight_unit: {column}",
             )
         raise ConfigError(
-            f"a blend has the unit {unit!r}, which is no metric of {type(self._encoder).__name__}; known are {known}. "
+            f"a blend has the unit {unit!r}, which is no metric of {type(self.encoder).__name__}; known are {known}. "
             f"Nor is it a column of all its datasets: missing in {len(lacking)} of {len(leaves)}: {names}"
             f"{nearest_hint(unit, self._metrics)}",
             hint=f"add a method {unit}(self, sample) with @sample_size_metric to the task encoder, or write the "
@@ -408,7 +392,7 @@ class VolumeUnits:
     def _lacking(self, unit: str, leaves: Sequence[int]) -> Iterator[str]:
         seen: set[str] = set()
         for leaf in leaves:
-            dataset = self._sources[leaf].selection.first
+            dataset = self.sources[leaf].selection.first
             path = dataset.ref.path
             if path not in seen and unit not in dataset.documents.column_names():
                 yield path

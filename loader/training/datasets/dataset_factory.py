@@ -253,9 +253,9 @@ class SourceFactory(BaseCoreDatasetFactory[Any]):
         super().__init__(**options)
         self._source = source
         request = source.request
-        self.path = EPath(request.path)
+        self.path = EPath(request.ref.path)
         self.name = self.path.name
-        self.paths = [EPath(member.request.path) for member in getattr(source, "members", (source,))]
+        self.paths = [EPath(member.request.ref.path) for member in getattr(source, "members", (source,))]
         self.split_part = request.split_part
         builder = getattr(source.recipe, "builder", None)  # knows those of the dataset's own document
         self.subflavors = {**(builder.subflavors if builder is not None else {}), **request.subflavors}

@@ -14,9 +14,9 @@ from typing import Any
 
 from ...errors import ConfigError, EnergonError, StorageError
 from ...format.columns.column_record import read_record
-from ...format.dataset_ref import DOCUMENT_CHOICES
+from ...format.dataset_ref import DOCUMENT_CHOICES, DatasetRef
 from ...format.documents.messages import did_you_mean
-from ...format.documents.providers import LoadRequest, checked_key_format, given_ref
+from ...format.documents.providers import LoadRequest, checked_key_format
 from ...lazy_torch import torch
 from ...metadataset.documents.leaf_plan import JoinPlan, LeafPlan
 from ...metadataset.joins.files import open_join
@@ -156,15 +156,15 @@ def _request_of(
     path: str | os.PathLike[str], given: Mapping[str, Any], *, unknown: Container[str], caller: str, **choices: Any
 ) -> LoadRequest:
     key_format, subset = given.get("key_format"), given.get("subset")
-    ref = given_ref(
+    ref = DatasetRef.at(
         path,
         given.get("meta_folder"),
         split_config=given.get("split_config") or None,
         dataset_config=given.get("dataset_config") or None,
         trust_code=bool(given.get("trust_code", False)),
     )
-    return LoadRequest.at(
-        ref,
+    return LoadRequest(
+        ref=ref,
         subflavors=given_subflavors(given.get("subflavors"), given.get("tags"), caller=caller),
         filter=given.get("filter_name") or None,
         sample_type=given.get("sample_type"),
@@ -247,7 +247,7 @@ def open_sources(request: LoadRequest, *, decoder: SampleDecoder | None, trainin
         return [Leaf(plan=plan, source=_open_plan(plan, decoder))]
     leaves = []
     for plan in plan_request(request, training=training):
-        with named_by(plan, request.path):
+        with named_by(plan, request.ref.path):
             leaves.append(Leaf(plan=plan, source=_open_plan(plan, decoder)))
     return leaves
 
@@ -292,7 +292,7 @@ def _open_join(plan: LeafPlan, join: JoinPlan, decoder: SampleDecoder | None) ->
         members=tuple(DatasetSource(request=member.request, decoder=decoder) for member in join.members),
         names=None if None in names else tuple(map(str, names)),
         open_rows=partial(open_join, join),
-        joiner=load_joiner(join.joiner, at=at, trust_code=plan.request.trust_code),
+        joiner=load_joiner(join.joiner, at=at, trust_code=plan.request.ref.trust_code),
     )
 
 

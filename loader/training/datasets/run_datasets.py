@@ -24,7 +24,7 @@ from ...pipeline.stages.epochize import EpochizeDataset
 from ...pipeline.stages.even_ranks import EvenRanksDataset
 from ...pipeline.stages.limit import LimitDataset
 from ...pipeline.stages.observers import LogSampleDataset
-from .chain import ChainOptions, ColumnSize, Level, SampleStages, VolumeUnits, batched, build_chain
+from .chain import ChainOptions, ColumnSize, Level, SampleStages, VolumeUnits, batched, planned
 from .dataset_factory import DatasetBlendMode, LoadedDataset, SourceFactory
 from .open_sources import Leaf
 
@@ -174,13 +174,6 @@ class LoadedDatasets:
     def __getitem__(self, index: int) -> LoadedDataset:
         return self.datasets[index]
 
-    def _shares(self) -> tuple[float, ...]:
-        """Return the weights of a blend without end: the given ones, or the samples that a pass would have."""
-        return tuple(
-            leaf.source.samples * leaf.repetitions if leaf.plan.weight is None else leaf.plan.weight
-            for leaf in self.leaves
-        )
-
     @property
     def volume_tree(self) -> UnitBlend | None:
         """The tree of blends, if some weights are shares of another unit than samples."""
@@ -237,36 +230,37 @@ class LoadedDatasets:
         check_at_least(0, virtual_epoch_length=virtual_epoch_length)
         # Order the samples: by one plan, or by one for each group of a blend by volume.
         stages = ChainOptions(task_encoder=task_encoder, **options)
-        whole = LeafGroup(leaves=tuple(range(len(self.leaves))), weights=self._shares())
+        weights = tuple(
+            leaf.source.samples * leaf.repetitions if leaf.plan.weight is None else leaf.plan.weight
+            for leaf in self.leaves
+        )
+        whole = LeafGroup(leaves=tuple(range(len(self.leaves))), weights=weights)
+        tree = self.volume_tree or whole
+        is_one = tree is whole
+        changes = is_one and stages.repeat and self._weights_change
+        schedule = planned_schedule([leaf.plan for leaf in self.leaves], stages) if changes else None
 
         def plan_of(group: LeafGroup) -> ShuffledPlan:
             leaves = [self.leaves[leaf_number] for leaf_number in group.leaves]
-            return ShuffledPlan(
+            plan = ShuffledPlan(
                 slice_lengths=tuple(leaf.slice_samples for leaf in leaves),
                 shuffle_buffer=shuffle_buffer_size or 0,
                 epochs_together=tuple(leaf.epochs_shuffled(shuffle_buffer_size) for leaf in leaves),
                 weights=group.weights,
                 repetitions=None if stages.repeat else self._passes(),
-                deal=stages.deal,
+                deal=stages.batch_samples if is_one else None,
                 chunk=stages.packing_buffer_size or stages.batch_size or 1,
                 shares=None if self._is_weighted else tuple(leaf.repetitions for leaf in leaves),
+                schedule=schedule,
             )
+            if plan.items([leaf.source.samples for leaf in leaves]) == 0:
+                raise ConfigError(
+                    f"repetitions [{', '.join(map(str, self._passes()))}] select no samples",
+                    hint="raise the repetitions, or pass repeat=True",
+                )
+            return plan
 
-        tree = self.volume_tree
-        plan = plan_of(whole)
-        if stages.repeat and tree is None:
-            schedule = planned_schedule([leaf.plan for leaf in self.leaves], stages) if self._weights_change else None
-            plan = replace(plan, deal=stages.batch_samples, schedule=schedule)
-        if plan.items([source.samples for source in self.sources]) == 0:
-            raise ConfigError(
-                f"repetitions [{', '.join(map(str, self._passes()))}] select no samples",
-                hint="raise the repetitions, or pass repeat=True",
-            )
-        if tree is not None:
-            chain = build_volume_chain(self.sources, tree, plan_of, stages, needs_sizes=needs_sizes)
-        else:
-            chain = build_chain(self.sources, plan, stages)
-        chain = _logged(chain, "train")
+        chain = build_chain(self.sources, tree, plan_of, stages, mode="train", needs_sizes=needs_sizes)
         if even_ranks and not stages.repeat:
             chain = EvenRanksDataset(chain)
         return EpochizeDataset(chain, virtual_epoch_length) if virtual_epoch_length else chain
@@ -291,7 +285,9 @@ class LoadedDatasets:
             ConfigError: An argument is out of range.
         """
         stages = ChainOptions(task_encoder=task_encoder, repeat=False, **options)
-        chain = _logged(build_chain(self.sources, SequentialPlan(deal=stages.deal), stages), "val")
+        whole = LeafGroup(leaves=tuple(range(len(self.leaves))), weights=())
+        plan = SequentialPlan(deal=stages.batch_samples)
+        chain = build_chain(self.sources, whole, lambda _: plan, stages, mode="val")
         if even_ranks and pad_ranks:
             raise ConfigError(
                 "even_ranks drops the rest of a pass, and pad_ranks keeps it; they exclude each other",
@@ -304,42 +300,49 @@ class LoadedDatasets:
         return chain if limit is None else LimitDataset(chain, limit)
 
 
-def _logged(chain: SavableDataset[Any], mode: Literal["train", "val"]) -> SavableDataset[Any]:
-    config = chain.worker_config
-    return LogSampleDataset(chain, mode) if config.worker_debug_path is not None and config.worker_log_level else chain
-
-
 _ITEMS = {Level.READ: "samples as they are read", Level.ENCODED: "encoded samples", Level.PACKED: "packs"}
 
 
-def build_volume_chain(
+def build_chain(
     sources: Sequence[Source],
-    tree: UnitBlend,
+    tree: UnitBlend | LeafGroup,
     plan_of: Callable[[LeafGroup], OrderPlan],
     options: ChainOptions,
     *,
+    mode: Literal["train", "val"],
     needs_sizes: bool = True,
 ) -> SavableDataset[Any]:
-    """Build the chain from the readers to micro-batches."""
-    pool = ShardPool(readers=sum(1 for _ in tree.groups()), sources=len(sources))
-    stages = SampleStages(sources, options)
-    units = VolumeUnits(sources, options.task_encoder, needs_sizes=needs_sizes)
+    """Build the chain from the readers to micro-batches: one reader, or one for each group of a blend by volume."""
+    readers = sum(1 for _ in tree.groups()) if isinstance(tree, UnitBlend) else 1
+    pool = ShardPool(readers=readers, sources=len(sources))
+    stages = SampleStages(tuple(sources), options)
+    units = VolumeUnits(sources, options.task_encoder, needs_sizes)
 
     def build(entry: UnitBlend | LeafGroup) -> tuple[SavableDataset[Any], Level]:
         if isinstance(entry, UnitBlend):
             return _blend(entry, [build(inner) for inner in entry.entries], stages, units, options)
         leaves = sources[entry.leaves[0] : entry.leaves[0] + len(entry.leaves)]
         config, first = options.worker_config, entry.leaves[0]
-        reader = ReadDataset(leaves, plan_of(entry), worker_config=config, first_source=first, pool=pool)
+        groups = None if options.planning is None else options.planning.of(leaves)
+        reader = ReadDataset(leaves, plan_of(entry), worker_config=config, first_source=first, pool=pool, groups=groups)
         return reader, Level.READ
 
+    if options.planning is not None and isinstance(tree, UnitBlend):
+        raise ConfigError(
+            f"a blend counts {tree.unit!r}, so that its order follows from sizes that are read, and groups are planned "
+            "before",
+            hint="blend by samples, or pass no balance, packing or batch_cost",
+        )
     # Build the tree from its readers up.
     chain, level = build(tree)
     # Let the readers below the outermost blend fetch their samples in common reads.
-    places = [*_reader_places(chain)]
-    if places and isinstance(chain, BlendDataset):
+    if isinstance(chain, BlendDataset) and (places := [*_reader_places(chain)]):
         chain.begin = partial(read_together, places, sources, pool)
-    return batched(SampleStages(sources, options).lift(chain, level, Level.PACKED), options)
+    if options.planning is None:
+        chain = batched(stages.lift(chain, level, Level.PACKED), options)
+    else:
+        chain = planned(stages.lift(chain, level, Level.ENCODED), options.planning, options)
+    return LogSampleDataset(chain, mode) if options.worker_config.should_log(1) else chain
 
 
 def _reader_places(stage: SavableDataset[Any], steps: tuple[tuple[str, int], ...] = ()) -> Iterator[ReaderPlace]:

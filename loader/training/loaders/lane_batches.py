@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from itertools import chain
 from typing import Any, NamedTuple
 
 from ...errors import WorkerError
 from ...order import PASS_LANES, LaneHosting, default_lanes
-from ...pipeline.contract.rng import preserve_rng_state
 from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
 from ..states.run_state import ENDLESS, FINITE, LANE_BY_LANE, RunState
-from ..stats.meter import RankMeter, reader_numbers
+from ..stats.meter import RankMeter
 from ..workers.batch_trace import BatchTrace
 from ..workers.bundles import WorkerBundles
 from ..workers.dead_worker import worker_died_error
 from ..workers.replacements import Replacements, find_recorded, quarantine_samples
-from ..workers.running_lane import NO_LANE, LaneHost, LanesInTurn, LanesOneByOne, Message, Notes
-from ..workers.stream_options import StreamOptions, collect_garbage_every
+from ..workers.running_lane import NO_LANE, LaneHost, LanesInTurn, LanesOneByOne, Message
+from ..workers.stream_options import StreamOptions
 from ..workers.watchdog import Watchdog
 from ..workers.worker_board import WorkerBoard
 from ..workers.worker_errors import DroppedSamples, PackedError, check_dropped, raise_packed
+from ..workers.worker_messages import OwnMessages, WorkerMessages
 from ..workers.worker_process import WorkerEnded
 from ..workers.worker_threads import WorkerThreads
 
@@ -66,6 +64,7 @@ class LaneBatches:
         self._meter = meter
         self._is_repeated = is_repeated
         self._options = options
+        self._workers = 0 if options.worker_type == "main" else chain.worker_config.num_workers
         # In turn, all lanes are at nearly the same micro-batch; a pass over items of unknown number visits one by one.
         self._in_turn = not chain.starts_over or chain.items is not None
         self._stream: BatchStream | None = None
@@ -148,10 +147,6 @@ class LaneBatches:
             self.starts += 1
         return self._stream
 
-    @property
-    def _workers(self) -> int:
-        return 0 if self._options.worker_type == "main" else self.chain.worker_config.num_workers
-
     def _host(self) -> LaneHost:
         self.check_lanes(self.lanes)
         config = self.chain.worker_config
@@ -164,6 +159,7 @@ class LaneBatches:
             "states": self.lane_states,
             "cache_pool": self._options.cache_pool,
             "trace": self.trace and self.trace(),
+            "collects_every": self._options.gc_collect_every_n_steps,
         }
         if not self._in_turn:
             return LanesOneByOne(**options)
@@ -203,7 +199,11 @@ class LaneBatches:
 
 
 class BatchStream:
-    """One run through a rank's micro-batches, made in its worker processes or in its own process."""
+    """One run through a rank's micro-batches, made in its worker processes or in its own process.
+
+    Attributes:
+        source: The messages that have them.
+    """
 
     def __init__(
         self,
@@ -223,21 +223,8 @@ class BatchStream:
             describe=self._describe_last_sample,
             replace_after_s=options.worker_timeout_s,
         )
-        self._source: WorkerBundles | WorkerThreads | None = None
-        self._meter = meter
-        if meter is not None:
-            meter.begin_stream(self, host.workers)
-        if host.workers:
-            kind = WorkerThreads if options.worker_type == "thread" else WorkerBundles
-            self._source = kind(host, self._board, options, meter)
-        self._own_messages: list[Iterator[Message | None]] = []  # one, until it is closed
-        if self._source is None:
-            recorder = None if meter is None else meter.recorder(0, reader_numbers(host.dataset))
-            messages = host.messages(0, Notes(self._board.slot(0), recorder))
-            messages = collect_garbage_every(options.gc_collect_every_n_steps, messages)
-            self._own_messages.append(_isolate_rng(messages) if host.dataset.runs_user_code else messages)
-            # At the latest at the end of the program: after it, modules that its lanes need to close are gone.
-            weakref.finalize(self, self._own_messages.clear)
+        kind: type[WorkerMessages] = WorkerThreads if options.worker_type == "thread" else WorkerBundles
+        self.source = (kind if host.workers else OwnMessages)(host, self._board, options, meter)
 
     def __iter__(self) -> Iterator[Message]:
         """Yield the rank's micro-batches with the states of their lanes; :data:`.SKIPPED` is one without samples.
@@ -245,24 +232,17 @@ class BatchStream:
         Raises:
             Exception: The error that stopped the run in a worker.
         """
-        return self._make_messages() if self._source is None else self._receive_messages(self._source)
-
-    def _make_messages(self) -> Iterator[Message]:
-        while True:
-            try:
-                with self._watchdog.waiting(0):
-                    message = next(chain.from_iterable(self._own_messages), _END)
-            except WorkerError:
-                self.close()
-                raise
-            if message is _END:
-                return
-            if message is not None:
-                yield message
-
-    def _receive_messages(self, source: WorkerBundles | WorkerThreads) -> Iterator[Message]:
+        source = self.source
         while (worker := source.worker_in_turn()) is not None:
-            self._wait_for(worker, source)
+            while not source.is_ready(worker):
+                try:
+                    with self._watchdog.waiting(worker):
+                        source.receive(worker)
+                except WorkerError:  # the watchdog gave up one worker; the others must end, too
+                    self.close()
+                    raise
+                except WorkerEnded:
+                    self._replace(worker)
             message = source.take(worker)
             if isinstance(message, PackedError):
                 self.close()
@@ -270,21 +250,9 @@ class BatchStream:
             if message is not None:
                 yield message
 
-    def _wait_for(self, worker: int, source: WorkerBundles | WorkerThreads) -> None:
-        while not source.is_ready(worker):
-            try:
-                with self._watchdog.waiting(worker):
-                    source.receive(worker)
-            except WorkerError:  # the watchdog gave up one worker; the others must end, too
-                self.close()
-                raise
-            except WorkerEnded:
-                if not isinstance(source, WorkerBundles):
-                    raise  # a thread does not end alone
-                self._replace(worker, source)
-
-    def _replace(self, worker: int, source: WorkerBundles) -> None:
-        process = source.processes()[worker]
+    def _replace(self, worker: int) -> None:
+        source: Any = self.source  # of processes: nothing else ends alone
+        process = source.process(worker)
         hung = self._watchdog.cause_of(worker)
         died = hung or worker_died_error(worker, process, self._board, self._describe_last_sample)
         if process.exitcode == 0:  # by an interrupt, which the rank gets as well
@@ -306,33 +274,6 @@ class BatchStream:
         sample = find_recorded(self._host, recorded)
         return str(recorded) if sample is None else f"{sample}, {recorded}"
 
-    def queue(self, worker: int) -> tuple[int, int]:
-        return (0, 0) if self._source is None else self._source.queue(worker)
-
-    def pid(self, worker: int) -> int | None:
-        return self._board.pid(worker) if isinstance(self._source, WorkerBundles) else None
-
-    def set_traced(self, traced: bool) -> None:
-        self._board.set_traced(traced)
-
     def close(self) -> None:
         self._watchdog.close()
-        if self._meter is not None:
-            self._meter.end_stream()
-        self._own_messages.clear()
-        if self._source is not None:
-            self._source.close()
-
-
-_END: Any = object()
-
-
-def _isolate_rng(messages: Iterator[Message | None]) -> Iterator[Message | None]:
-    """Yield messages made in the trainer's process, without a change to the trainer's random generators."""
-    preserved = preserve_rng_state()
-    while True:
-        with preserved:
-            message = next(messages, _END)
-        if message is _END:
-            return
-        yield message
+        self.source.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from typing import Any, TypeVar
@@ -32,6 +32,7 @@ _END: Any = object()
 T_stats = TypeVar("T_stats")
 
 
+@dataclass(slots=True, eq=False)
 class HeldPositions:
     """The positions of the training loop, in each of the runs that take a step together, while they are ahead of it.
 
@@ -43,9 +44,8 @@ class HeldPositions:
         of_step: The positions before the step that is being taken; else None.
     """
 
-    def __init__(self) -> None:
-        self.of_loop: tuple[Position, ...] | None = None
-        self.of_step: tuple[Position, ...] | None = None
+    of_loop: tuple[Position, ...] | None = None
+    of_step: tuple[Position, ...] | None = None
 
 
 class LoaderRun:

@@ -32,6 +32,9 @@ class MeteredStream(Protocol):
     def pid(self, worker: int) -> int | None:
         """Return the process of a worker; None if it is a thread, or the training loop itself."""
 
+    def shared_bytes(self) -> int:
+        """Return the size of the shared memory of the workers that this process has mapped."""
+
     def set_traced(self, traced: bool) -> None:
         """Let the workers record each call, or no longer."""
 
@@ -130,7 +133,8 @@ class RankMeter:
             self.workers.append(WorkerMeter())
         for worker in self.workers:
             worker.is_started = worker.is_replaced = False
-        stream.set_traced(self.is_traced)
+        if self.is_traced:
+            stream.set_traced(True)
 
     def end_stream(self) -> None:
         """Count the samples that the training loop has read itself, before the readers are dropped."""
@@ -320,7 +324,7 @@ def source_names(chain: Any) -> list[str]:
     for reader in {id(reader): reader for reader in readers_of(chain)}.values():
         for source in reader.sources:
             request = source.request
-            name = f"{request.path}:{request.split_part}"
+            name = f"{request.ref.path}:{request.split_part}"
             names.append(name if name not in names else f"{name}#{len(names)}")
     return names
 

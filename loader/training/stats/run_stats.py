@@ -17,7 +17,6 @@ from ...errors import ConfigError, required_package
 from ...escaped_log import get_logger
 from ...pipeline.measuring.counts import CostSums, Counts, SourceCounts, add_numbers
 from ...pipeline.stages.batch import planning_reader
-from ...transport.message import mapped_bytes
 from .headroom import HeadroomTrial
 from .meter import RankMeter, decoded_format, source_names
 from .options import StatsOptions, checked_stats
@@ -191,7 +190,7 @@ class RunStats:
             queue=queue,
             queue_capacity=capacity,
             rss_bytes=resident_bytes(),
-            shared_bytes=mapped_bytes(self._pids()),
+            shared_bytes=0 if meter.stream is None else meter.stream.shared_bytes(),
             memory_bytes=memory_bytes(),
             restarts=facts.restarts,
             quarantined=facts.quarantined,
@@ -200,13 +199,6 @@ class RunStats:
             makes_own=meter.is_own_work,
             decodes=decoded_format(facts.chain),
         )
-
-    def _pids(self) -> list[int]:
-        stream = self.meter.stream
-        if stream is None or self.meter.is_own_work:
-            return []
-        pids = (stream.pid(worker) for worker in range(len(self.meter.workers)))
-        return [pid for pid in pids if pid is not None]
 
     def _workers(self) -> tuple[tuple[WorkerStats, ...], int, int]:
         stream = None if self.meter.is_own_work else self.meter.stream

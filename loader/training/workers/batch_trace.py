@@ -77,11 +77,8 @@ class BatchTrace:
 
 
 @contextmanager
-def recording(trace: BatchTrace | None, *, rank: int, worker: int) -> Iterator[Record | None]:
-    """Return a context manager with the function that records micro-batches of a worker; None without a log."""
-    if trace is None:
-        yield None
-        return
+def recording(trace: BatchTrace, *, rank: int, worker: int) -> Iterator[Record]:
+    """Return a context manager with the function that records micro-batches of a worker."""
     path = Path(trace.folder) / f"{trace.started_ns:020}-rank{rank:06}-worker{worker:03}{_SUFFIX}"
     try:
         file = path.open("xb", buffering=0)

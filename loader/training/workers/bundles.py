@@ -14,9 +14,7 @@ import shutil
 import signal
 import time
 import weakref
-from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import forkserver, resource_tracker, util
@@ -28,36 +26,35 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch.utils.data._utils import worker as torch_worker
-from torch.utils.data._utils.pin_memory import pin_memory
 
 from ...engine.workers import forking, settle_fork
 from ...pipeline.contract.iterated import warn_once
 from ...pipeline.contract.running import State
 from ...pipeline.measuring.counts import PackedCounts
 from ...pipeline.measuring.recorder import WorkerRecorder
-from ...transport.message import ObjectPickler, PackedBundle, SegmentFlags, SegmentPool, pack_bundle, unpack_bundle
+from ...transport.message import ObjectPickler, pack_bundle
 from ..stats.meter import RankMeter, reader_numbers
 from .running_lane import LaneHost, Message, Notes
-from .stream_options import StreamOptions, collect_garbage_every
+from .stream_options import StreamOptions
 from .worker_board import WorkerBoard, register_stack_dump
 from .worker_errors import PackedError, pack_error
+from .worker_messages import WorkerMessages
 from .worker_process import Pipes, RankSignals, WorkerEnded, WorkerProcess, blocked_signals, end_workers
 
 _MAX_MESSAGES = 32  # in a bundle
 _BUNDLE_S = 0.002  # the time in which the rank uses up a bundle
-_MEASURED = 16  # messages between two settings of the size of bundles
+_MEASURED = 16  # messages, at least, between two settings of the size of bundles
 
 
-class _SentBundle(NamedTuple):
-    """One transmission of a worker: packed messages and what it measured.
+class _Bundle(NamedTuple):
+    """One transmission of a worker: messages, and what it measured.
 
     Attributes:
-        batches: Number of messages other than empty turns.
+        messages: Its messages; None for an empty turn.
         counts: What the worker did since it sent counts last; None if it sends none now.
     """
 
-    messages: PackedBundle
-    batches: int
+    messages: list[Message | PackedError | None]
     is_last: bool
     counts: PackedCounts | None
 
@@ -67,7 +64,6 @@ class _LaneWork:
     """The work of a worker process: the micro-batches of its lanes, packed in bundles.
 
     Attributes:
-        flags: The owners of its segments; None without segments.
         size: The number of messages in a bundle, shared with the rank.
     """
 
@@ -75,7 +71,6 @@ class _LaneWork:
     worker: int
     taken: int
     board: WorkerBoard
-    flags: SegmentFlags | None
     size: Any
     options: StreamOptions
     collects: bool
@@ -84,9 +79,43 @@ class _LaneWork:
     signals: RankSignals
 
     def __call__(self, pipes: Pipes) -> None:
+        # Open the lanes at the message that the rank needs next.
         self._prepare()
-        for bundle in self._bundles(pipes):
-            pipes.send(bundle)
+        slot = self.board.slot(self.worker)
+        recorder = None
+        if self.measures:
+            recorder = WorkerRecorder(readers=reader_numbers(self.host.dataset))
+        notes = Notes(slot, recorder, pickler=ObjectPickler())
+        made = self.host.messages(self.worker, notes, taken=self.taken)
+        is_last = False
+        begin_ns = time.perf_counter_ns()
+        while not is_last:
+            # Wait until the rank requests a bundle.
+            slot.cells.is_idle = True
+            if not pipes.wait_for_request():
+                return
+            slot.cells.is_idle = False
+            if recorder is not None:
+                recorder.follow(slot.cells.is_traced)
+            # Make its messages; an error is the last one.
+            make_ns = time.perf_counter_ns()
+            messages: list[Message | PackedError | None] = []
+            while not is_last and len(messages) < self.size.value and not pipes.has_stopped:
+                try:
+                    messages.append(next(made))
+                except StopIteration:
+                    is_last = True
+                except Exception as error:
+                    messages.append(pack_error(error, worker=self.worker))
+                    is_last = True
+            # Note what was measured, and send all.
+            slot.cells.made += len(messages)
+            counts = None
+            if recorder is not None:
+                counts = recorder.take_bundle(len(messages), begin_ns, make_ns, is_last=is_last)
+            packed = pack_bundle(_Bundle(messages, is_last, counts), pipes.pool)
+            begin_ns = time.perf_counter_ns()
+            pipes.send(packed)
         while pipes.wait_for_request():  # the rank opens shared memory while its worker runs
             pass
 
@@ -101,49 +130,6 @@ class _LaneWork:
         torch.set_num_threads(1)
         _describe_worker(self.worker, self.host)
         register_stack_dump(self.board, self.worker)
-
-    def _bundles(self, pipes: Pipes) -> Iterator[_SentBundle]:
-        # Open the lanes at the message that the rank needs next.
-        pool = SegmentPool(self.flags) if self.flags is not None else None
-        slot = self.board.slot(self.worker)
-        recorder = None
-        if self.measures:
-            recorder = WorkerRecorder(readers=reader_numbers(self.host.dataset))
-        pickler = ObjectPickler()
-        messages = self.host.messages(self.worker, Notes(slot, recorder, pickler=pickler), taken=self.taken)
-        messages = collect_garbage_every(self.options.gc_collect_every_n_steps, messages)
-        is_last = False
-        begin_ns = time.perf_counter_ns()
-        while not is_last:
-            # Wait until the rank requests a bundle.
-            slot.note_idle(True)
-            if not pipes.wait_for_request():
-                return
-            slot.note_idle(False)
-            if recorder is not None:
-                recorder.follow(slot.is_traced())
-            # Make and pickle its messages; an error is the last one.
-            make_ns = time.perf_counter_ns()
-            bundle: list[Message | PackedError | None] = []
-            pickles = []
-            while not is_last and len(bundle) < self.size.value and not pipes.has_stopped:
-                try:
-                    bundle.append(next(messages))
-                    pickles.append(pickler.pickle_object(bundle[-1]))
-                except StopIteration:
-                    is_last = True
-                except Exception as error:
-                    bundle.append(pack_error(error, worker=self.worker))
-                    pickles.append(pickler.pickle_object(bundle[-1]))
-                    is_last = True
-            # Note what was measured, and pack the messages.
-            slot.note_made(len(bundle))
-            counts = None
-            if recorder is not None:
-                counts = recorder.take_bundle(len(bundle), begin_ns, make_ns, is_last=is_last)
-            packed = pack_bundle(pickles, pool)
-            begin_ns = time.perf_counter_ns()
-            yield _SentBundle(packed, len(bundle) - bundle.count(None), is_last, counts)
 
 
 def _describe_worker(worker: int, host: LaneHost) -> None:
@@ -160,48 +146,11 @@ def _describe_worker(worker: int, host: LaneHost) -> None:
     )
 
 
-class WorkerMessages(ABC):
-    """The messages of all workers, which take turns."""
-
-    def __init__(self, workers: int, options: StreamOptions, meter: RankMeter | None) -> None:
-        self._count = workers
-        self._meter = meter
-        self._turn = 0
-        self._pins = options.pin_memory and torch.cuda.is_available()
-
-    def worker_in_turn(self) -> int | None:
-        for _ in range(self._count):
-            worker = self._turn % self._count
-            if not self._has_ended(worker):
-                return worker
-            self._turn += 1
-        return None
-
-    @abstractmethod
-    def _has_ended(self, worker: int) -> bool: ...
-
-    def _pinned(self, worker: int, message: Any) -> Any:
-        """Return a message, with its micro-batch in pinned memory if there is a GPU."""
-        if not self._pins or not isinstance(message, Message):
-            return message
-        begin_ns = time.perf_counter_ns()
-        pin: Any = pin_memory
-        message = message._replace(batch=pin(message.batch))
-        if self._meter is not None:
-            self._meter.add_transport(worker, "pin", begin_ns)
-        return message
-
-
 class WorkerBundles(WorkerMessages):
-    """The messages of all workers, a queue for each, since each may be ahead of the others."""
+    """The messages of all worker processes."""
 
-    def __init__(
-        self, host: LaneHost, board: WorkerBoard, options: StreamOptions, meter: RankMeter | None = None
-    ) -> None:
-        super().__init__(host.workers, options, meter)
-        self._host = host
-        self._board = board
-        self._options = options
+    def __init__(self, host: LaneHost, board: WorkerBoard, options: StreamOptions, meter: RankMeter | None) -> None:
+        super().__init__(host, board, options, meter)
         # Choose the start method, and warn of one that hooks may not survive.
         self._context = _context("fork" if options.worker_type == "fork" else options.multiprocessing_context)
         if self._context.get_start_method() == "fork" and torch.cuda.is_initialized():  # type: ignore[no-untyped-call] # not annotated
@@ -212,10 +161,8 @@ class WorkerBundles(WorkerMessages):
         # Share the size of bundles and the flag that ends the workers, and start them.
         self._size = RawValue("i", 1)
         self._stop = RawValue("b", 0)
-        self._messages: list[deque[Callable[[], Message | PackedError | None]]] = [deque() for _ in range(host.workers)]
         self._received = [0] * host.workers  # messages
-        self._is_done = [False] * host.workers
-        self._measured_from = time.perf_counter()
+        self._measured = 0, time.perf_counter()  # the turn and time of the last setting of the size
         self._workers: list[WorkerProcess] = []
         # Also ends workers that no code closes.
         self._end = weakref.finalize(self, end_workers, self._workers, self._stop, os.getpid())
@@ -223,29 +170,24 @@ class WorkerBundles(WorkerMessages):
             self._workers.append(self._start(worker, host))
 
     def _start(self, worker: int, host: LaneHost) -> WorkerProcess:
-        is_forked = self._context.get_start_method() == "fork"
-
-        def make(flags: SegmentFlags | None) -> _LaneWork:
-            return _LaneWork(
+        # No signal may arrive between the fork and the handlers of the worker.
+        with forking(), blocked_signals() as signals:
+            work = _LaneWork(
                 host=host,
                 worker=worker,
                 taken=self._received[worker],
                 board=self._board,
-                flags=flags,
                 size=self._size,
                 options=self._options,
                 collects=gc.isenabled(),
-                is_forked=is_forked,
+                is_forked=self._context.get_start_method() == "fork",
                 measures=self._meter is not None,
                 signals=signals,
             )
-
-        # No signal may arrive between the fork and the handlers of the worker.
-        with forking(), blocked_signals() as signals:
             started = WorkerProcess(
-                worker, make, context=self._context, stop=self._stop, ahead=self._options.prefetch_factor
+                worker, work, context=self._context, stop=self._stop, ahead=self._options.prefetch_factor
             )
-        self._board.set_pid(worker, started.process.pid or 0)
+        self._board.cells[worker].pid = started.process.pid or 0
         return started
 
     def replace(self, worker: int) -> None:
@@ -254,8 +196,7 @@ class WorkerBundles(WorkerMessages):
         It begins after the last message that was received from the worker, with the states of its lanes there.
         """
         self._workers[worker].kill()
-        self._board.begin_again(worker)
-        self._board.set_made(worker, self._received[worker])
+        self._board.begin_again(worker, self._received[worker])
         if self._meter is not None:
             self._meter.begin_again(worker)
         self._workers[worker] = self._start(worker, self._host.continued(self._received_states()))
@@ -264,17 +205,10 @@ class WorkerBundles(WorkerMessages):
         """Return the states of lanes after the messages that were received, also those that were not taken yet."""
         states = {**self._host.states}
         for messages in self._messages:
-            for unpack in messages:
-                message = unpack()
+            for message in messages:
                 if isinstance(message, Message):
                     states |= {message.lane: message.state, **(message.others or {})}
         return states
-
-    def _has_ended(self, worker: int) -> bool:
-        return self._is_done[worker] and not self._messages[worker]
-
-    def is_ready(self, worker: int) -> bool:
-        return bool(self._messages[worker]) or self._is_done[worker]
 
     def receive(self, worker: int) -> None:
         """Wait for the next bundle of a worker; return without one if another thread closes them meanwhile.
@@ -282,59 +216,48 @@ class WorkerBundles(WorkerMessages):
         Raises:
             WorkerEnded: The worker has ended without one.
         """
+        # Set the size of bundles by the rate at which messages are taken.
+        now, (turn, since) = time.perf_counter(), self._measured
+        if self._turn - turn >= _MEASURED:
+            message_s = (now - since) / (self._turn - turn)
+            self._size.value = max(1, min(_MAX_MESSAGES, int(_BUNDLE_S / max(message_s, 1e-6))))
+            self._measured = self._turn, now
         # Wait for the bundle, and measure how long.
         begin_ns = time.perf_counter_ns()
         try:
-            bundle: _SentBundle | None = self._workers[worker].receive(lambda: not self._end.alive)
+            bundle, arrived_ns = self._workers[worker].receive()
         except WorkerEnded:
             if self._meter is not None:
                 self._meter.lost(worker, begin_ns=begin_ns)
             raise
-        arrived_ns = time.perf_counter_ns()
         if bundle is None:
             self._is_done = [True] * len(self._is_done)
             return
-        # Unpack it; its tensors stay in shared memory.
-        messages = unpack_bundle(bundle.messages, self._workers[worker].flags)
+        # Queue its messages; their tensors stay in shared memory.
         if self._meter is not None:
-            self._meter.received(
-                worker, bundle.counts, batches=bundle.batches, begin_ns=begin_ns, arrived_ns=arrived_ns
-            )
-        self._messages[worker].extend(messages)
-        self._received[worker] += len(messages)
+            batches = len(bundle.messages) - bundle.messages.count(None)
+            self._meter.received(worker, bundle.counts, batches=batches, begin_ns=begin_ns, arrived_ns=arrived_ns)
+        self._messages[worker].extend(bundle.messages)
+        self._received[worker] += len(bundle.messages)
         self._is_done[worker] = bundle.is_last
 
-    def take(self, worker: int) -> Message | PackedError | None:
-        """Return the next message of a worker; None if its turn is empty."""
-        self._turn += 1
-        if self._turn % _MEASURED == 0:
-            now = time.perf_counter()
-            message_s = (now - self._measured_from) / _MEASURED
-            self._size.value = max(1, min(_MAX_MESSAGES, int(_BUNDLE_S / max(message_s, 1e-6))))
-            self._measured_from = now
-        messages = self._messages[worker]
-        if not messages:
-            return None
-        begin_ns = time.perf_counter_ns()
-        message = messages.popleft()()
-        if self._meter is not None:
-            self._meter.add_transport(worker, "unpack", begin_ns)
-        return self._pinned(worker, message)  # type: ignore[no-any-return]
-
     def queue(self, worker: int) -> tuple[int, int]:
-        """Return the messages of a worker that were made and not taken, and their maximum."""
         taken = self._received[worker] - len(self._messages[worker])
         capacity = self._options.prefetch_factor * self._size.value
-        return max(0, min(capacity, self._board.made(worker) - taken)), capacity
+        return max(0, min(capacity, self._board.cells[worker].made - taken)), capacity
 
-    def processes(self) -> list[Any]:
-        return [worker.process for worker in self._workers]
+    def pid(self, worker: int) -> int | None:
+        return self._board.cells[worker].pid or None
+
+    def process(self, worker: int) -> BaseProcess:
+        return self._workers[worker].process
+
+    def shared_bytes(self) -> int:
+        return sum(worker.segments.mapped_bytes() for worker in self._workers)
 
     def close(self) -> None:
         self._end()
-        self._is_done = [True] * len(self._is_done)
-        for messages in self._messages:
-            messages.clear()
+        super().close()
 
 
 def _context(start_method: str | None) -> Any:

@@ -148,8 +148,8 @@ class Replacements:
             raise died
         # Count the deaths at this sample; one that has ended enough workers is quarantined.
         recorded = board.read(worker)
-        if not board.is_idle(worker):
-            death = recorded or (worker, board.made(worker)), exit_code
+        if not board.cells[worker].is_idle:
+            death = recorded or (worker, board.cells[worker].made), exit_code
             self._deaths[death] += 1
             if self._deaths[death] >= (_KILLS if exit_code == -signal.SIGKILL else _DEATHS):
                 if recorded is None:

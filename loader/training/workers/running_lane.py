@@ -22,10 +22,11 @@ from ...pipeline.failures.error_handlers import keys_of_sample
 from ...pipeline.failures.policy import FailurePolicy, WorkerFailures
 from ...pipeline.measuring.recorder import WorkerRecorder
 from ...pipeline.reading.read import dealt_samples
+from ...samples.batch_memory import ReusedMemory
 from ...samples.hooks import HookContext, in_hook_context, running_hook_context, set_hook_context
 from ...stores.cache_pool import CachePool, NoCachePool
-from ...transport.batch_memory import ReusedMemory, set_batch_memory
 from .batch_trace import BatchTrace, Record, recording
+from .stream_options import collect_garbage_every
 from .worker_errors import dropped_samples, is_of_this_library
 
 if TYPE_CHECKING:  # it imports torch
@@ -66,6 +67,7 @@ class Notes(NamedTuple):
     recorder: WorkerRecorder | None = None
     record: Record | None = None
     failures: WorkerFailures | None = None
+    closing: ExitStack | None = None  # what is closed where its lanes end
     pickler: ObjectPickler | None = None  # one micro-batch that does not pickle is skipped, as by a hook that fails
 
 
@@ -79,6 +81,7 @@ class LaneHost(ABC):
     Attributes:
         cache_pool: The cache of hooks; None: one that fetches nothing ahead.
         left_out: The micro-batches that are skipped: made and not delivered.
+        collects_every: The number of messages of a worker between two garbage collections; None or 0: none.
     """
 
     dataset: SavableDataset[Any]
@@ -90,6 +93,7 @@ class LaneHost(ABC):
     cache_pool: CachePool | None = None
     left_out: tuple[range, ...] = ()
     trace: BatchTrace | None = None
+    collects_every: int | None = None
 
     def continued(self, states: Mapping[int, State]) -> Self:
         """Return the same lanes from other states, for a process that replaces a worker."""
@@ -103,8 +107,17 @@ class LaneHost(ABC):
             notes: Its ``record`` is the one of the trace.
             taken: The number of messages to skip at the start, because another process has sent them.
         """
-        with recording(self.trace, rank=self.rank, worker=worker) as record:
-            yield from self._messages(worker, notes._replace(record=record), taken)
+        with ExitStack() as closing:
+            # Prepare what the lanes use; it ends after them.
+            notes = notes._replace(closing=closing)
+            if self.trace is not None:
+                record = closing.enter_context(recording(self.trace, rank=self.rank, worker=worker))
+                notes = notes._replace(record=record)
+            if self.cache_pool is not None:
+                self.cache_pool.worker_init()
+                closing.callback(self.cache_pool.worker_close)
+            made = self._messages(worker, notes, taken)
+            yield from collect_garbage_every(self.collects_every, made) if self.collects_every else made
 
     @abstractmethod
     def _messages(self, worker: int, notes: Notes, taken: int) -> Iterator[Message | None]: ...
@@ -120,31 +133,26 @@ class LanesInTurn(LaneHost):
         hosting = LaneHosting(
             lanes=self.lanes, ranks=self.ranks, rank=self.rank, workers=self.workers, first_batch=self.first_batch
         )
-        running = running_lanes(self, hosting.lanes_of_worker(worker), notes)
-        with end_of_worker(self, running):
-            yield from _in_turn(hosting, worker, running, taken)
-            yield from last_message(running, worker)
-
-
-def _in_turn(hosting: LaneHosting, worker: int, running: Sequence[RunningLane], taken: int) -> Iterator[Message | None]:
-    # A worker with fewer lanes than turns yields nothing in the rest of them, so that workers stay in step.
-    lanes: list[RunningLane | None] = [*running]
-    turns = range(worker, hosting.turns, max(1, hosting.workers))
-    lanes += [None] * (len(turns) - len(lanes))
-    # Continue after the messages that the rank has taken.
-    rounds, first_turn = divmod(taken, len(turns))
-    batches = [hosting.batch(turn) + rounds * hosting.lanes for turn in turns]
-    batches[:first_turn] = [batch_number + hosting.lanes for batch_number in batches[:first_turn]]
-    while any(lanes):
-        for turn, lane in islice(enumerate(lanes), first_turn, None):
-            message = None
-            if lane is not None:
-                message = lane.micro_batch(batches[turn])
-                batches[turn] += hosting.lanes
-                if message is ENDED:
-                    lanes[turn] = message = None
-            yield message
-        first_turn = 0
+        first_round = hosting.first_round(worker)
+        running = running_lanes(self, [batch_number % self.lanes for batch_number in first_round], notes)
+        # A worker with fewer lanes than turns yields nothing in the rest of them, so that workers stay in step.
+        lanes: list[RunningLane | None] = [*running, *[None] * (hosting.turns - len(running))]
+        # Continue after the messages that the rank has taken.
+        rounds, first_turn = divmod(taken, hosting.turns)
+        batches = [batch_number + rounds * hosting.lanes for batch_number in first_round]
+        batches[:first_turn] = [batch_number + hosting.lanes for batch_number in batches[:first_turn]]
+        # Visit the lanes in turn, until all have ended.
+        while any(lanes):
+            for turn, lane in islice(enumerate(lanes), first_turn, None):
+                message = None
+                if lane is not None:
+                    message = lane.micro_batch(batches[turn])
+                    batches[turn] += hosting.lanes
+                    if message is ENDED:
+                        lanes[turn] = message = None
+                yield message
+            first_turn = 0
+        yield from last_message(running, worker)
 
 
 class LanesOneByOne(LaneHost):
@@ -155,11 +163,10 @@ class LanesOneByOne(LaneHost):
 
     def _messages(self, worker: int, notes: Notes, taken: int) -> Iterator[Message | None]:  # noqa: ARG002 - states tell
         running = running_lanes(self, range(self.rank, self.lanes, self.ranks)[worker :: max(1, self.workers)], notes)
-        with end_of_worker(self, running):
-            for lane in running:
-                while (message := lane.micro_batch()) is not ENDED:
-                    yield message
-            yield from last_message(running, worker)
+        for lane in running:
+            while (message := lane.micro_batch()) is not ENDED:
+                yield message
+        yield from last_message(running, worker)
 
 
 def running_lanes(host: LaneHost, numbers: Sequence[int], notes: Notes) -> list[RunningLane]:
@@ -181,17 +188,6 @@ def last_message(lanes: Sequence[RunningLane], worker: int) -> Iterator[Message]
             yield Message(0, NO_LANE, {}, dropped)
 
 
-def end_of_worker(host: LaneHost, lanes: Sequence[RunningLane]) -> ExitStack:
-    """Return the block in which a worker makes micro-batches, at whose end its resources are released."""
-    stack = ExitStack()
-    if host.cache_pool is not None:
-        host.cache_pool.worker_init()
-        stack.callback(host.cache_pool.worker_close)
-    for lane in lanes:
-        stack.callback(lane.close, stack)
-    return stack
-
-
 class RunningLane:
     """The iterator over one lane's micro-batches."""
 
@@ -206,14 +202,14 @@ class RunningLane:
         self._seed = dataset.worker_config.seed_offset
         self._lane = open_lane(dataset, lane_number, host.lanes, notes)
         if notes.recorder is not None:
-            notes.recorder.samples.add_dropped(self._lane.failures.dropped)
+            notes.recorder.add_dropped(self._lane.failures.dropped)
         pickle = None if notes.pickler is None else partial(pickle_object, notes.pickler)
         self._pickle = None if pickle is None else Hook(pickle, self._lane, takes_batches=True)
         self._neighbours: WorkerNeighbours | None = None
+        self._lane.context.memory = memory
         if host.cache_pool is not None:
             self._lane.context.cache = host.cache_pool
         # Continue after the micro-batches that the state counts.
-        self._memory = memory
         self._state = state or {}
         self._made: int = self._state.get(MADE, 0)
         self._skips_turns = dataset.items is not None
@@ -245,12 +241,6 @@ class RunningLane:
                 hint="restore another state",
             ) from error
 
-    def close(self, stack: ExitStack) -> None:
-        """Let a stack that is being closed release what the datasets of users in this lane have opened."""
-        for closer in self._lane.context.closers:
-            stack.callback(closer)
-        self._lane.context.closers = []
-
     @property
     def failures(self) -> FailurePolicy:
         return self._lane.failures
@@ -265,10 +255,9 @@ class RunningLane:
             batch_number = self._made * lane.count + lane.number
         if self._made > batch_number // lane.count:
             return None
-        # Give the hooks the context, memory and random numbers of this micro-batch.
+        # Give the hooks the context and random numbers of this micro-batch.
         outer = running_hook_context()
         set_hook_context(lane.context)
-        set_batch_memory(self._memory)
         lane.context.batch_index = batch_number
         lane.last_sample.note_lane(lane.number)
         if self._seeds:
@@ -295,7 +284,6 @@ class RunningLane:
             return ENDED
         finally:
             set_hook_context(outer)
-            set_batch_memory(None)
             if is_timed and recorder is not None:
                 recorder.end_timed()
         # Number it, and return it with the state behind it.
@@ -349,6 +337,8 @@ def remade_batches(host: LaneHost, lane: int) -> Iterator[tuple[Message, ItemId]
 def open_lane(dataset: SavableDataset[Any], lane_number: int, count: int, notes: Notes = _NO_NOTES) -> Lane:
     """Build the lane for which a chain is opened, with the error handlers of the run."""
     config = dataset.worker_config
+    context = HookContext(cache=NoCachePool(), worker_config=config)
+    context.closing = notes.closing or context.closing
     return Lane(
         lane_number,
         count,
@@ -361,7 +351,7 @@ def open_lane(dataset: SavableDataset[Any], lane_number: int, count: int, notes:
             samples=dataset.round_samples,
             worker=notes.failures,
         ),
-        context=HookContext(cache=NoCachePool(), worker_config=config),
+        context=context,
         last_sample=notes.last_sample or NO_LAST_SAMPLE,
         recorder=notes.recorder,
         deals=dealt_samples(dataset, count) > 0,

@@ -130,19 +130,13 @@ class CheckpointKeywords(LoaderKeywords, total=False):
     n_checkpoints: int | None
 
 
-def collect_garbage_every(
-    count: int | None, items: Iterator[T], *, collect: Callable[[], Any] = gc.collect
-) -> Iterator[T]:
-    """Return the items, with a garbage collection after each ``count``; None or 0 adds none.
+def collect_garbage_every(count: int, items: Iterator[T], *, collect: Callable[[], Any] = gc.collect) -> Iterator[T]:
+    """Yield the items, with a garbage collection after each ``count``.
 
     >>> list(collect_garbage_every(2, iter("abc"), collect=lambda: print("collected")))
     collected
     ['a', 'b', 'c']
     """
-    return _collecting(count, items, collect) if count else items
-
-
-def _collecting(count: int, items: Iterator[T], collect: Callable[[], Any]) -> Iterator[T]:
     for item_number, item in enumerate(items, 1):
         yield item
         del item  # the collection is to free what the item refers to

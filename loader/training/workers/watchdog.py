@@ -166,8 +166,8 @@ class Watchdog:
         """Kill the worker that is waited for if it has begun no sample for too long."""
         worker = self._worker
         # Only another process can be killed.
-        pid = self._board.pid(worker)
-        if pid is None or pid == os.getpid():
+        pid = self._board.cells[worker].pid
+        if pid in (0, os.getpid()):
             return
         # Remember when the worker last began a sample.
         progress = wait, worker, pid, self._board.progress(worker)
@@ -208,8 +208,8 @@ class Watchdog:
             self._give_up(wait, worker, error)
 
     def _give_up(self, wait: int, worker: int, error: WorkerError) -> None:
-        pid = self._board.pid(worker)
-        if pid is not None and pid != os.getpid():
+        pid = self._board.cells[worker].pid
+        if pid not in (0, os.getpid()):
             self._error, self._error_of = error, None
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -225,8 +225,8 @@ class Watchdog:
                 self._handler.interrupt(self._waiting_thread, lambda: self._is_waiting(wait))
 
     def _name(self, worker: int) -> str:
-        is_thread = self._board.thread(worker) is not None
-        return f"worker thread {worker}" if is_thread else name_worker(worker, self._board.pid(worker))
+        cells = self._board.cells[worker]
+        return f"worker thread {worker}" if cells.thread else name_worker(worker, cells.pid or None)
 
     def _is_waiting(self, wait: int) -> bool:
         return self._number == wait and self._since is not None

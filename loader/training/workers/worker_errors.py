@@ -174,8 +174,9 @@ def describe_stack(board: WorkerBoard, worker: int, *, thread: int = 0, wait_s: 
         thread: The thread of this process whose stack to return when there are no workers.
         wait_s: The longest wait for the stack; None: 2 s.
     """
-    if board.pid(worker) == os.getpid():
-        frame = sys._current_frames().get(board.thread(worker) or thread)  # noqa: SLF001 - documented, and the only way
+    cells = board.cells[worker]
+    if cells.pid == os.getpid():
+        frame = sys._current_frames().get(cells.thread or thread)  # noqa: SLF001 - documented, and the only way
         text = "".join(traceback.format_stack(frame)).rstrip() if frame is not None else None
     else:
         text = request_stack(board, worker, wait_s=wait_s)

@@ -28,7 +28,7 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-from ...transport.message import SegmentFlags, forget_segments, has_segments
+from ...transport.message import AttachedSegments, PackedBundle, SegmentPool, new_flags, unpack_bundle
 
 _POLL_MS = 250  # between two checks for a loader that is closed, or a rank that was killed
 _JOIN_S = 5.0  # in which workers that are closed may finish what they do
@@ -52,30 +52,25 @@ class WorkerProcess:
     """A running worker, as its rank sees it.
 
     Args:
+        work: Runs in the process.
+        stop: Workers and their rank stop where it is not 0, in the rank also a wait of another thread.
         ahead: The number of bundles that the worker makes before the rank needs them.
 
     Attributes:
-        flags: The owners of the segments of its bundles; None if this system has no segments.
+        segments: The shared memory of its bundles.
     """
 
-    def __init__(
-        self,
-        number: int,
-        make: Callable[[SegmentFlags | None], Callable[[Pipes], None]],
-        *,
-        context: Any,
-        stop: StopFlag,
-        ahead: int,
-    ) -> None:
-        self.flags = SegmentFlags() if has_segments() else None
-        # One pipe has bundles, the other one requests for them.
+    def __init__(self, number: int, work: Callable[[Pipes], None], *, context: Any, stop: StopFlag, ahead: int) -> None:
+        flags = new_flags()
+        self.segments = AttachedSegments(flags)
+        self._stop = stop
+        # One pipe has bundles, the other one requests for them. No side waits in a read or write of bundles.
         self._bundles, sender = context.Pipe(duplex=False)
         receiver, self._requests = context.Pipe(duplex=False)
+        for end in (self._bundles, sender):
+            os.set_blocking(end.fileno(), False)
         self.process: BaseProcess = context.Process(
-            target=_run,
-            args=(make(self.flags), Pipes(sender, receiver, stop)),
-            name=f"loader worker {number}",
-            daemon=True,
+            target=_run, args=(work, sender, receiver, stop, flags), name=f"loader worker {number}", daemon=True
         )
         # Start the process, and close the worker's ends here: a read then notices its end.
         _processes.add(self)
@@ -94,60 +89,55 @@ class WorkerProcess:
         with suppress(OSError):  # the worker has ended, which the next wait finds
             os.write(self._requests.fileno(), bytes(bundles))
 
-    def receive(self, is_closed: Callable[[], bool]) -> Any:
-        """Return the next bundle, as the worker packed it, and request another one.
-
-        Args:
-            is_closed: Returns True if another thread has closed the loader: then the result is None.
+    def receive(self) -> tuple[Any, int]:
+        """Return the next bundle and when it arrived, and request another one; None if the loader is closed meanwhile.
 
         Raises:
             WorkerEnded: The process has ended without another bundle.
         """
-        size = self._read(_SIZE.size, is_closed)
-        data = None if size is None else self._read(_SIZE.unpack(size)[0], is_closed)
-        if data is None:
-            return None
+        size = self._read(_SIZE.size)
+        data = size and self._read(_SIZE.unpack(size)[0])
+        arrived_ns = time.perf_counter_ns()
+        if not data:
+            return None, arrived_ns
         try:
-            packed = ForkingPickler.loads(data)
+            bundle = unpack_bundle(ForkingPickler.loads(data), self.segments)
         except OSError as error:  # the contents are in memory of a process that has ended since
             if self.process.is_alive():
                 raise
             raise WorkerEnded from error
         self._request(1)
-        return packed
+        return bundle, arrived_ns
 
-    def _read(self, size: int, is_closed: Callable[[], bool]) -> bytearray | None:
+    def _read(self, size: int) -> bytearray | None:
         received = bytearray()
         while len(received) < size:
             ready = self._poll.poll(_POLL_MS)
-            if is_closed():
+            if self._stop.value:
                 return None
-            # A worker may have sent its last bytes between the look at the pipe and its end.
-            if ready and not (self._is_readable(ready) or self._is_readable(self._poll.poll(0))):
-                self.process.join(_JOIN_S)  # its pipes close a moment before its end
-                raise WorkerEnded
             if ready:
-                received += os.read(self._bundles.fileno(), min(size - len(received), _READ_BYTES))
+                # A worker that has ended may have sent its last bytes before; a process that it started keeps the pipe.
+                try:
+                    more = os.read(self._bundles.fileno(), min(size - len(received), _READ_BYTES))
+                except BlockingIOError:
+                    more = b""
+                if not more:
+                    self.process.join(_JOIN_S)  # its pipes close a moment before its end
+                    raise WorkerEnded
+                received += more
         return received
 
-    def _is_readable(self, ready: list[tuple[int, int]]) -> bool:
-        return any(file == self._bundles.fileno() and event & select.POLLIN for file, event in ready)
-
     def hang_up(self) -> None:
-        """Close the rank's ends of the pipes: the worker waits for neither of them any more."""
+        """Close the rank's ends of the pipes, for which the worker waits no more, and forget its shared memory."""
         self._bundles.close()
         self._requests.close()
+        self.segments.forget()
 
     def kill(self) -> None:
         """End the process at once, whatever it does, and wait for its end."""
         self.process.kill()
         self.process.join()
-        self.forget()
-
-    def forget(self) -> None:
         self.hang_up()
-        if self.process.pid is not None:
-            forget_segments([self.process.pid])
 
 
 def end_workers(processes: list[WorkerProcess], stop: StopFlag, rank_pid: int) -> None:
@@ -166,7 +156,6 @@ def end_workers(processes: list[WorkerProcess], stop: StopFlag, rank_pid: int) -
         worker.process.join(max(0.0, deadline - time.monotonic()))
         if worker.process.is_alive():
             worker.kill()
-        worker.forget()
 
 
 class Pipes:
@@ -174,18 +163,18 @@ class Pipes:
 
     Args:
         receiver: Has a byte for each bundle that is requested.
+        flags: The owners of the segments of its bundles.
+
+    Attributes:
+        pool: These segments; None without segments.
     """
 
-    def __init__(self, sender: Connection, receiver: Connection, stop: StopFlag) -> None:
+    def __init__(self, sender: Connection, receiver: Connection, stop: StopFlag, flags: Any) -> None:
         self._sender = sender
         self._receiver = receiver
         self._stop = stop
-        self._parent = 0
-
-    def open(self) -> None:
-        """Prepare the pipes; call it first, in the process of the worker."""
         self._parent = os.getppid()
-        os.set_blocking(self._sender.fileno(), False)
+        self.pool = None if flags is None else SegmentPool(flags)
 
     @property
     def has_stopped(self) -> bool:
@@ -208,7 +197,7 @@ class Pipes:
                 return bool(os.read(file, 1))
         return False
 
-    def send(self, packed: Any) -> None:
+    def send(self, packed: PackedBundle) -> None:
         """Send a bundle; give up if the loader is closed or the rank has ended."""
         content = bytes(ForkingPickler.dumps(packed))
         rest = memoryview(_SIZE.pack(len(content)) + content)
@@ -226,12 +215,11 @@ class Pipes:
                 return
 
 
-def _run(make: Callable[[Pipes], None], pipes: Pipes) -> None:
+def _run(work: Callable[[Pipes], None], *pipes: Any) -> None:
     for inherited in list(_processes):
         inherited.hang_up()  # in a fork; an open copy would hide the end of the rank from the other workers
-    pipes.open()
     with suppress(KeyboardInterrupt):  # the rank gets it, too
-        make(pipes)
+        work(Pipes(*pipes))
 
 
 # ------------------------------------------------------------------------------------------------ signals of the rank

@@ -19,13 +19,12 @@ from ...pipeline.measuring.counts import PackedCounts
 from ...pipeline.measuring.recorder import WorkerRecorder
 from ...pipeline.worker_identity import set_worker_thread
 from ...samples.hooks import separate_hook_context
-from ...transport.batch_memory import separate_batch_memory
 from ..stats.meter import RankMeter, reader_numbers
-from .bundles import WorkerMessages
 from .running_lane import LaneHost, Message, Notes
-from .stream_options import StreamOptions, collect_garbage_every
+from .stream_options import StreamOptions
 from .worker_board import WorkerBoard
-from .worker_errors import PackedError, pack_error
+from .worker_errors import pack_error
+from .worker_messages import WorkerMessages
 
 _END = object()
 _JOIN_S = 5.0  # for all threads: a hook that hangs must not keep its trainer from closing a loader
@@ -34,16 +33,11 @@ _Queue = queue.Queue[Any]
 
 
 class WorkerThreads(WorkerMessages):
-    """The messages of all worker threads, a queue for each."""
+    """The messages of all worker threads."""
 
-    def __init__(
-        self, host: LaneHost, board: WorkerBoard, options: StreamOptions, meter: RankMeter | None = None
-    ) -> None:
-        super().__init__(host.workers, options, meter)
-        self._ahead = options.prefetch_factor
+    def __init__(self, host: LaneHost, board: WorkerBoard, options: StreamOptions, meter: RankMeter | None) -> None:
+        super().__init__(host, board, options, meter)
         self._queues = [_Queue(options.prefetch_factor) for _ in range(host.workers)]
-        self._next: list[Any] = [None] * host.workers  # received and not taken; _END at the end
-        self._received = [False] * host.workers
         self._process = os.getpid()
         # Open the lanes of each worker, in this thread.
         stop = threading.Event()
@@ -53,7 +47,7 @@ class WorkerThreads(WorkerMessages):
             readers = reader_numbers(host.dataset)
             recorders = [meter.recorder(worker, readers) for worker in range(host.workers)]
         messages = [
-            collect_garbage_every(options.gc_collect_every_n_steps, host.messages(worker, Notes(slot, recorder)))
+            host.messages(worker, Notes(slot, recorder))
             for worker, (slot, recorder) in enumerate(zip(slots, recorders, strict=True))
         ]
         # Start a thread for each; the finalizer ends threads that no code closes.
@@ -69,13 +63,7 @@ class WorkerThreads(WorkerMessages):
         self._end = weakref.finalize(self, _end_threads, self._threads, self._queues, stop)
         for worker, thread in enumerate(self._threads):
             thread.start()
-            board.set_thread(worker, thread.ident or 0)
-
-    def _has_ended(self, worker: int) -> bool:
-        return self._next[worker] is _END
-
-    def is_ready(self, worker: int) -> bool:
-        return self._received[worker]
+            board.cells[worker].thread = thread.ident or 0
 
     def receive(self, worker: int) -> None:
         begin_ns = perf_counter_ns()
@@ -84,23 +72,14 @@ class WorkerThreads(WorkerMessages):
             made = isinstance(message, Message)
             arrived_ns = perf_counter_ns()
             self._meter.received(worker, counts, batches=made, begin_ns=begin_ns, arrived_ns=arrived_ns)
-        self._next[worker] = message if self._end.alive else _END
-        self._received[worker] = True
-
-    def take(self, worker: int) -> Message | PackedError | None:
-        self._turn += 1
-        message = self._next[worker]
-        if message is _END:
-            return None
-        self._next[worker], self._received[worker] = None, False
-        return self._pinned(worker, message)  # type: ignore[no-any-return]
+        if message is _END or not self._end.alive:
+            self._is_done[worker] = True
+        else:
+            self._messages[worker].append(message)
 
     def queue(self, worker: int) -> tuple[int, int]:
-        received = self._received[worker] and self._next[worker] is not _END
-        return min(self._ahead, self._queues[worker].qsize() + received), self._ahead
-
-    def processes(self) -> list[Any]:
-        return []
+        ahead = self._options.prefetch_factor
+        return min(ahead, self._queues[worker].qsize() + len(self._messages[worker])), ahead
 
     def close(self) -> None:
         """End the threads, each after the micro-batch that it makes, and a wait of another thread for one."""
@@ -109,16 +88,15 @@ class WorkerThreads(WorkerMessages):
             for bundles in self._queues:
                 with suppress(queue.Full):
                     bundles.put_nowait((_END, None))
-        self._next = [_END] * len(self._queues)
+        super().close()
 
 
 def _work(
     worker: int, messages: Iterator[Any], queue: _Queue, stop: threading.Event, recorder: WorkerRecorder | None
 ) -> None:
-    # Separate what hooks and batches of other threads use.
+    # Separate what hooks of other threads use.
     set_worker_thread(worker)
     separate_hook_context()
-    separate_batch_memory()
     begin_ns = make_ns = perf_counter_ns()
     counts: PackedCounts | None = None
     try:

@@ -46,12 +46,12 @@ def media_rows(folder: Path) -> list[Any]:
 @pytest.mark.slow
 def test_the_prompts_lead_to_a_dataset_at_a_url(bucket: Bucket, captions: Path) -> None:
     with TerminalRun("prepare", "s3://b/captions", "--num-workers", 1, rows=70) as wizard:
-        wizard.wait_for("How should the shards be split?")
+        wizard.wait_for("How should the shards be split?").press(ENTER).wait_for("What type are the samples?")
         assert "first sample: shard_000.tar/000000" in wizard.text
-        wizard.press(ENTER).wait_for("What type are the samples?").press(ENTER).wait_for("come from?")
+        wizard.press(ENTER).wait_for("come from?")
         wizard.press(ENTER).wait_for("image (image) from").press(ENTER).wait_for("caption (text) from")
         wizard.press(ENTER).wait_for("» y  yes, write")
-        assert not (captions / ".nv-meta").exists()
+        assert not (captions / ".nv-meta/.info.json").exists()
         assert wizard.press(ENTER).finish() == 0
     dataset = folder_at("s3://b/captions")
     assert dataset.documents.config is not None
@@ -79,7 +79,7 @@ def test_the_prompts_change_the_split_of_a_dataset_at_a_url(
     with TerminalRun("prepare", "s3://b/captions", "--num-workers", 1, rows=70) as wizard:
         wizard.wait_for("This dataset is already prepared. What should change?")
         wizard.press(DOWN, DOWN, ENTER).wait_for("How should the shards be split?")
-        wizard.press(DOWN, DOWN, ENTER).wait_for("» y  yes, write")  # all train
+        wizard.press(DOWN, DOWN, DOWN, ENTER).wait_for("» y  yes, write")  # all train
         assert wizard.press(ENTER).finish() == 0
     dataset = folder_at("s3://b/captions")
     assert dataset.documents.split is not None

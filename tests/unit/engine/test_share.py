@@ -94,7 +94,8 @@ def test_a_text_that_is_no_share_is_an_error(text: str) -> None:
     ],
 )
 def test_a_command_is_shown_whole_with_another_share(typed: str, shown: str) -> None:
-    token = COMMAND_LINE.set(tuple(re.findall(r"'[^']*'|\S+", typed)) or None)
+    words = tuple(re.findall(r"'[^']*'|\S+", typed))
+    token = COMMAND_LINE.set((lambda: words) if words else None)
     try:
         assert command_with("--share 2/3", command="map …") == shown
     finally:

@@ -20,6 +20,7 @@ from loader.format.dataset_ref import DatasetRef
 from loader.format.documents.dataset_config import format_dataset_config
 from loader.format.documents.providers import ALL_PARTS
 from loader.format.documents.split_config import SplitConfig
+from loader.format.nv_meta import FOLDER
 from loader.prepare.plan import PreparePlan, SplitRequest
 from loader.prepare.run import run_prepare
 from loader.storage import memory_map
@@ -49,7 +50,7 @@ def test_the_parts_of_samples_are_read_from_their_shards(folder: Path) -> None:
     dataset.close()
     assert dataset.read_parts(3) == {"txt": b"c"}
     assert dataset.path == str(folder)
-    assert dataset.documents.folder == str(folder / ".nv-meta")
+    assert dataset.storage.path(FOLDER) == str(folder / ".nv-meta")
 
 
 def test_a_split_part_is_ranges_of_samples_without_excluded_shards(folder: Path) -> None:

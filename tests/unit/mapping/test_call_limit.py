@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -33,16 +34,20 @@ def test_a_call_that_ended_a_process_runs_alone_so_that_its_next_end_blames_no_o
         with closing(TaskCalls(limit, 8)) as calls, calls.limited(9):
             entered.set()
 
-    with closing(TaskCalls(limit, 0)) as other:
-        thread = threading.Thread(target=call_again)
-        with other.limited(3):
-            thread.start()
-            wait_until((tmp_path / "8.deaths").exists)
-            assert not entered.wait(0.1)
-        thread.join()
-        assert entered.is_set()
-        with other.limited(4):
-            pass
+    def call_next_to_it() -> None:
+        with closing(TaskCalls(limit, 0)) as other:
+            thread = threading.Thread(target=call_again)
+            with other.limited(3):
+                thread.start()
+                wait_until((tmp_path / "8.deaths").exists)
+                assert not entered.wait(0.1)
+            thread.join()
+            assert entered.is_set()
+            with other.limited(4):
+                pass
+
+    with ThreadPoolExecutor(1) as executor:
+        executor.submit(call_next_to_it).result()
     assert [path.name for path in tmp_path.iterdir()] == ["8.deaths"]
 
 

@@ -90,7 +90,7 @@ def test_the_same_join_reached_twice_is_warned_of(files: MetadatasetFiles) -> No
 
 
 WHOLE = "; set it next to 'join'"
-MISSING = "this is missing; expected {__module__: …, __class__: …} or {__module__: …, __function__: …}"
+MISSING = "expected {__module__: …, __class__: …} or {__module__: …, __function__: …}, found "
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ MISSING = "this is missing; expected {__module__: …, __class__: …} or {__mod
         ({"join": [{"path": "a"}], "aux": {"x": "b"}}, ["aux: set it at each dataset of the join"]),
         ({"join": [{"path": "a"}], "dataset_config": "d"}, ["dataset_config: set it at each dataset of the join"]),
         ({"join": [{"path": "a"}], "joiner": None}, ["joiner: " + MISSING]),
-        ({"join": [{"path": "a"}], "joiner": "f"}, ["joiner: expected a mapping, found 'f'"]),
-        ({"join": [{"path": "a"}], "joiner": {"__class__": "J"}}, ["joiner.__module__: this is missing"]),
+        ({"join": [{"path": "a"}], "joiner": "f"}, ["joiner: " + MISSING + "'f'"]),
+        ({"join": [{"path": "a"}], "joiner": {"__class__": "J"}}, ["joiner.__module__: expected a text, found"]),
         (
             {"join": [{"path": "a"}], "joiner": {"__module__": "m"}},
             ["joiner: expected either '__class__' or '__function__', found '__module__'"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -66,7 +67,7 @@ def test_a_number_that_yaml_parses_as_a_text_has_a_hint(files: MetadatasetFiles)
     assert fault.endswith("; in YAML a number with an exponent is written as 1.0e-3")
 
 
-@pytest.mark.parametrize("weight", ["five", "5", 0, -1, True, None, float("nan"), float("inf"), [1], 2**1010], ids=str)
+@pytest.mark.parametrize("weight", ["five", "5", 0, -1, True, None, math.nan, math.inf, [1], 2**1024 - 1], ids=str)
 def test_a_weight_is_a_number_above_zero(files: MetadatasetFiles, weight: Any) -> None:
     (fault,) = files.faults_of_train(blend(weight=weight))
     assert fault.startswith("splits.train.blend[1].weight: expected a number > 0, found ")
@@ -196,7 +197,7 @@ def test_a_subset_is_a_range_in_percent_or_in_samples(
 def test_a_subset_has_a_range_and_nothing_else(files: MetadatasetFiles) -> None:
     assert files.faults_of_train({"path": "a", "subset": {"rnge": ["0%", "1%"]}}) == [
         "splits.train.subset.rnge: there is no such key; did you mean 'range'?",
-        "splits.train.subset.range: this is missing; " + RANGE.removesuffix(", found "),
+        "splits.train.subset.range: " + RANGE + "nothing",
     ]
 
 

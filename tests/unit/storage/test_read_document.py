@@ -10,7 +10,7 @@ from loader.errors import ConfigError
 from loader.storage import LocalStorage, read_document
 
 
-def test_a_document_above_the_limit_is_refused_before_it_is_read(
+def test_a_document_above_the_limit_is_refused_and_no_more_of_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (tmp_path / "split.yaml").open("wb") as file:

@@ -20,7 +20,15 @@ import torch.multiprocessing
 from loader.samples.source_info import SourceInfo
 from loader.samples.types import CrudeSample
 from loader.storage.epath import EPath
-from loader.transport.message import ObjectPickler, PackedBundle, SegmentFlags, SegmentPool, pack_bundle, unpack_bundle
+from loader.transport.message import (
+    AttachedSegments,
+    ObjectPickler,
+    PackedBundle,
+    SegmentPool,
+    new_flags,
+    pack_bundle,
+    unpack_bundle,
+)
 
 MANY = 5000  # elements, more than travel in the pickle
 
@@ -32,8 +40,12 @@ def packed_bundle(*messages: Any, pool: SegmentPool | None = None) -> PackedBund
 
 def sent(message: Any) -> Any:
     """Pack and unpack within this process, without segments."""
-    [unpack] = unpack_bundle(packed_bundle(message), SegmentFlags())
-    return unpack()
+    [found] = received(packed_bundle(message))
+    return found
+
+
+def received(packed: PackedBundle) -> list[Any]:
+    return [message.unpickle() for message in unpack_bundle(packed, AttachedSegments(None))]
 
 
 def as_bytes(tensor: Any) -> bytes:
@@ -220,7 +232,7 @@ class Sample:
 def test_a_message_is_packed_in_one_piece_and_small_contents_stay_in_the_pickle() -> None:
     large, odd, small = counted(MANY), torch.ones(3001, dtype=torch.uint8), counted(3)
     message = {"a": Sample(large, [small, np.arange(MANY), None, "text"]), "b": (odd, b"x" * 9000), "c": [large]}
-    [(pickled, count)], shared, ranges = packed_bundle(message)
+    pickled, shared, ranges = packed_bundle(message)
 
     assert isinstance(shared, torch.Tensor)
     assert [stop - start for start, stop in ranges] == [
@@ -231,7 +243,6 @@ def test_a_message_is_packed_in_one_piece_and_small_contents_stay_in_the_pickle(
     assert all(start % 64 == 0 for start, _ in ranges)
     assert all(stop <= start for (_, stop), (start, _) in itertools.pairwise(ranges))
     assert len(pickled) < 12_000
-    assert count == 3
     found = sent(message)
     assert found["c"][0] is found["a"].image
     check_tensor(found["a"].image, large)
@@ -244,19 +255,18 @@ def test_a_message_is_packed_in_one_piece_and_small_contents_stay_in_the_pickle(
 
 @pytest.mark.parametrize("message", [None, "text", {"a": [1, 2.5]}, [counted(3), np.arange(3)]])
 def test_a_message_without_large_contents_needs_no_shared_memory(message: Any) -> None:
-    pool = SegmentPool(SegmentFlags())
-    packed = packed_bundle(message, pool=pool)
+    packed = packed_bundle(message, pool=SegmentPool(new_flags()))
     assert packed[1:] == (None, [])
-    assert str(unpack_bundle(packed, SegmentFlags())[0]()) == str(message)
+    assert str(received(packed)) == str([message])
 
 
 def test_pickles_without_room_in_the_pipe_travel_in_shared_memory() -> None:
     messages = [{"name": f"{number}" * 9000, "tensor": counted(MANY) + number} for number in range(9)]
-    pickles, shared, _ = packed_bundle(*messages)
-    assert isinstance(shared, torch.Tensor)
-    assert sum(len(pickled) for pickled, _ in pickles) < 1 << 15
-    found = [unpack() for unpack in unpack_bundle((pickles, shared, _), SegmentFlags())]
-    for message, expected in zip(found, messages, strict=True):
+    messages.append({"name": "long" * 9000, "tensor": counted(MANY)})
+    packed = packed_bundle(*messages)
+    assert isinstance(packed[1], torch.Tensor)
+    assert len(packed[0]) < 1 << 15
+    for message, expected in zip(received(packed), messages, strict=True):
         assert message["name"] == expected["name"]
         check_tensor(message["tensor"], expected["tensor"])
 
@@ -267,14 +277,16 @@ def test_an_object_that_does_not_pickle_leaves_the_next_ones_whole() -> None:
     with pytest.raises(Exception, match=r"local object|Can't pickle|pickle.*lambda"):
         pickler.pickle_object([np.arange(MANY), lambda: None])
     last = pickler.pickle_object({"last": counted(7, MANY)})
-    found = [unpack() for unpack in unpack_bundle(pack_bundle([first, last]), SegmentFlags())]
+    found = received(pack_bundle([first, last]))
     check_tensor(found[0]["first"], counted(MANY))
     check_tensor(found[1]["last"], counted(7, MANY))
 
 
 def test_a_message_arrives_with_the_batch_that_was_pickled_before_it() -> None:
     batch = {"small": counted(3), "large": counted(7, MANY), "array": np.arange(MANY), "text": "x" * 9000}
-    number, found = sent((7, ObjectPickler().pickle_object(batch)))
+    packed = pack_bundle((7, ObjectPickler().pickle_object(batch)))
+    number, pickled = unpack_bundle(packed, AttachedSegments(None))
+    found = pickled.unpickle()
     assert (number, found["text"]) == (7, batch["text"])
     check_tensor(found["small"], batch["small"])
     check_tensor(found["large"], batch["large"])
@@ -284,10 +296,10 @@ def test_a_message_arrives_with_the_batch_that_was_pickled_before_it() -> None:
 def test_the_unpacked_messages_of_a_bundle_are_freed_one_by_one() -> None:
     """The garbage collector of the rank finds few new objects then, and rarely runs."""
     samples = [CrudeSample(__key__=f"{number}", text={"a": [1, 2]}) for number in range(3)]
-    messages = deque(unpack_bundle(packed_bundle(*samples), None))
+    messages = deque(unpack_bundle(packed_bundle(*samples), AttachedSegments(None)))
     gone = []
     while messages:
-        sample = messages.popleft()()
+        sample = messages.popleft().unpickle()
         gone.append(weakref.ref(sample))
         del sample
         assert gone[-1]() is None
@@ -327,7 +339,7 @@ def test_the_sent_and_the_received_values_share_no_memory(count: int) -> None:
     packed = packed_bundle([tensor, array])
     tensor += 1
     array += 1
-    found = unpack_bundle(packed, SegmentFlags())[0]()
+    [found] = received(packed)
     assert (found[0][1].item(), found[1][1]) == (1, 1)
     found[0] += 5
     found[1] += 5
@@ -348,15 +360,16 @@ def send_and_end(queue: Any, flags: Any, has_read: Any) -> None:
 @pytest.mark.parametrize("has_segments", [False, True], ids=["a piece of its own", "a segment"])
 def test_a_message_can_be_read_when_its_sender_has_ended(has_segments: bool) -> None:
     context = torch.multiprocessing.get_context("fork")
-    queue, has_read, flags = context.Queue(), context.Event(), SegmentFlags()
+    queue, has_read, flags = context.Queue(), context.Event(), new_flags()
     process = context.Process(target=send_and_end, args=(queue, flags if has_segments else None, has_read))
     process.start()
     packed = queue.get(timeout=60)
+    [message] = unpack_bundle(packed, AttachedSegments(flags))
     has_read.set()
     process.join()
     assert isinstance(packed[1], torch.Tensor) != has_segments
 
-    *tensors, box, leaf, array = unpack_bundle(packed, flags)[0]()
+    *tensors, box, leaf, array = message.unpickle()
     for found, expected in zip(tensors, LAYOUTS.values(), strict=True):
         check_tensor(found, expected)
     assert box.label == "box"

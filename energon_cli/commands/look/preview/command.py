@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @energon_command("preview")
 @click.argument("path")
-@click.argument("keys", nargs=-1, metavar="[KEY]…", envvar="ENERGON_PREVIEW_KEY")
+@click.argument("keys", nargs=-1, metavar="[KEY]…")
 @shared_options("limit", help="Print this many samples and exit (default if piped: 1).")
 @click.option(
     "--index", metavar="I", type=click.IntRange(min=0), default=0, help="Start at this sample, counted from 0."

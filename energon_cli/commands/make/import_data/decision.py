@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -83,7 +84,7 @@ def choose_way(flags: ImportFlags, error: UnclearDataError, console: Console) ->
     label = select_or_leave("What should be imported?", [*labels], "leave, and write nothing")
     # Take the sources and their options from the command line of the way.
     context = click.get_current_context()
-    COMMAND_LINE.set(command_line(labels[label]))
+    COMMAND_LINE.set(partial(command_line, labels[label]))
     with context.command.make_context("import", [*labels[label][1:]], parent=context.parent) as chosen:
         decided = ("parts", "root", "group_by", "segments", "split_lists")
         columns = replace(flags.columns, **{name: chosen.params[name] for name in decided})

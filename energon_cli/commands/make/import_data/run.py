@@ -320,7 +320,7 @@ def _run(plan: ImportPlan, listed: ListedRows) -> ImportReport:
 
         def advance(now: ImportProgress) -> None:
             nonlocal resumed_before
-            if now.resumed and not resumed_before and output_settings().shows_progress is not False:
+            if now.resumed and not resumed_before and output_settings().progress is not False:
                 resumed_before = True
                 show_note("resumed: shards that an earlier run has written are kept")
             bar.update(now.samples, now.samples_total)

@@ -25,7 +25,7 @@ from loader.prepare import DatasetYaml, SplitRequest, plan_split
 from ....console import StatusLine, show_note, show_warning
 from ..prompts import AnswerHistory
 from ..questions import PipedQuestions, ask
-from .flags import PrepareFlags, split_of_flags, type_of_flags
+from .flags import PrepareFlags, plan_of_flags, type_of_flags
 from .report import show_first_sample, show_part_sets, show_sample, show_split
 from .scan import BackgroundScan
 
@@ -64,7 +64,7 @@ def resolve_choices(
     # Collect what flags settle.
     given = open_choices(
         folder,
-        split=split_of_flags(flags),
+        split=plan_of_flags(flags).split,
         ask_split=not folder.has_split or flags.replaces_split,
         by_samples=flags.by_samples,
         # A prepared dataset without a dataset.yaml stays without one, unless a flag or a menu requests it.
@@ -92,7 +92,7 @@ def resolve_choices(
     def scanned(asked: OpenChoices) -> OpenChoices:
         completed = replace(asked, contents=scan.wait().contents)
         if history.first_time("the part sets"):
-            show_part_sets(console, scan.part_sets, completed.contents)
+            show_part_sets(console, scan.prepare.index.part_sets().to_document(), completed.contents)
             if flags.asks_by_menus:
                 show_first_sample(console, completed.contents)
             if completed.spec is None and completed.proposal.reason is not None:
@@ -101,7 +101,7 @@ def resolve_choices(
 
     if history.first_time("the folder"):
         size = format_bytes(sum(folder.sizes.values()))
-        console.print(f"{escape_controls(flags.path)}: {plural(len(folder.sizes), 'shard')}, {size}")
+        console.print(f"{escape_controls(flags.ref.path)}: {plural(len(folder.sizes), 'shard')}, {size}")
     if not flags.asks_by_menus:
         return ask(PipedQuestions(show=console.print), given, scanned)
     # Ask what was not given; Escape returns to the earlier question.
@@ -132,7 +132,9 @@ def _menus(
         show_warning(*planned.warnings)
         return flags.by_samples is None and misses_ratio(folder.sizes, request)
 
-    return MenuQuestions(history, folder.sizes, path=flags.path, try_field_map=try_field_map, show_split=show_choice)
+    return MenuQuestions(
+        history, folder.sizes, path=flags.ref.path, try_field_map=try_field_map, show_split=show_choice
+    )
 
 
 def show_trial(

@@ -10,7 +10,7 @@ import click
 from ....command import energon_command
 from ....dataset_paths import check_ref
 from ....engine_options import cluster_options
-from ....options import parsed, shared_options
+from ....options import Parsed, shared_options
 from ..prepare_media import MEDIA_PARAMETERS, media_options
 
 _ADVANCED = (
@@ -34,7 +34,7 @@ _ADVANCED = (
     "--split-parts",
     metavar="NAME:PATTERN",
     multiple=True,
-    callback=parsed("loader.prepare", "parse_split_part"),
+    type=Parsed("loader.prepare", "parse_split_part"),
     help="Assign the shards that match PATTERN to the split part NAME. PATTERN is a regex from the start of the name,"
     " after brace expansion, or glob:GLOB. Repeatable; overrides --split-ratio.",
 )
@@ -147,7 +147,8 @@ def prepare(path: str, **flags: Any) -> None:
     path = ref.path
     if is_url(path):
         use_rust_here()
-    settings = replace(settings.at(ref), yes=settings.yes or imported is not None)
+    plan = replace(settings.plan, path=path)
+    settings = replace(settings, ref=ref, plan=plan, yes=settings.yes or imported is not None)
     # Prepare the joins of a metadataset, or index a single file.
     if ref.kind.is_mix:
         prepare_joins(settings)

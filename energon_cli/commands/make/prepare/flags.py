@@ -16,7 +16,7 @@ from loader.errors import ConfigError
 from loader.format import DatasetRef
 from loader.format.documents import SampleTypeSpec, parse_field_map
 from loader.prepare import PreparePlan, SplitRequest, parse_ratio
-from loader.storage import split_url
+from loader.storage import is_url
 
 from ....console import is_terminal
 from ....engine_options import EngineChoice
@@ -56,22 +56,6 @@ class PrepareFlags:
         of_plan = {each.name: options.pop(each.name) for each in fields(PreparePlan) if each.name in options}
         plan = PreparePlan.of(ref, workers=workers, force=force_overwrite, merge=engine.merge, **of_plan)
         return cls(ref=ref, plan=plan, engine=engine, **options)
-
-    def at(self, ref: DatasetRef) -> PrepareFlags:
-        """Return the flags for another reference."""
-        return replace(self, ref=ref, plan=replace(self.plan, path=ref.path))
-
-    @property
-    def path(self) -> str:
-        return self.ref.path
-
-    @property
-    def dataset_yaml_name(self) -> str:
-        return self.ref.dataset_config or "dataset.yaml"
-
-    @property
-    def is_at_url(self) -> bool:
-        return bool(split_url(self.path)[0])
 
     @property
     def by_samples(self) -> bool | None:
@@ -114,7 +98,7 @@ def check_flags(flags: PrepareFlags) -> None:
             re.compile(flags.plan.exclude)
         except re.error as error:
             raise click.BadParameter(f"not a regex: {error}", param_hint="--exclude") from error
-    if "/" in flags.dataset_yaml_name or not flags.dataset_yaml_name.endswith((".yaml", ".yml")):
+    if "/" in flags.ref.dataset_file or not flags.ref.dataset_file.endswith((".yaml", ".yml")):
         raise click.BadParameter("expected a file name such as 'dataset.yaml'", param_hint="--dataset-yaml-name")
     for contradiction in _contradictions(flags):
         raise click.UsageError(contradiction)
@@ -148,7 +132,7 @@ def _contradictions(flags: PrepareFlags) -> Iterator[str]:
         if is_given and flags.ref.has_other_folder:
             yield f"{flag} writes files next to the shards, so it conflicts with --meta-folder."
     for flag in ("--fix-duplicates", "--decompress"):
-        if writing[flag] and flags.is_at_url:
+        if writing[flag] and is_url(flags.ref.path):
             yield f"{flag} writes shards, which is not done in an object store: run it on a copy on this machine."
     # Flags of clusters, and of prompts.
     if flags.engine.merge and flags.decompress:
@@ -159,13 +143,13 @@ def _contradictions(flags: PrepareFlags) -> Iterator[str]:
         yield "--yes conflicts with --non-interactive: pass one of them."
 
 
-def split_of_flags(flags: PrepareFlags) -> SplitRequest | None:
-    """Return the split that the flags define; None without a flag for it."""
-    if flags.split_parts:
-        return SplitRequest(patterns=flags.split_parts)
+def plan_of_flags(flags: PrepareFlags) -> PreparePlan:
+    """Return the plan with the split that the flags define, if any."""
     asks_samples = flags.split_by == "samples" and flags.yes
     ratio = flags.split_ratio or (parse_ratio("8,1,1") if asks_samples else None)
-    return None if ratio is None else SplitRequest(ratio=ratio)
+    if flags.split_parts:
+        return replace(flags.plan, split=SplitRequest(patterns=flags.split_parts))
+    return flags.plan if ratio is None else replace(flags.plan, split=SplitRequest(ratio=ratio))
 
 
 def type_of_flags(spec: SampleTypeSpec | None, field_map: str | None) -> dict[str, Any]:
@@ -208,7 +192,7 @@ def check_consent(flags: PrepareFlags, *, has_split: bool, has_dataset_yaml: boo
         name
         for name, exists, requested in (
             ("the split", has_split, flags.split_ratio or flags.split_parts or flags.replaces_split),
-            (flags.dataset_yaml_name, has_dataset_yaml, flags.sample_type),
+            (flags.ref.dataset_file, has_dataset_yaml, flags.sample_type),
         )
         if exists and requested
     ]

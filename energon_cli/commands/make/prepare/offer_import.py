@@ -28,7 +28,7 @@ def offer_import(flags: PrepareFlags) -> str | None:
     from ..prompts import select_or_leave
 
     # Only people on a terminal are asked, and only about files that are no shards.
-    path = flags.path
+    path = flags.ref.path
     if not flags.asks_by_menus or flags.as_json or is_url(path) or os.path.exists(os.path.join(path, ".nv-meta")):
         return None
     content = content_of_folder(path) if os.path.isdir(path) else "files" if fault_of_file(path) else "nothing"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from loader.metadataset import JoinReport, MemberReport
 
 
-_FILE_FACTS = "path samples bytes dry_run"
+_FILE_FACTS = "ref.path samples bytes dry_run"
 
 
 def check_file_flags(flags: PrepareFlags) -> None:
@@ -43,7 +43,7 @@ def prepare_jsonl(flags: PrepareFlags) -> None:
     check_flags(flags)
     if flags.plan.media:
         raise click.UsageError(f"{flags.plan.media.flag}: a JSONL file contains no media files.")
-    storage, name = open_parent(flags.path)
+    storage, name = open_parent(flags.ref.path)
     size_bytes = storage.stat(name).size_bytes
     with ProgressBar("Reading lines", unit="bytes") as bar:
         index_lines = jsonl.build_jsonl_index if flags.dry_run else jsonl.prepare_jsonl
@@ -53,7 +53,7 @@ def prepare_jsonl(flags: PrepareFlags) -> None:
         return
     verb = "would index" if flags.dry_run else "indexed"
     samples = plural(len(index), "sample")
-    output_console().print(f"{verb} {flags.path}: {samples}, {format_bytes(size_bytes)}")
+    output_console().print(f"{verb} {flags.ref.path}: {samples}, {format_bytes(size_bytes)}")
     if not flags.dry_run:
         output_console().print(f"Done. Found {samples}.")  # a line of megatron-energon, which scripts look for
 
@@ -63,13 +63,13 @@ def check_record_file(flags: PrepareFlags) -> None:
     from loader.format.records import open_record_path
 
     check_flags(flags)
-    file = open_record_path(flags.path)
+    file = open_record_path(flags.ref.path)
     if flags.as_json:
         print_json(facts_of(flags, _FILE_FACTS, samples=len(file), bytes=file.size_bytes))
         return
     size = format_bytes(file.size_bytes)
     output_console().print(
-        f"nothing to prepare: {flags.path} can be loaded as it is, {plural(len(file), 'sample')}, {size}",
+        f"nothing to prepare: {flags.ref.path} can be loaded as it is, {plural(len(file), 'sample')}, {size}",
     )
 
 
@@ -77,7 +77,7 @@ def prepare_joins(flags: PrepareFlags) -> None:
     """Prepare the joins of a metadataset and print a report."""
     from loader.metadataset import plan_joins, prepare_metadataset
 
-    path, given = flags.path, given_flags("compat")
+    path, given = flags.ref.path, given_flags("compat")
     if given:
         verb = "is" if len(given) == 1 else "are"
         raise click.UsageError(
@@ -94,7 +94,7 @@ def prepare_joins(flags: PrepareFlags) -> None:
             joins = prepare_metadataset(path, progress=bar.update, compat=flags.plan.compat)
     # Report.
     if flags.as_json:
-        print_json(facts_of(flags, "path dry_run joins", joins=joins))
+        print_json(facts_of(flags, "ref.path dry_run joins", joins=joins))
         return
     if not joins:
         _print(f"{path} has no joins: nothing to prepare; all its datasets exist")

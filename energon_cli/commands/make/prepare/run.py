@@ -20,28 +20,26 @@ from loader.inspect import (
     field_map_warnings,
     format_bytes,
     inspect_folder,
-    with_printed_names,
+    resolved_fields,
 )
 from loader.prepare import (
     DecompressReport,
     PartReport,
     PlannedSplit,
-    PreparePlan,
-    check_destination,
     check_not_planned,
     decompress_shards,
     plan_split,
     run_part,
     unwritable_folder,
 )
-from loader.storage import open_storage
+from loader.storage import is_url, open_storage
 
 from ....console import error_console, facts_of, output_console, print_json, show_account, show_note, show_warning
 from ....progress import ProgressBar
 from ..prepare_media import MEDIA_FACTS
 from ..prompts import AnswerHistory, load_prompts, no_echo
 from .choices import needs_contents, resolve_choices, with_flags
-from .flags import PrepareFlags, check_consent, check_flags, given_flags, split_of_flags
+from .flags import PrepareFlags, check_consent, check_flags, given_flags, plan_of_flags
 from .report import (
     show_done,
     show_files,
@@ -65,20 +63,20 @@ def prepare_share(flags: PrepareFlags, share: Share) -> None:
     check_flags(flags)
     with ProgressBar("Scanning headers", unit="shards") as bar:
         report = run_part(
-            _plan(flags),
+            plan_of_flags(flags),
             share,
             dry_run=flags.dry_run,
             on_progress=lambda now: bar.update(now.shards_done, now.shards_total),
         )
     if flags.as_json:
         names = "path part=part.number parts=part.count shards bytes=size_bytes scanned dry_run seconds"
-        print_json(facts_of(report, names, path=flags.path, dry_run=flags.dry_run))
+        print_json(facts_of(report, names, path=flags.ref.path, dry_run=flags.dry_run))
     else:
         _show_share(flags, report)
 
 
 def _show_share(flags: PrepareFlags, report: PartReport) -> None:
-    console, path = output_console(), escape_controls(flags.path)
+    console, path = output_console(), escape_controls(flags.ref.path)
     size = f"{plural(report.shards, 'shard')} ({format_bytes(report.size_bytes)})"
     if flags.dry_run:
         console.print(f"would scan share {report.part} of {path}: {size}")
@@ -99,19 +97,11 @@ class _Draft:
     choices: Choices
     files: Mapping[str, str]  # of .nv-meta, name → text
     notes: Sequence[str]
+    further_notes: Sequence[str]  # those that are not shown with the part sets
     warnings: Sequence[str]  # of fields that samples cannot fill
     part_sets: Sequence[Mapping[str, Any]]
     split: PlannedSplit | None
     split_samples: Mapping[str, int]  # split part → samples
-
-    @property
-    def further_notes(self) -> list[str]:
-        """The notes that are not shown with the part sets."""
-        return [note for note in self.notes if note not in self.folder.contents.conflicts]
-
-    @property
-    def target(self) -> str:
-        return self.flags.ref.folder
 
 
 def prepare_dataset(flags: PrepareFlags) -> None:
@@ -121,15 +111,13 @@ def prepare_dataset(flags: PrepareFlags) -> None:
     decompressed = _decompress(flags, console) if flags.decompress else None
     if flags.dry_run and decompressed is not None and decompressed.written:
         if flags.as_json:
-            print_json(facts_of(flags, "path dry_run decompressed", decompressed=decompressed.written))
+            print_json(facts_of(flags, "ref.path dry_run decompressed", decompressed=decompressed.written))
         return
     # Find the shards, and check that the dataset may be written.
     folder = inspect_folder(flags.ref, exclude=flags.plan.exclude, scans=False)
     if not (flags.plan.merge or flags.dry_run):
         check_not_planned(folder.storage)
-    check_destination(folder.storage, flags.ref, shards=folder.sizes.keys(), force=flags.plan.force)
-    fault = unwritable_folder(folder.storage)
-    if fault is not None:
+    if fault := unwritable_folder(folder.storage):
         if not flags.dry_run:
             raise fault
         show_warning(f"{fault.message}: {fault.path}; {fault.hint}")
@@ -140,7 +128,7 @@ def prepare_dataset(flags: PrepareFlags) -> None:
     with (
         no_echo(enabled=flags.asks_by_menus),
         begin_scan(
-            _plan(flags),
+            plan_of_flags(flags),
             folder,
             inspects=needs_contents(flags, folder),
             is_trial=flags.dry_run,
@@ -173,7 +161,7 @@ def prepare_dataset(flags: PrepareFlags) -> None:
             report,
             "path samples shards bytes=size_bytes changed parts scanned resumed reused decompressed split part_sets "
             "files duplicate_keys compat media_metadata uuid seconds warnings notes account",
-            path=flags.path,
+            path=flags.ref.path,
             decompressed=written,
             part_sets=draft.part_sets,
             files=sorted(draft.files),
@@ -184,14 +172,17 @@ def prepare_dataset(flags: PrepareFlags) -> None:
         print_json(document)
         return
     further = tuple(text for text in report.warnings if text not in draft.folder.contents.warnings)
-    show_done(console, flags.path, replace(report, warnings=further), draft.files, folder=draft.target)
+    show_done(console, flags.ref.path, replace(report, warnings=further), draft.files, folder=draft.flags.ref.folder)
     show_account(report.account)
     show_note(*draft.further_notes)
 
 
 def _draft(flags: PrepareFlags, scan: BackgroundScan, choices: Choices) -> _Draft:
     folder = scan.wait()
-    choices = with_printed_names(choices, folder.contents)
+    chosen = choices.dataset_yaml
+    if chosen is not None and chosen.field_map is not None:
+        chosen = replace(chosen, field_map=resolved_fields(chosen.field_map, folder.contents))
+        choices = replace(choices, dataset_yaml=chosen)
     if choices.split is not None:
         choices = replace(choices, split=with_flags(flags, choices.split))
     # Plan the split, and count the samples of its parts.
@@ -204,28 +195,33 @@ def _draft(flags: PrepareFlags, scan: BackgroundScan, choices: Choices) -> _Draf
     # A range of few samples may round to nothing.
     divided = () if planned is None else planned.ranges
     empty = [f"part {name!r} is empty: the shards have too few samples" for name in divided if not samples[name]]
-    warnings, chosen = list[str](), choices.dataset_yaml
+    warnings = list[str]()
     if chosen is not None:
         warnings = field_map_warnings(chosen, folder, trust_code=flags.ref.trust_code)
         warnings += coverage_warnings(chosen, folder.contents)
+    notes, conflicts = _further_notes(flags, folder), folder.contents.conflicts
+    if not flags.tar_index_only:
+        notes = [*choice_notes(folder, choices), *notes]
     return _Draft(
         flags=flags,
         folder=folder,
         choices=choices,
-        files=choice_files(folder, choices, name=flags.dataset_yaml_name),
-        notes=[*([] if flags.tar_index_only else choice_notes(folder, choices)), *_further_notes(flags)],
+        files=choice_files(folder, choices, name=flags.ref.dataset_file),
+        notes=notes,
+        further_notes=[note for note in notes if note not in conflicts],
         warnings=[*warnings, *empty],
-        part_sets=scan.part_sets,
+        part_sets=scan.prepare.index.part_sets().to_document(),
         split=planned,
         split_samples=samples,
     )
 
 
-def _further_notes(flags: PrepareFlags) -> list[str]:
-    if not flags.is_at_url and content_of_folder(flags.path) == "tables":
-        return [f"only tables are indexed; to import all files here, {import_hint(flags.path)}"]
+def _further_notes(flags: PrepareFlags, folder: ShardFolder) -> list[str]:
+    path, has_tars = flags.ref.path, next(iter(folder.sizes)).endswith(".tar")
+    if not has_tars and content_of_folder(path) == "tables":  # never at a URL
+        return [f"only tables are indexed; to import all files here, {import_hint(path)}"]
     if not flags.ref.has_other_folder:
-        if flags.is_at_url and flags.plan.compat is None and not flags.plan.media:
+        if is_url(path) and flags.plan.compat is None and not flags.plan.media:
             return ["without --compat, object stores get no .tar.idx and index.sqlite, which other tools need"]
         return []
     return ["--meta-folder writes nothing next to the shards: no .tar.idx and index.sqlite, which other tools need"]
@@ -234,7 +230,7 @@ def _further_notes(flags: PrepareFlags) -> list[str]:
 def _decompress(flags: PrepareFlags, console: Console) -> DecompressReport:
     with ProgressBar("Decompressing", unit="bytes") as bar:
         report = decompress_shards(
-            open_storage(flags.path),
+            open_storage(flags.ref.path),
             exclude=flags.plan.exclude,
             remove_originals=flags.remove_originals,
             workers=flags.plan.workers,
@@ -252,21 +248,17 @@ def _decompress(flags: PrepareFlags, console: Console) -> DecompressReport:
     return report
 
 
-def _plan(flags: PrepareFlags) -> PreparePlan:
-    return replace(flags.plan, split=split_of_flags(flags))
-
-
 def _is_confirmed(draft: _Draft, console: Console, history: AnswerHistory) -> bool:
     """Prompt for the confirmation; return False to prompt for the choices again."""
     if draft.split_samples:
         show_split_line(console, draft.split_samples, draft.choices.split)
-    show_files(console, draft.files, folder=draft.target)
+    show_files(console, draft.files, folder=draft.flags.ref.folder)
     return history.confirm(f"Index {plural(len(draft.folder.sizes), 'shard')} and write this?")
 
 
 def _show_draft(draft: _Draft, console: Console, account: Account) -> None:
     # Input that would be left out comes first: --strict ends with it.
-    path, folder = draft.flags.path, draft.folder
+    path, folder = draft.flags.ref.path, draft.folder
     show_account(account)
     if draft.flags.plan.strict:
         account.check_complete(at=path)
@@ -277,7 +269,7 @@ def _show_draft(draft: _Draft, console: Console, account: Account) -> None:
     if draft.flags.as_json:
         document = facts_of(
             draft,
-            "flags.path flags.dry_run shards bytes split sample_ranges files part_sets warnings notes account",
+            "flags.ref.path flags.dry_run shards bytes split sample_ranges files part_sets warnings notes account",
             shards=len(folder.sizes),
             bytes=size_bytes,
             split=None if planned is None else planned.parts,
@@ -292,6 +284,6 @@ def _show_draft(draft: _Draft, console: Console, account: Account) -> None:
     show_part_sets(console, draft.part_sets, folder.contents)
     if planned is not None:
         show_split(console, planned, folder.sizes, draft.choices.split)
-    show_files(console, draft.files, folder=draft.target)
+    show_files(console, draft.files, folder=draft.flags.ref.folder)
     show_warning(*warnings)
     show_note(*draft.further_notes)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 import click
 
@@ -26,20 +25,14 @@ class BackgroundScan:
     """A scan whose result is needed later. On a terminal, it runs in a thread while the user is prompted."""
 
     def __init__(self, folder: ShardFolder, plan: PreparePlan, *, inspects: bool) -> None:
-        self._reports_resumed = output_settings().shows_progress is not False and not plan.merge
+        self._reports_resumed = output_settings().progress is not False and not plan.merge
         self._folder = folder
         self._inspects = inspects
         self._now: PrepareProgress | None = None
         self._bar: ProgressBar | None = None
         self._is_done = False
-        self.stopped = threading.Event()  # by the user
-        self._scan: Future[None] | None = None  # in a thread
         self.prepare: RunningPrepare
-
-    @property
-    def part_sets(self) -> list[dict[str, Any]]:
-        self.wait()
-        return self.prepare.index.part_sets().to_document()
+        self.in_thread: Future[None] | None = None  # the scan; None if it runs when it is waited for
 
     def note(self, now: PrepareProgress) -> None:
         """Show progress, or keep it while another thread shows it."""
@@ -47,7 +40,7 @@ class BackgroundScan:
             verb = "shard was" if now.resumed == 1 else "shards were"
             show_note(f"resumed: {now.resumed:,} {verb} already scanned")
         self._now = now
-        if self._scan is None:
+        if self.in_thread is None:
             self._show()
 
     def _show(self) -> None:
@@ -58,24 +51,18 @@ class BackgroundScan:
         else:
             self._bar.update(self._now.shards_done, self._now.shards_total)
 
-    def start(self, prepare: RunningPrepare, *, in_thread: bool) -> None:
-        """Begin to take the results of the workers, in a thread or when they are waited for."""
-        self.prepare = prepare
-        if in_thread:
-            self._scan = ThreadPoolExecutor(1, "scan").submit(prepare.scan)
-
     def wait(self) -> ShardFolder:
         """Wait for the scan; return the folder with what its samples contain."""
         if self._is_done:
             return self._folder
         with self.showing("Scanning headers", unit="shards"):
-            if self._scan is None:
+            if self.in_thread is None:
                 self.prepare.scan()
             else:
-                while not self._scan.done():
-                    wait([self._scan], _PERIOD_S)
+                while not self.in_thread.done():
+                    wait([self.in_thread], _PERIOD_S)
                     self._show()
-                done, self._scan = self._scan, None
+                done, self.in_thread = self.in_thread, None
                 done.result()
         if self._inspects:
             self._folder = replace(self._folder, contents=contents_of_scan(self.prepare))
@@ -87,12 +74,6 @@ class BackgroundScan:
         with ProgressBar(what, unit=unit) as self._bar:
             yield
         self._bar = None
-
-    def stop(self) -> None:
-        """End the scan; what was scanned is kept for the next run."""
-        self.stopped.set()
-        if self._scan is not None:
-            wait([self._scan])
 
 
 @contextmanager
@@ -107,25 +88,29 @@ def begin_scan(
 ) -> Iterator[BackgroundScan]:
     """Begin to scan the shards of a folder; leaving the context ends the scan."""
     # Open the prepare, whose workers scan.
-    scan = BackgroundScan(folder, plan, inspects=inspects)
+    scan, stopped = BackgroundScan(folder, plan, inspects=inspects), threading.Event()
     with (
         engine.open() as opened,
         open_prepare(
             plan,
             on_progress=scan.note,
-            engine=replace(opened, is_stopped=scan.stopped.is_set if in_thread else None),
+            engine=replace(opened, is_stopped=stopped.is_set if in_thread else None),
             storage=folder.storage,
             inspects=inspects,
             is_trial=is_trial,
         ) as prepare,
     ):
         # Let the command run meanwhile. If the user leaves, what was scanned is dropped; after an error, it is kept.
+        scan.prepare, leaves = prepare, False
         try:
-            scan.start(prepare, in_thread=in_thread)
+            if in_thread:
+                scan.in_thread = ThreadPoolExecutor(1, "scan").submit(prepare.scan)
             yield scan
-        except click.exceptions.Exit:  # the user leaves
-            scan.stop()
-            prepare.discard()
+        except click.exceptions.Exit:
+            leaves = True
             raise
         finally:
-            scan.stop()
+            stopped.set()
+            wait([] if scan.in_thread is None else [scan.in_thread])
+            if leaves:
+                prepare.discard()

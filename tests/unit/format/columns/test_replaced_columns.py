@@ -18,7 +18,8 @@ from loader.format.columns import column_files
 from loader.format.columns.column import Column
 from loader.format.columns.column_files import open_column, write_column, write_map_column
 from loader.format.columns.column_record import column_names, current_file
-from loader.storage import LocalStorage
+from loader.format.index import publish
+from loader.storage import Storage, rename_file
 from tests.e2e.dataset_tree import caption_samples, prepare, shard_path, write_shard, write_shards
 from tests.e2e.test_prepare_kills import in_child, kill_before
 
@@ -192,14 +193,14 @@ def test_a_prepare_renames_the_record_of_a_column_before_its_values(folder: Path
     """A reader of the earlier order refuses the record, and takes no values of the next order."""
     write_numbers(folder)
     shard_path(folder, 0).unlink()
-    renames, rename = list[str](), LocalStorage.rename
+    renames = list[str]()
 
-    def noted(storage: LocalStorage, old: str, new: str) -> None:
+    def noted(storage: Storage, old: str, new: str) -> None:
         renames.append(new)
-        rename(storage, old, new)
+        rename_file(storage, old, new)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(LocalStorage, "rename", noted)
+        patched.setattr(publish, "rename_file", noted)
         prepare(folder)
     assert [name for name in renames if "columns/" in name][-2:] == [
         f".nv-meta/columns/x{end}" for end in (".json", ".npy")

@@ -376,17 +376,17 @@ def test_an_interrupted_commit_is_finished_by_the_next_prepare(
     shard_path(folder, 1).unlink()
     steps = 0
     with monkeypatch.context() as patch:
-        for name in ("rename", "remove"):
-            real = getattr(LocalStorage, name)
+        for owner, name in ((publish, "rename_file"), (LocalStorage, "remove")):
+            real = getattr(owner, name)
 
-            def stop(self: LocalStorage, *names: str, real: Any = real) -> None:
+            def stop(storage: LocalStorage, *names: str, real: Any = real) -> None:
                 nonlocal steps
-                steps += publish.is_commit_pending(self)
-                if steps == step and publish.is_commit_pending(self):
+                steps += publish.is_commit_pending(storage)
+                if steps == step and publish.is_commit_pending(storage):
                     raise KeyboardInterrupt
-                real(self, *names)
+                real(storage, *names)
 
-            patch.setattr(LocalStorage, name, stop)
+            patch.setattr(owner, name, stop)
         with pytest.raises(KeyboardInterrupt):
             prepare(folder)
     prepare(folder)

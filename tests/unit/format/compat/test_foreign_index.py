@@ -25,7 +25,7 @@ from loader.format.index.dataset_index import DatasetIndex
 from loader.format.index.shard_index import ShardIndex, index_shard
 from loader.format.index.writer import IndexWriter
 from loader.format.nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON
-from loader.storage import FileInfo, LocalStorage
+from loader.storage import FileInfo, LocalStorage, is_writable
 from tests.malformed.tar_bytes import END, header, member, pax, record
 from tests.source_tree import ROOT
 
@@ -257,9 +257,10 @@ def test_a_dataset_that_takes_no_files_gets_its_index_in_a_cache_folder(
     dataset: LocalStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str
 ) -> None:
     root = dataset.path("")
-    is_writable = LocalStorage.is_writable
     monkeypatch.setattr(
-        LocalStorage, "is_writable", lambda self, folder: self.path("") != root and is_writable(self, folder)
+        foreign_index_module,
+        "is_writable",
+        lambda storage, folder: storage.path("") != root and is_writable(storage, folder),
     )
     before = sorted(dataset.local_path().rglob("*"))
     if home == "HOME":

@@ -124,8 +124,24 @@ def test_all_faults_are_reported_at_once_with_their_places() -> None:
         "field_map.image": "expected ',', '[' or the end at character 4 of 'jpg['",
         "field_map.3": "expected the name of a field, found 3",
         "sample_loader": "expected 'file.py:function' (a file in .nv-meta), found 'loader'",
-        "part_filter": "expected names of parts, found [1]",
+        "part_filter[0]": "expected the name of a part, found 1; put it in quotes",
         "subflavors": "expected a mapping, found ['a']",
+    }
+
+
+def test_all_values_that_do_not_fit_together_are_reported_at_once() -> None:
+    assert faults_of(
+        "__class__: TextWebdataset\n"
+        "sample_type: {__module__: megatron.energon, __class__: CaptionSample}\n"
+        "field_map: {image: jpg}\n"
+        "sample_loader: sample_loader.py:load\n"
+        "subflavors: {a: 1}\n"
+        "tags: {a: 1}\n"
+    ) == {
+        "sample_type": "TextWebdataset means TextSample; remove one of the two",
+        "sample_type.__class__": "there is no sample type 'CaptionSample'; did you mean 'CaptioningSample'?",
+        "sample_loader": "expected either 'field_map' or 'sample_loader', found both",
+        "tags": "this is another name of 'subflavors', which is here, too; remove one of them",
     }
 
 
@@ -169,7 +185,7 @@ def test_each_fault_names_its_place_and_what_was_expected(text: str, place: str,
     assert found in faults_of(text)[place]
 
 
-@pytest.mark.parametrize(("text", "found"), [("", "an empty document"), ("[a]", "a list"), ("text", "a str")])
+@pytest.mark.parametrize(("text", "found"), [("", "nothing"), ("[a]", r"\['a'\]"), ("text", "'text'")])
 def test_a_document_that_is_no_mapping_is_refused(text: str, found: str) -> None:
     with pytest.raises(ConfigError, match=f"expected a mapping .*found {found}"):
         parse(text)

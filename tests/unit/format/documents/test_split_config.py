@@ -66,7 +66,7 @@ def test_one_shard_may_stand_in_two_parts() -> None:
 
 
 UNBALANCED = (
-    "split_parts.train[5]: '{' has an unbalanced brace; "
+    "split_parts.train[4]: '{' has an unbalanced brace; "
     "close it, or write \\{ and \\} for braces that belong to the name"
 )
 
@@ -74,29 +74,34 @@ UNBALANCED = (
 def test_every_fault_is_reported_with_its_place() -> None:
     text = """
 split_parts:
-  train: [a.tar, a.tar, 3, '{0..99999999}.tar', [x], '{', null, '', 2024-01-02, {x: y}, true]
+  train: [a.tar, a.tar, '{0..99999999}.tar', b.tar, '{', '{c,c}.tar']
   val: b.tar
+  test: [3, [x], null, '', 2024-01-02, {x: y}, true]
   1: [c.tar]
 exlude: []
 2: x
 exclude: [a.tar/, d.tar]
+sample_filters: {train: ../x, val: best, tran: best}
 """
     assert faults_of(text) == [
-        "exlude: unknown key; did you mean 'exclude'?",
-        "the number 2: unknown key; known are split_parts, exclude, sample_ranges, sample_filters",
+        "exlude: there is no such key; did you mean 'exclude'?",
+        "2: there is no such key; known are split_parts, exclude, sample_ranges, sample_filters",
+        "split_parts.val: expected a list of names, found 'b.tar'",
+        "split_parts.test[0]: expected a name, found 3; put it in quotes",
+        "split_parts.test[1]: expected a name, found ['x']",
+        "split_parts.test[2]: expected a name, found nothing",
+        "split_parts.test[3]: expected a name, found ''",
+        "split_parts.test[4]: expected a name, found datetime.date(2024, 1, 2); put it in quotes",
+        "split_parts.test[5]: expected a name, found {'x': 'y'}",
+        "split_parts.test[6]: expected a name, found True; put it in quotes",
+        "split_parts.1: expected the name of a part, found 1; put it in quotes",
+        "sample_filters.train: expected the name of a filter: letters, digits, '.', '_' and '-', found '../x'",
         "split_parts.train[1]: 'a.tar' is listed twice in this part (also at split_parts.train[0])",
-        "split_parts.train[2]: expected a name, found the number 3; put it in quotes",
-        "split_parts.train[3]: '{0..99999999}.tar' expands to 100,000,000 names, expected at most 999,998",
-        "split_parts.train[4]: expected a name, found a list",
+        "split_parts.train[2]: '{0..99999999}.tar' expands to 100,000,000 names, expected at most 999,998",
         UNBALANCED,
-        "split_parts.train[6]: expected a name, found nothing",
-        "split_parts.train[7]: expected a name, found an empty text",
-        "split_parts.train[8]: expected a name, found a date",
-        "split_parts.train[9]: expected a name, found a mapping",
-        "split_parts.train[10]: expected a name, found true; put it in quotes",
-        "split_parts.val: expected a list of names, found the text 'b.tar'",
-        "split_parts.the number 1: expected the name of a part, found the number 1; put it in quotes",
+        "split_parts.train[5]: 'c.tar' is listed twice in this part (also at split_parts.train[5])",
         "exclude[0]: 'a.tar/' ends in a slash; expected a shard, or a shard, a slash and a key",
+        "sample_filters.tran: split_parts has no such part; there are: train, val, test",
     ]
 
 
@@ -104,12 +109,12 @@ exclude: [a.tar/, d.tar]
     ("text", "fault"),
     [
         ("", "expected a mapping with split_parts and exclude, found nothing"),
-        ("- a", "expected a mapping with split_parts and exclude, found a list"),
-        ("exclude: []", "split_parts: this is missing; expected a mapping from part to list of shards"),
-        ("split_parts: [a]", "split_parts: expected a mapping from part to list of shards, found a list"),
+        ("- a", "expected a mapping with split_parts and exclude, found ['a']"),
+        ("exclude: []", "split_parts: expected a mapping from part to list of shards, found nothing"),
+        ("split_parts: [a]", "split_parts: expected a mapping from part to list of shards, found ['a']"),
         ("split_parts:", "split_parts: expected a mapping from part to list of shards, found nothing"),
-        ("split_parts: {'': [a]}", "split_parts.: expected the name of a part, found an empty text; put it in quotes"),
-        ("split_parts: {a: 1.5}", "split_parts.a: expected a list of names, found the number 1.5"),
+        ("split_parts: {'': [a]}", "split_parts.: expected the name of a part, found ''"),
+        ("split_parts: {a: 1.5}", "split_parts.a: expected a list of names, found 1.5"),
     ],
 )
 def test_documents_of_another_shape_are_named_for_what_they_are(text: str, fault: str) -> None:

@@ -15,7 +15,7 @@ from loader.errors import FormatError
 from loader.format.index import remote_shard
 from loader.format.index.remote_shard import RemoteIndexer, ScanMode
 from loader.format.index.shard_index import ShardIndex, encode_shard_index, index_shard
-from loader.storage import ByteRange, FileInfo, LocalStorage, RemoteStorage
+from loader.storage import FileInfo, LocalStorage, RemoteStorage
 from tests.e2e.dataset_tree import write_tar
 
 MIB = 1 << 20
@@ -42,7 +42,7 @@ class CountingStore:
     def fetch_range(self, info: FileInfo, start: int, stop: int, *, is_sparse: bool = False) -> Arrived:
         assert 0 <= start < stop <= info.size_bytes
         self.requests.append((start, stop))
-        return Arrived(self._folder.read(info.name, ByteRange(start, stop)))
+        return Arrived(self._folder.read(info.name, start, stop))
 
 
 def index_far(folder: Path, mode: ScanMode, *, at_once: int = 1) -> tuple[ShardIndex, list[tuple[int, int]]]:

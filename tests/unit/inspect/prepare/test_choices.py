@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from loader.errors import FormatError
-from loader.format.contents import only_field_map
 from loader.format.documents import SAMPLE_TYPES
 from loader.inspect import (
     Choices,
@@ -26,6 +25,7 @@ from loader.inspect import (
     view_first_sample,
 )
 from loader.prepare import DatasetYaml, SplitRequest, parse_ratio
+from loader.prepare.contents import only_field_map
 from tests.cli.make_dataset import write_captions
 from tests.e2e.dataset_tree import write_tar
 from tests.imports import picture

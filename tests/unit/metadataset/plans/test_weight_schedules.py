@@ -99,7 +99,7 @@ def test_no_share_of_a_weight_above_0_is_0(files: MetadatasetFiles) -> None:
         ({0: True}, [f"{AT}.0: expected a number of at least 0, found True"]),
         ({0: math.nan, 5: 1}, [f"{AT}.0: expected a number of at least 0, found nan"]),
         ({0: 1, 5: math.inf}, [f"{AT}.5: expected a number of at least 0, found inf"]),
-        ({0: 1, 5: None}, [f"{AT}.5: expected a number of at least 0, found None"]),
+        ({0: 1, 5: None}, [f"{AT}.5: expected a number of at least 0, found nothing"]),
         ({0: 1, 5: {0: 1}}, [f"{AT}.5: expected a number of at least 0, found {{0: 1}}"]),
         ({0: 0}, [f"{AT}: every weight is 0; expected one above 0, or remove the entry"]),
         ({0: 1, -5: 1}, [f"{AT}.-5: {NUMBER}"]),

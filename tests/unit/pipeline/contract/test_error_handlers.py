@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import functools
 import traceback
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from loader.errors import ConfigError, SampleError
-from loader.pipeline.failures import error_handlers
 from loader.pipeline.failures.error_handlers import log_exception, reraise_exception
 from loader.pipeline.failures.policy import FailurePolicy, three_argument_handler
 from loader.samples import SourceInfo, TextSample
 
 SOURCES = (SourceInfo(dataset_path="/ds", index=7, shard_name="a.tar", file_names=("0001.jpg", "0001.txt")),)
 SAMPLE = TextSample(__key__="a.tar/0001", __restore_key__=(), __sources__=SOURCES, text="caption")
-
-
-@pytest.fixture(autouse=True)
-def nothing_logged_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(error_handlers, "_times", Counter())
 
 
 def fail_with(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -17,11 +16,6 @@ from loader.samples import CaptioningSample, CrudeSample
 from loader.samples.hook_marks import stateless
 
 Fails = Callable[[Any], Any]
-
-
-@pytest.fixture(autouse=True)
-def nothing_logged_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(error_handlers, "_times", Counter())
 
 
 def captioning(number: int) -> CaptioningSample:

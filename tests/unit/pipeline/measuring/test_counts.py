@@ -113,7 +113,7 @@ def test_counts_of_a_run_lack_few_samples_after_a_slow_start_too(
 ) -> None:
     clock = Clock(monkeypatch)
     worker, reader, total = WorkerRecorder(), Reader(), Counts()
-    worker.samples.add_counter(reader)
+    worker.add_counter(reader)
     for number in range(1, 20_000):
         reader.samples += 1
         counts = clock.bundle(worker, first_ms if number == 1 else 0.01)

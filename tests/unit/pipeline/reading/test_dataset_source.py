@@ -21,7 +21,7 @@ from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.reading.dataset_source import DatasetSource
 from loader.pipeline.reading.order_plan import SequentialPlan
 from loader.pipeline.reading.read import ReadDataset
-from loader.pipeline.reading.sample_chunk import SourceTable
+from loader.pipeline.reading.sample_chunk import OpenSources
 from loader.samples.building.sample_builder import RawSample
 from loader.samples.decoding.decoder import SampleDecoder
 from loader.testing.stage import values
@@ -38,7 +38,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def numbers(source: DatasetSource) -> list[int]:
     samples = np.arange(source.samples)
-    found: list[int] = SourceTable((source,)).index_numbers(np.zeros_like(samples), samples).tolist()
+    found: list[int] = OpenSources((source,)).index_numbers(np.zeros_like(samples), samples).tolist()
     return found
 
 
@@ -53,7 +53,7 @@ def test_samples_are_numbered_over_the_shards_of_the_split_part(whole: Path) -> 
     assert train.shard_names == ["a.tar", "b.tar", "c.tar", "d.tar", "val0.tar", "val1.tar"]
     assert (train.samples, numbers(train), train.selection.largest_shard) == (12, TRAIN, 5)
     assert (val.samples, numbers(val), val.selection.largest_shard) == (3, [12, 13, 14], 2)
-    assert SourceTable((train,)).index_numbers(np.zeros(4, int), np.array([11, 0, 3, 3])).tolist() == [11, 0, 3, 3]
+    assert OpenSources((train,)).index_numbers(np.zeros(4, int), np.array([11, 0, 3, 3])).tolist() == [11, 0, 3, 3]
 
 
 def test_shards_of_a_part_need_not_be_neighbours(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -136,19 +137,15 @@ def one_pass(path: Path, encoder: Encoder, workers: int = 0) -> list[bytes]:
         loader.close()
 
 
-_alone: dict[tuple[str, bool, bool], list[bytes]] = {}
-
-
+@cache
 def alone(folder: Path, kind: str, decodes: bool, cooks: bool) -> list[bytes]:
     """Return the samples of a dataset alone, as a loader and random access both give them."""
-    key = (kind, decodes, cooks)
-    if key not in _alone:
-        path, encoder = folder / FILES.get(kind, kind), encoder_of(decodes, cooks)
-        samples = random_access(path, task_encoder=encoder)
-        _alone[key] = contents(samples[number] for number in range(len(samples)))
-        assert one_pass(path, encoder) == _alone[key]
-        assert len(_alone[key]) == COUNTS[kind]
-    return _alone[key]
+    path, encoder = folder / FILES.get(kind, kind), encoder_of(decodes, cooks)
+    samples = random_access(path, task_encoder=encoder)
+    expected = contents(samples[number] for number in range(len(samples)))
+    assert one_pass(path, encoder) == expected
+    assert len(expected) == COUNTS[kind]
+    return expected
 
 
 def encoder_of(decodes: bool, cooks: bool) -> Encoder:

@@ -15,7 +15,7 @@ from loader.format.documents.providers import LoadRequest
 from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.reading import sample_chunk
 from loader.pipeline.reading.dataset_source import DatasetSource
-from loader.pipeline.reading.sample_chunk import SampleChunk, SourceTable
+from loader.pipeline.reading.sample_chunk import OpenSources, SampleChunk
 from loader.samples.building.sample_builder import RawSample
 from loader.storage.protocol import ReadableFile
 from tests.unit.pipeline.reading.stub_file import StubFile
@@ -50,14 +50,14 @@ def chunk(folder: Path, samples: Any, *, opened: Any = ()) -> tuple[SampleChunk,
         file = source.folder.storage.open(name)
         shards.add(source.shard_names.index(name), Watched(name, file, noted))
     numbers = np.array(samples, dtype=np.int64)
-    table, sources = SourceTable((source,)), np.zeros_like(numbers)
+    table, sources = OpenSources((source,)), np.zeros_like(numbers)
     indexes = table.index_numbers(sources, numbers)
     return SampleChunk((source,), shards, sources, indexes, table.excluded(sources, indexes)), noted
 
 
 def read_all(some: SampleChunk, position: int = 0) -> tuple[list[RawSample], list[int], list[int]]:
     began: list[int] = []
-    found = list(some.read(range(position, position + len(some)), began.append))
+    found = list(some.read(range(position, position + len(some.size_bytes)), began.append))
     return [sample for sample, _ in found], [place for _, place in found], began
 
 

@@ -21,7 +21,7 @@ from loader.errors import FormatError
 from loader.format.dataset_ref import DatasetRef
 from loader.format.documents.providers import LoadRequest
 from loader.pipeline.reading.dataset_source import DatasetSource
-from loader.pipeline.reading.sample_chunk import SampleChunk, SourceTable
+from loader.pipeline.reading.sample_chunk import OpenSources, SampleChunk
 from loader.pipeline.reading.shard_reads import read_coalesced
 from loader.storage.local import LocalStorage
 from loader.storage.protocol import ReadableFile
@@ -134,7 +134,7 @@ def chunk_of(folder: Any, numbers: Any) -> Any:
     source = DatasetSource(request=LoadRequest(ref=DatasetRef(str(folder)), split_part="train"))
     numbers = np.array(numbers, dtype=np.int64)
     sources = np.zeros_like(numbers)
-    return SampleChunk((source,), OpenFiles(), sources, SourceTable((source,)).index_numbers(sources, numbers))
+    return SampleChunk((source,), OpenFiles(), sources, OpenSources((source,)).index_numbers(sources, numbers))
 
 
 @pytest.mark.parametrize("parts", [("txt", "json"), ("json",)])

@@ -24,8 +24,9 @@ from loader.samples import (
     concat_pad,
     generic_batch,
 )
+from loader.samples.batch_memory import MIN_BYTES, ReusedMemory, new_array, place
 from loader.samples.batching.collate import SMALL
-from loader.transport.batch_memory import MIN_BYTES, ReusedMemory, new_array, place, set_batch_memory
+from loader.samples.hooks import HookContext, set_hook_context
 
 LARGE = 420
 """Two images of (3, LARGE, LARGE) are more than what counts as small."""
@@ -64,6 +65,12 @@ def padded(tensors: list[torch.Tensor]) -> torch.Tensor:
     return batch
 
 
+def use_batch_memory(memory: ReusedMemory) -> None:
+    context = HookContext()
+    context.memory = memory
+    set_hook_context(context)
+
+
 @pytest.fixture
 def reused_memory() -> Iterator[None]:
     class Dirty(ReusedMemory):
@@ -71,9 +78,9 @@ def reused_memory() -> Iterator[None]:
             super().array(shape, dtype).view(np.uint8).fill(0x7F)  # values of an earlier batch
             return super().array(shape, dtype)
 
-    set_batch_memory(Dirty())
+    use_batch_memory(Dirty())
     yield
-    set_batch_memory(None)
+    set_hook_context(None)
 
 
 @pytest.fixture(params=["ordinary memory", "reused memory"])
@@ -189,7 +196,7 @@ def test_small_tensors_are_allocated_in_ordinary_memory() -> None:
             asked.append(tuple(shape))
             return super().array(shape, dtype)
 
-    set_batch_memory(Noted())
+    use_batch_memory(Noted())
     try:
         new_array((MIN_BYTES - 1,), np.uint8)
         assert place((MIN_BYTES - 1,), like=torch.zeros(1, dtype=torch.uint8)) is None
@@ -198,7 +205,7 @@ def test_small_tensors_are_allocated_in_ordinary_memory() -> None:
         assert place((MIN_BYTES,), like=torch.zeros(1, dtype=torch.uint8)) is not None
         assert asked == [(MIN_BYTES,)] * 2
     finally:
-        set_batch_memory(None)
+        set_hook_context(None)
 
 
 def test_arrays_reuse_memory_of_freed_tensors_and_keep_it_while_referenced() -> None:

@@ -74,7 +74,7 @@ def test_a_loader_whose_length_is_zero_is_truthy() -> None:
 @pytest.mark.parametrize("asked", [True, False])
 def test_memory_is_pinned_by_default_if_there_is_a_gpu(asked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    monkeypatch.setattr("loader.training.workers.bundles.pin_memory", lambda batch: ("pinned", batch))
+    monkeypatch.setattr("loader.training.workers.worker_messages.pin_memory", lambda batch: ("pinned", batch))
     config = WorkerConfig(rank=0, world_size=1, num_workers=1, lanes=LANES)
     loader = get_savable_loader(
         Values(range(12), worker_config=config), pin_memory=asked, multiprocessing_context="fork"

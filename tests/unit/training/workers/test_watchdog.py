@@ -139,7 +139,7 @@ def test_a_worker_that_has_not_begun_is_reported_and_ended_without_a_process_to_
 def test_a_worker_that_has_not_begun_is_killed_if_its_process_is_known(made: MakeWatchdog) -> None:
     with workers(hooks.sleep_in_the_hook) as started:
         board = WorkerBoard(1)
-        board.set_pid(0, started.processes[0].pid)
+        board.cells[0].pid = started.processes[0].pid
         with pytest.raises(WorkerError, match="worker process 0"), made(board=board, fail=True).waiting(0):
             started.connections[0].recv()
         started.processes[0].join()

@@ -27,14 +27,14 @@ def test_the_last_sample_and_process_of_a_killed_worker_can_be_read(method: str)
         recorded = started.board.read(1)
         assert recorded is not None
         assert (recorded.lane, recorded.position) == (3, 7)
-        assert started.board.pid(1) == started.processes[1].pid
+        assert started.board.cells[1].pid == started.processes[1].pid
 
 
 def test_the_board_is_empty_before_a_worker_begins() -> None:
     board = WorkerBoard(2)
     board.slot(0)
-    assert (board.read(0), board.read(1), board.pid(1)) == (None, None, None)
-    assert board.pid(0) == os.getpid()
+    assert (board.read(0), board.read(1), board.cells[1].pid) == (None, None, 0)
+    assert board.cells[0].pid == os.getpid()
 
 
 def test_workers_do_not_write_to_each_others_slots() -> None:

@@ -11,7 +11,7 @@ from loader import WorkerConfig, get_loader
 from loader.pipeline.stages.batch import BatchDataset
 from loader.pipeline.stages.filter import FilterDataset
 from loader.testing.stage import Values
-from loader.training.workers import bundles
+from loader.training.workers import worker_messages
 
 
 def states_of_threads() -> list[Any]:
@@ -25,5 +25,5 @@ def states_of_threads() -> list[Any]:
 def test_pinned_micro_batches_keep_the_states_of_lanes_that_gave_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = states_of_threads()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(bundles, "pin_memory", tuple)  # the function itself needs a GPU
+    monkeypatch.setattr(worker_messages, "pin_memory", tuple)  # the function itself needs a GPU
     assert states_of_threads() == expected

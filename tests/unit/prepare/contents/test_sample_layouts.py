@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from loader.format.contents.sample_layouts import find_layout
+from loader.prepare.contents.sample_layouts import find_layout
 
 TURNS = [{"from": "human", "value": "<image><image>Which?"}, {"from": "gpt", "value": "The first."}]
 IMAGES = {"0.jpg": "image 0", "2.jpg": "image 2", "10.jpg": "image 10"}

@@ -6,6 +6,7 @@ These are the kinds of parts, by their first bytes, and the keys inside json par
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import EnergonError, plural
+from ...format.documents.value_name import ValueName, is_part_name
+from ...format.index.shard_index import ShardIndex
 from ...parts.kinds import (
     HEADER_BYTES,
     MEDIA_KINDS,
@@ -25,8 +28,6 @@ from ...parts.kinds import (
 from ...parts.large_parts import is_limited
 from ...parts.part_sets import PartSetCounter
 from ...storage import FileInfo, ReadableFile, Storage
-from ..documents.value_name import ValueName, is_part_name
-from ..index.shard_index import ShardIndex
 from .texts import Texts
 
 _MAX_SHARDS = 2000  # whose samples are inspected, besides the shards of rare part sets
@@ -46,7 +47,7 @@ class ContentSampler:
     """Inspects samples: some of each chosen shard, and one of each part set that it has not seen."""
 
     samples_of: Mapping[str, int]  # shard → number of samples to inspect
-    requests: int | None = None  # number of reads that this process may do; None for any number
+    requests: float = math.inf  # number of reads that this process may do
     max_json_bytes: int | None = None  # larger JSON parts are counted, in all samples of the shards; None counts none
     _seen: set[tuple[str, ...]] = field(default_factory=set)
     _layouts: set[object] = field(default_factory=set)  # parts of small shards: many have the same ones
@@ -68,7 +69,7 @@ class ContentSampler:
         each = 1 if is_far else max(1, -(-_MIN_SAMPLES // max(1, len(chosen))))
         return ContentSampler(
             dict.fromkeys(also, 0) | dict.fromkeys(chosen, each),
-            _MAX_REQUESTS // max(1, workers) if is_far else None,
+            _MAX_REQUESTS // max(1, workers) if is_far else math.inf,
             max_json_bytes,
         )
 
@@ -81,7 +82,7 @@ class ContentSampler:
         contents = Contents()
         self._count_large(shard.name, index, contents)
         samples = self._choose(shard.name, index)
-        if not samples or (self.requests is not None and self.requests <= 0 and not head):
+        if not samples or (self.requests <= 0 and not head):
             return contents
         try:
             with storage.open(shard.name, shard) as opened:
@@ -101,7 +102,7 @@ class ContentSampler:
         rows = np.flatnonzero((index.part_size > self.max_json_bytes) & np.isin(index.part_name, limited))
         if len(rows):
             sample = int(np.searchsorted(index.part_ends, rows[0], side="right"))
-            contents.add_large(len(rows), f"{shard}/{index.key(sample)}")
+            contents.large, contents.large_example = len(rows), f"{shard}/{index.key(sample)}"
 
     def _choose(self, shard: str, index: ShardIndex) -> list[int]:
         """Return samples that are evenly spread, and the first one of each part set that was not seen before."""
@@ -115,8 +116,8 @@ class ContentSampler:
             self._layouts.add(layout)
         counter = PartSetCounter()
         counter.add(index.part_ends, index.part_name)
-        table = counter.finish(index.part_names, lambda _: "")
-        rare = [each for each in table.sets if each.parts not in self._seen][:_MAX_RARE_OF_SHARD]
+        sets = counter.finish(index.part_names, index.key).sets
+        rare = [each for each in sets if each.parts not in self._seen][:_MAX_RARE_OF_SHARD]
         if self._rare < _MAX_RARE:
             self._rare += len(rare)
             self._seen.update(each.parts for each in rare)
@@ -155,26 +156,25 @@ class ContentSampler:
             for name, offset, size in parts
         ]
 
-        def read_at(offset: int, stop: int) -> bytes:
-            return head[offset:stop] if stop <= len(head) else file.read_at(offset, stop - offset)
+        def read_at(offset: int, stop: int) -> bytes | None:
+            if stop <= len(head):
+                return head[offset:stop]
+            self.requests -= 1
+            return file.read_at(offset, stop - offset) if self.requests >= 0 else None
 
         start = min(offset for _, _, offset, _ in wanted)
         stop = max(offset + length for _, _, offset, length in wanted)
         if stop - start <= _READ_TOGETHER:
-            if stop <= len(head) or self._may_read():
-                data = read_at(start, stop)
-                for name, size, offset, length in wanted:
-                    yield name, size, data[offset - start : offset - start + length]
+            together = read_at(start, stop)
+            if together is not None:
+                yield from (
+                    (name, size, together[at - start : at - start + length]) for name, size, at, length in wanted
+                )
             return
         for name, size, offset, length in wanted:
-            if offset + length <= len(head) or self._may_read():
-                yield name, size, read_at(offset, offset + length) if length else b""
-
-    def _may_read(self) -> bool:
-        if self.requests is None:
-            return True
-        self.requests -= 1
-        return self.requests >= 0
+            data = read_at(offset, offset + length) if length else b""
+            if data is not None:
+                yield name, size, data
 
 
 def _is_json(name: str) -> bool:
@@ -230,11 +230,6 @@ class Contents:
     large: int = 0  # number of parts of all samples that are too large to be parsed
     large_example: str = ""  # the first sample with one
 
-    def add_large(self, parts: int, example: str) -> None:
-        """Count parts that are too large to be parsed."""
-        self.large_example = self.large_example or example
-        self.large += parts
-
     def add_part(self, name: str, kind: Kind, example: str, parts: int = 1) -> None:
         if name in self.kinds or len(self.kinds) < _MAX_NAMES:
             count, first = self.kinds.setdefault(name, {}).get(kind, (0, example))
@@ -263,7 +258,8 @@ class Contents:
         """Add the contents of later samples."""
         self.samples += other.samples
         self.shards += other.shards
-        self.add_large(other.large, other.large_example)
+        self.large += other.large
+        self.large_example = self.large_example or other.large_example
         for name, kinds in other.kinds.items():
             for kind, (count, example) in kinds.items():
                 self.add_part(name, kind, example, count)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ...format.documents.conversation import IMAGE_PLACEHOLDER, is_conversation
 from ...parts.kinds import kind_of_name, part_extension
-from ..documents.conversation import IMAGE_PLACEHOLDER, is_conversation
 
 _SEQUENCE_KEYS = ("sequence", "content", "interleaved", "items", "document", "texts", "text_list", "sentences")
 _IMAGE_LIST_KEYS = ("images", "image_paths", "image_names", "image_list", "image")

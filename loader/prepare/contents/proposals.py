@@ -6,12 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import attrgetter
 
 from ...errors import plural
+from ...format.documents.conversation import is_conversation
+from ...format.documents.field_map import parse_field_expression
+from ...format.documents.sample_types import CRUDE, SAMPLE_TYPES, SampleTypeSpec
 from ...parts.kinds import kind_of_name, part_extension
-from ..documents.conversation import is_conversation
-from ..documents.field_map import parse_field_expression
-from ..documents.sample_types import CRUDE, SAMPLE_TYPES, SampleTypeSpec
 from .findings import json_expressions
 from .proposed_fields import SeenParts, candidates, propose_field_map
 from .sample_layouts import SampleLayout, find_layout
@@ -86,7 +87,7 @@ def propose(seen: SeenParts) -> Proposal:
     samples = sum(each.samples for each in seen.sets)
     common = [each.parts for each in seen.sets[:_MAX_SETS] if each.samples > _RARE * samples]
     common = common or [each.parts for each in seen.sets[:1]]
-    ranked = sorted(_fits(seen, common), key=lambda fit: fit.score)
+    ranked = sorted(_fits(seen, common), key=attrgetter("score"))
     first = [fit.spec for fit in ranked if not any(fit.faults)]
     # A picture under another name is kept; code may build samples that no field map describes.
     disguised = [name for name in seen.names if not seen.is_decoded(name)]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from loader.format.contents.texts import Texts
+from loader.prepare.contents.texts import Texts
 
 
 def texts_of(*values: str) -> Texts:

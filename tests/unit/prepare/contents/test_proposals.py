@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from loader.format.contents.proposals import propose
-from loader.format.contents.proposed_fields import SeenParts, propose_field_map
-from loader.format.contents.texts import Texts
 from loader.format.documents.sample_types import CRUDE, SampleTypeSpec, sample_type_of_name
 from loader.parts.kinds import kind_of_bytes
 from loader.parts.part_sets import PartSet
+from loader.prepare.contents.proposals import propose
+from loader.prepare.contents.proposed_fields import SeenParts, propose_field_map
+from loader.prepare.contents.texts import Texts
 
 LLAVA = {"id": "7", "conversations": [{"from": "human", "value": "<image>\nWho?"}, {"from": "gpt", "value": "A cat."}]}
 CHATML = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "A cat."}]

@@ -1,4 +1,4 @@
-"""SourceTable: index numbers of samples of many sources."""
+"""OpenSources: index numbers of samples of many sources."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import given, strategies as st
 
-from loader.pipeline.reading.sample_chunk import SourceTable
+from loader.pipeline.reading.sample_chunk import OpenSources
 
 
 @dataclass
@@ -52,7 +52,7 @@ def sources(draw: Callable[..., Any]) -> Runs:
 
 @given(st.lists(sources(), min_size=1, max_size=5))
 def test_each_sample_is_found_as_in_its_own_source(some: list[Runs]) -> None:
-    table = SourceTable(some)  # type: ignore[arg-type] # has the attributes that the table reads
+    table = OpenSources(some)  # type: ignore[arg-type] # has the attributes that the table reads
     pairs = [(number, sample) for number, source in enumerate(some) for sample in range(len(source))][::-1]
     source, sample = np.array(pairs).T
     index = table.index_numbers(source, sample)

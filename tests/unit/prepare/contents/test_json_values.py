@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from loader.format.contents.findings import json_expressions
 from loader.format.documents.field_map import parse_field_expression
 from loader.inspect import inspect_folder
+from loader.prepare.contents.findings import json_expressions
 from tests.cli.make_dataset import write_shard
 
 
@@ -42,4 +42,4 @@ def test_values_of_the_first_samples_are_found(tmp_path: Path) -> None:
     )
     first = inspect_folder(str(tmp_path)).contents
     assert first.json_values == ("json[meta][k0]", "json[meta][k1]", "json[meta][k2]")
-    assert first.json_example == {"meta": {"k0": 1, "k1": 1, "k2": 1}}, "merged"
+    assert first.seen.example == {"meta": {"k0": 1, "k1": 1, "k2": 1}}, "merged"

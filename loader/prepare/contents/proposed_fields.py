@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field as dataclass_field
 
+from ...format.documents.conversation import CONVERSATION_KEYS, is_conversation
+from ...format.documents.field_map import parse_field_expression
+from ...format.documents.sample_types import FieldSpec, SampleTypeSpec
+from ...format.documents.value_name import ValueName, is_part_name
 from ...parts.kinds import Kind, PartKind, kind_of_name, kind_of_part
 from ...parts.part_sets import PartSet
-from ..documents.conversation import CONVERSATION_KEYS, is_conversation
-from ..documents.field_map import parse_field_expression
-from ..documents.sample_types import FieldSpec, SampleTypeSpec
-from ..documents.value_name import ValueName, is_part_name
 from .texts import Texts
 
 # Field kind → kinds of parts that hold such a field as a whole; "class" is a text that is the name of a class.

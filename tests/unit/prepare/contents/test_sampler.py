@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from loader.format.contents.findings import Contents, ContentSampler
 from loader.format.index.shard_index import index_shard
+from loader.prepare.contents.findings import Contents, ContentSampler
 from loader.storage import FileInfo, LocalStorage
 from tests.cli.make_dataset import write_shard
 from tests.imports import picture

@@ -1,13 +1,13 @@
 """Memory for the tensors of batches: ordinary memory, or memory of earlier batches that are gone.
 
 The system clears and maps each new page when it is first written, which costs more than the write. Batches are large,
-similar in size and short-lived, so a loader reuses the memory of earlier ones.
+similar in size and short-lived, so a loader reuses the memory of earlier ones. That has their values: the caller writes
+all of it.
 """
 
 from __future__ import annotations
 
 import mmap
-import threading
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,33 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..lazy_torch import torch
+from .hooks import running_hook_context
 
 MIN_BYTES = 1 << 16
 """Smaller tensors use ordinary memory, which is as fast for them."""
-
-
-class _Thread(threading.local):
-    # One slot, for the whole process; workers that are threads have a slot each.
-    slot: list[ReusedMemory | None] = [None]  # noqa: RUF012 - shared by all threads without their own
-
-
-_thread = _Thread()
-
-
-def separate_batch_memory() -> None:
-    """Let :func:`set_batch_memory` change the memory of this thread only."""
-    _thread.slot = [None]
-
-
-def set_batch_memory(memory: ReusedMemory | None) -> None:
-    """Use ``memory`` for the tensors of batches in this process; None is ordinary memory.
-
-    >>> set_batch_memory(ReusedMemory())
-    >>> place((64, 1024), like=torch.zeros(1)).shape, place((64,), like=torch.zeros(1))
-    (torch.Size([64, 1024]), None)
-    >>> set_batch_memory(None)
-    """
-    _thread.slot[0] = memory
 
 
 def place(shape: Sequence[int], *, like: torch.Tensor) -> torch.Tensor | None:
@@ -52,23 +29,33 @@ def place(shape: Sequence[int], *, like: torch.Tensor) -> torch.Tensor | None:
 
     Args:
         shape: Its shape.
+
+    >>> from loader.samples.hooks import HookContext, set_hook_context
+    >>> context = HookContext()
+    >>> context.memory = ReusedMemory()
+    >>> set_hook_context(context)
+    >>> place((64, 1024), like=torch.zeros(1)).shape, place((64,), like=torch.zeros(1))
+    (torch.Size([64, 1024]), None)
+    >>> set_hook_context(None)
     """
-    memory = _thread.slot[0]
-    if memory is None or not like.is_cpu or prod(shape) * like.element_size() < MIN_BYTES:
+    context = running_hook_context()
+    if context is None or context.memory is None or not like.is_cpu or prod(shape) * like.element_size() < MIN_BYTES:
         return None
-    return memory(shape, like.dtype)
+    tensor: torch.Tensor = context.memory(shape, like.dtype)
+    return tensor
 
 
 def new_array(shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Allocate an array with undefined values, in reused memory if this process has any.
+    """Allocate an array with undefined values, in reused memory if the running hook has any.
 
     For values that are filled as an array and become a tensor at the end: a call of torch costs ten times as much as
     one of numpy when other code runs in between.
     """
-    memory = _thread.slot[0]
-    if memory is None or prod(shape) * np.dtype(dtype).itemsize < MIN_BYTES:
+    context = running_hook_context()
+    if context is None or context.memory is None or prod(shape) * np.dtype(dtype).itemsize < MIN_BYTES:
         return np.empty(shape, dtype)
-    return memory.array(shape, dtype)
+    array: npt.NDArray[Any] = context.memory.array(shape, dtype)
+    return array
 
 
 class ReusedMemory:

@@ -230,6 +230,16 @@ def test_a_column_that_was_written_again_is_refused_by_a_saved_run(tmp_path: Pat
         pass
 
 
+def test_a_state_is_refused_by_micro_batches_of_another_size(data: Path) -> None:
+    config = WorkerConfig(rank=0, world_size=1, num_workers=0)
+    loader = get_savable_loader(build(data, config, **BALANCED))
+    next(iter(loader))
+    with pytest.raises(StateError, match="batch_size 4 → 2"):
+        get_savable_loader(build(data, config, **BALANCED | {"batch_size": 2})).restore_state_rank(
+            loader.save_state_rank()
+        )
+
+
 def test_samples_excluded_after_the_start_are_holes_of_their_packs(tmp_path: Path) -> None:
     write_texts(tmp_path / "texts")
     write_tokens(tmp_path / "texts")

@@ -131,7 +131,7 @@ class PlannedGroupsDataset(BatchDataset[T]):
         return replace(super().traits, batches_of=None if self.varies else self.batch_size, ends="alone")
 
     def settings(self) -> dict[str, Any]:
-        return {}  # the reader has them
+        return {} if self.varies else {"batch_size": self.batch_size}  # the reader has the others
 
     def lane_bound(self, lane: int, lanes: int) -> int | None:
         if not self.varies:

@@ -191,11 +191,32 @@ def test_no_folder_holds_more_files_than_a_reader_takes_in() -> None:
     assert not {folder: count for folder, count in files.items() if count > BUDGET["files_in_a_folder"]}
 
 
+ROOMS = {
+    "importing": ("loader.convert",),
+    "look": ("loader.inspect", "loader.similarity", "loader.mapping"),
+    "compat": ("loader.compat", "loader.integrations", "loader.notebook", "megatron.energon"),
+    "cli": ("energon_cli",),
+}
+"""Layers of each part of the house whose lines have a limit of their own; all others are the core."""
+
+_ASKS_FOR_KIND = re.compile(
+    r"\b(are_records|is_record_file|is_metadataset|is_tar_file|is_unprepared|UnpreparedDataset|is_jsonl|is_parquet)\b"
+)
+
+
 def size_of_the_house() -> dict[str, int]:
     """Return the figures that the budget limits; tests that are shipped do not count."""
     counted = [source for source in sources() if layer_of(source.module) != "loader.testing"]
+    room_of = {layer: room for room, layers in ROOMS.items() for layer in layers}
+    lines = Counter({"core": 0})
+    for source in counted:
+        lines[room_of.get(layer_of(source.module) or "", "core")] += code_lines(source)
     return {
-        "code_lines": sum(map(code_lines, counted)),
+        "code_lines": lines.total(),
+        **{f"code_lines_of_{room}": lines[room] for room in ("core", *ROOMS)},
+        "lines_that_ask_for_kind": sum(
+            bool(_ASKS_FOR_KIND.search(line)) for source in counted for line in source.text.splitlines()
+        ),
         "pools_of_open_files": sum(
             len(re.findall(r"[Dd]ict\[.*\bReadableFile\b", source.text)) for source in sources()
         ),

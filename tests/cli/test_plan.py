@@ -47,7 +47,7 @@ def test_the_fill_of_packs_and_the_padding_of_micro_batches_are_shown(texts: Pat
     (cost,) = packed["steps"][0]["costs"]
     assert cost["unplanned_fill"] < cost["fill"] <= 1
     assert cost["padding"] is None
-    padded = energon("plan", texts, "--batch-cost", "tokens=4096", "--padded", "--json").json
+    padded = energon("plan", texts, "--batch-cost", "tokens=4096", "--padded", "--lanes", 4, "--json").json
     (cost,) = padded["steps"][0]["costs"]
     assert cost["padding"] < 0.5 * cost["unplanned_padding"]
 

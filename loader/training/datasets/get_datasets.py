@@ -16,7 +16,7 @@ from ...shared_signatures import takes_arguments_of
 from .chain import checked_count
 from .dataset_factory import SourceFactory
 from .open_sources import open_leaves
-from .planning import CostFormulas, planning_of
+from .planning import PLANNING_ARGUMENTS, CostFormulas, planning_of
 from .run_datasets import LoadedDatasets
 
 
@@ -123,7 +123,7 @@ def get_train_dataset(
             "packing": packing,
             "pack_capacity": pack_capacity,
             "batch_cost": batch_cost,
-            "padded": padded or None,
+            "padded": padded,
             "oversized": oversized,
             "plan_window": plan_window,
         },
@@ -219,15 +219,13 @@ def get_val_dataset(
         limit=limit,
         even_ranks=even_ranks,
         pad_ranks=pad_ranks,
-        planned={
-            "balance": balance,
-            "packing": packing,
-            "pack_capacity": pack_capacity,
-            "batch_cost": batch_cost,
-            "padded": padded or None,
-            "oversized": oversized,
-            "plan_window": plan_window,
-        },
+        balance=balance,
+        packing=packing,
+        pack_capacity=pack_capacity,
+        batch_cost=batch_cost,
+        padded=padded,
+        oversized=oversized,
+        plan_window=plan_window,
     )
     return chain
 
@@ -258,7 +256,6 @@ def _validation(
     worker_config: WorkerConfig | None,
     task_encoder: TaskEncoder[Any, Any, Any, Any] | None,
     one_by_one: bool = False,
-    planned: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> list[tuple[SavableDataset[Any], LoadedDatasets]]:
     encoder = task_encoder if task_encoder is not None else DefaultTaskEncoder()
@@ -269,7 +266,8 @@ def _validation(
         caller, path, kwargs, task_encoder=encoder, training=False, config=config, split_part=split_part
     )
     # An overriding hook need not take the options of ranks.
-    planning = planning_of(encoder, planned or {}, batch_size=options["batch_size"])
+    planned = {name: options.pop(name, None) for name in PLANNING_ARGUMENTS}
+    planning = planning_of(encoder, planned, batch_size=options["batch_size"])
     options = {name: value for name, value in options.items() if value or not name.endswith("_ranks")}
     options |= {} if planning is None else {"planning": planning}
     chains = []

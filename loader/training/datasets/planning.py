@@ -114,7 +114,7 @@ def planning_of(encoder: Any, given: Mapping[str, Any], *, batch_size: int | Non
 
 
 def _argument(encoder: Any, name: str, given: Any) -> Any:
-    return getattr(encoder, name, None) if given is None else given
+    return getattr(encoder, name, None) if given is None or given is False else given
 
 
 def _formulas(costs: Any, name: str) -> dict[str, str]:

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from ...arrays import IntArray
+from ...engine.workers import WorkerOptions, stream_from_workers, usable_cores
 from ...errors import ConfigError, plural
 from ...order import PlannedLane, WindowPlan
 from ...pipeline.reading.planned_groups import PlannedGroups
 from ...pipeline.reading.read import ReadDataset
 
 _Floats = npt.NDArray[np.float64]
-MAX_SAMPLES = 40_000_000
-"""Samples whose plan is computed; windows of a longer run are sampled."""
+_Groups = tuple[IntArray, IntArray]  # the places of the samples in the stream before, and the samples of each group
+MAX_SAMPLES = 120_000_000
+"""Samples whose plan is computed, in about a minute; windows of a longer run are sampled."""
+_SAMPLES_OF_PROCESS = 4_000_000  # planned in a few seconds: fewer do not pay for the start of another process
+_RANKS_AT_ONCE = 64  # a process keeps the costs and the groups of their windows
 _FULL = 1 + 1e-9  # of a capacity: sums of floats differ by less from the sum that they stand for
-_NORMAL_95 = 1.96  # standard errors
+_STUDENT_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)  # standard errors, of 2 to 10 observations
 _TINY = 1e-300  # a mean of costs that are all 0
 
 
@@ -130,12 +135,8 @@ def step_costs(
         chosen = np.random.default_rng(seed).choice(len(pieces), most, replace=False)
         pieces = [pieces[row] for row in sorted(chosen.tolist())]
     # Plan them, and compare the ranks of each step.
-    measured = []
-    for window, turn in pieces:
-        streams = [reader.lane_order(turn * ranks + rank, lanes=lanes, seed=seed) for rank in range(ranks)]
-        piece = _piece([stream for stream in streams if isinstance(stream, PlannedLane)], plan, window, packs)
-        if piece[0].steps.size:
-            measured.append(piece)
+    planner = _Planner(reader=reader, ranks=ranks, lanes=lanes, seed=seed, packs=packs)
+    measured = [piece for piece in planner.measured(pieces, size) if piece[0].steps.size]
     if not measured:
         raise ConfigError(
             f"the run has no step in which each of {plural(ranks, 'rank')} has a micro-batch",
@@ -174,7 +175,7 @@ class _Measured:
         largest: Largest cost of a sample in each step, shape (steps, k).
         sums: Sum of the costs of all samples, shape (k,).
         padded: The sum if each sample cost as much as the largest of its group, shape (k,).
-        heavy: Samples that cost more than a mean micro-batch, shape (k,).
+        heavy: Samples that cost more than a mean micro-batch of their part of the ranks, shape (k,).
         groups: Number of groups.
     """
 
@@ -187,31 +188,72 @@ class _Measured:
     groups: int
 
 
-def _piece(lanes: Sequence[PlannedLane], plan: WindowPlan, window: int, packs: int) -> tuple[_Measured, _Measured]:
-    """Measure a window of some lanes, as it is planned, and in the order of the shuffle."""
-    costs = [lane.before(window)[1] for lane in lanes if lane.length is None or window * plan.samples < lane.length]
-    planned = [lane.groups(window, of_lane) for lane, of_lane in zip(lanes, costs, strict=False)]
-    unplanned = [_in_turn(plan, of_lane) for of_lane in costs]
-    every = len(costs) == len(lanes)
-    planned_piece = _measured(costs, planned, packs, every=every, padded=plan.padded)
-    return planned_piece, _measured(costs, unplanned, packs, every=every, padded=plan.padded)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Planner:
+    """Plans windows of a run, in several processes."""
+
+    reader: ReadDataset
+    ranks: int
+    lanes: int
+    seed: int
+    packs: int
+
+    def measured(self, pieces: Sequence[tuple[int, int]], size: int) -> list[tuple[_Measured, _Measured]]:
+        """Return what each piece costs as it is planned, and in the order of the shuffle.
+
+        Args:
+            pieces: Windows, and the turns of the ranks whose lanes they are of.
+            size: Samples of a window.
+        """
+        firsts = range(0, self.ranks, _RANKS_AT_ONCE)
+        items = [(window, turn, first) for window, turn in pieces for first in firsts]
+        wanted = len(pieces) * self.ranks * size // _SAMPLES_OF_PROCESS
+        options = WorkerOptions(workers=max(1, min(usable_cores(), wanted)))
+        some: dict[int, dict[int, tuple[_Measured, _Measured]]] = {}
+        with closing(stream_from_workers(self.measure, items, options)) as results:
+            for item, result in results:
+                some.setdefault(item // len(firsts), {})[item % len(firsts)] = result
+        rows = [[some[piece][part] for part in range(len(firsts))] for piece in range(len(pieces))]
+        return [(_joined([planned for planned, _ in row]), _joined([other for _, other in row])) for row in rows]
+
+    def measure(self, item: tuple[int, int, int]) -> Generator[tuple[_Measured, _Measured], None, None]:
+        """Yield the costs of a window of the lanes of some ranks."""
+        window, turn, first = item
+        costs, planned, unplanned = list[_Floats](), list[_Groups](), list[_Groups]()
+        chosen = range(first, min(first + _RANKS_AT_ONCE, self.ranks))
+        for rank in chosen:
+            lane = self.reader.lane_order(turn * self.ranks + rank, lanes=self.lanes, seed=self.seed)
+            if not isinstance(lane, PlannedLane):
+                continue
+            plan = lane.plan
+            if lane.length is not None and window * plan.samples >= lane.length:
+                continue
+            of_lane = lane.before(window)[1]
+            groups = lane.groups(window, of_lane)
+            costs.append(of_lane)
+            planned.append((np.concatenate(groups), np.array([*map(len, groups)])))
+            unplanned.append((np.arange(len(of_lane)), _counts_in_turn(plan, of_lane)))
+        every, padded = len(costs) == len(chosen), self.reader.groups is not None and self.reader.groups.window.padded
+        yield (
+            _measured(costs, planned, self.packs, every=every, padded=padded),
+            _measured(costs, unplanned, self.packs, every=every, padded=padded),
+        )
 
 
 def _measured(
-    costs: Sequence[_Floats], groups: Sequence[list[IntArray]], packs: int, *, every: bool, padded: bool
+    costs: Sequence[_Floats], groups: Sequence[_Groups], packs: int, *, every: bool, padded: bool
 ) -> _Measured:
     kinds = costs[0].shape[1] if costs else 1
     sums, largest, padded_sum = [], [], np.zeros(kinds)
-    for of_lane, made in zip(costs, groups, strict=True):
+    for of_lane, (places, counts) in zip(costs, groups, strict=True):
         # Reduce each group, then join the groups of each micro-batch; an incomplete last one is left out.
-        counts = np.array([len(group) for group in made], np.int64)
-        ordered, starts = of_lane[np.concatenate(made)], np.cumsum(counts) - counts
+        ordered, starts = of_lane[places], np.cumsum(counts) - counts
         group_sums, group_largest = np.add.reduceat(ordered, starts), np.maximum.reduceat(ordered, starts)
         group_padded = group_largest * counts[:, None]
         padded_sum += group_padded.sum(axis=0)
         if padded:
             group_sums = group_padded
-        whole = len(made) // packs
+        whole = len(counts) // packs
         sums.append(group_sums[: whole * packs].reshape(whole, packs, kinds).sum(axis=1))
         largest.append(group_largest[: whole * packs].reshape(whole, packs, kinds).max(axis=1))
     # Compare the steps that all ranks make.
@@ -225,25 +267,40 @@ def _measured(
         padded=padded_sum,
         heavy=np.sum([(of_lane > mean).sum(axis=0) for of_lane in costs], axis=0),
         samples=sum(map(len, costs)),
-        groups=sum(map(len, groups)),
+        groups=sum(len(counts) for _, counts in groups),
     )
 
 
-def _in_turn(plan: WindowPlan, costs: _Floats) -> list[IntArray]:
-    """Return groups of samples that follow one another: of equal numbers, or as many as a pack holds."""
+def _joined(parts: Sequence[_Measured]) -> _Measured:
+    """Return what the lanes of several parts of the ranks cost together."""
+    shortest = min(part.steps.shape[1] for part in parts)
+    return _Measured(
+        steps=np.concatenate([part.steps[:, :shortest] for part in parts]),
+        largest=np.max([part.largest[:shortest] for part in parts], axis=0),
+        sums=np.sum([part.sums for part in parts], axis=0),
+        padded=np.sum([part.padded for part in parts], axis=0),
+        heavy=np.sum([part.heavy for part in parts], axis=0),
+        samples=sum(part.samples for part in parts),
+        groups=sum(part.groups for part in parts),
+    )
+
+
+def _counts_in_turn(plan: WindowPlan, costs: _Floats) -> IntArray:
+    """Return the numbers of samples of groups that follow one another: equal ones, or as many as a pack holds."""
     if plan.capacity is None:
-        return np.split(np.arange(len(costs)), range(plan.group_samples or 1, len(costs), plan.group_samples or 1))
-    ends = np.cumsum(costs / np.array(plan.capacity), axis=0)
+        ends = np.arange(plan.group_samples or 1, len(costs) + (plan.group_samples or 1), plan.group_samples or 1)
+        return np.diff(np.minimum(ends, len(costs)), prepend=0)
+    full = np.cumsum(costs / np.array(plan.capacity), axis=0)
     cuts, start = list[int](), 0
     while start < len(costs):
-        before = ends[start - 1] if start else np.zeros(costs.shape[1])
+        before = full[start - 1] if start else np.zeros(costs.shape[1])
         # Sums rise, so that the first sample without room is found by a search in each cost.
         stops = [
-            np.searchsorted(column, limit, side="right") for column, limit in zip(ends.T, before + _FULL, strict=True)
+            np.searchsorted(column, limit, side="right") for column, limit in zip(full.T, before + _FULL, strict=True)
         ]
         start = max(start + 1, int(min(stops)))
         cuts.append(start)
-    return np.split(np.arange(len(costs)), cuts[:-1])
+    return np.diff(cuts, prepend=0)
 
 
 def _ratios(steps: Sequence[_Floats], *, is_sampled: bool) -> StepRatios:
@@ -255,7 +312,7 @@ def _ratios(steps: Sequence[_Floats], *, is_sampled: bool) -> StepRatios:
     error = float(np.std(observed, ddof=1)) / math.sqrt(len(observed)) if len(observed) > 1 else 0.0
     return StepRatios(
         mean=float(ratios.mean()),
-        interval=_NORMAL_95 * error if is_sampled else 0.0,
+        interval=_STUDENT_95[min(len(observed), 10) - 2] * error if is_sampled and len(observed) > 1 else 0.0,
         p99=float(np.quantile(ratios, 0.99)),
         worst=float(ratios.max()),
     )

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ..arrays import IntArray
 from ..errors import ConfigError, plural
 from ..packing import balanced, packer_named
-from .permutation import mix, permute
+from .permutation import mix
 from .stream_order import LaneOrder, Located, check_range
 
 _GROUPS = 22  # purpose of the random numbers: part of their seed
@@ -88,15 +88,16 @@ class WindowPlan:
         groups = self._of_equal_counts(costs) if self.capacity is None else self._packs(costs, self.capacity)
         # Sort the groups by their largest sample, and draw the order: so the largest samples of all lanes come in the
         # same steps. A last group of fewer samples stays the last.
-        means = np.maximum(costs.mean(axis=0), np.finfo(np.float64).tiny) if len(costs) else np.ones(costs.shape[1])
-        largest = (costs / means).max(axis=1, initial=0)
         short = self.group_samples is not None and len(costs) % self.group_samples > 0
         whole = groups[:-1] if short else groups
         if not whole:
             return groups
-        whole.sort(key=lambda group: -float(largest[group].max(initial=0)))
-        turn = permute(np.arange(len(whole)), np.array([len(whole)]), mix(np.array([key], np.uint64)))
-        return [whole[index] for index in turn.tolist()] + groups[len(whole) :]
+        means = np.maximum(costs.mean(axis=0), np.finfo(np.float64).tiny)
+        counts = np.array([*map(len, whole)])
+        largest = np.maximum.reduceat((costs / means).max(axis=1)[np.concatenate(whole)], np.cumsum(counts) - counts)
+        turn = np.argsort(mix(key, np.arange(len(whole))), kind="stable")
+        order = np.argsort(-largest, kind="stable")[turn]
+        return [whole[index] for index in order.tolist()] + groups[len(whole) :]
 
     def _of_equal_counts(self, costs: Costs) -> list[IntArray]:
         size = self.group_samples or 1
@@ -119,7 +120,7 @@ class WindowPlan:
                 f"{len(fitting):,}",
                 hint="a packer returns arrays of item numbers, which have each item once",
             )
-        return [fitting[pack] for pack in packs] + [large[row : row + 1] for row in range(len(large))]
+        return [fitting[pack] for pack in packs if len(pack)] + [large[row : row + 1] for row in range(len(large))]
 
 
 def _largest_first(costs: Costs) -> IntArray:
@@ -129,11 +130,13 @@ def _largest_first(costs: Costs) -> IntArray:
 def _of_like_cost(costs: Costs, capacity: tuple[float, ...]) -> list[IntArray]:
     """Return groups of samples of like cost, whose largest costs times their numbers of samples fit the capacity."""
     order = _largest_first(costs)
+    first = costs[order, 0].tolist()
     groups, start = list[IntArray](), 0
     while start < len(order):
-        # As many samples as the largest one permits; of several costs, the largest of those samples counts.
-        size = len(order) - start
-        for column, limit in enumerate(capacity):
+        # As many samples as the largest one permits; of other costs, the largest of those samples counts.
+        left = len(order) - start
+        size = max(1, min(left, int(capacity[0] / first[start]))) if first[start] else left
+        for column, limit in enumerate(capacity[1:], 1):
             largest = np.maximum.accumulate(costs[order[start : start + size], column])
             fits = largest * np.arange(1, len(largest) + 1) <= limit
             size = max(1, size if fits.all() else int(fits.argmin()))

@@ -6,6 +6,7 @@ settings, the seed and the window's number. So the position in the lane is all t
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
@@ -170,6 +171,7 @@ class PlannedLane:
         self._seed = seed
         self.length = inner.length
         self._windows: dict[int, tuple[Located, IntArray, Costs]] = {}
+        self._firsts = [0]  # number of the first group of each window, and of the next one
 
     def locate(self, start: int, stop: int) -> Located:
         check_range(start, stop, self.length)
@@ -194,19 +196,63 @@ class PlannedLane:
         index, row = divmod(position, self.plan.samples)
         _, ends, costs = self.window(index)
         size = int(ends[np.searchsorted(ends, row, side="right")]) - row
-        is_skipped = self.plan.oversized == "skip" and self.plan.capacity is not None
-        return size, is_skipped and bool((costs[row] > np.array(self.plan.capacity)).any())
+        return size, bool(self.is_left_out(costs[row : row + 1])[0])
 
     def costs_at(self, positions: IntArray) -> Costs:
         """Return the costs of the samples at some positions, shape (n, k)."""
         windows, rows = np.divmod(positions, self.plan.samples)
-        return np.array([self.window(index)[2][row] for index, row in zip(windows.tolist(), rows, strict=True)])
+        costs = np.empty((len(positions), len(self.names)))
+        for index in np.unique(windows).tolist():
+            inside = windows == index
+            costs[inside] = self.window(index)[2][rows[inside]]
+        return costs
+
+    def group(self, group_number: int) -> range:
+        """Return the positions of a group of the lane, by its number among the groups that are not left out.
+
+        Raises:
+            StopIteration: The pass has no such group.
+        """
+        while group_number >= self._firsts[-1]:
+            self._count_next()
+        index = bisect_right(self._firsts, group_number) - 1
+        start, stop = self._given(index)[group_number - self._firsts[index]].tolist()
+        return range(index * self.plan.samples + start, index * self.plan.samples + stop)
+
+    def groups_before(self, position: int) -> int:
+        """Return the number of groups that begin before a position and are not left out."""
+        index, row = divmod(position, self.plan.samples)
+        while index >= len(self._firsts):
+            self._count_next()
+        return self._firsts[index] + (int((self._given(index)[:, 0] < row).sum()) if row else 0)
+
+    def _count_next(self) -> None:
+        index = len(self._firsts) - 1
+        if self.length is not None and index * self.plan.samples >= self.length:
+            raise StopIteration
+        self._firsts.append(self._firsts[-1] + len(self._given(index)))
+
+    def _given(self, index: int) -> IntArray:
+        """Return the first place and the end of each group of a window that is not left out, shape (groups, 2)."""
+        _, ends, costs = self.window(index)
+        starts = ends - np.diff(ends, prepend=0)
+        kept = ~self.is_left_out(costs[starts])
+        return np.column_stack([starts[kept], ends[kept]])
+
+    def is_left_out(self, costs: Costs) -> npt.NDArray[np.bool_]:
+        """Return whether samples with these costs are left out, shape (n,)."""
+        if self.plan.oversized != "skip" or self.plan.capacity is None:
+            return np.zeros(len(costs), np.bool_)
+        return np.asarray((costs > np.array(self.plan.capacity)).any(axis=1))
 
     def count_groups(self) -> int | None:
-        """Return the number of groups of a pass, whose windows are all planned for it; None for an endless stream."""
+        """Return the number of groups of a pass that are not left out; None for an endless stream.
+
+        All windows of the pass are planned for it.
+        """
         if self.length is None:
             return None
-        return sum(len(self.window(index)[1]) for index in range(-(-self.length // self.plan.samples)))
+        return sum(len(self._given(index)) for index in range(-(-self.length // self.plan.samples)))
 
     def window(self, index: int) -> tuple[Located, IntArray, Costs]:
         """Return the samples of a window in the order of the run, the ends of its groups, and the costs of samples.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +17,7 @@ from loader import TaskEncoder, TextSample, WorkerConfig, get_savable_loader, ge
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, SkipSample, StateError
 from loader.format.columns.column_files import write_column
+from loader.inspect.runs import open_run, steps_of_key, trace_step
 from loader.packing import PACKERS
 from tests.e2e.drawing_encoders import Yielding
 from tests.e2e.text_dataset import exclude, write_texts
@@ -313,7 +315,12 @@ def test_steps_are_replayed_and_skipped(options: dict[str, Any], data: Path) -> 
     assert kept == [keys for step, keys in enumerate(given) if not (5 <= step < 9 or step == 20)]
 
 
-@pytest.mark.parametrize("options", [PACKS | {"batch_size": 2}, BALANCED, FILLED], ids=["packs", "balanced", "filled"])
+SMALL: dict[str, Any] = PACKS | {"pack_capacity": {"tokens": 30}, "oversized": "skip"}
+
+
+@pytest.mark.parametrize(
+    "options", [PACKS | {"batch_size": 2}, SMALL, BALANCED, FILLED], ids=["packs", "small packs", "balanced", "filled"]
+)
 def test_totals_of_steps_are_those_of_all_ranks(options: dict[str, Any], data: Path) -> None:
     loaders = [
         get_savable_loader(build(data, WorkerConfig(rank=rank, world_size=3, num_workers=0, lanes=12), **options))
@@ -333,6 +340,64 @@ def test_totals_of_steps_are_those_of_all_ranks(options: dict[str, Any], data: P
     plain = get_savable_loader(build(data, WorkerConfig(rank=0, world_size=1, num_workers=0), plan_window=None))
     with pytest.raises(ConfigError, match="expected a dataset whose micro-batches or packs are planned"):
         plain.step_totals(0)
+
+
+# ------------------------------------------------------------------------------------------------------------ traces
+
+
+def keys_in(batch: Any) -> list[str]:
+    """Return the keys of the samples of a micro-batch, of packs too."""
+    return [key for keys in batch["__key__"] for key in ([keys] if isinstance(keys, str) else keys)]
+
+
+TRACED: dict[str, dict[str, Any]] = {
+    "packs": PACKS,
+    "micro-batches of two packs": PACKS | {"batch_size": 2, "name": "mix.yaml"},
+    "packs without large samples": SMALL,
+    "balanced": BALANCED,
+    "balanced by a formula": BALANCED | {"balance": {"work": "tokens * tokens"}, "padded": True},
+    "filled": FILLED | {"batch_size": 5},
+}
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_a_checkpoint_and_a_log_have_the_samples_of_planned_steps(name: str, data: Path, tmp_path: Path) -> None:
+    options = TRACED[name]
+    configs = [WorkerConfig(rank=rank, world_size=2, num_workers=0, lanes=4) for rank in range(2)]
+    loaders = [get_savable_loader(build(data, config, **options), trace_dir=tmp_path / "log") for config in configs]
+    steps = [[keys_in(batch) for batch in batches] for _, *batches in zip(range(15), *loaders, strict=False)]
+    (tmp_path / "run").mkdir()
+    for rank, loader in enumerate(loaders):
+        (tmp_path / f"run/rank{rank}.json").write_text(json.dumps(loader.save_state_rank()))
+    dataset = str(data / options.get("name", "texts"))
+    runs = [
+        open_run(str(tmp_path / "run"), dataset=dataset),
+        open_run(str(tmp_path / "run"), dataset=dataset, task_encoder=Tokens()),
+        open_run(str(tmp_path / "log"), dataset=dataset),
+    ]
+    for step in (14, 0, 7):
+        for run in runs:
+            traced = [*trace_step(run, step)]
+            keys = [[sample.key for sample in traced if sample.rank == rank] for rank in range(2)]
+            assert keys == steps[step], step
+    assert keys_in(runs[1].replay(9)[0]) == steps[4][1]
+    # Each use of a sample is found, too.
+    key = steps[11][0][0]
+    uses = [(step, rank) for step, ranks in enumerate(steps) for rank, keys in enumerate(ranks) if key in keys]
+    for run in runs[0], runs[2]:
+        assert sorted((use.step, use.rank) for use in steps_of_key(run, key, steps=15)) == uses
+
+
+def test_samples_excluded_since_are_holes_of_traced_groups(tmp_path: Path) -> None:
+    write_texts(tmp_path / "texts")
+    write_tokens(tmp_path / "texts")
+    loader = get_savable_loader(build(tmp_path, WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=2), **PACKS))
+    steps = [pack["__key__"] for pack, _ in zip(loader, range(10), strict=False)]
+    (tmp_path / "state.json").write_text(json.dumps(loader.save_state_rank()))
+    exclude(tmp_path / "texts", steps[3][0])
+    run = open_run(str(tmp_path / "state.json"))
+    traced = [[sample.key for sample in trace_step(run, step)] for step in range(10)]
+    assert traced == [[key for key in keys if key != steps[3][0]] for keys in steps]
 
 
 # ------------------------------------------------------------------------------------------------------ random runs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import ConfigError, StateError, plural
 from ...metadataset.plans.plan_node import RepeatedLeafWarning
-from ...order import GONE, LaneOrder, RepeatedOrder, StreamOrder, default_lanes
+from ...order import GONE, LaneOrder, PlannedLane, RepeatedOrder, StreamOrder, default_lanes
 from ...pipeline.contract.rank_stage import cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
@@ -21,7 +21,7 @@ from ...pipeline.reading.order_plan import ShuffledPlan
 from ...pipeline.reading.read import ReadDataset
 from ...pipeline.reading.sample_chunk import OpenSources
 from ...pipeline.reading.source import Source
-from ...pipeline.stages.batch import BatchDataset
+from ...pipeline.stages.batch import BatchDataset, groups_of_batch
 from ...pipeline.stages.blend import BlendDataset
 from ...samples.encoding.task_encoder import TaskEncoder
 from ...training.datasets.get_datasets import get_train_dataset
@@ -85,6 +85,7 @@ def request_of(
         )
     # Take the arguments from the settings of the stages.
     settings = {name: _common([read[1].get(name) for read in readers]) for name in readers[0][1]}
+    plan = settings.get("plan")
     together, slices = settings.get("epochs_together"), settings.get("slice_lengths")
     filters = {source.get("filter") for source in sources}
     request = RunRequest(
@@ -100,8 +101,19 @@ def request_of(
         lanes=state.lanes,
         trust_code=trust_code,
         task_encoder=task_encoder,
+        planning={} if plan is None else _planning_of(plan, packs="pack_selected_samples" in stages),
     )
     return replace(request, filter_name=filters.pop()) if dataset is None else request
+
+
+def _planning_of(plan: Mapping[str, Any], *, packs: bool) -> dict[str, Any]:
+    """Return the arguments that plan groups, from the reader's description of them."""
+    planning = {"plan_window": plan["window"], "padded": plan.get("padded", False)}
+    if "capacity" not in plan:
+        return planning | {"balance": dict(plan["costs"])}
+    planning["oversized"] = plan["oversized"]
+    limits = dict(zip(plan["costs"], plan["capacity"], strict=True))
+    return planning | ({"packing": plan["packer"], "pack_capacity": limits} if packs else {"batch_cost": limits})
 
 
 def readers_of(identity: Any) -> Iterator[list[Any]]:
@@ -147,6 +159,7 @@ def order_of_blends(identity: Any) -> str:
 
 
 _BATCHES_TOGETHER = 1024  # micro-batches that are located in one call of numpy
+_PLANNED_LANES = 64  # kept, since each keeps the last windows that it planned: about a megabyte
 _FIRST_POSITIONS, _MAX_POSITIONS, _GROWTH = 1 << 8, 1 << 18, 4  # at a time
 
 
@@ -206,6 +219,7 @@ class PlannedRun:
         readers = sorted((reader for reader, _ in self.readers.values()), key=lambda reader: reader.first_source)
         self.sources: tuple[Source, ...] = tuple(source for reader in readers for source in reader.sources)
         self._tables: dict[tuple[int, ...], OpenSources] = {}
+        self._planned: dict[int, PlannedLane] = {}  # the lanes that were used last
         if len(self.readers) > 1 and not self.is_volume:
             raise ConfigError("expected a chain of stages with one reader", hint="explain a run without such stages")
 
@@ -261,11 +275,48 @@ class PlannedRun:
         """The streams of all lanes, of a run whose mix never changed."""
         return self.plan.order([source.samples for source in self.sources], lanes=self.lanes, seed=self.seed)
 
+    @property
+    def is_planned(self) -> bool:
+        """True if the samples of micro-batches are planned from their costs."""
+        return self.reader.groups is not None
+
     def stream(self, lane: int) -> LaneOrder:
         """Return the stream of a lane."""
+        if self.is_planned:
+            return self.planned_lane(lane)
         if self.reader.history is None:
             return self.order.lane(lane)
         return self.reader.lane_order(lane, lanes=self.lanes, seed=self.seed)
+
+    def planned_lane(self, lane: int) -> PlannedLane:
+        """Return the stream of a lane of a run whose groups are planned."""
+        known = self._planned.pop(lane, None)
+        if known is None:
+            order = self.reader.lane_order(lane, lanes=self.lanes, seed=self.seed)
+            known = cast("PlannedLane", order)
+        if len(self._planned) >= _PLANNED_LANES:
+            self._planned.pop(next(iter(self._planned)))
+        self._planned[lane] = known
+        return known
+
+    def planned_batch(
+        self, batch_number: int, known: Mapping[str, int] | None = None
+    ) -> tuple[IntArray, IntArray, IntArray]:
+        """Return what :meth:`batch` does for a run whose groups are planned."""
+        lane, lane_batch = batch_number % self.lanes, batch_number // self.lanes
+        order, size = self.planned_lane(lane), groups_of_batch(self.chain)
+        # Groups that lost all their samples before a state count no micro-batch.
+        first = lane_batch * size
+        if known is not None:
+            first = order.groups_before(known["0 read"]) + (lane_batch - known["made"]) * size
+        positions = np.concatenate([np.array(order.group(first + each)) for each in range(size)])
+        # Samples that were excluded since are holes.
+        start = int(positions[0])
+        columns = self.locate(lane, start, int(positions[-1]) + 1)
+        source, epoch, index = (column[positions - start] for column in columns)
+        excluded = self.table.excluded(source, index)
+        kept = slice(None) if excluded is None else ~excluded
+        return source[kept], epoch[kept], index[kept]
 
     @cached_property
     def table(self) -> OpenSources:
@@ -318,6 +369,8 @@ class PlannedRun:
         Args:
             known: A state of its lane before it, so that earlier samples are not counted again.
         """
+        if self.is_planned:
+            return self.planned_batch(batch_number, known)
         # Lanes make micro-batches in turns.
         lane, lane_batch = batch_number % self.lanes, batch_number // self.lanes
         size = self.batch_size
@@ -343,7 +396,7 @@ class PlannedRun:
     ) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
         """Yield what :meth:`batch` returns for each micro-batch; ``known`` returns a state of its lane before it."""
         order, size = self.order, self.batch_size
-        if self.skips or self.reader.history is not None or not isinstance(order, RepeatedOrder):
+        if self.is_planned or self.skips or self.reader.history is not None or not isinstance(order, RepeatedOrder):
             yield from (self.batch(batch_number, known(batch_number)) for batch_number in numbers)
             return
         # Locate many micro-batches by one call of numpy.
@@ -360,6 +413,13 @@ class PlannedRun:
             for start in range(0, len(lane), size):
                 rows = slice(start, start + size)
                 yield source[rows], epoch[rows], index[rows]
+
+    def is_without_gaps(self, lane: int, state: Mapping[str, int]) -> bool:
+        """Return whether a lane made its micro-batches of all samples before a state, or of all planned groups."""
+        made, position = state.get("made", 0), state.get("0 read", 0)
+        if self.is_planned:
+            return self.planned_lane(lane).groups_before(position) == made * groups_of_batch(self.chain)
+        return self.kept_before(lane, position) == made * self.batch_size
 
     def kept_before(self, lane: int, position: int) -> int:
         """Return the number of samples of a lane before a position, without excluded ones."""

@@ -97,7 +97,7 @@ class RestoredRun:
         """Check that a lane made its micro-batches of all its samples, so that its samples follow the order."""
         state = self.lane_states[lane]
         made, size = state.get("made", 0), self.run.batch_size
-        if not _is_plain(state) or self.run.kept_before(lane, state.get("0 read", 0)) != made * size:
+        if not _is_plain(state) or not self.run.is_without_gaps(lane, state):
             raise StateError(
                 f"lane {lane} made {plural(made, 'micro-batch', 'micro-batches')} of {size} from other samples than"
                 " those at its first positions: samples were skipped, packed or generated, or failed",

@@ -173,6 +173,9 @@ def steps_of_key(run: PlannedRun | RestoredRun, key: str, *, steps: int) -> Iter
             return
         for lane in run.lane_states:
             run.check_gaps(lane)
+    if planned.is_planned:
+        yield from _planned_uses(planned, wanted, stop)
+        return
     # Otherwise locate all samples of each lane.
     size = planned.batch_size
     for lane in range(planned.lanes):
@@ -183,6 +186,16 @@ def steps_of_key(run: PlannedRun | RestoredRun, key: str, *, steps: int) -> Iter
                 located = (lane, int(source[row]), int(epoch[row]), int(index[row]))
                 yield _sample(planned, lane_batch * planned.lanes + lane, position, located)
             seen += len(source)
+
+
+def _planned_uses(run: PlannedRun, wanted: dict[int, IntArray], stop: int) -> Iterator[TracedSample]:
+    # Lane by lane, so that each window is planned once.
+    for lane in range(run.lanes):
+        for batch_number in range(lane, stop, run.lanes):
+            source, epoch, index = run.batch(batch_number)
+            uses = _is_one_of(wanted, source, index).tolist()
+            samples = _traced(run, batch_number, (np.full(len(source), lane), source, epoch, index))
+            yield from (sample for sample, uses_it in zip(samples, uses, strict=True) if uses_it)
 
 
 def _volume_uses(run: RestoredRun, wanted: dict[int, IntArray], stop: int) -> Iterator[TracedSample]:

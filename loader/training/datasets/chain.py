@@ -68,6 +68,13 @@ class ChainOptions:
         return not is_default(self.task_encoder.batch_group_criterion)
 
     @property
+    def chunk(self) -> int:
+        """Number of samples that lanes take in turn, if they share a stream."""
+        if self.planning is not None:
+            return self.planning.window.group_samples or 1
+        return self.packing_buffer_size or self.batch_size or 1
+
+    @property
     def batch_samples(self) -> int | None:
         """Number of samples that make a micro-batch; None if it is not known ahead."""
         is_known = not any(map(makes_several, sample_hooks(self.task_encoder)))

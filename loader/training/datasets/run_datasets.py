@@ -249,7 +249,7 @@ class LoadedDatasets:
                 weights=group.weights,
                 repetitions=None if stages.repeat else self._passes(),
                 deal=stages.batch_samples if is_one else None,
-                chunk=stages.packing_buffer_size or stages.batch_size or 1,
+                chunk=stages.chunk,
                 shares=None if self._is_weighted else tuple(leaf.repetitions for leaf in leaves),
                 schedule=schedule,
             )

@@ -108,9 +108,10 @@ class _LaneGroups:
 
     def _measure(self, window: int) -> None:
         _, costs = self._order.before(window)
-        groups = self._order.groups(window, costs)
+        is_left_out = self._order.is_left_out(costs)
+        groups = [group for group in self._order.groups(window, costs) if not is_left_out[group[0]]]
         counted = np.column_stack([np.ones(len(costs)), costs])
-        self._sums = np.array([counted[group].sum(axis=0) for group in groups])
+        self._sums = np.array([counted[group].sum(axis=0) for group in groups]).reshape(len(groups), -1)
         self._window = window
         if len(self._firsts) == window + 1:
             self._firsts.append(self._firsts[window] + len(groups))

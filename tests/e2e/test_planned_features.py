@@ -1,4 +1,4 @@
-"""What works with planned runs as with others, and what is refused with its reason."""
+"""Planned runs have filters, joins, schedules, passes, served ranks and lost workers; what cannot work is refused."""
 
 from __future__ import annotations
 
@@ -13,16 +13,30 @@ from typing import Any
 import pytest
 
 from loader import (
+    BatchDataset,
+    ConfigError,
+    FatalSampleError,
     WorkerConfig,
     build_filter_index,
     get_savable_loader,
     get_val_dataset,
     get_val_datasets,
+    sample_size_metric,
     stateless,
 )
 from loader.metadataset.joins.prepare_metadataset import prepare_metadataset
 from loader.testing.stage import check_resumes
-from tests.e2e.test_planned_runs import BALANCED, FILLED, PACKS, Tokens, batches, build, keys_in, write_tokens
+from tests.e2e.test_planned_runs import (
+    BALANCED,
+    FILLED,
+    PACKS,
+    Tokens,
+    batches,
+    build,
+    keys_in,
+    tokens_of,
+    write_tokens,
+)
 from tests.e2e.text_dataset import exclude, write_texts
 from tests.elastic_runs import Pipeline, Spread, check_every_save
 
@@ -100,7 +114,7 @@ def test_the_rows_of_a_join_cost_what_their_first_member_does(data: Path) -> Non
 @pytest.mark.parametrize("options", PLANS.values(), ids=PLANS)
 def test_ranks_of_a_validation_pass_have_equal_numbers_of_planned_batches(options: dict[str, Any], data: Path) -> None:
     configs = [WorkerConfig(rank=rank, world_size=3, num_workers=0, lanes=6) for rank in range(3)]
-    planned = {"plan_window": 24, "task_encoder": Padded()} | options
+    planned: dict[str, Any] = {"plan_window": 24, "task_encoder": Padded()} | options
     padded = [
         [*get_savable_loader(get_val_dataset(data / "texts", worker_config=config, pad_ranks=True, **planned))]
         for config in configs
@@ -157,3 +171,124 @@ class Keys(Tokens):
 @pytest.mark.parametrize("repeat", [True, False])
 def test_chains_with_a_plan_resume_at_each_step(options: dict[str, Any], repeat: bool, data: Path) -> None:
     check_resumes(build(data, ONE, encoder=Keys, **options, repeat=repeat), count=2, most=20)
+
+
+# --------------------------------------------------------------------------------------------- packs of measured costs
+
+
+class Measured(Tokens):
+    """The costs of its samples are no column."""
+
+    @sample_size_metric
+    def letters(self, sample: Any) -> int:
+        return len(sample["tokens"])
+
+
+LETTERS: dict[str, Any] = {
+    "packing": "best_fit",
+    "pack_capacity": {"letters": 100},
+    "batch_size": None,
+    "packing_buffer_size": 30,
+    "encoder": Measured,
+}
+
+
+def test_costs_that_no_column_has_are_packed_over_the_buffer(data: Path) -> None:
+    pipeline = Pipeline(build=partial(build, data, **LETTERS), lanes=4, batches=36)
+    check_every_save(pipeline, Spread(2), [Spread(1), Spread(2, 1)], every=12)
+    made = batches(build(data, ONE, **LETTERS, repeat=False), None)
+    assert numbers_of(made) == Counter(range(84))
+    lengths = [len(pack["tokens"]) for pack in made]
+    assert max(lengths) <= 100
+    assert [len(pack["tokens"]) for pack in made] == [int(pack["cu_seqlens"][-1]) for pack in made]
+    with pytest.raises(ConfigError, match="packing_buffer_size is None"):
+        build(data, ONE, **LETTERS | {"packing_buffer_size": None})
+    with pytest.raises(ConfigError, match="'letters' is no column, and 'tokens' is no metric of Measured"):
+        build(data, ONE, **LETTERS | {"pack_capacity": {"letters": 100, "tokens": 80}})
+
+
+def test_measured_samples_above_the_capacity_are_named_skipped_or_alone(data: Path) -> None:
+    small = LETTERS | {"pack_capacity": {"letters": 30}, "repeat": False}
+    with pytest.raises(FatalSampleError, match=r"above the capacity of a pack: 'train_\d.tar/\d+' has letters 3\d"):
+        batches(build(data, ONE, **small), None)
+    skipped, alone = (batches(build(data, ONE, **small, oversized=oversized), None) for oversized in ("skip", "alone"))
+    assert max(len(pack["tokens"]) for pack in skipped) <= 30
+    assert numbers_of(skipped) == Counter(number for number in range(84) if tokens_of(number) <= 30)
+    assert numbers_of(alone) == Counter(range(84))
+    assert all(len(pack["__key__"]) == 1 for pack in alone if len(pack["tokens"]) > 30)
+
+
+# ------------------------------------------------------------------------------------------------------------ refusals
+
+
+class ByHand(Tokens):
+    def build_train_datasets(self, *, datasets: Any, batch_size: Any, **_options: Any) -> Any:
+        return BatchDataset(datasets[0].dataset.build(), batch_size)
+
+
+class OfEarlierVersion(Tokens):
+    def build_train_datasets(  # type: ignore[override]
+        self,
+        *,
+        datasets: Any,
+        worker_config: Any,
+        batch_size: Any,
+        batch_drop_last: Any,
+        packing_buffer_size: Any,
+        virtual_epoch_length: Any,
+        shuffle_buffer_size: Any,
+        repeat: Any,
+    ) -> Any:
+        return BatchDataset(datasets[0].dataset.build(), batch_size)
+
+
+class Grouped(Tokens):
+    def batch_group_criterion(self, sample: Any) -> Any:
+        return len(sample["tokens"]) > 10, None
+
+
+@pytest.mark.parametrize(
+    ("encoder", "message"),
+    [
+        (ByHand, "ByHand.build_train_datasets builds a chain without the balance, packing or batch_cost of this run"),
+        (OfEarlierVersion, "OfEarlierVersion.build_train_datasets builds a chain without the balance"),
+        (Grouped, "Grouped.batch_group_criterion groups samples after they are read"),
+    ],
+)
+def test_hooks_that_cannot_follow_a_plan_are_refused(encoder: Any, message: str, data: Path) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build(data, ONE, encoder=encoder, **BALANCED)
+
+
+def test_a_buffer_next_to_a_plan_has_no_effect(data: Path) -> None:
+    with pytest.warns(UserWarning, match="packing_buffer_size has no effect next to balance, packing or batch_cost"):
+        dataset = build(data, ONE, **PACKS, packing_buffer_size=50)
+    assert str(dataset) == str(build(data, ONE, **PACKS))
+    with pytest.warns(UserWarning, match="packing_buffer_size has no effect"):
+        get_val_dataset(data / "texts", worker_config=ONE, packing_buffer_size=50, **BALANCED)
+
+
+def test_fewer_lanes_than_workers_are_refused(data: Path) -> None:
+    config = WorkerConfig(rank=0, world_size=2, num_workers=2, lanes=2)
+    with pytest.raises(ConfigError, match="expected a lane for each worker, found 2 lanes for 4 workers on 2 ranks"):
+        build(data, config, **PACKS)
+
+
+def test_the_dataset_of_a_mix_that_lacks_the_column_is_named(tmp_path: Path) -> None:
+    for name, first in (("texts", 0), ("more", 5000)):
+        write_texts(tmp_path / name, train=(41, 30), val=(5,), first=first)
+    write_tokens(tmp_path / "texts")
+    (tmp_path / "mix.yaml").write_text(HEAD + "    blend: [{weight: 1, path: texts}, {weight: 1, path: more}]\n")
+    with pytest.raises(ConfigError, match="there is no column 'tokens'") as error:
+        build(tmp_path, ONE, name="mix.yaml", **PACKS)
+    assert str(error.value.at) == str(tmp_path / "more")
+    assert f"energon stats {tmp_path / 'more'} --write" in str(error.value)
+
+
+def test_the_last_micro_batch_of_a_balanced_pass_is_dropped_if_it_is_small(data: Path) -> None:
+    options = BALANCED | {"batch_size": 5, "repeat": False}
+    sizes = [
+        [len(batch["__key__"]) for batch in batches(build(data, ONE, **options, batch_drop_last=drops), None)]
+        for drops in (False, True)
+    ]
+    assert sizes == [[5] * 16 + [4], [5] * 16]

@@ -97,6 +97,8 @@ CASES: dict[str, tuple[dict[str, Any], int | None]] = {
     "balanced with skipped samples": (BALANCED | {"encoder": Skipping}, 36),
     "balanced by two costs": (BALANCED | {"balance": ["tokens", "tokens * tokens // 9"]}, 36),
     "filled to a budget": (FILLED, 36),
+    "balanced, drawn with replacement": (BALANCED | {"shuffle_over_epochs_multiplier": -1}, 36),
+    "packs without shuffling": (PACKS | {"shuffle_over_epochs_multiplier": None}, 36),
     "one pass, balanced": (BALANCED | {"repeat": False}, None),
     "one pass of packs": (PACKS | {"repeat": False}, None),
     "virtual epochs of packs": (PACKS | {"virtual_epoch_length": 4}, 36),

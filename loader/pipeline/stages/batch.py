@@ -105,6 +105,7 @@ class PlannedGroupsDataset(BatchDataset[T]):
     Args:
         dataset: The stage below: each of its items is of one sample.
         batcher: Joins a list of samples; by default :func:`~loader.samples.batching.collate.generic_batch`.
+        drop_last: Drop a last group of fewer samples, if groups have equal numbers of samples.
         failure_tolerance: As in :class:`BatchDataset`.
 
     Raises:
@@ -116,12 +117,19 @@ class PlannedGroupsDataset(BatchDataset[T]):
         dataset: SavableDataset[Any],
         batcher: Callable[[list[Any]], T] = generic_batch,
         *,
+        drop_last: bool = False,
         failure_tolerance: int | None = None,
         name: str | None = None,
     ) -> None:
         size = planning_reader(dataset)[1].window.group_samples
         super().__init__(
-            dataset, size or 1, batcher, at_positions=size is not None, failure_tolerance=failure_tolerance, name=name
+            dataset,
+            size or 1,
+            batcher,
+            drop_last=drop_last and size is not None,
+            at_positions=size is not None,
+            failure_tolerance=failure_tolerance,
+            name=name,
         )
         self.varies = size is None
         """Groups have several numbers of samples."""
@@ -131,7 +139,7 @@ class PlannedGroupsDataset(BatchDataset[T]):
         return replace(super().traits, batches_of=None if self.varies else self.batch_size, ends="alone")
 
     def settings(self) -> dict[str, Any]:
-        return {} if self.varies else {"batch_size": self.batch_size}  # the reader has the others
+        return {} if self.varies else super().settings()  # the reader has the others
 
     def lane_bound(self, lane: int, lanes: int) -> int | None:
         if not self.varies:
@@ -148,6 +156,9 @@ class PlannedGroupsDataset(BatchDataset[T]):
         def next_group() -> tuple[Any, ItemId]:
             nonlocal position
             size, is_left_out = order.group_at(position)
+            if self.drop_last and size < self.batch_size:
+                lane.failures.note_remainder(self.name, size, self.batch_size)
+                raise StopIteration
             values: list[Any] = []
             item_ids: list[ItemId] = []
             for _ in range(size):
@@ -185,6 +196,13 @@ def planning_reader(dataset: SavableDataset[Any]) -> tuple[ReadDataset, PlannedG
             hint="pass no balance, packing or batch_cost; or let hooks return one sample for each",
         )
     return stage, stage.groups
+
+
+def plans_groups(chain: SavableDataset[Any]) -> bool:
+    """Return whether a chain joins planned groups."""
+    while chain.inputs and not isinstance(chain, PlannedGroupsDataset):
+        chain = chain.inputs[0]
+    return isinstance(chain, PlannedGroupsDataset)
 
 
 def groups_of_batch(chain: SavableDataset[Any]) -> int:

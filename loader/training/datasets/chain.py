@@ -33,7 +33,7 @@ from ...samples.batching.pack import concat_pack, sequence_length
 from ...samples.encoding.size_metric import After, SizeMetric, size_metrics
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from ...samples.hooks import is_default, is_library_hook
-from .planning import Planning
+from .planning import MeasuredPacks, Planning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,8 @@ class ChainOptions:
     def __post_init__(self) -> None:
         check_at_least(1, or_none=True, batch_size=self.batch_size, packing_buffer_size=self.packing_buffer_size)
         for name in ("select_samples_to_pack", "pack_selected_samples"):
-            if self.packing_buffer_size is not None and is_default(getattr(self.task_encoder, name)):
+            is_given = self.planning is None and self.packing_buffer_size is not None
+            if is_given and is_default(getattr(self.task_encoder, name)):
                 raise ConfigError(
                     f"samples are to be packed, but {type(self.task_encoder).__name__} does not define {name}",
                     hint="define it, or pass packing_buffer_size=None",
@@ -68,10 +69,15 @@ class ChainOptions:
         return not is_default(self.task_encoder.batch_group_criterion)
 
     @property
+    def plan(self) -> Planning | None:
+        """The groups that are planned before samples are read."""
+        return None if self.planning is None or self.planning.groups == "buffer" else self.planning
+
+    @property
     def chunk(self) -> int:
         """Number of samples that lanes take in turn, if they share a stream."""
-        if self.planning is not None:
-            return self.planning.window.group_samples or 1
+        if self.plan is not None:
+            return self.plan.window.group_samples or 1
         return self.packing_buffer_size or self.batch_size or 1
 
     @property
@@ -97,15 +103,21 @@ def checked_count(name: str, given: int | None, *, may_be_minus_1: bool = False)
 def planned(chain: SavableDataset[Any], planning: Planning, options: ChainOptions) -> SavableDataset[Any]:
     """Add the stages that join planned groups: to micro-batches, or to packs and micro-batches of packs."""
     encoder = options.task_encoder
+    if options.groups:
+        raise ConfigError(
+            f"{type(encoder).__name__}.batch_group_criterion groups samples after they are read, and groups are "
+            "planned before",
+            hint="drop the method, or pass no balance, packing or batch_cost; padded=True groups samples of like cost",
+        )
     if planning.groups == "packs":
-        pack = concat_pack if is_default(encoder.pack_selected_samples) else encoder.pack_selected_samples
+        pack = _final_packer(encoder)
         packs = PlannedGroupsDataset[Any](chain, pack, name="pack_selected_samples")
         metrics = _metrics(encoder, "encode")
         if pack is concat_pack and len(planning.formulas) == 1:
             metrics = dict.fromkeys(planning.formulas, sequence_length) | metrics
         packs.size_metrics = metrics
         return batched(packs, options)
-    batches = PlannedGroupsDataset[Any](chain, encoder.batch, name="batch")
+    batches = PlannedGroupsDataset[Any](chain, encoder.batch, drop_last=options.batch_drop_last, name="batch")
     batches.size_metrics = _metrics(encoder, "encode")
     return _with_encoded_batches(batches, encoder)
 
@@ -150,7 +162,7 @@ class SampleStages:
             else:
                 chain = _encoded(chain, encoder)
         if level < Level.PACKED <= to and options.packing_buffer_size is not None:
-            chain = packed(chain, encoder, options.packing_buffer_size)
+            chain = packed(chain, encoder, options.packing_buffer_size, options.planning)
         return chain
 
     def _samples(self, reader: SavableDataset[Any]) -> SavableDataset[Any]:
@@ -206,19 +218,29 @@ def _mapped(chain: SavableDataset[Any], hook: Callable[..., Any], name: str) -> 
 
 
 def packed(
-    chain: SavableDataset[Any], encoder: TaskEncoder[Any, Any, Any, Any], buffer_size: int
+    chain: SavableDataset[Any],
+    encoder: TaskEncoder[Any, Any, Any, Any],
+    buffer_size: int,
+    planning: Planning | None = None,
 ) -> SavableDataset[Any]:
-    """Add the stages that pack samples."""
-    post = encoder.postencode_sample
+    """Add the stages that pack samples: by the hooks, or by a packer that is named."""
+    post, select = encoder.postencode_sample, encoder.select_samples_to_pack
+    if planning is not None:
+        metrics = size_metrics(encoder)
+        select = MeasuredPacks(planning.window, {cost: metrics[cost].function for cost in planning.formulas})
     packing = PackingDataset[Any](
         chain,
         buffer_size,
-        pre_packer=encoder.select_samples_to_pack,
-        final_packer=encoder.pack_selected_samples,
+        pre_packer=select,
+        final_packer=encoder.pack_selected_samples if planning is None else _final_packer(encoder),
         sample_encoder=None if is_default(post) else post,
     )
     packing.selection.size_metrics = _metrics(encoder, "encode")
     return packing
+
+
+def _final_packer(encoder: TaskEncoder[Any, Any, Any, Any]) -> Callable[[list[Any]], Any]:
+    return concat_pack if is_default(encoder.pack_selected_samples) else encoder.pack_selected_samples
 
 
 def _metrics(encoder: TaskEncoder[Any, Any, Any, Any], after: After) -> dict[str, Callable[[Any], float]]:

@@ -8,15 +8,17 @@ from dataclasses import replace
 from inspect import signature
 from typing import Any
 
+from ...errors import ConfigError
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig, check_booleans, check_integers
-from ...pipeline.failures.policy import three_argument_handler
+from ...pipeline.failures.policy import hook_name, three_argument_handler
+from ...pipeline.stages.batch import plans_groups
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from ...shared_signatures import takes_arguments_of
 from .chain import checked_count
 from .dataset_factory import SourceFactory
 from .open_sources import open_leaves
-from .planning import PLANNING_ARGUMENTS, CostFormulas, planning_of
+from .planning import PLANNING_ARGUMENTS, CostFormulas, Planning, checked_buffer, planning_of
 from .run_datasets import LoadedDatasets
 
 
@@ -67,7 +69,8 @@ def get_train_dataset(
         balance: A column, a formula over columns such as ``"ceil(width / 28) * ceil(height / 28)"``, or several:
             micro-batches of ``batch_size`` samples then cost nearly the same on all ranks.
         packing: Pack samples up to ``pack_capacity`` by ``"best_fit"`` or another packer of :mod:`loader.packing`,
-            planned from columns. By default, a pack is what :func:`.concat_pack` makes.
+            planned from columns; or over ``packing_buffer_size`` samples, if a cost is no column but a
+            ``@sample_size_metric`` of the task encoder. By default, a pack is what :func:`.concat_pack` makes.
         pack_capacity: The largest sum of each cost in a pack: ``{"tokens": 8192}``.
         batch_cost: Micro-batches of as many samples as fit: ``{"tokens": 16384}``.
         padded: Micro-batches are padded to their longest sample: samples of like cost come together, and the
@@ -128,22 +131,45 @@ def get_train_dataset(
             "plan_window": plan_window,
         },
         batch_size=batch_size,
+        config=config,
+        sources=datasets.sources,
     )
     # Hooks written for megatron-energon may take blend_mode; others read it from the datasets, or take **options.
     takes_mode = "blend_mode" in signature(encoder.build_train_datasets).parameters
     optional: dict[str, Any] = {"blend_mode": datasets.blend_mode} if takes_mode else {}
-    optional |= {} if planning is None else {"planning": planning}
-    chain: SavableDataset[Any] = encoder.build_train_datasets(
+    chain: SavableDataset[Any] = _built(
+        encoder.build_train_datasets,
+        planning,
         datasets=datasets,
         worker_config=config,
         batch_size=batch_size,
         batch_drop_last=batch_drop_last,
-        packing_buffer_size=packing_buffer_size,
+        packing_buffer_size=checked_buffer(planning, packing_buffer_size),
         virtual_epoch_length=virtual_epoch_length,
         shuffle_buffer_size=shuffle_buffer_size,
         repeat=repeat,
         **optional | ({"even_ranks": True} if even_ranks else {}),  # which an overriding hook need not take
     )
+    return chain
+
+
+def _built(hook: Callable[..., Any], planning: Planning | None, **arguments: Any) -> Any:
+    """Return the chain that a ``build_…`` hook makes.
+
+    Raises:
+        ConfigError: The hook is the user's, and does not build what is planned.
+    """
+    if planning is None:
+        return hook(**arguments)
+    parameters = signature(hook).parameters
+    takes_planning = "planning" in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    chain = hook(planning=planning, **arguments) if takes_planning else None
+    if chain is None or (planning.groups != "buffer" and not plans_groups(chain)):
+        owner = type(getattr(hook, "__self__", hook)).__name__
+        raise ConfigError(
+            f"{owner}.{hook_name(hook)} builds a chain without the balance, packing or batch_cost of this run",
+            hint="pass all its keyword arguments, planning too, to the inherited method; or plan nothing",
+        )
     return chain
 
 
@@ -267,11 +293,18 @@ def _validation(
     )
     # An overriding hook need not take the options of ranks.
     planned = {name: options.pop(name, None) for name in PLANNING_ARGUMENTS}
-    planning = planning_of(encoder, planned, batch_size=options["batch_size"])
+    planning = planning_of(
+        encoder,
+        planned,
+        batch_size=options["batch_size"],
+        config=config,
+        sources=[leaf.source for leaf in leaves],
+    )
+    options["packing_buffer_size"] = checked_buffer(planning, options["packing_buffer_size"])
     options = {name: value for name, value in options.items() if value or not name.endswith("_ranks")}
-    options |= {} if planning is None else {"planning": planning}
     chains = []
     for part in [[leaf] for leaf in leaves] if one_by_one else [leaves]:
         datasets = LoadedDatasets.of(part, training=False, worker_config=config)
-        chains.append((encoder.build_val_datasets(datasets=datasets, worker_config=config, **options), datasets))
+        chain = _built(encoder.build_val_datasets, planning, datasets=datasets, worker_config=config, **options)
+        chains.append((chain, datasets))
     return chains

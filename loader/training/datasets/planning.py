@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
-from ...errors import ConfigError
+from ...errors import ConfigError, FatalSampleError, plural
 from ...order import Oversized, WindowPlan
 from ...packing import packer_named
-from ...pipeline.contract.worker_config import check_at_least, check_booleans, check_integers
+from ...pipeline.contract.worker_config import WorkerConfig, check_at_least, check_booleans, check_integers
+from ...pipeline.measuring.item_sources import number_of
 from ...pipeline.reading.planned_groups import PlannedGroups
 from ...pipeline.reading.source import Source
+from ...samples.batching.collate import key_of
+from ...samples.encoding.size_metric import size_metrics
 
 CostFormulas = str | Sequence[str] | Mapping[str, str]
 """Costs of samples: a column, a formula over columns, several of them, or formulas by the names of the costs."""
@@ -30,12 +34,13 @@ class Planning:
     Attributes:
         formulas: For each cost, a column or a formula over columns, by the name of the cost.
         window: How the samples of a window are grouped.
-        groups: Groups are micro-batches, or packs.
+        groups: Groups are micro-batches, packs, or packs of the samples in a buffer, which are measured when they are
+            encoded.
     """
 
     formulas: Mapping[str, str]
     window: WindowPlan
-    groups: Literal["batches", "packs"]
+    groups: Literal["batches", "packs", "buffer"]
 
     def of(self, sources: Sequence[Source]) -> PlannedGroups:
         """Return the plan of some sources, after a check of their costs."""
@@ -44,13 +49,77 @@ class Planning:
         return groups
 
 
-def planning_of(encoder: Any, given: Mapping[str, Any], *, batch_size: int | None) -> Planning | None:
+@dataclass(frozen=True, slots=True)
+class MeasuredPacks:
+    """The function that puts the samples of a buffer into packs, by costs that the metrics of the task encoder measure.
+
+    Attributes:
+        metrics: The metric of each cost, by name.
+    """
+
+    window: WindowPlan
+    metrics: Mapping[str, Callable[[Any], Any]]
+
+    def __call__(self, samples: list[Any]) -> list[list[Any]]:
+        """Return the packs of some samples.
+
+        Raises:
+            FatalSampleError: A sample costs more than the capacity, and this is an error.
+        """
+        rows = [[number_of(metric(sample)) for metric in self.metrics.values()] for sample in samples]
+        costs = np.array(rows, np.float64).reshape(len(samples), len(self.metrics))
+        above = np.asarray((costs > np.array(self.window.capacity)).any(axis=1))
+        if above.any() and self.window.oversized == "error":
+            sample = samples[int(above.argmax())]
+            shown = ", ".join(
+                f"{name} {cost:g}" for name, cost in zip(self.metrics, costs[above.argmax()], strict=True)
+            )
+            raise FatalSampleError(
+                f"a sample above the capacity of a pack: {key_of(sample)!r} has {shown}; raise the capacity, or pass "
+                'oversized="skip", "alone" or "hook"'
+            )
+        groups = [group.tolist() for group in self.window.groups(costs, key=0)]
+        kept = [group for group in groups if self.window.oversized != "skip" or not above[group[0]]]
+        return [[samples[index] for index in group] for group in kept]
+
+
+def checked_buffer(planning: Planning | None, buffer_size: int | None) -> int | None:
+    """Return the samples of the buffer from which packs are made; None if groups are planned before samples are read.
+
+    Raises:
+        ConfigError: Packs need a buffer, and none is given.
+    """
+    if planning is None:
+        return buffer_size
+    if planning.groups == "buffer":
+        if buffer_size is None:
+            raise ConfigError(
+                f"the costs {', '.join(planning.formulas)} are measured when samples are encoded, since they are no "
+                "columns, and packing_buffer_size is None",
+                hint="pass packing_buffer_size=1000, from which packs are made; or write columns, and packs are "
+                "planned before samples are read",
+            )
+        return buffer_size
+    if buffer_size is not None:
+        warnings.warn(
+            "packing_buffer_size has no effect next to balance, packing or batch_cost: groups are planned from "
+            "columns, before samples are read",
+            stacklevel=3,
+        )
+    return None
+
+
+def planning_of(
+    encoder: Any, given: Mapping[str, Any], *, batch_size: int | None, config: WorkerConfig, sources: Sequence[Source]
+) -> Planning | None:
     """Return what the arguments of ``get_train_dataset`` plan; None if they plan nothing.
 
     Args:
         encoder: The task encoder, whose attributes stand for arguments that are None.
         given: The arguments in :data:`PLANNING_ARGUMENTS`.
         batch_size: Samples of a micro-batch.
+        config: Ranks, workers and lanes of the run.
+        sources: The datasets, whose columns may have the costs.
 
     Raises:
         ConfigError: The arguments contradict each other.
@@ -77,6 +146,13 @@ def planning_of(encoder: Any, given: Mapping[str, Any], *, batch_size: int | Non
     if padded and packing is not None:
         raise ConfigError("packs are not padded", hint="pass padded=True with balance or batch_cost")
     check_at_least(1, "sample", or_none=True, plan_window=samples)
+    workers = config.world_size * config.num_workers
+    if config.lanes is not None and config.lanes < workers:
+        raise ConfigError(
+            f"expected a lane for each worker, found {plural(config.lanes, 'lane')} for {plural(workers, 'worker')} on "
+            f"{plural(config.world_size, 'rank')}",
+            hint="pass more lanes, or num_workers of at most the lanes of a rank",
+        )
     window = WindowPlan() if samples is None else WindowPlan(samples=samples)
     # Groups of equal numbers of samples, whose windows are whole groups.
     if balance is not None:
@@ -100,6 +176,7 @@ def planning_of(encoder: Any, given: Mapping[str, Any], *, batch_size: int | Non
             raise ConfigError(f"expected a capacity above 0 of {cost!r}, found {limit!r}")
     packer = "best_fit" if packing is None else packing
     packer_named(packer)
+    is_measured = packing is not None and _are_measured(encoder, limits, sources)
     return Planning(
         formulas=_formulas(tuple(limits), name),
         window=WindowPlan(
@@ -109,8 +186,23 @@ def planning_of(encoder: Any, given: Mapping[str, Any], *, batch_size: int | Non
             padded=padded,
             oversized=cast("Oversized", oversized),
         ),
-        groups="batches" if packing is None else "packs",
+        groups="buffer" if is_measured else "batches" if packing is None else "packs",
     )
+
+
+def _are_measured(encoder: Any, costs: Mapping[str, float], sources: Sequence[Source]) -> bool:
+    """Return whether a cost is a metric of the task encoder that some dataset has no column of."""
+    metrics = size_metrics(encoder)
+    known = [source.selection.first.documents.column_names() for source in sources]
+    lacking = [cost for cost in costs if cost in metrics and not all(cost in names for names in known)]
+    other = next((cost for cost in costs if cost not in metrics), None)
+    if lacking and other is not None:
+        raise ConfigError(
+            f"packs are made of encoded samples, since {lacking[0]!r} is no column, and {other!r} is no metric of "
+            f"{type(encoder).__name__}",
+            hint=f"add a method with @sample_size_metric({other!r}), or write {lacking[0]!r} as a column",
+        )
+    return bool(lacking)
 
 
 def _argument(encoder: Any, name: str, given: Any) -> Any:

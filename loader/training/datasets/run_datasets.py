@@ -323,11 +323,11 @@ def build_chain(
             return _blend(entry, [build(inner) for inner in entry.entries], stages, units, options)
         leaves = sources[entry.leaves[0] : entry.leaves[0] + len(entry.leaves)]
         config, first = options.worker_config, entry.leaves[0]
-        groups = None if options.planning is None else options.planning.of(leaves)
+        groups = None if options.plan is None else options.plan.of(leaves)
         reader = ReadDataset(leaves, plan_of(entry), worker_config=config, first_source=first, pool=pool, groups=groups)
         return reader, Level.READ
 
-    if options.planning is not None and isinstance(tree, UnitBlend):
+    if options.plan is not None and isinstance(tree, UnitBlend):
         raise ConfigError(
             f"a blend counts {tree.unit!r}, so that its order follows from sizes that are read, and groups are planned "
             "before",
@@ -338,10 +338,10 @@ def build_chain(
     # Let the readers below the outermost blend fetch their samples in common reads.
     if isinstance(chain, BlendDataset) and (places := [*_reader_places(chain)]):
         chain.begin = partial(read_together, places, sources, pool)
-    if options.planning is None:
+    if options.plan is None:
         chain = batched(stages.lift(chain, level, Level.PACKED), options)
     else:
-        chain = planned(stages.lift(chain, level, Level.ENCODED), options.planning, options)
+        chain = planned(stages.lift(chain, level, Level.ENCODED), options.plan, options)
     return LogSampleDataset(chain, mode) if options.worker_config.should_log(1) else chain
 
 

@@ -230,8 +230,18 @@ def test_a_column_that_was_written_again_is_refused_by_a_saved_run(tmp_path: Pat
         states = through_json(run.states())
     dataset = folder_at(tmp_path / "texts")
     write_column(dataset.storage, dataset.index, "tokens", np.full(len(dataset), 7))
-    with pytest.raises(StateError), running(pipeline, Spread(2), states):
+    with pytest.raises(StateError, match=r"the costs of .* have changed since"), running(pipeline, Spread(2), states):
         pass
+    # If new costs are allowed, all lanes continue with their next windows.
+    again = Pipeline(build=partial(build, tmp_path, **PACKS, allow_new_costs=True), lanes=4)
+    with running(again, Spread(1)) as run:
+        positions = {lane: state["0 read"] for saved in states for lane, state in saved["lane"].items()}
+        run.loaders[0].restore_state_global(states)
+        after = run.states()[0]["lane"]
+        assert {lane: state["0 read"] for lane, state in after.items()} == {
+            lane: -(-position // 24) * 24 for lane, position in positions.items()
+        }
+        assert max(len(pack["__key__"]) for pack, _ in zip(run.loaders[0], range(8), strict=False)) == 100 // 7
 
 
 def test_a_state_is_refused_by_micro_batches_of_another_size(data: Path) -> None:

@@ -23,11 +23,13 @@ class PlannedGroups:
         sources: The sources of the reader.
         formulas: For each cost, a column or a formula over columns, by the name of the cost.
         window: How the samples of a window are grouped.
+        allow_new_costs: A state of other costs continues from the next windows; otherwise, it is refused.
     """
 
     sources: Sequence[Source]
     formulas: Mapping[str, str]
     window: WindowPlan
+    allow_new_costs: bool = False
 
     @cached_property
     def costs(self) -> SampleCosts:

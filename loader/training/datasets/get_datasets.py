@@ -44,6 +44,7 @@ def get_train_dataset(
     padded: bool = False,
     oversized: str | None = None,
     plan_window: int | None = None,
+    allow_new_costs: bool = False,
     **kwargs: Any,
 ) -> SavableDataset[Any]:
     """Build a dataset for training: shuffled, batched and, by default, without end.
@@ -78,6 +79,8 @@ def get_train_dataset(
         oversized: What becomes of a sample that costs more than a pack may: ``"error"`` (default), ``"skip"``,
             ``"alone"`` (in a pack that exceeds the capacity), or ``"hook"`` (``pack_selected_samples`` gets it alone).
         plan_window: Samples of a lane that are planned together; by default 16,384.
+        allow_new_costs: Restore a state of other costs, such as of a column that was written again: each lane plans
+            again from its next window, and passes over the rest of the present one.
         **kwargs: ``split_config``, ``dataset_config``, ``subflavors`` or ``tags``, ``filter_name`` (the filter of every
             dataset), ``trust_code``; ``key_format``: ``"shard/key"`` or ``"key"``, the form of ``__key__``; ``subset``,
             a :class:`.DatasetSubset`; ``sample_type``: the expected class of the samples; ``storage_options``:
@@ -129,6 +132,7 @@ def get_train_dataset(
             "padded": padded,
             "oversized": oversized,
             "plan_window": plan_window,
+            "allow_new_costs": allow_new_costs,
         },
         batch_size=batch_size,
         config=config,
@@ -204,6 +208,7 @@ def get_val_dataset(
     padded: bool = False,
     oversized: str | None = None,
     plan_window: int | None = None,
+    allow_new_costs: bool = False,
     **kwargs: Any,
 ) -> SavableDataset[Any]:
     """Build a dataset for validation: each sample once, in the same order in every pass and on any number of ranks.
@@ -252,6 +257,7 @@ def get_val_dataset(
         padded=padded,
         oversized=oversized,
         plan_window=plan_window,
+        allow_new_costs=allow_new_costs,
     )
     return chain
 

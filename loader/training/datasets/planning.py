@@ -22,9 +22,16 @@ from ...samples.encoding.size_metric import size_metrics
 CostFormulas = str | Sequence[str] | Mapping[str, str]
 """Costs of samples: a column, a formula over columns, several of them, or formulas by the names of the costs."""
 
-PLANNING_ARGUMENTS = ("balance", "packing", "pack_capacity", "batch_cost", "padded", "oversized", "plan_window")
-_GROUPS_OF_WINDOW = 100  # so that a last pack, which is not full, is at most 1 % of the packs
-_LARGEST_WINDOW = 1 << 20
+PLANNING_ARGUMENTS = (
+    "balance",
+    "packing",
+    "pack_capacity",
+    "batch_cost",
+    "padded",
+    "oversized",
+    "plan_window",
+    "allow_new_costs",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,15 +43,19 @@ class Planning:
         window: How the samples of a window are grouped.
         groups: Groups are micro-batches, packs, or packs of the samples in a buffer, which are measured when they are
             encoded.
+        allow_new_costs: A state of other costs continues from the next windows; otherwise, it is refused.
     """
 
     formulas: Mapping[str, str]
     window: WindowPlan
     groups: Literal["batches", "packs", "buffer"]
+    allow_new_costs: bool = False
 
     def of(self, sources: Sequence[Source]) -> PlannedGroups:
         """Return the plan of some sources, after a check of their costs."""
-        groups = PlannedGroups(sources=sources, formulas=self.formulas, window=self.window)
+        groups = PlannedGroups(
+            sources=sources, formulas=self.formulas, window=self.window, allow_new_costs=self.allow_new_costs
+        )
         groups.check()
         return groups
 
@@ -141,8 +152,8 @@ def planning_of(
     if oversized not in get_args(Oversized):
         raise ConfigError(f"expected oversized to be 'error', 'skip', 'alone' or 'hook', found {oversized!r}")
     check_integers({"plan_window": samples})
-    check_booleans({"padded": bool(values["padded"]) if values["padded"] is None else values["padded"]})
-    padded = bool(values["padded"])
+    padded, allow_new_costs = values["padded"] or False, values["allow_new_costs"] or False
+    check_booleans({"padded": padded, "allow_new_costs": allow_new_costs})
     if padded and packing is not None:
         raise ConfigError("packs are not padded", hint="pass padded=True with balance or batch_cost")
     check_at_least(1, "sample", or_none=True, plan_window=samples)
@@ -162,6 +173,7 @@ def planning_of(
             formulas=_formulas(balance, "balance"),
             window=WindowPlan(samples=whole, group_samples=size, padded=padded),
             groups="batches",
+            allow_new_costs=allow_new_costs,
         )
     # Groups up to a capacity.
     limits = capacity if packing is not None else batch_cost
@@ -187,6 +199,7 @@ def planning_of(
             oversized=cast("Oversized", oversized),
         ),
         groups="buffer" if is_measured else "batches" if packing is None else "packs",
+        allow_new_costs=allow_new_costs,
     )
 
 

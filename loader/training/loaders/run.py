@@ -15,11 +15,13 @@ from ...pipeline.contract.rank_stage import RankChain, cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset, State, as_stage
 from ...pipeline.failures.error_handlers import keys_of_sample
 from ...pipeline.reading.read import dealt_samples
+from ...pipeline.stages.batch import plans_groups
 from ...progress_bar import progress_bar
 from ..states.mix_history import MixChanges
 from ..states.mixes.begun import begin_as
 from ..states.mixes.differences import run_differences
 from ..states.mixes.edited_chain import ContinuedMix, continue_mix
+from ..states.new_costs import with_new_costs
 from ..states.run_state import ENDLESS, RunState, check_lanes
 from ..states.run_steps import RunSteps, checked_skips
 from ..stats.meter import readers_of
@@ -247,6 +249,8 @@ class LoaderRun:
         if self.stats is not None:
             self.stats.end_profile()
         config = self.built.worker_config
+        if plans_groups(self.built):
+            saved, lane_states = with_new_costs(self.built, saved, lane_states)
         # A run that began with other ranks or exclusions counts as the saved one does.
         dataset = self.built.identity()
         before = None if dataset == saved.dataset else self.state()

@@ -22,6 +22,7 @@ from .stream_order import LaneOrder, Located, check_range
 
 _GROUPS = 22  # purpose of the random numbers: part of their seed
 _KEPT_WINDOWS: Final = 2  # a chunk of samples may end in the next window
+_LOCATED_TOGETHER: Final = 2048  # samples of small windows: to locate 200 takes nearly as long, and memory is small
 
 Costs = npt.NDArray[np.float64]
 CostsOf = Callable[[IntArray, IntArray], Costs]
@@ -172,6 +173,7 @@ class PlannedLane:
         self.length = inner.length
         self._windows: dict[int, tuple[Located, IntArray, Costs]] = {}
         self._firsts = [0]  # number of the first group of each window, and of the next one
+        self._together: tuple[int, Located, Costs] | None = None  # the first of the windows that are located together
 
     def locate(self, start: int, stop: int) -> Located:
         check_range(start, stop, self.length)
@@ -277,9 +279,20 @@ class PlannedLane:
 
     def before(self, index: int) -> tuple[Located, Costs]:
         """Return the samples of a window in the order of the stream before, and their costs, shape (n, k)."""
-        size = self.plan.samples
-        stop = (index + 1) * size if self.length is None else min((index + 1) * size, self.length)
-        located = self._inner.locate(index * size, stop)
+        count = max(1, _LOCATED_TOGETHER // self.plan.samples)
+        first = index // count * count
+        if count == 1:
+            return self._located(first, count)
+        if self._together is None or self._together[0] != first:
+            self._together = first, *self._located(first, count)
+        _, (source, epoch, sample), costs = self._together
+        start = (index - first) * self.plan.samples
+        rows = slice(start, start + self.plan.samples)
+        return (source[rows], epoch[rows], sample[rows]), costs[rows]
+
+    def _located(self, window: int, windows: int) -> tuple[Located, Costs]:
+        start, stop = window * self.plan.samples, (window + windows) * self.plan.samples
+        located = self._inner.locate(start, stop if self.length is None else min(stop, self.length))
         return located, self._costs_of(located[0], located[2])
 
     def groups(self, index: int, costs: Costs) -> list[IntArray]:

@@ -14,7 +14,7 @@ from tests.source_tree import ROOT
 
 
 def test_the_script_of_the_page_on_equal_work_balances_and_resumes() -> None:
-    command = [sys.executable, "-W", "error", str(ROOT / "docs/train_balanced.py"), "4"]
+    command = [sys.executable, "-W", "error", str(ROOT / "docs/train_balanced.py"), "12"]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr
     line = r"balance=(.+): max/mean tokens of a step (\d\.\d+), ranks wait \d+% of the time"

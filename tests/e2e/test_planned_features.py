@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections import Counter
@@ -24,6 +25,7 @@ from loader import (
     sample_size_metric,
     stateless,
 )
+from loader.inspect.runs import open_run, trace_step
 from loader.metadataset.joins.prepare_metadataset import prepare_metadataset
 from loader.testing.stage import check_resumes
 from tests.e2e.test_planned_runs import (
@@ -76,7 +78,11 @@ class Padded(Tokens):
 
 
 def numbers_of(some: list[Any]) -> Counter[int]:
-    return Counter(int(key.rpartition("/")[2]) for batch in some for key in keys_in(batch))
+    return Counter(number_in(key) for batch in some for key in keys_in(batch))
+
+
+def number_in(key: str) -> int:
+    return int(key.rpartition("/")[2])
 
 
 @pytest.mark.parametrize("options", PLANS.values(), ids=PLANS)
@@ -292,3 +298,28 @@ def test_the_last_micro_batch_of_a_balanced_pass_is_dropped_if_it_is_small(data:
         for drops in (False, True)
     ]
     assert sizes == [[5] * 16 + [4], [5] * 16]
+
+
+# --------------------------------------------------------------------------------------------- traces of edited mixes
+
+
+@pytest.mark.parametrize("options", PLANS.values(), ids=PLANS)
+def test_traces_have_the_samples_before_and_after_an_edit_of_the_mix(options: dict[str, Any], tmp_path: Path) -> None:
+    for name, first in (("texts", 0), ("more", 5000)):
+        write_texts(tmp_path / name, train=(41, 30), val=(5,), first=first)
+        write_tokens(tmp_path / name)
+    mix = tmp_path / "mix.yaml"
+    mix.write_text(HEAD + "    blend: [{weight: 1, path: texts}, {weight: 1, path: more}]\n")
+    config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=2)
+    loader = get_savable_loader(build(tmp_path, config, **options | {"name": "mix.yaml"}))
+    made = [keys_in(batch) for batch in islice(loader, 5)]
+    state = loader.save_state_rank()
+    mix.write_text(HEAD + "    blend: [{weight: 9, path: texts}, {weight: 1, path: more}]\n")
+    loader = get_savable_loader(build(tmp_path, config, **options | {"name": "mix.yaml"}))
+    loader.restore_state_global([state], allow_mix_change=True)
+    made += [keys_in(batch) for batch in islice(loader, 40)]
+    (tmp_path / "state.json").write_text(json.dumps(loader.save_state_rank()))
+    run = open_run(str(tmp_path / "state.json"), dataset=str(mix))
+    assert [[sample.key for sample in trace_step(run, step)] for step in range(45)] == made
+    totals = loader.step_totals(30)
+    assert (totals["samples"], totals["tokens"]) == (len(made[30]), sum(tokens_of(number_in(key)) for key in made[30]))

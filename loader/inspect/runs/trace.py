@@ -165,7 +165,7 @@ def steps_of_key(run: PlannedRun | RestoredRun, key: str, *, steps: int) -> Iter
     # Look it up in rebuilt or logged micro-batches.
     stop = planned.steps.batches(steps - 1).stop
     if planned.is_volume and not (isinstance(run, RestoredRun) and run.log):
-        yield from _volume_uses(RestoredRun.of(planned), wanted, stop)
+        yield from _uses(planned, wanted, _made_again(RestoredRun.of(planned), stop))
         return
     if isinstance(run, RestoredRun):
         if run.log:
@@ -174,7 +174,7 @@ def steps_of_key(run: PlannedRun | RestoredRun, key: str, *, steps: int) -> Iter
         for lane in run.lane_states:
             run.check_gaps(lane)
     if planned.is_planned:
-        yield from _planned_uses(planned, wanted, stop)
+        yield from _uses(planned, wanted, _planned_rows(planned, stop))
         return
     # Otherwise locate all samples of each lane.
     size = planned.batch_size
@@ -188,26 +188,27 @@ def steps_of_key(run: PlannedRun | RestoredRun, key: str, *, steps: int) -> Iter
             seen += len(source)
 
 
-def _planned_uses(run: PlannedRun, wanted: dict[int, IntArray], stop: int) -> Iterator[TracedSample]:
+def _planned_rows(run: PlannedRun, stop: int) -> Iterator[tuple[int, _Rows]]:
     # Lane by lane, so that each window is planned once.
     for lane in range(run.lanes):
         for batch_number in range(lane, stop, run.lanes):
             source, epoch, index = run.batch(batch_number)
-            uses = _is_one_of(wanted, source, index).tolist()
-            samples = _traced(run, batch_number, (np.full(len(source), lane), source, epoch, index))
-            yield from (sample for sample, uses_it in zip(samples, uses, strict=True) if uses_it)
+            yield batch_number, (np.full(len(source), lane), source, epoch, index)
 
 
-def _volume_uses(run: RestoredRun, wanted: dict[int, IntArray], stop: int) -> Iterator[TracedSample]:
-    planned = run.run
+def _made_again(run: RestoredRun, stop: int) -> Iterator[tuple[int, _Rows]]:
     # Rebuild every micro-batch, because its samples depend on their sizes.
+    planned = run.run
     for lane in range(planned.lanes):
         for batch_number, item_id in run.all_made(lane, planned.batches_of_lane(lane, stop)):
-            rows = _of_item(planned, batch_number, item_id)
-            uses = _is_one_of(wanted, rows[1], rows[3]).tolist()
-            yield from (
-                sample for sample, uses_it in zip(_traced(planned, batch_number, rows), uses, strict=True) if uses_it
-            )
+            yield batch_number, _of_item(planned, batch_number, item_id)
+
+
+def _uses(run: PlannedRun, wanted: dict[int, IntArray], batches: Iterator[tuple[int, _Rows]]) -> Iterator[TracedSample]:
+    for batch_number, rows in batches:
+        uses = _is_one_of(wanted, rows[1], rows[3]).tolist()
+        samples = zip(_traced(run, batch_number, rows), uses, strict=True)
+        yield from (sample for sample, uses_it in samples if uses_it)
 
 
 def _logged_uses(run: RestoredRun, wanted: dict[int, IntArray], stop: int) -> Iterator[TracedSample]:

@@ -24,6 +24,10 @@ _PackEach = Callable[[list[float], float], list[int]]  # returns the pack of eac
 
 _BITS: Final = 60  # of a word that says which sizes of room there are: Python's integers are fast up to so many
 _MAX_ROOMS: Final = 1 << 22  # sizes of room that a table of words has; larger capacities are searched in a sorted list
+_EVEN: Final = 1.01  # of the mean: packs below need no swaps
+_SWAPS: Final = 12  # of a pack: more gain little
+_PACKS_OF_SWAP: Final = 16  # for a swap of each heavy pack, so that it takes less than a microsecond an item
+_COMPARED_SWAPS: Final = 1 << 17  # at a time: a millisecond
 _ROUNDING: Final = 1e-9  # of the capacity: sums of floats differ by less from the sum that they stand for
 
 
@@ -118,7 +122,8 @@ def balanced(
     if equal_counts:
         if capacity is not None:
             raise ConfigError("packs of equal counts keep no capacity", hint="pass a capacity or equal_counts")
-        return _by_pack(_dealt_by_rounds(shares, packs), packs)
+        groups = _by_pack(_dealt_by_rounds(shares, packs), packs)
+        return _swapped(shares, groups) if columns.shape[1] > 1 and not len(columns) % packs else groups
     relative: list[list[float]] = shares.tolist()
     limits = _capacities(capacity, columns) * (1 + _ROUNDING) if capacity is not None else None
     of_item = np.zeros(len(columns), np.int64)
@@ -299,6 +304,48 @@ def _dealt_by_rounds(shares: _FloatArray, packs: int) -> IntArray:
         of_item[items] = lightest
         loads[lightest] += shares[items]
     return of_item
+
+
+def _swapped(shares: _FloatArray, packs: list[IntArray]) -> list[IntArray]:
+    """Return packs of equal counts, after swaps of items between heavy packs and light ones.
+
+    A pack whose largest item is far above the others is heavy after the rounds, since it got an item in each.
+
+    Args:
+        shares: Costs as shares of their means, shape (n, k).
+    """
+    items = np.array(packs, np.int64).reshape(len(packs), -1)
+    pairs = min(len(packs) // 2, _COMPARED_SWAPS // max(1, items.shape[1] ** 2))
+    loads = shares[items].mean(axis=1)
+    for _ in range(min(_SWAPS, len(packs) // _PACKS_OF_SWAP)):
+        # Pair the heaviest packs with the lightest ones.
+        largest = loads.max(axis=1, initial=0)
+        order = np.argsort(largest, kind="stable")
+        heavy, light = order[::-1][:pairs], order[:pairs]
+        is_heavy = largest[heavy] > _EVEN
+        heavy, light = heavy[is_heavy], light[is_heavy]
+        if not len(heavy):
+            break
+        # Of all pairs of items, take those that leave the least in the heavier pack.
+        left = np.zeros((len(heavy), items.shape[1], items.shape[1]))
+        for cost in range(shares.shape[1]):
+            column = shares[:, cost] / items.shape[1]
+            moved = column[items[heavy]][:, :, None] - column[items[light]][:, None]
+            np.maximum(left, moved + loads[light, cost][:, None, None], out=left)
+            np.maximum(left, loads[heavy, cost][:, None, None] - moved, out=left)
+        every = left.reshape(len(heavy), -1)
+        best = every.argmin(axis=1)
+        is_better = every[np.arange(len(heavy)), best] < largest[heavy] - _ROUNDING
+        heavy, light = heavy[is_better], light[is_better]
+        if not len(heavy):
+            break
+        ours, theirs = np.divmod(best[is_better], items.shape[1])
+        given, taken = items[heavy, ours], items[light, theirs]
+        items[heavy, ours], items[light, theirs] = taken, given
+        change = (shares[given] - shares[taken]) / items.shape[1]
+        loads[heavy] -= change
+        loads[light] += change
+    return [*np.sort(items, axis=1)]
 
 
 def _fit(

@@ -119,7 +119,15 @@ def test_differences_level_few_items_better() -> None:
 def test_two_independent_costs_are_levelled() -> None:
     costs = np.exp(np.random.default_rng(3).normal(0, 1, (4096, 2)))
     loads = np.array([costs[pack].sum(axis=0) for pack in balanced(costs, 64, equal_counts=True)])
-    assert (loads.max(axis=0) / loads.mean(axis=0)).max() < 1.2
+    assert (loads.max(axis=0) / loads.mean(axis=0)).max() < 1.05
+
+
+@given(seed=st.integers(0, 99), packs=st.sampled_from([16, 40, 128]), count=st.integers(1, 9))
+def test_items_of_two_costs_are_divided_once_and_evenly(seed: int, packs: int, count: int) -> None:
+    costs = np.exp(np.random.default_rng(seed).normal(0, 1, (packs * count, 2)))
+    groups = balanced(costs, packs, equal_counts=True)
+    assert {len(group) for group in groups} == {count}
+    assert sorted(np.concatenate(groups).tolist()) == [*range(packs * count)]
 
 
 def test_a_limit_of_balanced_packs_is_kept_or_refused() -> None:

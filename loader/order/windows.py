@@ -215,6 +215,12 @@ class PlannedLane:
         Raises:
             StopIteration: The pass has no such group.
         """
+        size = self.plan.group_samples
+        if size is not None:
+            start = group_number * size
+            if self.length is not None and start >= self.length:
+                raise StopIteration
+            return range(start, start + size if self.length is None else min(start + size, self.length))
         while group_number >= self._firsts[-1]:
             self._count_next()
         index = bisect_right(self._firsts, group_number) - 1
@@ -223,6 +229,8 @@ class PlannedLane:
 
     def groups_before(self, position: int) -> int:
         """Return the number of groups that begin before a position and are not left out."""
+        if self.plan.group_samples is not None:
+            return -(-position // self.plan.group_samples)
         index, row = divmod(position, self.plan.samples)
         while index >= len(self._firsts):
             self._count_next()

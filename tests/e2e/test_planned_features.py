@@ -17,6 +17,8 @@ from loader import (
     BatchDataset,
     ConfigError,
     FatalSampleError,
+    SkipSample,
+    StateError,
     WorkerConfig,
     build_filter_index,
     get_savable_loader,
@@ -182,6 +184,15 @@ def test_chains_with_a_plan_resume_at_each_step(options: dict[str, Any], repeat:
 # --------------------------------------------------------------------------------------------- packs of measured costs
 
 
+class SkippingMany(Tokens):
+    """Skips so many samples that some packs lose all."""
+
+    def encode_sample(self, sample: Any) -> Any:
+        if int(sample.text.split()[1]) % 3:
+            raise SkipSample
+        return super().encode_sample(sample)
+
+
 class Measured(Tokens):
     """The costs of its samples are no column."""
 
@@ -323,3 +334,25 @@ def test_traces_have_the_samples_before_and_after_an_edit_of_the_mix(options: di
     assert [[sample.key for sample in trace_step(run, step)] for step in range(45)] == made
     totals = loader.step_totals(30)
     assert (totals["samples"], totals["tokens"]) == (len(made[30]), sum(tokens_of(number_in(key)) for key in made[30]))
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_totals_after_a_restore_do_not_count_groups_that_lost_all_samples(every: int, data: Path) -> None:
+    options = PACKS | {"pack_capacity": {"tokens": 45}, "encoder": SkippingMany, "batch_size": every}
+    config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=2)
+    loader = get_savable_loader(build(data, config, **options))
+    for _ in islice(loader, 40):
+        pass
+    restored = get_savable_loader(build(data, config, **options))
+    restored.restore_state_rank(loader.save_state_rank())
+    totals = restored.step_totals(40)
+    # The groups of the step are those that follow the position of its lane.
+    (data / "state.json").write_text(json.dumps(loader.save_state_rank()))
+    run = open_run(str(data / "state.json"))
+    _, _, index = run.run.batch(40, run.lane_states[0])
+    planned = [number_in(run.run.sources[0].folder.full_key(int(each))) for each in index]
+    assert (totals["samples"], totals["tokens"]) == (len(planned), sum(map(tokens_of, planned)))
+    assert loader.step_totals(40) != totals
+    # Without hooks, the samples of earlier steps are not known.
+    with pytest.raises(StateError, match="from other samples than"):
+        [*trace_step(run, 40)]

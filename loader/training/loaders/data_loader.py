@@ -512,9 +512,10 @@ class DataLoader(RestoredLoader, TorchLoader[T_co]):
         Raises:
             ConfigError: The dataset plans no micro-batches or packs, or is not one for training without end.
         """
-        if self._totals is None or self._totals.chain is not self.run.chain:
-            self._totals = StepTotals(self.run)
-        return self._totals.of(step, accumulate=accumulate)
+        totals = self._totals
+        if totals is None or totals.chain is not self.run.chain or totals.restored is not self.run.restored_lanes:
+            totals = self._totals = StepTotals(self.run)
+        return totals.of(step, accumulate=accumulate)
 
     def config(self) -> dict[str, Any]:
         """Return the chain and the options of the workers, as plain data for logs and comparisons."""

@@ -241,6 +241,10 @@ class ServedRuns:
         return self.runs[0].lanes
 
     @property
+    def restored_lanes(self) -> Mapping[int, State]:
+        return self.runs[0].restored_lanes
+
+    @property
     def numbering(self) -> RunSteps:
         return self.runs[0].numbering
 

@@ -218,6 +218,8 @@ def test_costs_that_no_column_has_are_packed_over_the_buffer(data: Path) -> None
     lengths = [len(pack["tokens"]) for pack in made]
     assert max(lengths) <= 100
     assert [len(pack["tokens"]) for pack in made] == [int(pack["cu_seqlens"][-1]) for pack in made]
+    with pytest.raises(ConfigError, match="their costs are unknown before the run"):
+        get_savable_loader(build(data, ONE, **LETTERS)).step_totals(0)
     with pytest.raises(ConfigError, match="packing_buffer_size is None"):
         build(data, ONE, **LETTERS | {"packing_buffer_size": None})
     with pytest.raises(ConfigError, match="'letters' is no column, and 'tokens' is no metric of Measured"):

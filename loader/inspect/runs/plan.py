@@ -18,8 +18,7 @@ from ...errors import ConfigError, StorageError
 from ...order import default_lanes
 from ...pipeline.contract.rank_stage import cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset
-from ...pipeline.reading.read import ReadDataset
-from ...pipeline.stages.batch import groups_of_batch
+from ...pipeline.stages.batch import groups_of_batch, planning_reader
 from ...training.loaders.data_loader import DataLoader
 from .explain import RunFacts, explain_run
 from .planned_run import PlannedRun, RunRequest
@@ -140,11 +139,7 @@ def run_script() -> None:
 
 def _steps_of(dataset: SavableDataset[Any], ranks: Sequence[int], steps: int | None) -> list[StepCostFacts]:
     chain, config = cut_rank_stages(dataset)[0], dataset.worker_config
-    reader = chain
-    while reader.inputs:
-        reader = reader.inputs[0]
-    if not isinstance(reader, ReadDataset):
-        raise ConfigError("the first loader of the script reads no dataset by an order", hint="use get_train_dataset")
+    reader, _ = planning_reader(chain)
     return [
         step_costs(
             reader,

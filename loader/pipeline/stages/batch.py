@@ -183,6 +183,11 @@ def planning_reader(dataset: SavableDataset[Any]) -> tuple[ReadDataset, PlannedG
         below = [] if isinstance(stage, PlannedGroupsDataset) else [*below, stage]
         stage = stage.inputs[0]
     if not isinstance(stage, ReadDataset) or stage.groups is None:
+        if dataset.waits:
+            raise ConfigError(
+                "micro-batches are made from a buffer of samples, so that their costs are unknown before the run",
+                hint="write the costs as columns, and pass balance, packing or batch_cost to get_train_dataset",
+            )
         raise ConfigError(
             "expected a dataset whose micro-batches or packs are planned",
             hint="pass balance, packing or batch_cost to get_train_dataset",

@@ -136,7 +136,7 @@ def open_part_workspace(storage: Storage) -> Iterator[Storage]:
 
 def unwritable_folder(storage: Storage) -> StorageError | None:
     """Return the error that a prepare of a dataset would end with; None if its ``.nv-meta`` can be written."""
-    if is_writable(storage, FOLDER):
+    if is_writable(storage, FOLDER) or os.path.isfile(storage.path(FOLDER)):  # a file there is another error
         return None
     is_own = storage.path(FOLDER) == os.path.join(storage.path(""), FOLDER)
     return StorageError(

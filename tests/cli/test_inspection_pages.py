@@ -87,12 +87,12 @@ def write_my_dataset(folder: Path, energon: RunEnergon) -> None:
 
 def test_the_pages_of_stats_exclude_and_extract(folder: Path, energon: RunEnergon) -> None:
     write_my_dataset(folder, energon)
-    assert check("stats", folder, energon) == 3
+    assert check("stats", folder, energon) == 4
     write_captions(folder / "other", shards=1, samples=20)
     assert energon("prepare", "other", "--non-interactive", "--split-parts", "train:.*").code == 0
     write_mix(folder, train=[{"path": "my_dataset"}, {"path": "other"}])
     assert check("exclude", folder, energon) == 4
-    assert check("extract", folder, energon) == 3
+    assert check("extract", folder, energon) == 4
 
 
 def test_the_page_of_explain_is_of_a_real_run(folder: Path, energon: RunEnergon) -> None:

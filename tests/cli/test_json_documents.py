@@ -50,6 +50,7 @@ CASES = {
     "lint-sarif": "lint TMP/damaged --format sarif",
     "map": "map DATA TMP/quality.py:length --write length --max-failures 1 --json",
     "merge": "merge DATA TMP/another TMP/both --copy --rename-keys --json",
+    "plan": "plan DATA --balance 1 --lanes 1 --json",
     "prepare": "prepare DATA --yes --json",
     "prepare-decompress": "prepare TMP/compressed --decompress --dry-run --json",
     "prepare-dry-run": "prepare TMP/raw --yes --dry-run --json",

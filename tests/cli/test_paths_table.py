@@ -18,6 +18,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "exclude": (KEY, "--to-filter", "f", "--dry-run"),
     "extract": ("-o", "out.jsonl"),
     "get": (KEY,),
+    "plan": ("--balance", "1"),
     "trace": ("--step", "1"),
 }
 SERVE = ("browse", "mount")

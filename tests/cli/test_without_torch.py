@@ -50,6 +50,7 @@ preview mix.yaml
 stats data
 explain data --steps 1 --world-size 1 --num-workers 1 --lanes 1
 explain mix.yaml --steps 1 --lanes 1
+plan data --balance 1 --lanes 1
 trace data --step 1
 trace state.json --step 1
 analyze-debug --dataset data --heatmap-path heat.png

@@ -82,7 +82,7 @@ def test_unknown_formats_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(ConfigError, match="the environment variable ENERGON_KEY_FORMAT"):
         samples(path)
     (path / ".nv-meta/dataset.yaml").write_text(TEXT + "key_format: bare\n")
-    with pytest.raises(ConfigError, match="key_format: expected it to be"):
+    with pytest.raises(ConfigError, match='key_format: expected "shard/key" or "key", found \'bare\''):
         samples(path)
 
 

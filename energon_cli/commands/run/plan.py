@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 else:
     _ParamType = click.ParamType  # before click 8.2 it takes no type
 
+_PLANNED = ("balance", "packing", "pack_capacity", "batch_cost", "padded", "oversized", "plan_window")
+"""Options that have the names of arguments of ``get_train_dataset``."""
 _DEFAULTS = {"shuffle_buffer_size": 1000, "max_samples_per_sequence": 100}  # of get_train_dataset
 
 
@@ -87,13 +89,6 @@ def plan(
     path: str,
     *,
     arguments: tuple[str, ...],
-    balance: tuple[str, ...],
-    packing: str | None,
-    pack_capacity: tuple[tuple[str, float], ...],
-    batch_cost: tuple[tuple[str, float], ...],
-    padded: bool,
-    oversized: str | None,
-    plan_window: int | None,
     steps: int | None,
     world_size: tuple[int, ...],
     seed: int,
@@ -128,16 +123,8 @@ def plan(
     else:
         if arguments:
             raise click.UsageError("Arguments are for scripts (.py); PATH is a dataset.")
-        given = {
-            "balance": list(balance) or None,
-            "packing": packing,
-            "pack_capacity": dict(pack_capacity) or None,
-            "batch_cost": dict(batch_cost) or None,
-            "padded": padded or None,
-            "oversized": oversized,
-            "plan_window": plan_window,
-        }
-        planning = {name: value for name, value in given.items() if value is not None}
+        planning = {name: _planned(options.pop(name)) for name in _PLANNED}
+        planning = {name: value for name, value in planning.items() if value}
         if not {"balance", "packing", "batch_cost"} & set(planning):
             raise click.UsageError("Name what is planned: --balance, --packing with --pack-capacity, or --batch-cost.")
         defaults = {name: value for name, value in _DEFAULTS.items() if options[name] is None}
@@ -147,6 +134,13 @@ def plan(
         print_json(facts)
     else:
         _show(facts, output_console())
+
+
+def _planned(given: Any) -> Any:
+    """Return the value of an argument from its option: pairs of repeated options as a dict, other values as a list."""
+    if not isinstance(given, tuple):
+        return given
+    return dict(given) if all(isinstance(each, tuple) for each in given) else list(given)
 
 
 def _show(facts: PlannedSteps, console: Any) -> None:

@@ -19,7 +19,6 @@ from ...order import default_lanes
 from ...pipeline.contract.rank_stage import cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.stages.batch import groups_of_batch, planning_reader
-from ...training.loaders.data_loader import DataLoader
 from .explain import RunFacts, explain_run
 from .planned_run import PlannedRun, RunRequest
 from .step_costs import StepCostFacts, step_costs
@@ -116,6 +115,8 @@ def plan_script(script: str, arguments: Sequence[str], *, ranks: Sequence[int], 
 
 def run_script() -> None:
     """Run the script that the arguments of this process name, and write the plan of its first loader."""
+    from ...training.loaders.data_loader import DataLoader  # it needs torch, which plans of datasets do not
+
     request = msgspec.json.decode(os.environ.pop(_REQUEST))
     del sys.argv[0]
     sys.path.insert(0, str(Path(sys.argv[0]).resolve().parent))

@@ -61,7 +61,7 @@ class RunRequest:
     filter_name: str | None = None
     trust_code: bool = False
     task_encoder: TaskEncoder[Any, Any, Any, Any] | None = None
-    planning: Mapping[str, Any] = field(default_factory=dict)
+    planning: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 def request_of(

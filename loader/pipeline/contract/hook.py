@@ -280,25 +280,35 @@ class Hook:
 
 
 class BatchHook(Hook):
-    """The function ``batcher`` of a stage that joins items to micro-batches, which can be rebuilt from their ids.
+    """A function that joins items to micro-batches, which can be rebuilt from their ids.
 
     Args:
-        definition: The stage.
+        function: The function.
         lane: The lane.
-        state: The lane's state, from which the input is opened.
-        stage: The name of the function's stage, for messages.
-
-    Attributes:
-        upstream: The input of the stage.
+        upstream: Rebuilds single items: the input of the stage.
+        path: Path and key of the stage.
+        options: The other arguments of :class:`Hook`.
     """
 
-    def __init__(self, definition: Any, lane: Lane, state: State, *, stage: str) -> None:
-        self._path = lane.path + definition.key
-        self.upstream = LaneInput(definition.inputs[0], lane, state, self._path)
+    def __init__(self, function: Callable[..., Any], lane: Lane, upstream: Any, path: str, **options: Any) -> None:
+        super().__init__(function, lane, takes_batches=True, **options)
+        self._path = path
+        self.upstream = upstream
+
+    @classmethod
+    def opened(cls, definition: Any, lane: Lane, state: State, *, stage: str) -> BatchHook:
+        """Open the input of a stage that joins items by its ``batcher``, and return this function.
+
+        Args:
+            definition: The stage.
+            lane: The lane.
+            state: The lane's state, from which the input is opened.
+            stage: The name of the function's stage, for messages.
+        """
+        path = lane.path + definition.key
+        upstream = LaneInput(definition.inputs[0], lane, state, path)
         tolerance, sizes = definition.failure_tolerance, definition.size_metrics
-        super().__init__(
-            definition.batcher, lane, failure_tolerance=tolerance, takes_batches=True, stage=stage, sizes=sizes
-        )
+        return cls(definition.batcher, lane, upstream, path, failure_tolerance=tolerance, stage=stage, sizes=sizes)
 
     def make(self, values: list[Any], item_ids: tuple[ItemId, ...]) -> tuple[Any, ItemId]:
         """Return the micro-batch of some items and its id; :data:`.SKIPPED` if there is none."""

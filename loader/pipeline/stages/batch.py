@@ -80,7 +80,7 @@ class BatchDataset(SavableDataset[T]):
         return {"batch_size": self.batch_size, "drop_last": self.drop_last}
 
     def open(self, lane: Lane, state: State) -> Running:
-        batcher = BatchHook(self, lane, state, stage=self.name)
+        batcher = BatchHook.opened(self, lane, state, stage=self.name)
         size, fill, make = self.batch_size, batcher.upstream.fill, batcher.make
 
         def next_batch() -> tuple[Any, ItemId]:
@@ -148,7 +148,7 @@ class PlannedGroupsDataset(BatchDataset[T]):
         return order.count_groups() if isinstance(order, PlannedLane) else None
 
     def open(self, lane: Lane, state: State) -> Running:
-        batcher = BatchHook(self, lane, state, stage=self.name)
+        batcher = BatchHook.opened(self, lane, state, stage=self.name)
         order: PlannedLane = lane.shared[PlannedLane]
         read, make = batcher.upstream.next, batcher.make
         position: int = state.get(planning_reader(self)[0].key, 0)

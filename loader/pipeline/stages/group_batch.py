@@ -85,7 +85,7 @@ class GroupBatchDataset(SavableDataset[T]):
 
 class _GroupBatchRunning:
     def __init__(self, definition: GroupBatchDataset[Any], lane: Lane, state: State) -> None:
-        self._batcher = BatchHook(definition, lane, state, stage="batch")
+        self._batcher = BatchHook.opened(definition, lane, state, stage="batch")
         self._upstream = self._batcher.upstream
         self._upstream.release = self._release
         self._lane = lane
@@ -210,7 +210,7 @@ class _GroupBatchRunning:
         return [*self._restored, *(samples for _, samples in (*self._full, *self._groups.values()))]
 
     def state(self) -> State:
-        state = self._upstream.state()
+        state: State = self._upstream.state()
         groups = self._waiting()
         if groups:
             state[self._key] = [[sample.to_state() for sample in group] for group in groups]

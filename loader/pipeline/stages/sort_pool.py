@@ -94,7 +94,7 @@ class SortPoolDataset(SavableDataset[T]):
 
 class _SortPoolRunning:
     def __init__(self, definition: SortPoolDataset[Any], lane: Lane, state: State) -> None:
-        self._batcher = BatchHook(definition, lane, state, stage="batcher")
+        self._batcher = BatchHook.opened(definition, lane, state, stage="batcher")
         self._upstream = self._batcher.upstream
         self._upstream.release = self._release
         self._lane = lane
@@ -161,7 +161,7 @@ class _SortPoolRunning:
         return order
 
     def state(self) -> State:
-        state = self._upstream.state()
+        state: State = self._upstream.state()
         batches = [[item.to_state() for item in batch] for batch in self._batches]
         state[self._key] = {"pools": self._pools, "batches": batches}
         return state

@@ -364,27 +364,37 @@ def suggest_choices(parameters: Iterable[click.Parameter]) -> None:
             parameter.type = _Choice(parameter.type.choices, case_sensitive=parameter.type.case_sensitive)
 
 
-run_options = combined(
-    click.option(
-        "--batch-size",
-        metavar="B",
-        type=click.IntRange(min=1),
-        default=1,
-        show_default=True,
-        help="Samples of a micro-batch.",
-    ),
-    click.option("--world-size", metavar="R", type=click.IntRange(min=1), default=1, show_default=True, help="Ranks."),
-    shared_options(
-        "num_workers", metavar="W", type=click.IntRange(min=0), default=0, show_default=True, help="Of a rank."
-    ),
-    shared_options("split_part", default="train", show_default=True, help="Part of the split."),
-    click.option("--shuffle-buffer-size", metavar="N", type=click.IntRange(min=0), help="Samples shuffled freely."),
-    click.option("--max-samples-per-sequence", metavar="N", type=click.IntRange(min=1), help="Length of a slice."),
-    click.option("--lanes", metavar="L", type=click.IntRange(min=1), help="Number of lanes, of a restored run."),
-    shared_options("seed", help="Seed of the run: seed_offset=."),
-    shared_options("filter", help="Filter of every dataset: filter_name=."),
-    shared_options("trust_code"),
-)
+def run_options_of(ranks: click.IntRange | Parsed, *, default: Any = 1) -> Callable[[F], F]:
+    """Return a decorator that adds the options which describe a run.
+
+    Args:
+        ranks: Type of the number of ranks, or of several numbers to compare.
+        default: Its default.
+    """
+    return combined(
+        click.option(
+            "--batch-size",
+            metavar="B",
+            type=click.IntRange(min=1),
+            default=1,
+            show_default=True,
+            help="Samples of a micro-batch.",
+        ),
+        click.option("--world-size", metavar="R", type=ranks, default=default, show_default=True, help="Ranks."),
+        shared_options(
+            "num_workers", metavar="W", type=click.IntRange(min=0), default=0, show_default=True, help="Of a rank."
+        ),
+        shared_options("split_part", default="train", show_default=True, help="Part of the split."),
+        click.option("--shuffle-buffer-size", metavar="N", type=click.IntRange(min=0), help="Samples shuffled freely."),
+        click.option("--max-samples-per-sequence", metavar="N", type=click.IntRange(min=1), help="Length of a slice."),
+        click.option("--lanes", metavar="L", type=click.IntRange(min=1), help="Number of lanes, of a restored run."),
+        shared_options("seed", help="Seed of the run: seed_offset=."),
+        shared_options("filter", help="Filter of every dataset: filter_name=."),
+        shared_options("trust_code"),
+    )
+
+
+run_options = run_options_of(click.IntRange(min=1))
 """Add the options that :func:`plan_run` takes."""
 
 RUN_OPTIONS = (
@@ -401,11 +411,15 @@ RUN_OPTIONS = (
 """The parameters of these options that a checkpoint has."""
 
 
+def check_lanes(lanes: int | None, ranks: int) -> None:
+    """Refuse lanes that the ranks of a run cannot share."""
+    if lanes is not None and lanes % ranks:
+        raise click.BadParameter(f"expected a multiple of --world-size {ranks}, found {lanes}", param_hint="--lanes")
+
+
 def plan_run(path: str, *, seed: int, **options: Any) -> PlannedRun:
     """Return the run that the options describe."""
     from loader.inspect.runs import PlannedRun, RunRequest
 
-    lanes, ranks = options["lanes"], options["world_size"]
-    if lanes is not None and lanes % ranks:
-        raise click.BadParameter(f"expected a multiple of --world-size {ranks}, found {lanes}", param_hint="--lanes")
+    check_lanes(options["lanes"], options["world_size"])
     return PlannedRun(RunRequest(path=path, seed_offset=seed, **options))

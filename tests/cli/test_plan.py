@@ -84,6 +84,8 @@ def test_wrong_options_are_named(texts: Path, energon: RunEnergon) -> None:
         ([texts, "--balance", "words"], "words"),
         ([texts, "--balance", "tokens", "--world-size", "2,0"], "expected numbers of ranks above 0"),
         ([texts, "--packing", "best_fit", "--pack-capacity", "tokens"], "expected COST=N, found 'tokens'"),
+        ([texts, "--balance", "tokens", "--world-size", "8", "--lanes", "12"], "expected a multiple of --world-size 8"),
+        ([texts, "--packing", "best_fit", "--pack-capacity", "tokens=x"], "expected COST=N, found 'tokens=x'"),
         ([texts, "--packing", "best_fit"], "expected pack_capacity to name the capacity of each cost"),
     ):
         done = energon("plan", *arguments)

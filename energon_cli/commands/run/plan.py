@@ -12,47 +12,17 @@ from loader.inspect import format_bytes, format_percent
 from ...command import energon_command
 from ...console import output_console, print_json
 from ...dataset_paths import check_path
-from ...options import run_options, shared_options
+from ...options import Parsed, check_lanes, run_options_of, shared_options
 
 if TYPE_CHECKING:
     from loader.inspect.runs import CostFacts, PlannedSteps, StepRatios
-
-    _ParamType = click.ParamType[Any]
-else:
-    _ParamType = click.ParamType  # before click 8.2 it takes no type
 
 _PLANNED = ("balance", "packing", "pack_capacity", "batch_cost", "padded", "oversized", "plan_window")
 """Options that have the names of arguments of ``get_train_dataset``."""
 _DEFAULTS = {"shuffle_buffer_size": 1000, "max_samples_per_sequence": 100}  # of get_train_dataset
 
 
-class _Capacity(_ParamType):
-    """A cost and its capacity: ``tokens=8192``."""
-
-    name = "COST=N"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, tuple):
-            return value
-        cost, _, limit = str(value).rpartition("=")
-        try:
-            return cost, float(limit) if cost else self.fail(f"expected COST=N, found {value!r}", param, ctx)
-        except ValueError:
-            self.fail(f"expected a number after {cost!r}, found {limit!r}", param, ctx)
-
-
-class _Ranks(_ParamType):
-    """Numbers of ranks: ``64,128,256``."""
-
-    name = "R,…"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, tuple):
-            return value
-        numbers = str(value).split(",")
-        if not all(text.isascii() and text.isdigit() and int(text) for text in numbers):
-            self.fail(f"expected numbers of ranks above 0, found {value!r}", param, ctx)
-        return tuple(map(int, numbers))
+_CAPACITY = Parsed("loader.inspect.runs", "parse_capacity")
 
 
 @energon_command("plan")
@@ -63,12 +33,12 @@ class _Ranks(_ParamType):
 )
 @click.option("--packing", metavar="PACKER", help="Pack samples: best_fit, first_fit_decreasing …")
 @click.option(
-    "--pack-capacity", metavar="COST=N", type=_Capacity(), multiple=True, help="Limit a cost of a pack. Repeatable."
+    "--pack-capacity", metavar="COST=N", type=_CAPACITY, multiple=True, help="Limit a cost of a pack. Repeatable."
 )
 @click.option(
     "--batch-cost",
     metavar="COST=N",
-    type=_Capacity(),
+    type=_CAPACITY,
     multiple=True,
     help="Fill micro-batches to a cost. Repeatable.",
 )
@@ -80,7 +50,7 @@ class _Ranks(_ParamType):
 )
 @click.option("--plan-window", metavar="N", type=click.IntRange(min=1), help="Plan N samples of a lane together.")
 @shared_options("steps", help="Plan N steps.  [default: an epoch]")
-@run_options
+@run_options_of(Parsed("loader.inspect.runs", "parse_ranks"), default="1")
 @click.option(
     "--ranks-of-node", metavar="N", type=click.IntRange(min=1), default=8, show_default=True, help="Ranks of a machine."
 )
@@ -127,6 +97,8 @@ def plan(
         planning = {name: value for name, value in planning.items() if value}
         if not {"balance", "packing", "batch_cost"} & set(planning):
             raise click.UsageError("Name what is planned: --balance, --packing with --pack-capacity, or --batch-cost.")
+        for ranks in world_size:
+            check_lanes(options["lanes"], ranks)
         defaults = {name: value for name, value in _DEFAULTS.items() if options[name] is None}
         request = RunRequest(path=check_path(path), seed_offset=seed, planning=planning, **options | defaults)
         facts = plan_steps(request, ranks=world_size, steps=steps, ranks_of_node=ranks_of_node)
@@ -192,10 +164,3 @@ def _row(ranks: int, cost: CostFacts) -> tuple[str, ...]:
 
 def _mean(ratios: StepRatios) -> str:
     return f"{ratios.mean:.3f}" + (f" ± {ratios.interval:.3f}" if ratios.interval else "")
-
-
-for _option in plan.params:
-    if _option.name == "world_size":
-        _option.type = _Ranks()
-        _option.default = (1,)
-plan.context_settings = {**plan.context_settings, "allow_interspersed_args": True}

@@ -22,6 +22,8 @@ from .migrate import (
 )
 from .plan import (
     PlannedSteps as PlannedSteps,
+    parse_capacity as parse_capacity,
+    parse_ranks as parse_ranks,
     plan_script as plan_script,
     plan_steps as plan_steps,
 )

@@ -69,6 +69,33 @@ def _costs_of(request: RunRequest, steps: int | None) -> StepCostFacts:
     )
 
 
+def parse_ranks(text: str) -> tuple[int, ...]:
+    """Return the numbers of ranks in a text.
+
+    >>> parse_ranks("64,128")
+    (64, 128)
+    """
+    numbers = text.split(",")
+    if not all(part.isascii() and part.isdigit() and int(part) for part in numbers):
+        raise ConfigError(f"expected numbers of ranks above 0, found {text!r}")
+    return tuple(map(int, numbers))
+
+
+def parse_capacity(text: str) -> tuple[str, float]:
+    """Return a cost and its capacity.
+
+    >>> parse_capacity("tokens=8192")
+    ('tokens', 8192.0)
+    """
+    cost, _, limit = text.rpartition("=")
+    try:
+        if cost:
+            return cost, float(limit)
+    except ValueError:
+        pass
+    raise ConfigError(f"expected COST=N, found {text!r}")
+
+
 # ------------------------------------------------------------------------------------------------------------ scripts
 
 _REQUEST = "ENERGON_PLAN_OF_SCRIPT"  # the file for the result, the ranks and the steps, of the process of a script

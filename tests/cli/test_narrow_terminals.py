@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -81,8 +82,14 @@ def damaged_parts(number: int) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def screens() -> Iterator[list[list[str]]]:
-    with tempfile.TemporaryDirectory(dir="/tmp") as short:  # a line to copy with a long path breaks anywhere
-        yield screens_in(Path(short))
+    # A long path is broken anywhere, and digits of a path are compared as numbers.
+    letters = str(os.getpid()).translate(str.maketrans("0123456789", "abcdefghij")).rjust(8, "k")
+    short = Path("/tmp", f"tmp{letters}")
+    short.mkdir()
+    try:
+        yield screens_in(short)
+    finally:
+        shutil.rmtree(short)
 
 
 def screens_in(folder: Path) -> list[list[str]]:

@@ -25,7 +25,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import MappingProxyType, ModuleType
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ..collector import paused_collection
 from ..errors import ConfigError, WorkerError
@@ -128,6 +128,10 @@ def _has_one_thread() -> bool:
 
 
 class _Pool:
+    # Our ends of the pipes of all pools. A forked worker inherits them, and must close them to notice that this process
+    # closed one of them, or died.
+    ends: ClassVar[set[Connection]] = set()
+
     def __init__(self, options: WorkerOptions) -> None:
         self._options = options
         self._processes: dict[Connection, BaseProcess] = {}
@@ -145,8 +149,8 @@ class _Pool:
             for position in range(workers):
                 variables = environments[position % len(environments)]
                 ours, theirs = context.Pipe()
-                # A forked worker inherits our ends of the pipes; it must close them to notice that this process died.
-                inherited = [*self._processes, ours] if forks else None
+                self.ends.add(ours)
+                inherited = list(self.ends) if forks else None
                 process: BaseProcess = context.Process(
                     target=_serve, args=(function, theirs, inherited, variables), daemon=True
                 )
@@ -231,6 +235,7 @@ class _Pool:
         for connection, process in self._processes.items():
             if self._pending.get(connection):
                 process.terminate()
+            self.ends.discard(connection)
             connection.close()  # an idle worker reads the end of the stream and exits
         for process in self._processes.values():
             process.join(_LEAVING_S)

@@ -8,7 +8,6 @@ from .on_disk import (
     flush_files as flush_files,
     is_writable as is_writable,
     rename_file as rename_file,
-    write_new_file as write_new_file,
 )
 from .protocol import (
     ClosesOnExit as ClosesOnExit,

@@ -11,7 +11,6 @@ from contextlib import suppress
 from stat import S_ISDIR, S_ISREG
 
 from ..errors import StorageError
-from .local import new_file
 from .protocol import Storage, raise_storage_error
 from .temporary_files import files_below, temporary_name
 
@@ -40,16 +39,6 @@ def check_target(storage: Storage, name: str) -> None:
     path = storage.target(name)
     if os.path.isabs(path) and os.path.isdir(path) and not os.path.islink(path):
         raise StorageError("expected a file or a free name to write to, found a folder", path=path, hint="move it away")
-
-
-def write_new_file(storage: Storage, name: str, data: bytes) -> None:
-    """Write a small file that does not exist, at least cost: a kill or a power cut may leave it cut short."""
-    path = storage.target(name)
-    try:
-        with new_file(path) as file:
-            file.write(data)
-    except OSError as error:
-        raise_storage_error("write this file", path, error)
 
 
 def rename_file(storage: Storage, old: str, new: str) -> None:

@@ -19,7 +19,7 @@ from loader.errors import StorageError, WorkerError
 from loader.format.index.shard_index import ShardIndex, index_shard
 from loader.prepare.plan import PreparePlan, PrepareProgress, SplitRequest
 from loader.prepare.run import run_prepare
-from loader.storage import Storage
+from loader.storage import FileInfo, Storage
 from tests.e2e.dataset_tree import (
     RATIO,
     caption_samples,
@@ -358,6 +358,28 @@ def test_a_killed_worker_is_named_with_its_shard_and_the_next_run_goes_on(
     report = prepare(tmp_path, workers=2)
     assert report.resumed >= 1
     assert report.resumed + report.scanned == 6
+
+
+def test_a_shard_whose_worker_was_killed_after_it_staged_a_file_is_scanned_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from loader.engine import workers as worker_pool
+    from loader.format.compat.files import stage_tar_idx
+    from loader.prepare import scans as shard_scans
+
+    folder, killed = tmp_path / "data", tmp_path / "killed"
+    write_shards(folder, 6)
+
+    def stage_and_die(work: Storage, shard: FileInfo, index: ShardIndex) -> None:
+        stage_tar_idx(work, shard, index)
+        if not killed.exists():
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(worker_pool, "_has_one_thread", lambda: True)  # only forked workers see the next patch
+    monkeypatch.setattr(shard_scans, "stage_tar_idx", stage_and_die)
+    assert prepare(folder, workers=2).scanned == 6
+    assert killed.exists()
 
 
 # -------------------------------------------------------------------------------------------------- two at once

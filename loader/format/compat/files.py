@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import FormatError, plural
-from ...storage import FileInfo, Storage, is_writable, write_new_file
+from ...storage import FileInfo, Storage, is_writable
 from ..index.dataset_index import DatasetIndex
 from ..index.journal import shard_digest
 from ..index.layout import ShardEntry
@@ -146,7 +146,8 @@ def _staged_tar_idx(shard: FileInfo) -> str:
 
 def stage_tar_idx(work: Storage, shard: FileInfo, index: ShardIndex) -> None:
     """Write the ``.tar.idx`` of a shard to the staging folder."""
-    write_new_file(work, _staged_tar_idx(shard), tar_idx_bytes(index.sample_offsets))
+    # A worker that was killed may have left the file, and its shard is scanned again.
+    work.write(_staged_tar_idx(shard), tar_idx_bytes(index.sample_offsets), durable=False)
 
 
 def can_have_compat_files(storage: Storage, index: DatasetIndex) -> bool:

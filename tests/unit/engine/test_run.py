@@ -20,7 +20,7 @@ from hypothesis import given, strategies as st
 from loader.engine.journal import Journal, Journaled, NumberedTask
 from loader.engine.run import Engine, JobTasks, ShareDone, in_order
 from loader.engine.share import Share, divide
-from loader.engine.workers import gpu_environments
+from loader.engine.workers import WorkerOptions, _Pool, gpu_environments
 from loader.errors import ConfigError, FormatError, WorkerError
 from loader.storage import LocalStorage, open_storage
 
@@ -168,6 +168,22 @@ class OddError(Exception):
 
 def raise_odd_error(number: int) -> int:
     raise OddError("out", f"of {number}")
+
+
+def test_idle_workers_end_by_themselves_while_a_later_pool_runs() -> None:
+    pools = [_Pool(WorkerOptions(workers=2, forks=True)) for _ in range(2)]
+    results = [pool.run(number_twice, [1, 2]) for pool in pools]
+    processes = []
+    for pool, run in zip(pools, results, strict=True):
+        next(run)
+        processes.append([*pool._processes.values()])
+    for run in results:
+        assert sorted(run) == [(0, 2), (1, 4)]
+    assert [process.exitcode for pool in processes for process in pool] == [0, 0, 0, 0]  # -9 if they had to be killed
+
+
+def number_twice(number: int) -> Iterator[int]:
+    yield 2 * number
 
 
 def test_an_error_that_does_not_unpickle_is_named() -> None:

@@ -118,10 +118,12 @@ def test_every_shard_that_cannot_be_scanned_is_named_in_whatever_order_the_resul
 ) -> None:
     storage = make(tmp_path, "a.tar", "b.tar", "c.tar")  # too short for a tar file
 
-    def run_in_order(_: Engine, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        yield from ((number, function(items[number])) for number in order)
+    def stream_in_order(
+        _: Engine, function: Callable[[Any], Iterator[Any]], items: Sequence[Any], **__: object
+    ) -> Iterator[tuple[int, Any]]:
+        yield from ((number, result) for number in order for result in function(items[number]))
 
-    monkeypatch.setattr(Engine, "run", run_in_order)
+    monkeypatch.setattr(Engine, "stream", stream_in_order)
     shards = find_shards(storage).shards
     progress: list[PrepareProgress] = []
     scans = ShardScans(

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import numpy as np
+
 from ..arrays import IntArray
 from ..dataset.unprepared.tar_index import with_index
 from ..errors import ConfigError, EnergonError, StorageError
@@ -13,6 +15,7 @@ from ..format.data_kind import is_tar_file
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import ALL_PARTS, LoadRequest
 from ..pipeline.reading.dataset_source import DatasetSource
+from ..pipeline.reading.sample_chunk import SampleChunk
 from ..pipeline.reading.samples import Samples
 from .user_call import call_user
 
@@ -44,7 +47,7 @@ def shown_dataset(ref: DatasetRef) -> Iterator[DatasetSource]:
 
 
 class SampleReader(Samples[Any]):
-    """The samples of one dataset, by number; pickles without open files.
+    """The samples of one dataset, by number in its index; pickles without open files.
 
     Args:
         source: The dataset, and how its samples are built.
@@ -55,6 +58,12 @@ class SampleReader(Samples[Any]):
         super().__init__([source])
         self.source = source
         self._raw = raw
+
+    def index_of(self, position: int) -> tuple[int, int]:
+        return 0, position
+
+    def _chunk(self, positions: IntArray) -> SampleChunk:
+        return SampleChunk([self.source], self._pool.shards, np.zeros_like(positions), positions, sparse={0})
 
     def read(self, numbers: IntArray) -> Iterator[tuple[int, Any]]:
         """Yield each number with its sample, or with the error of a sample that cannot be read; in order.

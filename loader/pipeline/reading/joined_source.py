@@ -24,6 +24,7 @@ from ..contract.stage import SKIPPED
 from .dataset_source import DatasetSource
 from .recipe import Recipe, SourceStores
 from .sample_chunk import OpenSources, SampleChunk
+from .shard_reads import ShardPool
 from .source import RawRow, Source
 
 
@@ -238,3 +239,20 @@ class _RowChunk(SampleChunk):
                 yield SKIPPED, position
             else:
                 yield RawRow(source_number + self._first_source, int(self._row_numbers[row]), tuple(joined)), position
+
+
+def open_sources(
+    sources: Sequence[Source],
+    pool: ShardPool,
+    sparse: Collection[int],
+    *,
+    quarantined: Collection[tuple[int, int]] = (),
+    first_source: int = 0,
+) -> OpenSources:
+    """Open the sources of a reader; for the arguments see :class:`.OpenSources`."""
+    # Files of the members of joins need numbers that no other reader uses.
+    joins = [source for source in sources if isinstance(source, JoinedSource)]
+    first, kind = first_source, OpenJoins if joins else OpenSources
+    if joins:
+        first = pool.reserve(len(sources) + sum(len(join.members) for join in joins))
+    return kind(sources, pool.shards, sparse, quarantined=quarantined, first=(first_source, first))

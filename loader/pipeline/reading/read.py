@@ -14,7 +14,7 @@ from ..contract.running import StageTraits
 from ..contract.stage import IteratedDataset, Running, SavableDataset, State
 from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig
-from .joined_source import JoinedSource, OpenJoins
+from .joined_source import open_sources
 from .lane_reader import LaneReader
 from .lane_samples import LaneSamples, counted_reader
 from .order_plan import OrderPlan, ShuffledPlan
@@ -65,17 +65,8 @@ class ReadDataset(SavableDataset[Raw]):
     @cached_property
     def opened(self) -> OpenSources:
         """The sources in this process; all lanes share them."""
-        # Files of the members of joins need numbers that no other reader uses.
-        joins = [source for source in self.sources if isinstance(source, JoinedSource)]
-        first, kind = self.first_source, OpenJoins if joins else OpenSources
-        if joins:
-            first = self.pool.reserve(len(self.sources) + sum(len(join.members) for join in joins))
-        return kind(
-            self.sources,
-            self.pool.shards,
-            self.sparse,
-            quarantined=self.quarantined,
-            first=(self.first_source, first),
+        return open_sources(
+            self.sources, self.pool, self.sparse, quarantined=self.quarantined, first_source=self.first_source
         )
 
     def quarantine(self, samples: Iterable[tuple[int, int]]) -> None:

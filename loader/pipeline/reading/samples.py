@@ -6,7 +6,7 @@ import operator
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import Any, Generic, NoReturn, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 
@@ -15,17 +15,12 @@ from ...cached_property import cached_property
 from ...errors import SampleError, SkipSample
 from ...samples.building.sample_builder import RawSample
 from ...stores.file_store import MissingFileError
-from ..contract.item_id import ItemId
-from ..contract.lane import Lane
-from ..contract.stage import Running, State
-from ..contract.worker_config import WorkerConfig
 from ..failures.error_handlers import joined_names
 from .fetched_ranges import MEMBER_BYTES
-from .joined_source import JoinedSource
-from .order_plan import SequentialPlan
-from .read import ReadDataset
-from .read_ahead import ReadAhead
-from .sample_chunk import SampleChunk
+from .joined_source import JoinedSource, open_sources
+from .read_ahead import READ_AHEAD_BYTES, ReadAhead
+from .sample_chunk import OpenSources, SampleChunk
+from .shard_reads import ShardPool
 from .source import Raw, Source
 
 T_co = TypeVar("T_co", covariant=True)
@@ -47,15 +42,19 @@ class Samples(Generic[T_co]):
     the sequence. Threads may read at the same time.
     """
 
-    def __init__(self, sources: Sequence[Source], *, seed_offset: int = 0) -> None:
+    def __init__(self, sources: Sequence[Source]) -> None:
         for source in sources:
             source.begin_without("")
-        config = WorkerConfig(rank=0, world_size=1, num_workers=0, seed_offset=seed_offset, lanes=1)
         self.sources = tuple(sources)
-        self._reader = GivenSamples(sources, SequentialPlan(), worker_config=config)
+        self._pool = ShardPool(readers=1, sources=len(sources))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_starts"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_starts", "_opened")}
+
+    @cached_property
+    def _opened(self) -> OpenSources:
+        # Callers may read few samples of any source.
+        return open_sources(self.sources, self._pool, range(len(self.sources)))
 
     # ---------------------------------------------------------------------------------------------------- numbers
 
@@ -168,17 +167,18 @@ class Samples(Generic[T_co]):
         """
         some = (np.asarray(numbers[first : first + _CHUNK], np.int64) for first in range(0, len(numbers), _CHUNK))
         positions = map(self._positions, some)
-        chunks = _Chunks(positions if kept is None else filter(len, map(kept, positions)), self._chunk)
+        chunks = positions if kept is None else filter(len, map(kept, positions))
         # Files of this machine are read when it is their turn.
-        if not self._reader.is_remote:
-            for chunk, numbered in iter(chunks.locate_next, None):
-                yield from chunk.read(numbered, _begin)
+        if not any(member.folder.is_fetched for source in self.sources for member in source.members):
+            for chunk in chunks:
+                yield from self._chunk(chunk).read(chunk.tolist(), _begin)
             return
-        ahead_bytes = self._reader.ahead_bytes(lanes=1)
+        located = _Chunks(chunks, self._chunk)
+        sample_bytes = max(source.folder.sample_bytes for source in self.sources)
         ahead = ReadAhead(
-            chunks.locate_next,
-            ahead_bytes=ahead_bytes,
-            samples_joined=min(_MAX_JOINED, 1 + ahead_bytes // (self._reader.sample_bytes + MEMBER_BYTES)),
+            located.locate_next,
+            ahead_bytes=READ_AHEAD_BYTES,
+            samples_joined=min(_MAX_JOINED, 1 + READ_AHEAD_BYTES // (sample_bytes + MEMBER_BYTES)),
             begin=_begin,
         )
         while True:
@@ -197,7 +197,7 @@ class Samples(Generic[T_co]):
             return row
         [shards] = source.members
         shard = shards.folder.index.shard_number(index)
-        name, files = (source_number << _FILE_SHIFT) + shard, self._reader.pool.shards
+        name, files = (source_number << _FILE_SHIFT) + shard, self._pool.shards
         # Few samples of the shard will be read, so a store should fetch no other bytes of it.
         file = files.find(name)
         if file is None:
@@ -218,13 +218,13 @@ class Samples(Generic[T_co]):
     def index_of(self, position: int) -> tuple[int, int]:
         """Return the source of a sample, and its number in the index or join."""
         source_number = bisect_right(self._starts, position, hi=len(self.sources)) - 1
-        return source_number, self._reader.opened.index_number(source_number, position - self._starts[source_number])
+        return source_number, self._opened.index_number(source_number, position - self._starts[source_number])
 
     def locate(self, positions: IntArray) -> tuple[IntArray, IntArray]:
         """Return the sources of samples, and their numbers in the indexes or joins, both of shape (n,)."""
         starts = np.array(self._starts)
         source = starts[:-1].searchsorted(positions, side="right") - 1
-        return source, self._reader.opened.index_numbers(source, positions - starts[source])
+        return source, self._opened.index_numbers(source, positions - starts[source])
 
     def place_of(self, position: int) -> str:
         """Describe the location of a sample, without reading it."""
@@ -232,7 +232,7 @@ class Samples(Generic[T_co]):
         return self.sources[source_number].folder.place_of(index)
 
     def _chunk(self, positions: IntArray) -> SampleChunk:
-        return self._reader.opened.chunk(*self.locate(positions), None)
+        return self._opened.chunk(*self.locate(positions), None)
 
 
 class _Chunks:
@@ -250,38 +250,6 @@ class _Chunks:
 
 def _begin(position: int) -> None:
     """Ignore the position: no other process reports crashes of this one."""
-
-
-class GivenSamples(ReadDataset):
-    """The first stage below hooks that build single samples by ``load``: it returns the raw sample that it was given.
-
-    Attributes:
-        raw: The sample, until it is returned.
-    """
-
-    raw: Raw
-
-    @property
-    def sparse(self) -> frozenset[int]:
-        """All sources: callers may read few samples."""
-        return frozenset(range(len(self.sources)))
-
-    def open(self, lane: Lane, state: State) -> Running:  # noqa: ARG002 - has no position
-        return _Given(self)
-
-
-class _Given:
-    def __init__(self, definition: GivenSamples) -> None:
-        self._definition = definition
-
-    def load(self, item_id: ItemId) -> Any:  # noqa: ARG002 - the caller has read it
-        return vars(self._definition).pop("raw")
-
-    def next(self) -> NoReturn:
-        raise StopIteration
-
-    def state(self) -> State:
-        return {}
 
 
 def excluded_positions(sources: Sequence[Source]) -> IntArray:

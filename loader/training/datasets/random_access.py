@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import get_ident
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
@@ -16,10 +16,14 @@ from ...errors import ConfigError, EnergonError, SampleError, SkipSample, StateE
 from ...format.data_kind import data_kind
 from ...format.documents.providers import ALL_PARTS
 from ...pipeline.contract.hook import makes_several
+from ...pipeline.contract.item_id import ItemId
 from ...pipeline.contract.lane import Lane
 from ...pipeline.contract.rng import preserve_rng_state, seed_sample
-from ...pipeline.contract.stage import Running
+from ...pipeline.contract.stage import Running, State
+from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.failures.error_handlers import joined_names
+from ...pipeline.reading.order_plan import SequentialPlan
+from ...pipeline.reading.read import ReadDataset
 from ...pipeline.reading.samples import T_co, excluded_positions, positions_without, replacements
 from ...pipeline.reading.source import Raw, Source
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
@@ -29,9 +33,36 @@ from .chain import build_single_samples, sample_hooks
 from .numbered_samples import NumberedSamples
 from .open_sources import open_leaves
 
-_OPENED = ("_lane", "_opened", "_replacements")  # dropped when pickled
+_OPENED = ("_lane", "_running", "_replacements")  # dropped when pickled
 
 Excluded = Literal["leave_out", "replace"]
+
+
+class GivenSamples(ReadDataset):
+    """The first stage below hooks that build single samples by ``load``: it returns the raw sample that it was given.
+
+    Attributes:
+        raw: The sample, until it is returned.
+    """
+
+    raw: Raw
+
+    def open(self, lane: Lane, state: State) -> Running:  # noqa: ARG002 - has no position
+        return _Given(self)
+
+
+class _Given:
+    def __init__(self, definition: GivenSamples) -> None:
+        self._definition = definition
+
+    def load(self, item_id: ItemId) -> Any:  # noqa: ARG002 - the caller has read it
+        return vars(self._definition).pop("raw")
+
+    def next(self) -> NoReturn:
+        raise StopIteration
+
+    def state(self) -> State:
+        return {}
 
 
 class RandomAccessDataset(NumberedSamples[T_co]):
@@ -66,8 +97,10 @@ class RandomAccessDataset(NumberedSamples[T_co]):
         for hook in sample_hooks(task_encoder):
             if makes_several(hook):
                 raise _generator_error(hook.__name__)
-        super().__init__(sources, seed_offset=seed_offset)
-        self._chain = build_single_samples(self._reader, task_encoder)
+        super().__init__(sources)
+        config = WorkerConfig(rank=0, world_size=1, num_workers=0, seed_offset=seed_offset, lanes=1)
+        self._given = GivenSamples(sources, SequentialPlan(), worker_config=config)
+        self._chain = build_single_samples(self._given, task_encoder)
         self._replaces = excluded == "replace"
         self._excluded = excluded_positions(sources)
         self._threads: dict[str, int] = {}  # the thread at work; a lock could be copied by a fork while it is held
@@ -104,11 +137,11 @@ class RandomAccessDataset(NumberedSamples[T_co]):
         return open_lane(self._chain, 0, 1)
 
     @cached_property
-    def _opened(self) -> Running:
+    def _running(self) -> Running:
         return self._chain.open(self._lane, {})
 
     def _build(self, raw: Raw, position: int) -> T_co:
-        running, self._reader.raw = self._opened, raw
+        running, self._given.raw = self._running, raw
         try:
             with self._seeded(position):
                 sample = running.load(position)

@@ -28,8 +28,6 @@ _EVEN: Final = 1.01  # of the mean: packs below need no swaps
 _SWAPS: Final = 12  # of a pack: more gain little
 _PACKS_OF_SWAP: Final = 16  # for a swap of each heavy pack, so that it takes less than a microsecond an item
 _COMPARED_SWAPS: Final = 1 << 17  # at a time: a millisecond
-_SQUARINGS: Final = 5  # of a covariance: the axis of a variance 1.1 times as large as the next one stands out 20 times
-_TINY: Final = 1e-300  # of loads that are all equal
 _ROUNDING: Final = 1e-9  # of the capacity: sums of floats differ by less from the sum that they stand for
 
 
@@ -285,37 +283,31 @@ def _dealt_by_rounds(shares: _FloatArray, packs: int) -> IntArray:
     """Return the pack of each item: in each round, the largest items left go to the packs, one to each.
 
     In a round, the larger an item, the lighter its pack. With several costs, items and packs are compared in the
-    direction in which the loads of the packs differ most.
+    direction in which the loads of the packs differ most, nearly: by the covariances with the cost that varies most.
 
     Args:
         shares: Costs as shares of their means, shape (n, k).
     """
     order = _largest_first(shares)
+    # Let costs be above or below the mean of their round, so that loads are above or below the mean of the packs.
+    costs = shares[order]
+    rounds = costs[: len(order) // packs * packs].reshape(-1, packs, shares.shape[1])
+    rounds -= rounds.mean(axis=1, keepdims=True)
     of_item = np.empty(len(shares), np.int64)
     loads = np.zeros((packs, shares.shape[1]))
     direction = np.ones(shares.shape[1])
     for start in range(0, len(order), packs):
-        items = order[start : start + packs]
+        # A library of linear algebra may round differently on another processor, where a run may continue. Numpy's sums
+        # and products do not; methods of arrays take a microsecond more each.
         if start and shares.shape[1] > 1:
-            direction = _principal_axis(loads - loads.mean(axis=0))
-        lightest = np.argsort((loads * direction).sum(axis=1), kind="stable")[: len(items)]
-        items = items[np.argsort(-(shares[items] * direction).sum(axis=1), kind="stable")]
-        of_item[items] = lightest
-        loads[lightest] += shares[items]
+            most = np.add.reduce(loads * loads).argmax()
+            direction = np.add.reduce(loads * loads[:, most, None])
+        of_round = costs[start : start + packs]
+        largest_first = np.add.reduce(of_round * -direction, axis=1).argsort(kind="stable")
+        lightest = np.add.reduce(loads * direction, axis=1).argsort(kind="stable")[: len(of_round)]
+        of_item[order[start : start + packs][largest_first]] = lightest
+        loads[lightest] += of_round[largest_first]
     return of_item
-
-
-def _principal_axis(differences: _FloatArray) -> _FloatArray:
-    """Return the direction in which rows differ most, towards larger values; shape (k,).
-
-    A library of linear algebra may round differently on another processor, where a run may continue: so only sums and
-    products of numpy are used, which round in the same way on all.
-    """
-    power = np.array([[(first * second).sum() for first in differences.T] for second in differences.T])
-    for _ in range(_SQUARINGS):
-        power = (power[:, :, None] * power[None]).sum(axis=1) / max(np.abs(power).max() ** 2, _TINY)
-    axis: _FloatArray = power[np.diagonal(power).argmax()]
-    return axis if axis.sum() >= 0 else -axis
 
 
 def _swapped(shares: _FloatArray, packs: list[IntArray]) -> list[IntArray]:

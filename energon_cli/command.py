@@ -19,7 +19,11 @@ from .environment import name_variables, options_from_environment, variables_not
 from .options import COMMON_OPTIONS, common_options, suggest_choices
 from .settings import name_program, output_settings, scoped_settings
 
-CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+CONTEXT_SETTINGS: dict[str, Any] = {
+    "help_option_names": ["-h", "--help"],
+    "max_content_width": 100,
+    "show_default": True,
+}
 
 _HELP_ALL = "energon_cli.help_all"
 """Key in the context of whether ``--help-all`` was given."""

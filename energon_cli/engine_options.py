@@ -106,7 +106,6 @@ def cluster_options(
         "--engine",
         type=ExtensibleChoice(["processes", "ray", "dask"], "engines"),
         default="processes",
-        show_default=True,
         help="Run the tasks in processes of this machine, or on a cluster.",
     )
     @click.option(

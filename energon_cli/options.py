@@ -128,7 +128,7 @@ def _flag(*spellings: str, **settings: Any) -> tuple[tuple[str, ...], dict[str, 
 
 _NUMBER: dict[str, Any] = {"metavar": "N", "type": click.IntRange(min=1)}
 _NAMES: dict[str, Any] = {"metavar": "A,B", "callback": parse_names}
-_FILE: dict[str, Any] = {"metavar": "NAME", "show_default": True}
+_FILE: dict[str, Any] = {"metavar": "NAME"}
 
 _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "allow_edited_state": _flag(
@@ -163,15 +163,10 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         metavar="N",
         type=click.IntRange(min=0),
         default=0,
-        show_default=True,
         help="Write the results even if up to N samples failed; they have no value.",
     ),
     "max_json_bytes": _shared(
-        "--max-json-bytes",
-        metavar="SIZE",
-        callback=parse_size,
-        show_default=True,
-        help="Do not parse larger JSON parts, but name them.",
+        "--max-json-bytes", metavar="SIZE", callback=parse_size, help="Do not parse larger JSON parts, but name them."
     ),
     "meta_folder": _shared("--meta-folder", metavar="DIR", help="Folder to use instead of PATH/.nv-meta."),
     "near_duplicates": _shared("--near-duplicates", metavar="COLUMN"),
@@ -194,17 +189,10 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         type=Parsed("loader.format.documents", "sample_type_of_name"),
         help="Type of the samples: CaptioningSample, CrudeWebdataset, …",
     ),
-    "samples_per_shard": _shared(
-        "--samples-per-shard", **_NUMBER, default=10_000, show_default=True, help="Most samples of a shard."
-    ),
-    "seed": _shared("--seed", metavar="N", type=int, default=0, show_default=True, help="Seed of the choice."),
+    "samples_per_shard": _shared("--samples-per-shard", **_NUMBER, default=10_000, help="Most samples of a shard."),
+    "seed": _shared("--seed", metavar="N", type=int, default=0, help="Seed of the choice."),
     "shard_size": _shared(
-        "--shard-size",
-        metavar="SIZE",
-        callback=parse_size,
-        default="1GB",
-        show_default=True,
-        help="Most bytes of a shard.",
+        "--shard-size", metavar="SIZE", callback=parse_size, default="1GB", help="Most bytes of a shard."
     ),
     "shuffle": _shared("--shuffle/--no-shuffle", default=False, help="Put the samples into a random order."),
     "split_config": _shared("--split-config", **_FILE, default="split.yaml", help="Split file in .nv-meta."),
@@ -230,7 +218,11 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     ),
     "undo": _flag("--undo", "is_undo", help="Undo the last change."),
     "version": _shared(
-        "--version", metavar="TEXT", default="", help="Change it when results change, and the file does not."
+        "--version",
+        metavar="TEXT",
+        default="",
+        show_default=False,
+        help="Change it when results change, and the file does not.",
     ),
     "where": _shared(
         "--where",
@@ -279,7 +271,7 @@ def shuffle_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add ``--shuffle`` and ``--seed``; the function gets the seed as ``shuffle_seed``, None without ``--shuffle``."""
 
     @shared_options("shuffle")
-    @shared_options("seed", default=None, show_default=False, help="Seed of --shuffle.  [default: 0]")
+    @shared_options("seed", default=None, help="Seed of --shuffle.  [default: 0]")
     @wraps(function)
     def with_seed(*arguments: Any, shuffle: bool, seed: int | None, **others: Any) -> None:
         if seed is not None and not shuffle:
@@ -302,6 +294,7 @@ def common_options(taken: Iterable[str] = ()) -> list[click.Option]:
             "-v",
             "--verbose",
             count=True,
+            show_default=False,
             callback=_change_settings,
             help="Print messages of the library, time and memory; -vv prints more.",
         ),
@@ -373,18 +366,11 @@ def run_options_of(ranks: click.IntRange | Parsed, *, default: Any = 1) -> Calla
     """
     return combined(
         click.option(
-            "--batch-size",
-            metavar="B",
-            type=click.IntRange(min=1),
-            default=1,
-            show_default=True,
-            help="Samples of a micro-batch.",
+            "--batch-size", metavar="B", type=click.IntRange(min=1), default=1, help="Samples of a micro-batch."
         ),
-        click.option("--world-size", metavar="R", type=ranks, default=default, show_default=True, help="Ranks."),
-        shared_options(
-            "num_workers", metavar="W", type=click.IntRange(min=0), default=0, show_default=True, help="Of a rank."
-        ),
-        shared_options("split_part", default="train", show_default=True, help="Part of the split."),
+        click.option("--world-size", metavar="R", type=ranks, default=default, help="Ranks."),
+        shared_options("num_workers", metavar="W", type=click.IntRange(min=0), default=0, help="Of a rank."),
+        shared_options("split_part", default="train", help="Part of the split."),
         click.option("--shuffle-buffer-size", metavar="N", type=click.IntRange(min=0), help="Samples shuffled freely."),
         click.option("--max-samples-per-sequence", metavar="N", type=click.IntRange(min=1), help="Length of a slice."),
         click.option("--lanes", metavar="L", type=click.IntRange(min=1), help="Number of lanes, of a restored run."),

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     "--nonmatch",
     type=click.Choice(["error", "skip", "none"]),
     default="error",
-    show_default=True,
     help="What happens to samples without new parts: none keeps them.",
 )
 @click.option("--rename", multiple=True, metavar="OLD=NEW", callback=parse_pairs, help="Rename a part.  [repeatable]")

@@ -35,20 +35,9 @@ if TYPE_CHECKING:
     help="Part to embed, or a text in it: json[caption].  [default: the first picture, or text]",
 )
 @click.option("--write", metavar="NAME", help="Name of the column.  [default: phash, minhash or embedding]")
+@click.option("--batch-size", metavar="N", type=click.IntRange(min=1), default=64, help="Samples of a call of a model.")
 @click.option(
-    "--batch-size",
-    metavar="N",
-    type=click.IntRange(min=1),
-    default=64,
-    show_default=True,
-    help="Samples of a call of a model.",
-)
-@click.option(
-    "--dtype",
-    type=click.Choice(["float16", "float32"]),
-    default="float16",
-    show_default=True,
-    help="Type of the vectors of models.",
+    "--dtype", type=click.Choice(["float16", "float32"]), default="float16", help="Type of the vectors of models."
 )
 @shared_options("max_failures", "retry_failed", "gpus_per_worker", "version")
 @copy_options

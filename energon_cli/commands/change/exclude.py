@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     "  [default: 0.2, in groups of up to 100]",
 )
 @click.option("--to-filter", metavar="NAME", help="Build this filter without the samples; leave the split file.")
-@click.option("--reason", metavar="TEXT", default="", help="Reason that --list shows.")
+@click.option("--reason", metavar="TEXT", default="", show_default=False, help="Reason that --list shows.")
 @shared_options("dry_run", help="Change nothing; show what would be excluded.")
 @shared_options("undo", help="Undo the last exclusion.")
 @click.option("--list", "is_list", is_flag=True, help="List what is excluded.")

@@ -46,7 +46,7 @@ _SAMPLES_WITH_GPUS = 256  # of a task, which takes longer by a model
 @click.option("--show", is_flag=True, help="Print the results, and write nothing.")
 @shared_options("max_failures", "retry_failed", "gpus_per_worker", "version")
 @click.option("--timeout", **_SECONDS, help="A call that takes longer is a failure.")
-@click.option("--start-timeout", **_SECONDS, default=1800, show_default=True, help="Limit for making a class.")
+@click.option("--start-timeout", **_SECONDS, default=1800, help="Limit for making a class.")
 @click.option(
     "--task-samples",
     metavar="N",

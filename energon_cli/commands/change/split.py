@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     "by",
     type=click.Choice(["auto", "shards", "samples"]),
     default="auto",
-    show_default=True,
     help="Assign whole shards, or samples; auto assigns shards if that meets all shares within 1 %.",
 )
 @click.option(

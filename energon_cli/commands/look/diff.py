@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     metavar="N",
     type=click.IntRange(min=1),
     default=100,
-    show_default=True,
     help="List this many differences; all are counted.",
 )
 @shared_options("json", "progress", "trust_code")

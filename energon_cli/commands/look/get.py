@@ -38,9 +38,7 @@ def _check_words(ctx: click.Context, parameter: click.Parameter, given: tuple[st
 @click.argument("words", nargs=-1, metavar="KEY… [PART]", callback=_check_words)
 @click.option("--like", metavar="KEY", is_eager=True, help="Show the samples that are most similar to this one.")
 @click.option("--column", metavar="NAME", help="Column of vectors by which --like compares.")
-@click.option(
-    "-k", "--count", metavar="N", type=click.IntRange(min=1), default=10, show_default=True, help="Samples of --like."
-)
+@click.option("-k", "--count", metavar="N", type=click.IntRange(min=1), default=10, help="Samples of --like.")
 @click.option(
     "-o", "--output", metavar="DEST", help="Write a part of one sample to this file, all else to this folder."
 )

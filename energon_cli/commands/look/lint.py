@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     "--level",
     type=click.Choice(["headers", "bytes", "decode"]),
     default="decode",
-    show_default=True,
     help="Read only headers, read every byte, or also decode every part.",
 )
 @partial(engine_options, flags=["--parallel"])

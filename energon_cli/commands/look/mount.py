@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     "-d/-f",
     "--detach/--foreground",
     default=False,
+    show_default=False,
     help="Serve the files from a process in the background, or until Ctrl-C (default).",
 )
 @click.option("-s", "--sample-folders", is_flag=True, help="A folder for each sample, with a file for each part.")

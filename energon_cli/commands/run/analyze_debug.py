@@ -23,31 +23,20 @@ if TYPE_CHECKING:
 @energon_command("analyze-debug")
 @click.argument("log_paths", nargs=-1, metavar="[LOG_PATHS]…")
 @click.option("--dataset", metavar="PATH", help="Trace a run on this dataset or metadataset, instead of reading logs.")
-@shared_options("steps", default=1000, show_default=True, help="Steps of --dataset.")
-@click.option("--heatmap-path", metavar="PNG", default="heatmap.png", show_default=True, help="Picture to write.")
+@shared_options("steps", default=1000, help="Steps of --dataset.")
+@click.option("--heatmap-path", metavar="PNG", default="heatmap.png", help="Picture to write.")
 @click.option("--no-heatmap", is_flag=True, help="Write no picture.")
 @click.option(
-    "--heatmap-steps",
-    metavar="N",
-    type=click.IntRange(1, 20_000),
-    default=1000,
-    show_default=True,
-    help="Width at most, in pixels.",
+    "--heatmap-steps", metavar="N", type=click.IntRange(1, 20_000), default=1000, help="Width at most, in pixels."
 )
 @click.option(
-    "--heatmap-samples",
-    metavar="N",
-    type=click.IntRange(1, 20_000),
-    default=1000,
-    show_default=True,
-    help="Height at most, in pixels.",
+    "--heatmap-samples", metavar="N", type=click.IntRange(1, 20_000), default=1000, help="Height at most, in pixels."
 )
 @click.option(
     "--heatmap-gain",
     metavar="X",
     type=click.FloatRange(min=0, min_open=True),
     default=1.0,
-    show_default=True,
     help="Multiply the brightness.",
 )
 @click.option("--no-colors", is_flag=True, help="Draw all ranks in grey.")
@@ -60,13 +49,7 @@ if TYPE_CHECKING:
 @click.option("--step", metavar="N", type=click.IntRange(min=0), multiple=True, help="List its samples.  [repeatable]")
 @click.option("--key", metavar="KEY", help="List the steps that used this sample.")
 @click.option("--force-loader-id", metavar="N", type=click.IntRange(0), help="Number of the loader in the logs.")
-@click.option(
-    "--include-modality",
-    metavar="A,B",
-    default="train",
-    show_default=True,
-    help="Kinds of loaders in the logs: train, val.",
-)
+@click.option("--include-modality", metavar="A,B", default="train", help="Kinds of loaders in the logs: train, val.")
 @run_options
 @shared_options("json")
 def analyze_debug(

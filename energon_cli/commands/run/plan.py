@@ -51,9 +51,7 @@ _CAPACITY = Parsed("loader.inspect.runs", "parse_capacity")
 @click.option("--plan-window", metavar="N", type=click.IntRange(min=1), help="Plan N samples of a lane together.")
 @shared_options("steps", help="Plan N steps.  [default: an epoch]")
 @run_options_of(Parsed("loader.inspect.runs", "parse_ranks"), default="1")
-@click.option(
-    "--ranks-of-node", metavar="N", type=click.IntRange(min=1), default=8, show_default=True, help="Ranks of a machine."
-)
+@click.option("--ranks-of-node", metavar="N", type=click.IntRange(min=1), default=8, help="Ranks of a machine.")
 @shared_options("json")
 def plan(
     path: str,

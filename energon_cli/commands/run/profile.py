@@ -24,10 +24,8 @@ _MIN_SHARE = 0.001
 @energon_command("profile", takes_path=False)
 @click.argument("script", metavar="SCRIPT")
 @click.argument("arguments", metavar="[ARGS]...", nargs=-1, type=click.UNPROCESSED)
-@shared_options("steps", default=200, show_default=True, help="Micro-batches of each loader in the trace.")
-@click.option(
-    "--trace", metavar="FILE", default="trace.json", show_default=True, help="File for the trace, which is replaced."
-)
+@shared_options("steps", default=200, help="Micro-batches of each loader in the trace.")
+@click.option("--trace", metavar="FILE", default="trace.json", help="File for the trace, which is replaced.")
 @click.option("--stats", metavar="FILE", help="File for the statistics of all loaders as JSON.")
 def profile(script: str, *, arguments: tuple[str, ...], steps: int, trace: str, stats: str | None) -> None:
     """Run the Python script SCRIPT with the arguments ARGS, and show where the time of its loaders goes.

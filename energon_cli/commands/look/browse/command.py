@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 
 @energon_command("browse")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; 0 takes a free one (default).")
-@click.option("--open/--no-open", "opens", default=True, help="Open the browser (default on a terminal).")
+@click.option("--host", default="127.0.0.1", help="Address to listen at.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; 0 takes a free one.")
+@click.option(
+    "--open/--no-open", "opens", default=True, show_default=False, help="Open the browser (default on a terminal)."
+)
 @click.option("--edit", is_flag=True, help="Allow to exclude and tag samples; else nothing is written.")
 @click.option("--embed", is_flag=True, help="Allow pages of this machine, such as notebooks, to show it in a frame.")
 @click.option("--token", metavar="TOKEN", help="Secret of the URL instead of a random one.")

@@ -117,12 +117,7 @@ class _Grouping(click.Choice[str]):
 @click.option("--keep-urls", is_flag=True, help="Write URLs in a table as text.")
 @click.option("--allow-private", is_flag=True, help="Let --download connect to private addresses, too.")
 @click.option(
-    "--max-size",
-    metavar="SIZE",
-    callback=parse_size,
-    default="1GiB",
-    show_default=True,
-    help="Fetch no larger file with --download.",
+    "--max-size", metavar="SIZE", callback=parse_size, default="1GiB", help="Fetch no larger file with --download."
 )
 @click.option(
     "--group-by",
@@ -167,7 +162,6 @@ class _Grouping(click.Choice[str]):
     metavar="N",
     type=click.IntRange(1, 100),
     default=90,
-    show_default=True,
     help="Quality of pictures that are encoded as JPEG or WebP.",
 )
 @click.option("--orient", is_flag=True, help="Turn pictures by their EXIF orientation, which is kept otherwise.")
@@ -175,21 +169,18 @@ class _Grouping(click.Choice[str]):
     "--geometry",
     type=click.Choice(["refuse", "ignore"]),
     default="refuse",
-    show_default=True,
     help="What to do with coordinates whose picture is resized or turned. Coordinates of COCO are moved.",
 )
 @click.option(
     "--pages",
     type=click.Choice(["keep", "split"]),
     default="keep",
-    show_default=True,
     help="Keep a TIFF of several pages as one part, of which training reads the first, or make each page a part.",
 )
 @click.option(
     "--frames",
     type=click.Choice(["refuse", "first"]),
     default="refuse",
-    show_default=True,
     help="What to do with a picture of several frames that is encoded again.",
 )
 @click.option(
@@ -197,7 +188,6 @@ class _Grouping(click.Choice[str]):
     metavar="COLOR",
     callback=_colour,
     default="white",
-    show_default=True,
     help="Color of transparent pixels in pictures that are encoded as JPEG: a name, or '#rrggbb'.",
 )
 @click.option(

@@ -44,9 +44,7 @@ _ADVANCED = (
 @click.option("--exclude", metavar="REGEX", help="Exclude shards whose name contains a match.")
 @shared_options("sample_type", "field_map")
 @click.option("--skip-dataset-yaml", is_flag=True, help="Do not write a dataset.yaml.")
-@click.option(
-    "--dataset-yaml-name", metavar="NAME", default="dataset.yaml", show_default=True, help="File name of dataset.yaml."
-)
+@click.option("--dataset-yaml-name", metavar="NAME", default="dataset.yaml", help="File name of dataset.yaml.")
 @click.option("--non-interactive", is_flag=True, help="Never prompt; use only the given flags.")
 @shared_options("yes", "dry_run")
 @shared_options(
@@ -69,7 +67,6 @@ _ADVANCED = (
     "--scan",
     type=click.Choice(["auto", "hop", "stream"]),
     default="auto",
-    show_default=True,
     help="Scan shards in object stores by a request for each header, or by large requests for all bytes.",
 )
 @shared_options("num_workers", type=click.IntRange(min=0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
@@ -249,15 +249,15 @@ class NumberedTask(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Journaled(Generic[_Result]):
-    """A function of numbered tasks that stores its results, and returns their receipts; runs in workers."""
+    """A function of numbered tasks that stores its results, and yields their receipts; runs in workers."""
 
     function: Callable[[Any], _Result]
     journal: Journal[_Result]
     receipt: Callable[[_Result], _Result] | None = None
 
-    def __call__(self, numbered: NumberedTask) -> _Result:
+    def __call__(self, numbered: NumberedTask) -> Generator[_Result, None, None]:
         task_index, task = numbered
         self.journal.check_visible()
         result = self.function(task)
         self.journal.write(task_index, result)
-        return result if self.receipt is None else self.receipt(result)
+        yield result if self.receipt is None else self.receipt(result)

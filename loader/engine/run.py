@@ -293,7 +293,7 @@ class JobTasks(Generic[_Result]):
             engine.merged.append(self.journal)
         # Compute the rest.
         numbered = [NumberedTask(task_index, self.tasks[task_index]) for task_index in missing]
-        for index, result in engine.run(Journaled(self.function, self.journal, self.receipt), numbered):
+        for index, result in engine.stream(Journaled(self.function, self.journal, self.receipt), numbered):
             yield missing[index], result
         if share is not None:
             raise ShareDone(

@@ -28,7 +28,7 @@ def whole_dataset(ref: DatasetRef) -> DatasetSource:
     """
     if ref.kind.format != "folder" or is_tar_file(ref.path):
         raise ConfigError("expected the folder of a prepared dataset", at=ref.path, hint="name a folder of shards")
-    return DatasetSource(request=LoadRequest(ref=DatasetRef.of(ref).resolved(), split_part=ALL_PARTS))
+    return DatasetSource(request=LoadRequest(ref=ref.resolved(), split_part=ALL_PARTS))
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...arrays import IntArray
-from ...engine.workers import WorkerOptions, stream_from_workers, usable_cores
+from ...engine.run import Engine
+from ...engine.workers import usable_cores
 from ...errors import ConfigError, plural
 from ...order import PlannedLane, WindowPlan
 from ...pipeline.reading.planned_groups import PlannedGroups
@@ -208,16 +209,16 @@ class _Planner:
         firsts = range(0, self.ranks, _RANKS_AT_ONCE)
         items = [(window, turn, first) for window, turn in pieces for first in firsts]
         wanted = len(pieces) * self.ranks * size // _SAMPLES_OF_PROCESS
-        options = WorkerOptions(workers=max(1, min(usable_cores(), wanted)))
+        engine = Engine(workers=max(1, min(usable_cores(), wanted)))
         some: dict[int, dict[int, tuple[_Measured, _Measured]]] = {}
-        with closing(stream_from_workers(self.measure, items, options)) as results:
+        with closing(engine.run(self.measure, items)) as results:
             for item, result in results:
                 some.setdefault(item // len(firsts), {})[item % len(firsts)] = result
         rows = [[some[piece][part] for part in range(len(firsts))] for piece in range(len(pieces))]
         return [(_joined([planned for planned, _ in row]), _joined([other for _, other in row])) for row in rows]
 
-    def measure(self, item: tuple[int, int, int]) -> Generator[tuple[_Measured, _Measured], None, None]:
-        """Yield the costs of a window of the lanes of some ranks."""
+    def measure(self, item: tuple[int, int, int]) -> tuple[_Measured, _Measured]:
+        """Return the costs of a window of the lanes of some ranks."""
         window, turn, first = item
         costs, planned, unplanned = list[_Floats](), list[_Groups](), list[_Groups]()
         chosen = range(first, min(first + _RANKS_AT_ONCE, self.ranks))
@@ -234,7 +235,7 @@ class _Planner:
             planned.append((np.concatenate(groups), np.array([*map(len, groups)])))
             unplanned.append((np.arange(len(of_lane)), _counts_in_turn(plan, of_lane)))
         every, padded = len(costs) == len(chosen), self.reader.groups is not None and self.reader.groups.window.padded
-        yield (
+        return (
             _measured(costs, planned, self.packs, every=every, padded=padded),
             _measured(costs, unplanned, self.packs, every=every, padded=padded),
         )

@@ -41,7 +41,7 @@ def test_results_are_read_by_the_next_run(tmp_path: Path) -> None:
     first = journal_at(tmp_path)
     first.begin(job())
     first.write(2, Result(b"abc", 3))
-    Journaled(lambda task: Result(count=task), first)(NumberedTask(0, 7))
+    assert [*Journaled(lambda task: Result(count=task), first)(NumberedTask(0, 7))] == [Result(count=7)]
     again = journal_at(tmp_path)
     again.begin(job())
     assert again.finished() == {0, 2}

@@ -327,7 +327,7 @@ def test_a_task_for_a_url_holds_options_and_no_credentials(tmp_path: Path, monke
     executor = PicklingExecutor(runs=False)
     work = Journaled(run_task, journal)
     with pytest.raises(WorkerError, match="not run"):
-        list(Engine(executor=executor).run(work, [NumberedTask(0, Task(0, tmp_path))]))
+        list(Engine(executor=executor).stream(work, [NumberedTask(0, Task(0, tmp_path))]))
     (sent,) = executor.sent
     assert b"https://minio.local" in sent
     assert not any(secret.encode() in sent for secret in secrets.values())

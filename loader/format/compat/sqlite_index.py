@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -139,7 +139,8 @@ class BackgroundIndexWriter:
 
     def __init__(self, path: Path, *, earlier: Path | None = None, replaced: Collection[int] = ()) -> None:
         self._path = path
-        self._is_new = earlier is None
+        self._earlier = earlier
+        self._replaced = sorted(replaced)
         self._database: sqlite3.Connection | None = None
         self._pending: list[tuple[int, ShardIndex]] = []  # shards that the thread does not have yet
         self._pending_rows = 0
@@ -149,7 +150,7 @@ class BackgroundIndexWriter:
         self._stopping = threading.Event()
         self._thread = ThreadPoolExecutor(1)
         try:
-            self._last: Future[sqlite3.Connection | None] = self._thread.submit(self._start, earlier, sorted(replaced))
+            self._last: Future[bool] = self._thread.submit(self._write, [])
         except BaseException:
             # Ctrl-C while the thread was starting: the caller has no writer to close, and the process could not exit.
             self._stopping.set()
@@ -164,24 +165,16 @@ class BackgroundIndexWriter:
         self._pending.append((tar_file_id, index))
         self._pending_rows += len(index.part_offset)
         if self._pending_rows >= _ROWS_AT_ONCE:
-            self._submit()
-
-    def _submit(self) -> None:
-        database = self._last.result()
-        if database is not None and self._pending:
-            self._last = self._thread.submit(self._insert, database, self._pending)
-        self._pending, self._pending_rows = [], 0
+            if self._last.result():
+                self._last = self._thread.submit(self._write, self._pending)
+            self._pending, self._pending_rows = [], 0
 
     def finish(self) -> bool:
         """Add the index over keys, and close the file. Return False if a shard repeats a key of the file."""
         try:
-            self._submit()
-            database = self._last.result()
-            if database is not None:
-                self._thread.submit(self._complete, database).result()
+            return self._last.result() and self._thread.submit(self._write, self._pending, is_last=True).result()
         finally:
             self.close()
-        return database is not None
 
     def close(self) -> None:
         """Stop the thread and close the file, complete or not."""
@@ -191,50 +184,38 @@ class BackgroundIndexWriter:
             self._database.close()
             self._database = None
 
-    # --------------------------------------------------------------------------------------------- in the thread
-
-    def _start(self, earlier: Path | None, replaced: Sequence[int]) -> sqlite3.Connection:
-        if earlier is not None:
-            _copy(earlier, self._path, self._stopping)
-        with self._errors():
-            database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-            self._database = database
-            database.set_progress_handler(self._stopping.is_set, _STEPS_BETWEEN_CHECKS)
-            for setting in SQLITE_SETTINGS:
-                database.execute(f"PRAGMA {setting}")
-            if self._is_new:
-                database.executescript(TABLES)
-            database.execute("BEGIN")
-            for tar_file_id in replaced:
-                for table in ("samples", "sample_parts"):
-                    database.execute(f"DELETE FROM {table} WHERE tar_file_id = ?", (tar_file_id,))  # noqa: S608
-        return database
-
-    def _insert(
-        self, database: sqlite3.Connection, shards: Sequence[tuple[int, ShardIndex]]
-    ) -> sqlite3.Connection | None:
-        with self._errors():
-            try:
-                for tar_file_id, index in shards:
-                    _insert_shard(database, tar_file_id, index)
-            except sqlite3.IntegrityError:
-                return None
-        return database
-
-    def _complete(self, database: sqlite3.Connection) -> None:
-        with self._errors():
-            database.execute("COMMIT")
-            if self._is_new:
-                database.execute(UNIQUE_KEYS)
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _write(self, shards: Sequence[tuple[int, ShardIndex]], *, is_last: bool = False) -> bool:
+        """Write the rows of shards, in the thread; return False if one repeats a key of the file."""
         try:
-            yield
+            # Begin with new tables, or with those of the earlier file.
+            if self._database is None:
+                if self._earlier is not None:
+                    _copy(self._earlier, self._path, self._stopping)
+                self._database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+                self._database.set_progress_handler(self._stopping.is_set, _STEPS_BETWEEN_CHECKS)
+                for setting in SQLITE_SETTINGS:
+                    self._database.execute(f"PRAGMA {setting}")
+                if self._earlier is None:
+                    self._database.executescript(TABLES)
+                self._database.execute("BEGIN")
+                for tar_file_id in self._replaced:
+                    for table in ("samples", "sample_parts"):
+                        self._database.execute(f"DELETE FROM {table} WHERE tar_file_id = ?", (tar_file_id,))  # noqa: S608
+            # Add the rows, and complete the file after the last ones.
+            for tar_file_id, index in shards:
+                _insert_shard(self._database, tar_file_id, index)
+            if is_last:
+                self._database.execute("COMMIT")
+                if self._earlier is None:
+                    self._database.execute(UNIQUE_KEYS)
         except sqlite3.Error as error:
-            if not self._is_new and _primary_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            code = None if self._earlier is None else _primary_code(error)
+            if code == sqlite3.SQLITE_CONSTRAINT:
+                return False
+            if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
                 raise NotPatchable(str(error)) from error
             raise disk_error(self._path, error) from error
+        return True
 
 
 class NotPatchable(Exception):  # noqa: N818 - not an error: the caller writes a new file

@@ -111,8 +111,9 @@ def open_prepare(
     prefetch_documents(storage, [SPLIT_YAML])
     if plan.split is not None:
         plan_split(storage, plan.split, search.names)
-    # Begin the scans.
-    with open_trial_workspace(storage) if is_trial else open_workspace(storage) as workspace:
+    # Begin the scans; a share may be planned meanwhile, unless a lock keeps shares out.
+    check = None if plan.merge else partial(check_not_planned, storage, is_known=False)
+    with open_trial_workspace(storage) if is_trial else open_workspace(storage, check) as workspace:
         if not (plan.merge or is_trial):
             check_not_planned(storage)
         how = ScanHow(
@@ -364,6 +365,4 @@ def _publish(inputs: PrepareInputs, staged: StagedIndex, carried: NextValues, fi
                 tar_files=inputs.search.tar_files,
             ),
         ],
-        # No lock keeps parts out of an object store.
-        check=None if inputs.plan.merge else partial(check_not_planned, inputs.storage, is_known=False),
     )

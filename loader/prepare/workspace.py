@@ -37,8 +37,8 @@ class Workspace:
     # object store
     work: Storage
     # publishes renames (staged name in ``work``, final name), the last one of ``.info.json``, and removes files that
-    # the new state does not need; called with a check that may prevent it by an error
-    commit: Callable[[Sequence[tuple[str, str]], Sequence[str], Callable[[], None] | None], None]
+    # the new state does not need
+    commit: Callable[[Sequence[tuple[str, str]], Sequence[str]], None]
 
     def publish(
         self,
@@ -49,7 +49,6 @@ class Workspace:
         files: Mapping[str, bytes],
         previous: str | None,
         removals: Sequence[str],
-        check: Callable[[], None] | None = None,
     ) -> str:
         """Commit an index; return its uuid.
 
@@ -60,14 +59,13 @@ class Workspace:
             files: Further files, name → contents, published after them.
             previous: The uuid of the previous index, which running jobs may still read; all others are removed.
             removals: Further files to remove.
-            check: Prevents the commit by an error.
         """
         info = encode_shard_info({shard.name: shard.samples for shard in shards})
         if self.work is not self.storage:
             info += commit_mark(identity.int)
         last = {INDEX_UUID: str(identity).encode(), INFO_JSON: info}
         stale = stale_indexes(self.storage, kept=previous)
-        self.commit([*renames, *stage_files(self.work, {**files, **last})], [*stale, *removals], check)
+        self.commit([*renames, *stage_files(self.work, {**files, **last})], [*stale, *removals])
         return str(identity)
 
     def forget_scans(self) -> None:
@@ -82,14 +80,18 @@ def _temporary_folder() -> Iterator[LocalStorage]:
 
 
 @contextmanager
-def open_workspace(storage: Storage) -> Iterator[Workspace]:
-    """Open the places of a prepare; the end removes staged files, and leaves the journal of an unfinished prepare."""
+def open_workspace(storage: Storage, check: Callable[[], None] | None) -> Iterator[Workspace]:
+    """Open the places of a prepare; the end removes staged files, and leaves the journal of an unfinished prepare.
+
+    Args:
+        check: Prevents the commit by an error, where no lock does: in an object store.
+    """
     # An object store gets the files from a temporary folder of this machine.
     if isinstance(storage, RemoteStorage):
         finish_object_commit(storage)
         with _temporary_folder() as work:
             download_scans(storage, work)
-            yield Workspace(storage=storage, work=work, commit=ObjectCommit(storage, work))
+            yield Workspace(storage=storage, work=work, commit=ObjectCommit(storage, work, check))
         return
 
     # A local dataset is its own work folder, which one prepare uses at a time.

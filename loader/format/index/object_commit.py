@@ -71,11 +71,16 @@ def _in_threads(tasks: Sequence[Callable[[], object]]) -> None:
 
 
 class ObjectCommit:
-    """The commit of a prepare to an object store. Create it before the prepare reads anything."""
+    """The commit of a prepare to an object store. Create it before the prepare reads anything.
 
-    def __init__(self, storage: RemoteStorage, work: LocalStorage) -> None:
+    Args:
+        check: Called while the files are stored, before the commit; what it raises prevents the commit.
+    """
+
+    def __init__(self, storage: RemoteStorage, work: LocalStorage, check: Callable[[], None] | None = None) -> None:
         self._storage = storage
         self._work = work
+        self._check = check
         self._info = b""
         self._versions: dict[str, str | None] = {INFO_JSON: self._current_version(INFO_JSON)}
 
@@ -88,18 +93,12 @@ class ObjectCommit:
                 return None
             raise
 
-    def __call__(
-        self,
-        renames: Sequence[tuple[str, str]],
-        removals: Sequence[str] = (),
-        check: Callable[[], None] | None = None,
-    ) -> None:
+    def __call__(self, renames: Sequence[tuple[str, str]], removals: Sequence[str] = ()) -> None:
         """Store staged files under their names, then the commit; then remove files, and the journal.
 
         Args:
             renames: Pairs (staged file or folder, final name), in order; the last one is ``.info.json``.
             removals: Files and folders that the new state does not need.
-            check: Called while the files are stored, before the commit; what it raises prevents the commit.
         """
         self._info = info = self._work.read(renames[-1][0])
         identity = str(uuid.UUID(int=marked_index(info) or 0))
@@ -115,7 +114,7 @@ class ObjectCommit:
         pending = {name: f"{_documents_folder(identity)}/{name[len(FOLDER) + 1 :]}" for name in documents}
         first = [self._put(final, staged) for final, staged in files.items() if final not in documents]
         first += [self._put(pending[name], staged) for name, staged in documents.items()]
-        _in_threads([*first, *([] if check is None else [check])])
+        _in_threads([*first, *([] if self._check is None else [self._check])])
         self._put_info(info)
         _in_threads([lambda name=name: self._put_document(name, documents[name]) for name in documents])  # type: ignore[misc]
         self._remove([*removals, *pending.values(), WORK_FOLDER])

@@ -8,7 +8,7 @@ fits it (:mod:`.current`).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -48,21 +48,13 @@ def stage_files(storage: Storage, files: Mapping[str, bytes]) -> list[tuple[str,
     return renames
 
 
-def commit(
-    storage: Storage,
-    renames: Sequence[tuple[str, str]],
-    removals: Sequence[str],
-    check: Callable[[], None] | None,
-) -> None:
+def commit(storage: Storage, renames: Sequence[tuple[str, str]], removals: Sequence[str]) -> None:
     """Apply removals and then renames as one step, which a kill cannot divide.
 
     Args:
         renames: Pairs (old name, new name), in order; the last one makes the commit visible.
         removals: Files that the new state does not need.
-        check: Called first; what it raises prevents the commit.
     """
-    if check is not None:
-        check()
     intent = _Intent(renames=tuple(renames), removals=tuple(removals))
     for _, final in renames:
         check_target(storage, final)  # before anything is changed

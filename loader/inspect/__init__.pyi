@@ -67,7 +67,6 @@ from .prepare.choices import (
     choice_files as choice_files,
     choice_notes as choice_notes,
     misses_ratio as misses_ratio,
-    open_choices as open_choices,
     propose_choices as propose_choices,
     resolved_fields as resolved_fields,
     view_first_sample as view_first_sample,

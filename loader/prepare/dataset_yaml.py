@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..format.documents.dataset_config import OWN_MODULE, DatasetConfig, format_dataset_config
+from ..format.documents.dataset_config import OWN_MODULE, DatasetConfig
 from ..format.documents.field_map import parse_field_expression, parse_field_map
 from ..format.documents.sample_types import SampleTypeSpec
 from .contents.sample_layouts import string_literal
@@ -60,20 +60,6 @@ def dataset_config_of(choice: DatasetYaml) -> DatasetConfig:
         sample_loader=f"{SAMPLE_LOADER}:sample_loader",
         part_filter=f"{SAMPLE_LOADER}:part_filter",
     )
-
-
-def files_to_write(
-    choice: DatasetYaml, *, name: str, proposals: Mapping[str, str], part_names: Sequence[str]
-) -> dict[str, str]:
-    """Return the files of ``.nv-meta`` that describe the samples, name → text.
-
-    Args:
-        proposals: Proposed field-map expressions, field → expression, for ``sample_loader.py``.
-    """
-    files = {name: format_dataset_config(dataset_config_of(choice))}
-    if choice.field_map is None and not choice.spec.crude:
-        files[SAMPLE_LOADER] = sample_loader_text(choice.spec, proposals, part_names)
-    return files
 
 
 def sample_loader_text(spec: SampleTypeSpec, proposals: Mapping[str, str], part_names: Sequence[str]) -> str:

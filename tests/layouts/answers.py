@@ -19,7 +19,7 @@ from loader.convert.sources import SourceOptions, compared_hypotheses, open_sour
 from loader.dataset.opening import folder_at
 from loader.dataset.split_parts import samples_of_part
 from loader.engine import Account
-from loader.inspect import choice_files, inspect_folder, open_choices, propose_choices
+from loader.inspect import OpenChoices, choice_files, inspect_folder, propose_choices
 from tests.layouts.layout import Layout
 
 
@@ -134,7 +134,7 @@ def import_all(
     sources = open_sources([str(source)], kind=layout.kind, options=SourceOptions(**layout.options))
     with list_rows(sources, shuffled=False) as listed, write_trial(listed, PictureOptions()) as trial:
         first = inspect_folder(trial, other_parts=[*listed.part_counts])
-        choices = propose_choices(open_choices(first, ask_split=False))
+        choices = propose_choices(OpenChoices(first, ask_split=False))
         files = choice_files(first, choices, name="dataset.yaml")
         plan = ImportPlan(sources=sources, output=str(output), max_failures=max_failures, files=files)
         report = run_import(plan, listed=listed)

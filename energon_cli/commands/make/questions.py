@@ -53,7 +53,7 @@ def ask(
         return Choices(split=split)
     field_map = given.field_map
     if field_map is None and not spec.crude:
-        field_map = None if questions.asks_all else only_field_map(spec, given.contents.seen)
+        field_map = None if questions.asks_all else only_field_map(spec, given.folder.contents.seen)
         if field_map is None or not questions.accept_field_map(spec, field_map):
             uses_map = questions.use_field_map(spec, proposes_code=spec == given.proposal.coded_type)
             field_map = _ask_fields(questions, given, spec) if uses_map else None
@@ -61,7 +61,7 @@ def ask(
 
 
 def _ask_fields(questions: PipedQuestions | MenuQuestions, given: OpenChoices, spec: SampleTypeSpec) -> dict[str, str]:
-    contents = given.contents
+    contents = given.folder.contents
     proposals: Mapping[str, str] = propose_field_map(spec, contents.seen)
     while True:
         # Prompt for each field; an empty answer leaves an optional field out.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, replace
 
 from ...errors import EnergonError, plural
+from ...format.documents.dataset_config import format_dataset_config
 from ...format.documents.field_map import parse_field_map
 from ...format.documents.sample_types import SampleTypeSpec
 from ...format.documents.subset import resolve_subset
@@ -16,7 +16,7 @@ from ...format.nv_meta import FOLDER
 from ...prepare.contents.proposals import Proposal, dropped_parts
 from ...prepare.contents.proposed_fields import propose_field_map
 from ...prepare.contents.sample_layouts import find_layout
-from ...prepare.dataset_yaml import SAMPLE_LOADER, DatasetYaml, dataset_config_of, files_to_write
+from ...prepare.dataset_yaml import SAMPLE_LOADER, DatasetYaml, dataset_config_of, sample_loader_text
 from ...prepare.plan import SplitRequest
 from ...prepare.split import ranges_by_ratio, split_by_ratio
 from ...prepare.split_names import detect_split
@@ -37,13 +37,12 @@ class Choices:
     dataset_yaml: DatasetYaml | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class OpenChoices:
     """The choices that are settled before a user is asked, and proposals for the others.
 
     Attributes:
-        sizes: Sizes of the shards in bytes, by their names.
-        contents: What the samples contain; empty before the scan.
+        folder: The shards, and what their samples contain.
         samples: Shard → number of samples; None before the scan.
         split: The split, if it is settled.
         ask_split: False keeps the split of the dataset.
@@ -54,8 +53,8 @@ class OpenChoices:
         ask_dataset_yaml: False keeps ``dataset.yaml``, or writes none.
     """
 
-    sizes: Mapping[str, int]
-    contents: SampledContents
+    folder: ShardFolder
+    _: KW_ONLY
     samples: Mapping[str, int] | None = None
     split: SplitRequest | None = None
     ask_split: bool = True
@@ -67,21 +66,21 @@ class OpenChoices:
     @property
     def proposal(self) -> Proposal:
         """All sample types, the likeliest first, with the reason."""
-        return self.contents.proposal
+        return self.folder.contents.proposal
 
     @property
     def fitting(self) -> frozenset[str]:
         """Names of the sample types that the samples can fill; the crude type is always one."""
-        coded, seen = self.proposal.coded_type, self.contents.seen
+        coded, seen = self.proposal.coded_type, self.folder.contents.seen
         types = self.proposal.sample_types
         return frozenset(s.name for s in types if s == coded or propose_field_map(s, seen).keys() >= {*s.required})
 
     @property
     def proposed_split(self) -> SplitRequest:
         """The split to propose: from the shards' names, or 8,1,1; a single shard is all train."""
-        if detected := detect_split(list(self.sizes)):
+        if detected := detect_split(list(self.folder.sizes)):
             return SplitRequest(parts=detected)
-        is_single = len(self.sizes) == 1 and self.by_samples is None
+        is_single = len(self.folder.sizes) == 1 and self.by_samples is None
         return self.fitted(SplitRequest(ratio={"train": 1.0} if is_single else _RATIO))
 
     def fitted(self, request: SplitRequest) -> SplitRequest:
@@ -90,20 +89,10 @@ class OpenChoices:
         divided = replace(request, by_samples=True)
         if self.by_samples is not None:
             return divided if self.by_samples and request.ratio is not None else request
-        if not misses_ratio(self.sizes, request):
+        if not misses_ratio(self.folder.sizes, request):
             return request
         is_better = not self.samples or _deviation(self.samples, divided) < _deviation(self.samples, request)
         return divided if is_better else request
-
-
-def open_choices(folder: ShardFolder, **settled: Any) -> OpenChoices:
-    """Return the choices for a folder, with proposals from its shards and the scan of its samples.
-
-    Args:
-        folder: The folder.
-        settled: Fields of :class:`OpenChoices` that are settled: ``split``, ``spec`` …
-    """
-    return OpenChoices(sizes=folder.sizes, contents=folder.contents, **settled)
 
 
 def propose_choices(given: OpenChoices) -> Choices:
@@ -116,7 +105,7 @@ def propose_choices(given: OpenChoices) -> Choices:
     spec = given.spec or given.proposal.sample_types[0]
     field_map = given.field_map
     if field_map is None and not spec.crude and spec != given.proposal.coded_type:
-        proposed = propose_field_map(spec, given.contents.seen)
+        proposed = propose_field_map(spec, given.folder.contents.seen)
         field_map = proposed if all(name in proposed for name in spec.required) else None
     return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec, field_map=field_map))
 
@@ -133,13 +122,12 @@ def choice_files(folder: ShardFolder, choices: Choices, *, name: str) -> dict[st
     if chosen is None:
         return {}
     contents = folder.contents
-    files = files_to_write(
-        chosen, name=name, proposals=propose_field_map(chosen.spec, contents.seen), part_names=contents.part_names
-    )
-    if SAMPLE_LOADER in files and (code := _generated_code(contents, chosen)) is not None:
-        files[SAMPLE_LOADER] = code
-    if folder.storage.exists(f"{FOLDER}/{SAMPLE_LOADER}"):
-        files.pop(SAMPLE_LOADER, None)
+    files = {name: format_dataset_config(dataset_config_of(chosen))}
+    has_code = chosen.field_map is None and not chosen.spec.crude
+    if has_code and not folder.storage.exists(f"{FOLDER}/{SAMPLE_LOADER}"):
+        proposals = propose_field_map(chosen.spec, contents.seen)
+        template = sample_loader_text(chosen.spec, proposals, contents.part_names)
+        files[SAMPLE_LOADER] = _generated_code(contents, chosen) or template
     return files
 
 

@@ -14,7 +14,7 @@ from loader.convert.rows import FileAccess
 from loader.convert.sources import SourceOptions, found_columns
 from loader.errors import escape_controls, plural
 from loader.format.documents import SampleTypeSpec
-from loader.inspect import Choices, ShardFolder, open_choices, propose_choices
+from loader.inspect import Choices, OpenChoices, ShardFolder, propose_choices
 from loader.prepare import SplitRequest
 from loader.storage import DownloadOptions
 
@@ -97,7 +97,7 @@ def resolve_choices(
     # Settle what flags or the kind of the sources decide; a ratio always divides samples.
     ratio = flags.plan.layout.split_ratio
     parts = [name for name in listed.rows.split_names if name]
-    given = open_choices(
+    given = OpenChoices(
         folder,
         split=None if ratio is None else SplitRequest(ratio=ratio),
         ask_split=listed.rows.split_names == ("",),

@@ -16,7 +16,6 @@ from loader.inspect import (
     ShardFolder,
     format_bytes,
     misses_ratio,
-    open_choices,
     propose_choices,
     view_first_sample,
 )
@@ -62,7 +61,7 @@ def resolve_choices(
 ) -> Choices:
     """Resolve the open choices from flags, proposals, menus or lines of standard input."""
     # Collect what flags settle.
-    given = open_choices(
+    given = OpenChoices(
         folder,
         split=plan_of_flags(flags).split,
         ask_split=not folder.has_split or flags.replaces_split,
@@ -84,17 +83,17 @@ def resolve_choices(
     if flags.yes:
         folder = scan.wait()
         given = replace(given, samples={shard.name: shard.samples for shard in scan.prepare.index.shards})
-        return propose_choices(replace(given, contents=folder.contents))
+        return propose_choices(replace(given, folder=folder))
     # Prompt by menus or lines; the type is proposed after the scan.
     if given.split is not None and flags.asks_by_menus:
         given = replace(given, split=given.fitted(given.split))
 
     def scanned(asked: OpenChoices) -> OpenChoices:
-        completed = replace(asked, contents=scan.wait().contents)
+        completed = replace(asked, folder=scan.wait())
         if history.first_time("the part sets"):
-            show_part_sets(console, scan.prepare.index.part_sets().to_document(), completed.contents)
+            show_part_sets(console, scan.prepare.index.part_sets().to_document(), completed.folder.contents)
             if flags.asks_by_menus:
-                show_first_sample(console, completed.contents)
+                show_first_sample(console, completed.folder.contents)
             if completed.spec is None and completed.proposal.reason is not None:
                 show_note(completed.proposal.reason)
         return completed

@@ -26,7 +26,6 @@ from loader.prepare import (
     DecompressReport,
     PartReport,
     PlannedSplit,
-    check_not_planned,
     decompress_shards,
     plan_split,
     run_part,
@@ -115,8 +114,6 @@ def prepare_dataset(flags: PrepareFlags) -> None:
         return
     # Find the shards, and check that the dataset may be written.
     folder = inspect_folder(flags.ref, exclude=flags.plan.exclude, scans=False)
-    if not (flags.plan.merge or flags.dry_run):
-        check_not_planned(folder.storage)
     if fault := unwritable_folder(folder.storage):
         if not flags.dry_run:
             raise fault
@@ -180,8 +177,8 @@ def prepare_dataset(flags: PrepareFlags) -> None:
 def _draft(flags: PrepareFlags, scan: BackgroundScan, choices: Choices) -> _Draft:
     folder = scan.wait()
     chosen = choices.dataset_yaml
-    if chosen is not None and chosen.field_map is not None:
-        chosen = replace(chosen, field_map=resolved_fields(chosen.field_map, folder.contents))
+    if chosen is not None and flags.field_map is not None:  # proposals and answers to prompts are resolved
+        chosen = replace(chosen, field_map=resolved_fields(chosen.field_map or {}, folder.contents))
         choices = replace(choices, dataset_yaml=chosen)
     if choices.split is not None:
         choices = replace(choices, split=with_flags(flags, choices.split))

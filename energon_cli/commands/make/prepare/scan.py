@@ -18,8 +18,6 @@ from ....engine_options import EngineChoice
 from ....progress import ProgressBar
 from ....settings import output_settings
 
-_PERIOD_S = 0.05  # between two updates of the progress bar
-
 
 class BackgroundScan:
     """A scan whose result is needed later. On a terminal, it runs in a thread while the user is prompted."""
@@ -28,28 +26,21 @@ class BackgroundScan:
         self._reports_resumed = output_settings().progress is not False and not plan.merge
         self._folder = folder
         self._inspects = inspects
-        self._now: PrepareProgress | None = None
         self._bar: ProgressBar | None = None
         self._is_done = False
         self.prepare: RunningPrepare
         self.in_thread: Future[None] | None = None  # the scan; None if it runs when it is waited for
 
     def note(self, now: PrepareProgress) -> None:
-        """Show progress, or keep it while another thread shows it."""
+        """Show progress, unless the user is prompted."""
         if now.resumed and self._reports_resumed:
             verb = "shard was" if now.resumed == 1 else "shards were"
             show_note(f"resumed: {now.resumed:,} {verb} already scanned")
-        self._now = now
-        if self.in_thread is None:
-            self._show()
-
-    def _show(self) -> None:
-        if self._bar is None or self._now is None:
-            return
-        if self._now.phase == "media":
-            self._bar.update(self._now.samples, self._now.samples_total)
-        else:
-            self._bar.update(self._now.shards_done, self._now.shards_total)
+        bar = self._bar
+        if bar is not None and now.phase == "media":
+            bar.update(now.samples, now.samples_total)
+        elif bar is not None:
+            bar.update(now.shards_done, now.shards_total)
 
     def wait(self) -> ShardFolder:
         """Wait for the scan; return the folder with what its samples contain."""
@@ -59,11 +50,7 @@ class BackgroundScan:
             if self.in_thread is None:
                 self.prepare.scan()
             else:
-                while not self.in_thread.done():
-                    wait([self.in_thread], _PERIOD_S)
-                    self._show()
-                done, self.in_thread = self.in_thread, None
-                done.result()
+                self.in_thread.result()
         if self._inspects:
             self._folder = replace(self._folder, contents=contents_of_scan(self.prepare))
         self._is_done = True
@@ -71,9 +58,12 @@ class BackgroundScan:
 
     @contextmanager
     def showing(self, what: str, *, unit: str) -> Iterator[None]:
-        with ProgressBar(what, unit=unit) as self._bar:
-            yield
-        self._bar = None
+        with ProgressBar(what, unit=unit) as bar:
+            self._bar = bar
+            try:
+                yield
+            finally:
+                self._bar = None
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from loader.convert.importing.run import run_import
 from loader.convert.importing.write_shard import write_trial
 from loader.convert.rows.row import FaultRef, Row
 from loader.convert.sources.source import ImportSource, Listing
-from loader.inspect import choice_files, inspect_folder, open_choices, propose_choices
+from loader.inspect import OpenChoices, choice_files, inspect_folder, propose_choices
 
 
 def write_picture(path: Path, number: int = 0) -> Path:
@@ -45,7 +45,7 @@ def import_source(
     pictures = pictures or PictureOptions()
     with list_rows([source], shuffled=False) as listed, write_trial(listed, pictures) as trial:
         folder = inspect_folder(trial, other_parts=[*listed.part_counts])
-        choices = propose_choices(open_choices(folder, ask_split=False))
+        choices = propose_choices(OpenChoices(folder, ask_split=False))
         plan = ImportPlan(
             sources=(source,),
             output=str(output),

@@ -13,6 +13,7 @@ from loader.format.documents import SAMPLE_TYPES
 from loader.inspect import (
     Choices,
     FieldQuestion,
+    OpenChoices,
     check_field,
     choice_files,
     choice_notes,
@@ -20,7 +21,6 @@ from loader.inspect import (
     field_hint,
     field_map_warnings,
     inspect_folder,
-    open_choices,
     propose_choices,
     view_first_sample,
 )
@@ -47,7 +47,7 @@ def test_the_first_samples_of_a_folder(tmp_path: Path) -> None:
 def test_pictures_under_an_unknown_name_stay_in_the_proposed_samples(tmp_path: Path) -> None:
     write_tar(tmp_path / "a.tar", [("0.img", picture(1, "PNG")), ("0.txt", b"a cat")])
     folder = inspect_folder(str(tmp_path))
-    choices = propose_choices(open_choices(folder))
+    choices = propose_choices(OpenChoices(folder))
     assert choices.dataset_yaml == DatasetYaml(spec=CRUDE)
     assert any("part 'img' is a PNG picture" in note for note in choice_notes(folder, choices))
 
@@ -66,7 +66,7 @@ def test_the_lines_of_a_folder_propose_a_field_map(tmp_path: Path) -> None:
     folder = inspect_folder(str(tmp_path))
     assert sorted(tmp_path.rglob("*")) == before, "no index is written"
     assert (folder.contents.key, folder.contents.part_counts) == ("a.jsonl/0", {"json": 601})
-    chosen = propose_choices(open_choices(folder)).dataset_yaml
+    chosen = propose_choices(OpenChoices(folder)).dataset_yaml
     assert chosen is not None
     assert (chosen.spec.name, chosen.field_map) == ("TextSample", {"text": "json[text]"})
     [warning] = coverage_warnings(chosen, folder.contents)
@@ -82,7 +82,7 @@ def test_the_rows_of_a_folder_check_a_field_map(tmp_path: Path) -> None:
     write_rows(tmp_path / "rows.parquet", range(9))
     folder = inspect_folder(str(tmp_path))
     assert (folder.contents.key, folder.contents.part_names) == ("rows.parquet/0", ["id", "text", "image", "turns"])
-    assert propose_choices(open_choices(folder)).dataset_yaml == DatasetYaml(spec=CRUDE)
+    assert propose_choices(OpenChoices(folder)).dataset_yaml == DatasetYaml(spec=CRUDE)
     text = SAMPLE_TYPES["TextSample"]
     right, wrong, missing = (DatasetYaml(spec=text, field_map={"text": name}) for name in ("text", "id", "texxt"))
     assert view_first_sample(folder, right).fault is None
@@ -102,7 +102,7 @@ def test_marks_of_images_are_no_fault_of_a_chat_about_a_video(tmp_path: Path) ->
 
 def test_every_open_choice_has_a_proposal(tmp_path: Path) -> None:
     folder = inspect_folder(str(write_captions(tmp_path / "captions")))
-    choices = propose_choices(open_choices(folder))
+    choices = propose_choices(OpenChoices(folder))
     assert choices.split is not None
     assert choices.split.ratio == parse_ratio("8,1,1")
     assert choices.dataset_yaml is not None
@@ -110,9 +110,9 @@ def test_every_open_choice_has_a_proposal(tmp_path: Path) -> None:
     assert choices.dataset_yaml.field_map is not None
     assert choices.dataset_yaml.field_map["image"] == "jpg"
     assert "sample_type" in choice_files(folder, choices, name="dataset.yaml")["dataset.yaml"]
-    settled = propose_choices(open_choices(folder, split=SplitRequest(ratio={"train": 1.0}), spec=CRUDE))
+    settled = propose_choices(OpenChoices(folder, split=SplitRequest(ratio={"train": 1.0}), spec=CRUDE))
     assert settled == Choices(split=SplitRequest(ratio={"train": 1.0}), dataset_yaml=DatasetYaml(spec=CRUDE))
-    assert propose_choices(open_choices(folder, ask_split=False, ask_dataset_yaml=False)) == Choices()
+    assert propose_choices(OpenChoices(folder, ask_split=False, ask_dataset_yaml=False)) == Choices()
 
 
 def test_samples_are_split_where_whole_shards_miss_the_ratio_by_more_than_ten_points(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_samples_are_split_where_whole_shards_miss_the_ratio_by_more_than_ten_po
     def proposed(*sizes: int, samples: int | None = None, by_samples: bool | None = None) -> SplitRequest:
         shards = {f"{number}.tar": size for number, size in enumerate(sizes)}
         counts = None if samples is None else dict.fromkeys(shards, samples)
-        given = replace(open_choices(folder), sizes=shards, samples=counts, by_samples=by_samples)
+        given = OpenChoices(replace(folder, sizes=shards), samples=counts, by_samples=by_samples)
         return given.proposed_split
 
     assert [proposed(*count * [5]).by_samples for count in (1, 2, 3, 6, 7, 10)] == [False, *3 * [True], False, False]
@@ -132,9 +132,9 @@ def test_samples_are_split_where_whole_shards_miss_the_ratio_by_more_than_ten_po
     assert not proposed(5, 5, 5, by_samples=False).by_samples
     assert proposed(*10 * [5], by_samples=True).by_samples
     by_names = SplitRequest(patterns=(("train", ".*"),))
-    counted = replace(open_choices(folder), split=by_names, samples=dict.fromkeys(folder.sizes, 3))
+    counted = OpenChoices(folder, split=by_names, samples=dict.fromkeys(folder.sizes, 3))
     assert propose_choices(counted).split == by_names
-    by_ratio = replace(open_choices(folder), split=SplitRequest(ratio={"train": 9.0, "val": 1.0}))
+    by_ratio = OpenChoices(folder, split=SplitRequest(ratio={"train": 9.0, "val": 1.0}))
     [why, who] = choice_notes(
         folder, Choices(split=propose_choices(by_ratio).split, dataset_yaml=DatasetYaml(spec=CRUDE))
     )

@@ -265,7 +265,7 @@ def _part_set_facts(index: AbstractIndex, *, is_far: bool = False) -> dict[str, 
     """Return the table of part sets; none if columns in an object store would have to be downloaded for it."""
     if is_far and not index.has_part_sets:
         return {"part_sets": None, "part_sets_complete": None}
-    table = index.part_sets()
+    table = index.part_sets
     return {"part_sets": table.to_document(), "part_sets_complete": not table.others}
 
 

@@ -141,19 +141,20 @@ class _DatasetLint(RunningLint):
         """Check the metadata, then the headers of all shards, then the samples of shards with correct headers."""
         self._numbers = {shard: index for index, shard in enumerate(dataset.shard_counts)}
         with suppress(EnergonError):  # the check of its shards reports a damaged column
-            self.part_sets = dataset.index.part_sets()
+            self.part_sets = dataset.index.part_sets
         shards = _shards_to_check(dataset, self._plan.split_parts)
         self.shards, self.samples = len(shards), sum(shard.samples for shard in shards)
         config = readable_config(dataset)
         is_share = self._engine.share is not None
         if not is_share:  # the merge checks the documents
             _check_rules(self, dataset)
-        # Each task checks the headers of a shard, or a file of records whole.
+        # Each task checks the headers of a shard, or a file of records whole, in workers with other working folders.
+        ref_of_workers = self._plan.ref if self._engine.sees_this_disk else self._plan.ref.resolved()
         decode = None
         if dataset.format == "webdataset":
             check = self._sample_check(dataset, config)
             self.media_note = media_note(dataset.index.part_names, self._plan.level, check)
-            open_dataset = partial(_open_listed, self._ref_of_workers)
+            open_dataset = partial(_open_listed, ref_of_workers)
             # The headers are compared with the indexes that can be read.
             faults = check_sqlite(dataset) if is_share else self.findings
             is_damaged = any(finding.rule is DatasetFiles.E006 for finding in faults)
@@ -164,7 +165,7 @@ class _DatasetLint(RunningLint):
                 required = frozenset(chain.from_iterable(required_parts(config).values()))
                 decode = partial(decode_samples, lint=SampleLint(check, required))
         else:
-            check_one, open_dataset = self._check_of_files(dataset, config), partial(folder_at, self._ref_of_workers)
+            check_one, open_dataset = self._check_of_files(dataset, config), partial(folder_at, ref_of_workers)
         # Run these tasks; a share stores their results, and the merge reads them.
         stored = None
         if self._engine.is_partial:
@@ -185,11 +186,6 @@ class _DatasetLint(RunningLint):
                 decoded = (each.unpack(RULES_OF_DATASETS) for each in kept)
             right = [shard for shard in shards if shard.name not in stale]
             self._decode(OnDataset(open_dataset, decode), right, decoded)
-
-    @property
-    def _ref_of_workers(self) -> DatasetRef:
-        # Workers of a cluster have their own working folder.
-        return self._plan.ref if self._engine.sees_this_disk else self._plan.ref.resolved()
 
     def _stored(
         self, dataset: Dataset, shards: Sequence[ShardEntry], check: Callable[[Any], CheckedShard], *, decodes: bool
@@ -261,7 +257,7 @@ class _DatasetLint(RunningLint):
             return
         # Check these shards as a dataset, and decode their samples.
         index = join_summaries(tars, [summaries[shard_index] for shard_index in sorted(summaries)])
-        self.samples, self.part_sets = len(index), index.part_sets()
+        self.samples, self.part_sets = len(index), index.part_sets
         self.media_note = media_note(index.part_names, self._plan.level, check)
         _check_rules(self, UnpreparedDataset(tars, index, complete=True))
         if check is not None:

@@ -169,7 +169,7 @@ class RecordPrepare(RunningPrepare):
 
     @property
     def account(self) -> Account:
-        layout, account = self.index.layout, self._search.account.copy()
+        layout, account = self.index.layout, self._search.account()
         account.take("samples", layout.samples)
         account.take("bytes", sum(shard.size_bytes for shard in layout.shards))
         return account
@@ -309,7 +309,7 @@ def _publish(
     identity = uuid.uuid4()
     folder = f"{INDEX_FOLDER}/{identity}"
     contents = {
-        f"{folder}/{PART_SETS_FILE}": encode_struct(index.part_sets()),
+        f"{folder}/{PART_SETS_FILE}": encode_struct(index.part_sets),
         f"{folder}/layout.json": encode_struct(index.layout),
         **files,
     }

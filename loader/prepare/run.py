@@ -197,7 +197,7 @@ class TarPrepare(RunningPrepare):
         """Return a sampler, which inspects unchanged shards only where a part set has its first sample."""
         inputs, plan = self._inputs, self._plan
         previous = inputs.previous.index
-        sets = previous.part_sets().sets if previous and inputs.reused else ()
+        sets = previous.part_sets.sets if previous and inputs.reused else ()
         return ContentSampler.of_shards(
             inputs.search.names,
             is_far=inputs.storage.checks_versions,
@@ -226,7 +226,7 @@ class TarPrepare(RunningPrepare):
     @property
     def account(self) -> Account:
         inputs, layout = self._inputs, self.index.layout
-        account = inputs.search.account.copy()
+        account = inputs.search.account()
         account.take("samples", layout.samples)
         account.take("members", layout.parts)
         left = sum(entry.size_bytes for shard in layout.shards for entry in shard.left_out)

@@ -6,8 +6,8 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from ..engine import Account
 from ..errors import ConfigError, StorageError, plural
@@ -63,15 +63,38 @@ class ShardSearch:
     shards: tuple[FileInfo, ...]  # sorted by path components, as other readers of the format number them
     kind: DataKind  # kind of each of them
     compressed: tuple[str, ...]  # tar files without random access, whose decompressed file is no shard
-    # extension → number of files, in a folder without tar files
-    counts: Mapping[str, int] = field(default_factory=dict)
-    tar_files: frozenset[str] = frozenset()  # all visible ``.tar`` and ``.tar.idx`` files, excluded ones too
-    # the files of the folder; those that the user excludes are not counted
-    account: Account = field(default_factory=Account)
+    files: tuple[FileInfo, ...]  # all visible files, excluded ones too
+    excluded: re.Pattern[str] | None  # names that the user excludes
+    unreadable: tuple[str, ...]  # names that no reader opens
+    is_remote: bool  # the folder is in an object store
 
     @property
     def names(self) -> list[str]:
         return [shard.name for shard in self.shards]
+
+    @property
+    def tar_files(self) -> frozenset[str]:
+        """All visible ``.tar`` and ``.tar.idx`` files."""
+        return frozenset(file.name for file in self.files if file.name.endswith(_TAR_FILES))
+
+    def account(self) -> Account:
+        """Return an account of the files of the folder; those that the user excludes are not counted."""
+        account, shards = Account(), frozenset(self.names)
+        account.take("files", len(shards))
+        for file in self.files:
+            if file.name in shards or (self.excluded and self.excluded.search(file.name)):
+                continue
+            if file.name.endswith(TAR_IDX_SUFFIX) and file.name.removesuffix(TAR_IDX_SUFFIX) in shards:
+                account.hidden += 1  # written by an earlier prepare
+                continue
+            if is_compressed_tar(file.name) and tar_name(file.name) in shards:
+                continue  # its decompressed file is a shard
+            reason = "L116" if file.name in self.compressed else "L117"
+            account.lose("files", reason, file.name, size_bytes=file.size_bytes)
+        if self.unreadable:
+            code = "L118" if self.is_remote else "L105"
+            account.lose("files", code, self.unreadable[0], count=len(self.unreadable))
+        return account
 
 
 def find_shards(storage: Storage, *, exclude: str | None = None, skipped: list[str] | None = None) -> ShardSearch:
@@ -102,8 +125,7 @@ def find_shards(storage: Storage, *, exclude: str | None = None, skipped: list[s
     unreadable = [name for name in skipped if not _is_hidden(name)]
     # Choose the format; files next to tar shards are notes about them.
     shards = by_ending.pop(".tar")
-    has_tars = bool(shards)
-    if not (has_tars or compressed or excluded):
+    if not (shards or compressed or excluded):
         shards = _shards_without_tars(storage, by_ending)
     if not shards:
         raise _no_shards(storage, files, compressed, excluded, unreadable)
@@ -115,43 +137,11 @@ def find_shards(storage: Storage, *, exclude: str | None = None, skipped: list[s
         shards=tuple(shards),
         kind=data_kind(shards[0].name),
         compressed=tuple(compressed),
-        counts={} if has_tars else count_extensions(files),
-        tar_files=frozenset(file.name for file in files if file.name.endswith(_TAR_FILES)),
-        account=_account(
-            files,
-            tars,
-            frozenset(compressed),
-            excluded_names,
-            unreadable=unreadable,
-            code="L118" if storage.checks_versions else "L105",
-        ),
+        files=tuple(files),
+        excluded=excluded_names,
+        unreadable=tuple(unreadable),
+        is_remote=storage.checks_versions,
     )
-
-
-def _account(
-    files: Sequence[FileInfo],
-    shards: Collection[str],
-    compressed: Collection[str],
-    excluded: re.Pattern[str] | None,
-    *,
-    unreadable: Sequence[str],
-    code: str,
-) -> Account:
-    account = Account()
-    account.take("files", len(shards))
-    for file in files:
-        if file.name in shards or (excluded and excluded.search(file.name)):
-            continue
-        if file.name.endswith(TAR_IDX_SUFFIX) and file.name.removesuffix(TAR_IDX_SUFFIX) in shards:
-            account.hidden += 1  # written by an earlier prepare
-            continue
-        if is_compressed_tar(file.name) and tar_name(file.name) in shards:
-            continue  # its decompressed file is a shard
-        reason = "L116" if file.name in compressed else "L117"
-        account.lose("files", reason, file.name, size_bytes=file.size_bytes)
-    if unreadable:
-        account.lose("files", code, unreadable[0], count=len(unreadable))
-    return account
 
 
 def _shards_without_tars(storage: Storage, files: Mapping[str, list[FileInfo]]) -> list[FileInfo]:

@@ -146,10 +146,9 @@ def stage_index(inputs: PrepareInputs, scans: ShardScans) -> StagedIndex:
         # Write the shards in order, each as soon as it is scanned.
         if inputs.plan.compat is not False:
             compat = stack.enter_context(closing(_open_compat_files(inputs)))
-        writer = IndexWriter(work, STAGED_INDEX, kept=inputs.previous.index, durable=False)
-        with writer:
+        with IndexWriter(work, STAGED_INDEX, kept=inputs.previous.index, durable=False) as writer:
             contents = _write_shards(inputs, scans, writer, compat)
-        index, duplicates = writer.finish(prepared_by=f"energon-toolkit {__version__}")
+            index, duplicates = writer.finish(prepared_by=f"energon-toolkit {__version__}")
         flush_files(work, [STAGED_INDEX])  # while another thread writes index.sqlite
         # Refuse shards without samples, and complete the compat files.
         if not len(index):

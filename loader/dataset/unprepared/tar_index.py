@@ -34,7 +34,7 @@ from ...format.tar.names import decode_name, encode_name
 from ...format.unfinished import check_finished
 from ...parts.part_sets import PartSetCounter, PartSets, join_part_sets
 from ...prepare.plan import PreparePlan, ProgressCallback
-from ...prepare.shards import count_text, find_shards
+from ...prepare.shards import count_extensions, count_text, find_shards
 from ...storage import FileInfo, ReadableFile, Storage, list_once, open_parent, open_storage
 from ..dataset import NoDocuments
 from ..kind import kind_at
@@ -250,7 +250,7 @@ def find_tars(path: str) -> TarFolder:
     if search.kind.is_file:
         first = os.path.join(path, search.shards[0].name)
         raise StorageError(
-            f"this folder is not prepared: it has {count_text(search.counts)}",
+            f"this folder is not prepared: it has {count_text(count_extensions(search.files))}",
             path=storage.path(""),
             hint=f"{command_for_folder(path)}; a file of them is a dataset by itself, too: {first}",
         )
@@ -343,6 +343,7 @@ class TarIndex(AbstractIndex):
         shard = self.shard_of(sample)
         return self._load(shard), sample - shard.first_sample
 
+    @property
     def part_sets(self) -> PartSets:
         return self._part_sets
 

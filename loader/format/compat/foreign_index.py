@@ -68,14 +68,13 @@ def _build(storage: Storage, target: Storage, shard_counts: dict[str, int]) -> D
             printable(target.path(INDEX_FOLDER)),
         )
         target.remove(_BUILDING)  # left by a killed build
-        writer = IndexWriter(target, _BUILDING)
-        with writer:
+        with IndexWriter(target, _BUILDING) as writer:
             for shard, shard_index in _shard_indexes(storage, shard_counts):
                 if len(shard_index) != shard_counts[shard.name]:
                     expected = f"expected as many samples as .info.json says, {shard_counts[shard.name]}"
                     raise outdated(f"{expected}, found {len(shard_index)}", storage.path(shard.name))
                 writer.add(shard, shard_index)
-        writer.finish(prepared_by=f"energon-toolkit {__version__}, from the files of another tool")
+            writer.finish(prepared_by=f"energon-toolkit {__version__}, from the files of another tool")
         # Publish it, under the uuid of the dataset if it has one.
         final = f"{INDEX_FOLDER}/{identity}"
         target.remove(final)

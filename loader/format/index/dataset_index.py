@@ -290,12 +290,9 @@ class DatasetIndex(AbstractIndex):
         """True if the index was written with a table of part sets."""
         return self._storage.exists(f"{self._folder}/{PART_SETS_FILE}")
 
-    def part_sets(self) -> PartSets:
-        """Return the table of part sets; it is counted if the index has none."""
-        return self._part_sets
-
     @cached_property
-    def _part_sets(self) -> PartSets:
+    def part_sets(self) -> PartSets:
+        """The table of part sets; it is counted if the index has none."""
         table = read_part_sets(self._storage, self._folder, samples=len(self))
         if table is not None:
             return table
@@ -313,7 +310,7 @@ class DatasetIndex(AbstractIndex):
 
     def missing(self, fields: Mapping[str, Sequence[str]]) -> dict[str, Missing]:
         """Return the fields that some samples cannot fill; exact for any number of part sets."""
-        if not self.part_sets().others:
+        if not self.part_sets.others:
             return super().missing(fields)
         missing: dict[str, Missing] = {}
         for field, names in fields.items():

@@ -218,12 +218,13 @@ class AbstractIndex(ABC):
 
     @property
     def has_part_sets(self) -> bool:
-        """True if :meth:`part_sets` needs no columns."""
+        """True if ``part_sets`` needs no columns."""
         return True
 
+    @property
     @abstractmethod
     def part_sets(self) -> PartSets:
-        """Return the table of part sets: which part names occur together, and in how many samples."""
+        """The table of part sets: which part names occur together, and in how many samples."""
 
     def missing(self, fields: Mapping[str, Sequence[str]]) -> dict[str, Missing]:
         """Return the fields that some samples cannot fill.
@@ -231,7 +232,7 @@ class AbstractIndex(ABC):
         Args:
             fields: Field → part names; one of them is enough.
         """
-        return self.part_sets().coverage(fields)
+        return self.part_sets.coverage(fields)
 
 
 def encode_struct(struct: Layout | PartSets) -> bytes:

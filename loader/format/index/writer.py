@@ -56,8 +56,7 @@ class DuplicateKeys:
 class IndexWriter(ExitStack):
     """Writes the folder of an index, which :class:`.dataset_index.DatasetIndex` opens.
 
-    Use it as a context manager around :meth:`add` and :meth:`keep`, in the order of the shards; then call
-    :meth:`finish`.
+    Use it as a context manager around :meth:`add` and :meth:`keep`, in the order of the shards, and :meth:`finish`.
 
     Args:
         durable: Wait until the disk has each file; False if the caller does.
@@ -85,14 +84,7 @@ class IndexWriter(ExitStack):
             self._columns[name] = self.enter_context(self._create(name))
         runs = [self.enter_context(self._create(name, durable=False)) for name in _RUNS]
         self._runs = RunWriter(*(run.append for run in runs))
-        self.push(self._finish_runs)  # before their columns are closed
         return self
-
-    def _finish_runs(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self._runs.finish_run()
-            if self._kept and self._kept_first:
-                self._runs.add_run(_kept_key_table(self._kept, self._kept_first))
 
     def _create(self, name: str, *, durable: bool = True) -> AbstractContextManager[ColumnWriter]:
         path = f"{self._folder}/{name}.npy"
@@ -142,7 +134,11 @@ class IndexWriter(ExitStack):
         self._key_bytes += len(rows.key_bytes)
 
     def finish(self, *, prepared_by: str) -> tuple[DatasetIndex, DuplicateKeys]:
-        """Write the key table and the layout, after the context has closed the other columns; return the index."""
+        """Close the other columns, and write the key table and the layout; return the index."""
+        self._runs.finish_run()
+        if self._kept and self._kept_first:
+            self._runs.add_run(_kept_key_table(self._kept, self._kept_first))
+        self.close()
         layout = Layout.of_shards(
             self._shards,
             self._part_stats(),

@@ -115,11 +115,8 @@ class RecordIndex(AbstractIndex):
             self._files[shard] = file
         return file
 
-    def part_sets(self) -> PartSets:
-        return self._part_sets
-
     @cached_property
-    def _part_sets(self) -> PartSets:
+    def part_sets(self) -> PartSets:
         folder = f"{INDEX_FOLDER}/{self.uuid}"
         table = self._known_part_sets or read_part_sets(self._storage, folder, samples=len(self))
         if table is not None:

@@ -186,7 +186,7 @@ def inspect_folder(
 def contents_of_scan(prepare: RunningPrepare) -> SampledContents:
     """Return what a prepare has found after its scan; an example of the most frequent part sets is read."""
     index = prepare.index
-    table = index.part_sets()
+    table = index.part_sets
     examples = [
         (each.example, prepare.read_parts(each.first_sample, max_bytes=_MAX_OTHER_BYTES if rank else _MAX_PART_BYTES))
         for rank, each in enumerate(table.sets[:_MAX_EXAMPLES])

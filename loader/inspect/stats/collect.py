@@ -202,7 +202,7 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
     if writes and len(chosen) < len(folder.index):
         raise ConfigError("a column needs a value of every sample", at=path, hint="omit --limit and the conditions")
     # Describe the tasks, each with samples of one shard.
-    report = StatsReport(path=path, population=len(every), part_sets=folder.index.part_sets())
+    report = StatsReport(path=path, population=len(every), part_sets=folder.index.part_sets)
     kept: defaultdict[str, ColumnValues] = defaultdict(ColumnValues)
     hashes = np.empty(len(chosen), np.uint64) if request.dedupe is not None else None
     report.hashed_parts = _hashed_parts(folder, request)

@@ -24,7 +24,7 @@ from loader.prepare import DatasetYaml, SplitRequest, plan_split
 from ....console import StatusLine, show_note, show_warning
 from ..prompts import AnswerHistory
 from ..questions import PipedQuestions, ask
-from .flags import PrepareFlags, plan_of_flags, type_of_flags
+from .flags import PrepareFlags, type_of_flags
 from .report import show_first_sample, show_part_sets, show_sample, show_split
 from .scan import BackgroundScan
 
@@ -63,7 +63,7 @@ def resolve_choices(
     # Collect what flags settle.
     given = OpenChoices(
         folder,
-        split=plan_of_flags(flags).split,
+        split=flags.plan.split,
         ask_split=not folder.has_split or flags.replaces_split,
         by_samples=flags.by_samples,
         # A prepared dataset without a dataset.yaml stays without one, unless a flag or a menu requests it.
@@ -91,7 +91,7 @@ def resolve_choices(
     def scanned(asked: OpenChoices) -> OpenChoices:
         completed = replace(asked, folder=scan.wait())
         if history.first_time("the part sets"):
-            show_part_sets(console, scan.prepare.index.part_sets().to_document(), completed.folder.contents)
+            show_part_sets(console, scan.prepare.index.part_sets.to_document(), completed.folder.contents)
             if flags.asks_by_menus:
                 show_first_sample(console, completed.folder.contents)
             if completed.spec is None and completed.proposal.reason is not None:

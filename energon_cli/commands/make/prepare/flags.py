@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import click
@@ -28,7 +28,7 @@ class PrepareFlags:
     """The parsed command line; ``energon prepare --help`` describes each flag."""
 
     ref: DatasetRef  # the dataset, and the documents that are written
-    plan: PreparePlan  # without the split and the files, which prompts may choose
+    plan: PreparePlan  # with the split of the flags, if any, and without the files: prompts may choose both
     split_ratio: Mapping[str, float] | None
     split_by: str | None
     split_parts: tuple[tuple[str, str], ...]
@@ -53,8 +53,14 @@ class PrepareFlags:
         options.pop("tmp_path")  # of megatron-energon, which it moves shards in
         options["media"] = media_filter_of(options)
         workers = max(1, usable_cores() if engine.num_workers is None else engine.num_workers)
+        # A split by samples has the proposed ratio, unless a flag gives another one.
+        asks_samples = options["split_by"] == "samples" and options["yes"]
+        ratio = options["split_ratio"] or (parse_ratio("8,1,1") if asks_samples else None)
+        split = None if ratio is None else SplitRequest(ratio=ratio)
+        if options["split_parts"]:
+            split = SplitRequest(patterns=options["split_parts"])
         of_plan = {each.name: options.pop(each.name) for each in fields(PreparePlan) if each.name in options}
-        plan = PreparePlan.of(ref, workers=workers, force=force_overwrite, merge=engine.merge, **of_plan)
+        plan = PreparePlan.of(ref, workers=workers, force=force_overwrite, merge=engine.merge, split=split, **of_plan)
         return cls(ref=ref, plan=plan, engine=engine, **options)
 
     @property
@@ -141,15 +147,6 @@ def _contradictions(flags: PrepareFlags) -> Iterator[str]:
         yield "--remove-originals requires --decompress."
     if flags.yes and flags.non_interactive:
         yield "--yes conflicts with --non-interactive: pass one of them."
-
-
-def plan_of_flags(flags: PrepareFlags) -> PreparePlan:
-    """Return the plan with the split that the flags define, if any."""
-    asks_samples = flags.split_by == "samples" and flags.yes
-    ratio = flags.split_ratio or (parse_ratio("8,1,1") if asks_samples else None)
-    if flags.split_parts:
-        return replace(flags.plan, split=SplitRequest(patterns=flags.split_parts))
-    return flags.plan if ratio is None else replace(flags.plan, split=SplitRequest(ratio=ratio))
 
 
 def type_of_flags(spec: SampleTypeSpec | None, field_map: str | None) -> dict[str, Any]:

@@ -38,7 +38,7 @@ from ....progress import ProgressBar
 from ..prepare_media import MEDIA_FACTS
 from ..prompts import AnswerHistory, load_prompts, no_echo
 from .choices import needs_contents, resolve_choices, with_flags
-from .flags import PrepareFlags, check_consent, check_flags, given_flags, plan_of_flags
+from .flags import PrepareFlags, check_consent, check_flags, given_flags
 from .report import (
     show_done,
     show_files,
@@ -62,7 +62,7 @@ def prepare_share(flags: PrepareFlags, share: Share) -> None:
     check_flags(flags)
     with ProgressBar("Scanning headers", unit="shards") as bar:
         report = run_part(
-            plan_of_flags(flags),
+            flags.plan,
             share,
             dry_run=flags.dry_run,
             on_progress=lambda now: bar.update(now.shards_done, now.shards_total),
@@ -125,7 +125,7 @@ def prepare_dataset(flags: PrepareFlags) -> None:
     with (
         no_echo(enabled=flags.asks_by_menus),
         begin_scan(
-            plan_of_flags(flags),
+            flags.plan,
             folder,
             inspects=needs_contents(flags, folder),
             is_trial=flags.dry_run,
@@ -207,7 +207,7 @@ def _draft(flags: PrepareFlags, scan: BackgroundScan, choices: Choices) -> _Draf
         notes=notes,
         further_notes=[note for note in notes if note not in conflicts],
         warnings=[*warnings, *empty],
-        part_sets=scan.prepare.index.part_sets().to_document(),
+        part_sets=scan.prepare.index.part_sets.to_document(),
         split=planned,
         split_samples=samples,
     )

@@ -33,14 +33,13 @@ def write_index(
 ) -> DuplicateKeys:
     """Index shards, some of them with the rows of another index."""
     earlier = DatasetIndex(storage, of) if of else None
-    writer = IndexWriter(storage, f"{INDEX_FOLDER}/{uuid}", kept=earlier)
-    with writer:
+    with IndexWriter(storage, f"{INDEX_FOLDER}/{uuid}", kept=earlier) as writer:
         for name in shards:
             if earlier and name in keep:
                 writer.keep(next(shard for shard in earlier.shards if shard.name == name))
             else:
                 writer.add(storage.stat(name), index_shard(storage, name))
-    return writer.finish(prepared_by="a test")[1]
+        return writer.finish(prepared_by="a test")[1]
 
 
 def columns(storage: LocalStorage, uuid: str) -> dict[str, bytes]:

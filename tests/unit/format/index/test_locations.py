@@ -29,12 +29,11 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 def indexed(folder: Path, shards: dict[str, list[tuple[bytes, bytes]]]) -> DatasetIndex:
     """Write shards, each a list of ``(member, content)``, and index them."""
     storage = LocalStorage(folder)
-    writer = IndexWriter(storage, ".nv-meta/index/u")
-    with writer:
+    with IndexWriter(storage, ".nv-meta/index/u") as writer:
         for name, members in shards.items():
             (folder / name).write_bytes(b"".join(member(*each) for each in members) + END)
             writer.add(storage.stat(name), index_shard(storage, name))
-    writer.finish(prepared_by="a test")
+        writer.finish(prepared_by="a test")
     return DatasetIndex(storage, "u")
 
 

@@ -344,12 +344,12 @@ def _answers(function: Callable[[Any], Any], item: Any) -> Iterator[tuple[Except
         for result in function(item):
             yield None, [result]
     except Exception as error:  # noqa: BLE001 - the parent raises it
-        yield _sendable(error), []
+        yield sendable_error(error), []
     else:
         yield None, []
 
 
-def _sendable(error: Exception) -> Exception:
+def sendable_error(error: Exception) -> Exception:
     """Return an error that pickles: itself, or one with its text."""
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - of this process

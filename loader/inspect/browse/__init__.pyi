@@ -13,7 +13,6 @@ from .dataset import (
 )
 from .page_document import mapped_document as mapped_document, sample_page as sample_page
 from .page_links import PageLinks as PageLinks, page_url as page_url
-from .reader_pool import ReaderPool as ReaderPool
 from .sample_tags import tag_samples as tag_samples, tags as tags
 from .search import (
     SEARCH_KINDS as SEARCH_KINDS,
@@ -26,4 +25,5 @@ from .search import (
     statistics as statistics,
 )
 from .tensors import describe_tensors as describe_tensors
-from .workers import PartAddress as PartAddress, ThumbnailPool as ThumbnailPool
+from .thumbnails import PartAddress as PartAddress, ThumbnailPool as ThumbnailPool
+from .worker_pool import WorkerPool as WorkerPool

@@ -19,7 +19,7 @@ from ..fields import FieldView
 from ..sample_view import PreviewRequest, SampleView
 from ..views import open_views
 from .dataset import BrowsedDataset, is_picture, media_type
-from .workers import MAX_PART_BYTES
+from .thumbnails import MAX_PART_BYTES
 
 _FIELD_KEYS = ("name", "type", "shape", "dtype", "range", "size_bytes", "media", "facts", "text", "fault")
 _EXTENSIONS = ("npy", "npz", "pth", "pt")

@@ -39,7 +39,7 @@ from ...samples.building.dataset_code import DatasetCode
 from ...storage import EPath
 from ..stats import StatsRequest, collect_stats, compute_values, estimate_values, value_names
 from .dataset import BrowsedDataset, DatasetAddress, media_type
-from .workers import open_dataset
+from .thumbnails import open_dataset
 
 _KEYS_AT_ONCE = 1 << 16  # samples of a step of a search by key
 _SAMPLES_AT_ONCE = 200  # of a task in a worker process

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..fields import describe_value
-from .workers import MAX_PART_BYTES, PartAddress, read_part
+from .thumbnails import MAX_PART_BYTES, PartAddress, read_part
 
 _MAX_ARRAYS = 20  # of one file
 _MAX_NUMBERS = 1_000_000  # that a histogram counts

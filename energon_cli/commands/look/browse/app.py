@@ -24,7 +24,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from loader.errors import EnergonError
-from loader.inspect.browse import Catalogue, ReaderPool, ThumbnailPool
+from loader.inspect.browse import Catalogue, ThumbnailPool, WorkerPool
 
 from .requests import MAX_DIGITS, answer_error, answer_missing
 from .routes import Routes
@@ -85,7 +85,7 @@ def serve_pages(
     """Serve pages until Ctrl-C or SIGTERM, then end the worker processes."""
     # The application, its worker processes, and the guard around it.
     thumbnails = ThumbnailPool(workers=max(1, min(8, len(os.sched_getaffinity(0)))))
-    readers = ReaderPool(workers=2)
+    readers = WorkerPool(workers=2)
     routes = [
         *Routes(catalogue, thumbnails=thumbnails, readers=readers, edit=edit).routes(),
         *(Route(path, _page) for path in ("/", "/datasets", "/stats/{rest:any}", "/s/{rest:any}")),
@@ -111,10 +111,7 @@ def serve_pages(
     # Serve until Ctrl-C or SIGTERM.
     config = uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=1, server_header=False)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises its signal again: worker processes must end
-    try:
-        Server(config).run([listener])
-    finally:
-        readers.close()
+    Server(config).run([listener])
 
 
 def is_allowed_host(header: str, names: Collection[str]) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
 from functools import lru_cache, partial
 from typing import Any, TypeVar
@@ -17,18 +16,18 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from loader.dataset.query import SampleQuery, find_samples
-from loader.errors import EnergonError
+from loader.errors import EnergonError, WorkerError
 from loader.inspect import ExcludeRequest, exclude
 from loader.inspect.browse import (
     SEARCH_KINDS,
     BrowsedDataset,
     Catalogue,
     PartAddress,
-    ReaderPool,
     SampleOrder,
     SearchRequest,
     ThumbnailPool,
     TrainingOrder,
+    WorkerPool,
     describe_tensors,
     lint_samples,
     mapped_document,
@@ -66,9 +65,8 @@ _T = TypeVar("_T")
 class Routes:
     """Answers to requests about samples, datasets and all of them; edits are refused unless the server allows them."""
 
-    def __init__(self, catalogue: Catalogue, *, thumbnails: ThumbnailPool, readers: ReaderPool, edit: bool) -> None:
+    def __init__(self, catalogue: Catalogue, *, thumbnails: ThumbnailPool, readers: WorkerPool, edit: bool) -> None:
         self._catalogue, self._thumbnails, self._readers, self._edit = catalogue, thumbnails, readers, edit
-        self._running_thumbnails = asyncio.Semaphore(thumbnails.max_running)
         self._chosen = lru_cache(maxsize=8)(BrowsedDataset.chosen)  # the array of a condition, for its further pages
 
     def routes(self) -> list[Route]:
@@ -132,7 +130,7 @@ class Routes:
         if request.headers.get("if-none-match") == name:
             return Response(status_code=304, headers=headers)
         address = PartAddress(dataset.address, sample, part)
-        async with self._running_thumbnails:
+        async with self._thumbnails.slots:
             if await request.is_disconnected():
                 return Response(status_code=204)
             try:
@@ -283,10 +281,12 @@ class Routes:
             ranges=await run_in_threadpool(partial(dataset.ranges, **_facets(query))),
         )
         # Search until the first result: an error until then has a status of its own.
-        batches = search_samples(dataset, search, self._readers.submit)
+        loop = asyncio.get_running_loop()
+        submit = lambda *call: asyncio.run_coroutine_threadsafe(self._in_worker(*call), loop)  # noqa: E731
+        batches = search_samples(dataset, search, submit)
         try:
             first = await run_in_threadpool(next, batches, None)  # before the answer begins: it has a status of its own
-        except BrokenProcessPool as error:
+        except WorkerError as error:
             raise HTTPException(422, _KILLED) from error
 
         # Answer with a line of JSON for each batch, until the page goes away.
@@ -308,8 +308,8 @@ class Routes:
                         await run_in_threadpool(batches.close)
                         return
                     yield await run_in_threadpool(line, batch)
-            except (EnergonError, BrokenProcessPool) as error:
-                yield json.dumps({"fault": _KILLED if isinstance(error, BrokenProcessPool) else str(error)}) + "\n"
+            except EnergonError as error:
+                yield json.dumps({"fault": _KILLED if isinstance(error, WorkerError) else str(error)}) + "\n"
 
         return StreamingResponse(lines(), media_type="application/x-ndjson")
 
@@ -359,10 +359,8 @@ class Routes:
 
     async def _in_worker(self, function: Callable[..., _T], *args: Any) -> _T:
         """Run a function in a worker process."""
-        try:
-            return await asyncio.wrap_future(self._readers.submit(function, *args))
-        except BrokenProcessPool as error:
-            raise HTTPException(422, "the process that read the sample was killed") from error
+        async with self._readers.slots:
+            return await self._readers.call(function, *args)
 
     def _dataset_of(self, request: Request) -> BrowsedDataset:
         dataset_number: int = request.path_params["dataset"]

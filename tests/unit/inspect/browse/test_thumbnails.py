@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from loader.inspect.browse.workers import make_thumbnail
+from loader.inspect.browse.thumbnails import make_thumbnail
 from loader.samples import PictureError
 
 

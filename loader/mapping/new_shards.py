@@ -25,7 +25,7 @@ from ..dataset.dataset import Dataset
 from ..dataset.job_journal import request_of_metadata
 from ..dataset.opening import folder_at
 from ..dataset.selection import Selection
-from ..engine.journal import Job, Journal
+from ..engine.journal import Job
 from ..errors import ConfigError, SampleError
 from ..format.carry import Carried, NewOrder, OldDataset
 from ..format.dataset_ref import DatasetRef
@@ -35,8 +35,8 @@ from ..format.unfinished import remove_left_files
 from ..prepare.plan import PreparePlan, SplitRequest
 from ..prepare.run import open_prepare
 from ..storage import Storage, flush_files, open_storage, read_document, resolve_path
-from .outputs import ToColumns, ToFilter, results_of
-from .tasks import MapOutput, MapTask, Outcome, TaskFailures, TaskResult, Values, WrittenShard
+from .outputs import ToColumns, ToFilter
+from .tasks import MapOutput, MapResults, MapTask, Outcome, TaskFailures, TaskResult, Values, WrittenShard
 
 _SHARD_BYTES = 1 << 30  # a task of large results has several shards
 _OWN_SHARD = re.compile(r"shard_\d{9,}(_.+)?_\d{2,}\.tar")
@@ -165,21 +165,14 @@ class ToDataset(MapOutput):
 
     # ---------------------------------------------------------------------------------------- the end of the job
 
-    def commit(
-        self,
-        folder: Dataset,
-        tasks: Sequence[MapTask],
-        journal: Journal[TaskResult],
-        joined: None,  # noqa: ARG002 - as of other outputs
-        made_by: str,  # noqa: ARG002
-    ) -> Outcome:
+    def commit(self, results: MapResults, joined: None) -> Outcome:  # noqa: ARG002 - as of other outputs
         """Prepare the shards of all tasks as a dataset, with the columns and filters of the old one."""
-        storage = self.storage()
+        storage, folder = self.storage(), results.folder
         # Keep the shards of the results alone: a killed run, maybe with other options, may have left others.
         shards: list[WrittenShard] = []
         part_names: set[str] = set()
         kinds: set[str] = set()
-        for result in results_of(journal, tasks):
+        for _, result in results:
             shards += result.shards
             part_names.update(result.part_names)
             kinds.update(result.kinds)
@@ -204,7 +197,7 @@ class ToDataset(MapOutput):
             part = shard.split or ("" if has_split else "train")
             if part:
                 split[part] = (*split.get(part, ()), shard.name)
-        job = journal.job()
+        job = results.journal.job()
         record = {} if job is None else {REQUEST_JSON: msgspec.json.encode(self._done(folder, job)).decode()}
         plan = PreparePlan(
             path=self.output,

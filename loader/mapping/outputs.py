@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +11,11 @@ import numpy.typing as npt
 
 from ..dataset.dataset import Dataset
 from ..dataset.exclusions import ExclusionFiles
-from ..engine.journal import Journal
-from ..errors import ConfigError, SampleError
+from ..errors import SampleError
 from ..format.columns.column_files import write_map_column
 from ..format.columns.column_record import check_column_name
 from ..format.filters.build import build_filter_index, check_filter_name
-from .tasks import MapOutput, MapTask, Outcome, TaskFailures, TaskResult, Values
+from .tasks import MapOutput, MapResults, MapTask, Outcome, TaskFailures, TaskResult, Values
 from .values import ColumnPiece, ValueKind, number_type, piece_of, plain_values
 
 
@@ -80,15 +79,8 @@ class ToColumns(MapOutput):
             kinds[name] = kinds[name].join(piece.kind, column=name, at=self.path, key=folder.index.full_key)
         return kinds
 
-    def commit(
-        self,
-        folder: Dataset,
-        tasks: Sequence[MapTask],
-        journal: Journal[TaskResult],
-        joined: dict[str, ValueKind] | None,
-        made_by: str,
-    ) -> Outcome:
-        """Write the columns from the results in the journal, one task in memory at a time."""
+    def commit(self, results: MapResults, joined: dict[str, ValueKind] | None) -> Outcome:
+        """Write the columns, one task in memory at a time."""
         # Check all columns before the first one is written.
         kinds = joined or dict.fromkeys(self.names, ValueKind())
         for name, kind in kinds.items():
@@ -101,46 +93,27 @@ class ToColumns(MapOutput):
         # Write the columns, with the values of one task in memory.
         for name, kind in kinds.items():
             write_map_column(
-                folder.storage,
-                folder.index,
+                results.folder.storage,
+                results.folder.index,
                 name,
                 None if kind.name == "text" else number_type(kind),
-                _blocks(folder, tasks, journal, name, kind),
+                _blocks(results, name, kind),
                 length=kind.length,
-                made_by=made_by,
+                made_by=results.made_by,
                 metric=self.metric,
                 model=self.model,
             )
         return Outcome(self.names)
 
 
-def results_of(journal: Journal[TaskResult], tasks: Sequence[MapTask]) -> Iterator[TaskResult]:
-    """Yield the results of all tasks from the journal, one in memory at a time.
-
-    Raises:
-        ConfigError: A result is damaged.
-    """
-    for task_index, task in enumerate(tasks):
-        result = journal.read(task_index)
-        if result is None:
-            raise ConfigError(
-                f"the result for {task.name} is damaged",
-                at=journal.storage.path(journal.folder),
-                hint="run the same command again, which computes it again",
-            )
-        yield result
-
-
-def _blocks(
-    folder: Dataset, tasks: Sequence[MapTask], journal: Journal[TaskResult], name: str, kind: ValueKind
-) -> Iterator[tuple[Any, npt.NDArray[np.bool_]]]:
+def _blocks(results: MapResults, name: str, kind: ValueKind) -> Iterator[tuple[Any, npt.NDArray[np.bool_]]]:
     """Yield the values of the column, and which are known, in the order of the index: numbers, vectors or texts."""
     done = 0
-    for task, result in zip(tasks, results_of(journal, tasks), strict=True):
+    for task, result in results:
         yield from _unknown(task.start - done, kind)
         yield _block(result.columns[name], kind)
         done = task.stop
-    yield from _unknown(len(folder.index) - done, kind)
+    yield from _unknown(len(results.folder.index) - done, kind)
 
 
 _BLOCK = 1 << 16
@@ -187,19 +160,12 @@ class ToFilter(MapOutput):
                 failures.add(sample_index, SampleError(fault))
         return TaskResult(kept=kept.tobytes())
 
-    def commit(
-        self,
-        folder: Dataset,
-        tasks: Sequence[MapTask],
-        journal: Journal[TaskResult],
-        joined: None,  # noqa: ARG002 - as of other outputs
-        made_by: str,  # noqa: ARG002
-    ) -> Outcome:
+    def commit(self, results: MapResults, joined: None) -> Outcome:  # noqa: ARG002 - as of other outputs
         """Write the filter."""
         numbers = [np.empty(0, np.int64)]
-        for task, result in zip(tasks, results_of(journal, tasks), strict=True):
+        for task, result in results:
             numbers.append(task.start + np.flatnonzero(np.frombuffer(result.kept, np.bool_)))
-        kept = np.concatenate(numbers)
+        kept, folder = np.concatenate(numbers), results.folder
         with folder.storage.lock(ExclusionFiles.of(folder).lock, wait=True):
             build_filter_index(folder.ref.path, self.name, kept, meta_folder=folder.ref.meta_folder)
         return Outcome((self.name,), kept=len(kept))

@@ -28,7 +28,7 @@ from .call_limit import CallLimit, TaskCalls
 from .function import UserFunction, one_thread
 from .new_shards import ToDataset
 from .reading import SampleReader
-from .tasks import SAMPLES_OF_TASK, FailedSample, MapOutput, MapWork, TaskResult, tasks_of
+from .tasks import SAMPLES_OF_TASK, FailedSample, MapOutput, MapResults, MapWork, TaskResult, tasks_of
 
 _LATE_S = 4.0  # more than twice the limit: a stopped worker may soon continue
 _MAX_SHOWN = 100  # failures of a report; a file next to the results has all
@@ -290,7 +290,8 @@ class _Map:
                 joined = output.joined(self._folder, joined, result)
         # Write the results, and remove what killed processes have left.
         made_by = f"energon {self._request.command} {self._request.function} (energon-toolkit {__version__})"
-        written = output.commit(self._folder, self._tasks, self._journal, joined, made_by)
+        results_of_all = MapResults(folder=self._folder, tasks=self._tasks, journal=self._journal, made_by=made_by)
+        written = output.commit(results_of_all, joined)
         remove_left_files(self._journal.storage, names=written.names)
         remove_work_folder(self._journal.storage, self._journal.folder)
         shown = [failure for _, some in sorted(failures.items()) for failure in some]

@@ -18,7 +18,7 @@ from ..arrays import IntArray
 from ..convert.writing.written_shards import ShardRecord
 from ..dataset.dataset import Dataset
 from ..engine.journal import Journal
-from ..errors import SkipSample, error_text, plural
+from ..errors import ConfigError, SkipSample, error_text, plural
 from ..format.index.layout import ShardEntry
 from ..format.tar.names import printable
 from ..storage import Storage
@@ -161,6 +161,38 @@ Values = Iterable[tuple[int, Any]]
 """The numbers of samples, ascending, with what the function returned; None for a sample without a value."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapResults:
+    """The results of all tasks of a map.
+
+    Attributes:
+        folder: The dataset.
+        journal: Holds the results.
+        made_by: Text that names the map, for records.
+    """
+
+    folder: Dataset
+    tasks: Sequence[MapTask]
+    journal: Journal[TaskResult]
+    made_by: str
+
+    def __iter__(self) -> Iterator[tuple[MapTask, TaskResult]]:
+        """Yield each task with its result, one in memory at a time.
+
+        Raises:
+            ConfigError: A result is damaged.
+        """
+        for task_index, task in enumerate(self.tasks):
+            result = self.journal.read(task_index)
+            if result is None:
+                raise ConfigError(
+                    f"the result for {task.name} is damaged",
+                    at=self.journal.storage.path(self.journal.folder),
+                    hint="run the same command again, which computes it again",
+                )
+            yield task, result
+
+
 class MapOutput(ABC):
     """The target of the values: the part that runs in workers, and the end of the job."""
 
@@ -198,9 +230,7 @@ class MapOutput(ABC):
         return False
 
     @abstractmethod
-    def commit(
-        self, folder: Dataset, tasks: Sequence[MapTask], journal: Journal[TaskResult], joined: Any, made_by: str
-    ) -> Outcome:
+    def commit(self, results: MapResults, joined: Any) -> Outcome:
         """Write the target from the results of all tasks, and what :meth:`joined` returned for the last one."""
 
 

@@ -4,105 +4,72 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from ...errors import ConfigError, FormatError, required_package
 from ...storage import is_url
-from ..rows.row import CellReader, FaultRef, Row
-from ..tables.arrow_files import ArrowTable, Batch
-from ..tables.arrow_rows import ArrowCells, list_table, survey_columns
-from ..tables.columns import TableColumn
-from ..tables.named_files import NamedFiles
+from ..rows.row import FaultRef
+from ..tables.arrow_files import ArrowTable, Batch, open_table
 from ..tables.split_names import split_part
-from ..tables.table_files import EXTENSIONS
-from .source import Listing
-from .table_source import ArrowTableSource, TableSource
+from ..tables.table_files import EXTENSIONS, TableFile
+from .table_source import ArrowTableSource
 
 _STATE = "state.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HuggingFaceSource(TableSource):
+class HuggingFaceSource(ArrowTableSource):
     """The rows of a Hugging Face dataset; pictures and sounds keep their bytes.
 
     Numbers of classes become the part ``cls``, and their names are in the part ``json``. The splits of a
-    ``DatasetDict``, or of files such as ``train-00000-of-00002.parquet``, become split parts.
+    ``DatasetDict``, or of files such as ``train-00000-of-00002.parquet``, become split parts. These files are read in
+    place: ``datasets`` would copy them to its cache.
 
     Attributes:
         path: A folder that ``save_to_disk`` has written, or Parquet or Arrow files, or their folder.
     """
 
     kind: str = "hf"
+    splits_by_name: bool = True
 
-    def rows(self, listing: Listing) -> Iterator[Row]:
-        if not is_saved_dataset(self.path):
-            yield from self._files().rows(listing)
-            return
-        # A saved dataset has a table for each split.
-        tables = self._load()
-        layout = self.layout(listing)
-        for name, table in tables.items():
-            listing.account.take("files")
-            yield from list_table(
-                table,
-                layout,
-                name=name or os.path.basename(os.path.abspath(self.path)),
-                file=name,
-                version=self._version(name),
-                key_prefix=f"{name}/" if name else "",
-                split=split_part(name),
-                account=listing.account,
-                with_values=False,  # the files are mapped into memory, so that rows are read fast in any order
-            )
-
-    def records(self) -> Iterator[Mapping[str, object]]:
-        return self._files().records()
-
-    def survey(self, files: NamedFiles) -> Sequence[TableColumn]:
-        if not is_saved_dataset(self.path):
-            return self._files().survey(files)
-        columns = survey_columns(self._load().values(), files)
-        if not columns:
-            raise ConfigError("this dataset has no rows", at=self.path, hint="name a dataset with rows")
-        return columns
-
-    def open_cells(self) -> CellReader:
-        if not is_saved_dataset(self.path):
-            return self._files().open_cells()
-        return ArrowCells(self.layout(), self._load().__getitem__)
-
-    def _files(self) -> ArrowTableSource:
-        """Return the dataset as a table. Its files are read in place: ``datasets`` would copy them to its cache."""
-        if self.path.endswith(EXTENSIONS["arrow"]):
-            return self._table("arrow")
-        if self.path.endswith(EXTENSIONS["parquet"]) or is_url(self.path):
-            return self._table("parquet")
-        return self._files_of_folder()
-
-    def _table(self, kind: Literal["parquet", "arrow"]) -> ArrowTableSource:
-        return ArrowTableSource(path=self.path, kind=kind, columns=self.columns, splits_by_name=True, known=self.known)
-
-    def _load(self) -> Mapping[str, SavedTable]:
-        for path in saved_files(self.path):
-            file = self.columns.access.ref(path, (self.path,))
-            if isinstance(file, FaultRef):
-                raise ConfigError(file.reason, at=self.path, hint="allow it with --allow-outside")
-        return load_saved(self.path)
-
-    def _files_of_folder(self) -> ArrowTableSource:
-        for table in (self._table("parquet"), self._table("arrow")):
-            try:
-                table.table_files()
-            except ConfigError:
-                continue
-            return table
+    def table_files(self) -> list[TableFile]:
+        if is_saved_dataset(self.path):
+            return self._saved_splits()
+        is_arrow = self.path.endswith(EXTENSIONS["arrow"])
+        if is_arrow or self.path.endswith(EXTENSIONS["parquet"]) or is_url(self.path):
+            return self.files_of("arrow" if is_arrow else "parquet")
+        for kind in ("parquet", "arrow"):
+            with suppress(ConfigError):
+                return self.files_of(kind)
         raise ConfigError(
             "this is no Hugging Face dataset: it has neither dataset_dict.json nor state.json, and no Parquet files",
             at=self.path,
             hint="name a folder that save_to_disk has written, or the folder of Parquet files",
         )
+
+    def open_file(self, path: str) -> ArrowTable:
+        if os.path.isdir(path):
+            return SavedTable(path)
+        return open_table(path, "arrow" if path.endswith(EXTENSIONS["arrow"]) else "parquet")
+
+    def _saved_splits(self) -> list[TableFile]:
+        for path in saved_files(self.path):
+            file = self.columns.access.ref(path, (self.path,))
+            if isinstance(file, FaultRef):
+                raise ConfigError(file.reason, at=self.path, hint="allow it with --allow-outside")
+        return [
+            TableFile(
+                path=os.path.join(self.path, split),
+                name=split or os.path.basename(os.path.abspath(self.path)),
+                version=self._version(split),
+                split=split_part(split),
+                key_prefix=f"{split}/" if split else "",
+            )
+            for split in saved_splits(self.path)
+        ]
 
     def _version(self, split: str) -> str:
         state = os.path.join(self.path, split, _STATE)
@@ -115,7 +82,7 @@ class HuggingFaceSource(TableSource):
 
 _BATCH_BYTES = 16 << 20
 _MAX_BATCH_ROWS = 1000
-_MARKS = ("dataset_dict.json", "state.json")
+_MARKS = ("dataset_dict.json", _STATE)
 _SAMPLED_ROWS = 64
 
 
@@ -124,39 +91,22 @@ def is_saved_dataset(path: str) -> bool:
     return not is_url(path) and any(os.path.isfile(os.path.join(path, name)) for name in _MARKS)
 
 
-def load_saved(path: str) -> dict[str, SavedTable]:
-    """Open a folder that ``save_to_disk`` has written; return its tables by the name of the split.
-
-    A ``Dataset`` has one table, whose name is ``""``.
-    """
-    with required_package(
-        "reading this dataset needs the library datasets, which is not installed",
-        at=path,
-        hint="run: pip install 'energon-toolkit[hf]'",
-    ):
-        import datasets
+def saved_splits(path: str) -> list[str]:
+    """Return the names of the splits of a saved dataset; an empty one for a dataset without splits."""
     try:
-        loaded: Any = datasets.load_from_disk(path, keep_in_memory=False)
-    except (OSError, ValueError, KeyError, TypeError) as error:  # as it and pyarrow raise them
-        lines = str(error).splitlines() or [type(error).__name__]
-        raise FormatError(
-            f"this dataset cannot be loaded: {lines[0]}",
-            shard=path,
-            hint="save it again with save_to_disk, or copy it again",
-        ) from error
-    # A single dataset has no name of a split.
-    tables: Mapping[str, Any] = loaded if isinstance(loaded, Mapping) else {"": loaded}
-    return {str(name): SavedTable(table, path) for name, table in tables.items()}
+        splits: list[str] = _read_json(os.path.join(path, _MARKS[0])).get("splits", [""])
+    except (ValueError, AttributeError, RecursionError):
+        return [""]  # the library reports it
+    return splits
 
 
 def saved_files(path: str) -> Iterator[str]:
     """Yield the files that a saved dataset names, as far as its documents can be read."""
     try:
         # Read the documents without the library, which would open the files.
-        splits = _read_json(os.path.join(path, _MARKS[0])).get("splits", [""])
-        for folder in (os.path.join(path, split) for split in splits):
-            yield os.path.join(folder, _MARKS[1])
-            for file in _read_json(os.path.join(folder, _MARKS[1]))["_data_files"]:
+        for folder in (os.path.join(path, split) for split in saved_splits(path)):
+            yield os.path.join(folder, _STATE)
+            for file in _read_json(os.path.join(folder, _STATE))["_data_files"]:
                 yield os.path.join(folder, file["filename"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return  # the library reports it
@@ -171,9 +121,26 @@ def _read_json(path: str) -> Any:
 
 
 class SavedTable(ArrowTable):
-    """A ``datasets.Dataset``, read as Arrow: pictures and sounds are not decoded."""
+    """A ``datasets.Dataset`` in its folder, read as Arrow: pictures and sounds are not decoded."""
 
-    def __init__(self, dataset: Any, path: str) -> None:
+    is_fast_in_any_order = True  # it is mapped into memory
+
+    def __init__(self, path: str) -> None:
+        with required_package(
+            "reading this dataset needs the library datasets, which is not installed",
+            at=path,
+            hint="run: pip install 'energon-toolkit[hf]'",
+        ):
+            import datasets
+        try:
+            dataset: Any = datasets.load_from_disk(path, keep_in_memory=False)
+        except (OSError, ValueError, KeyError, TypeError) as error:  # as it and pyarrow raise them
+            lines = str(error).splitlines() or [type(error).__name__]
+            raise FormatError(
+                f"this dataset cannot be loaded: {lines[0]}",
+                shard=path,
+                hint="save it again with save_to_disk, or copy it again",
+            ) from error
         self._dataset = dataset.with_format("arrow")
         self._path = path
         self.schema: Any = dataset.features.arrow_schema

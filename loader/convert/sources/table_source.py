@@ -24,7 +24,7 @@ from ..file_trees.file_names import join_names
 from ..file_trees.tree import FolderTree
 from ..readers.registry import reader_of, reader_of_rows, readers
 from ..rows.row import AnnotationRef, Row, ValueRef
-from ..tables.arrow_files import open_table, readable_batches
+from ..tables.arrow_files import ArrowTable, open_table, readable_batches
 from ..tables.arrow_rows import ArrowCells, list_table, survey_columns
 from ..tables.columns import FoundColumn, TableColumn, TableLayout, segment_columns
 from ..tables.delimited import DelimitedReader
@@ -310,65 +310,64 @@ class ArrowTableSource(TableSource):
     """The rows of Parquet or Arrow files.
 
     Attributes:
+        kind: ``"parquet"`` or ``"arrow"``; a subclass may have others.
         splits_by_name: Take the split part from the names of files, as in ``train-00000-of-00002.parquet``.
     """
 
-    kind: Literal["parquet", "arrow"]
+    kind: str
     splits_by_name: bool = False
 
     def rows(self, listing: Listing) -> Iterator[Row]:
         files = self.table_files()
         layout = self.layout(listing)
-        if not is_url(self.path) and os.path.isdir(self.path):
-            FolderTree(self.path, self.columns.access).leave_others(listing.account, {file.name for file in files})
+        names = {file.name for file in files if os.path.isfile(file.path)}
+        if names and os.path.isdir(self.path):
+            FolderTree(self.path, self.columns.access).leave_others(listing.account, names)
         else:
             listing.account.take("files", len(files))
         for file in files:
-            prefix = f"{file.name.rpartition('.')[0]}/" if len(files) > 1 else ""
-            with closing(open_table(file.path, self.kind)) as table:
+            with closing(self.open_file(file.path)) as table:
                 self._check_columns(file, table.schema.names, layout)
-                split = file.split if self.splits_by_name else ""
                 # Shuffled rows are values, not cells: decoding a batch of rows for each row would take thousands of
                 # times as long as reading all rows once.
-                yield from list_table(
-                    table,
-                    layout,
-                    name=file.name,
-                    file=file.path,
-                    version=file.version,
-                    key_prefix=prefix,
-                    split=split,
-                    with_values=listing.shuffled,
-                    account=listing.account,
-                )
+                with_values = listing.shuffled and not table.is_fast_in_any_order
+                yield from list_table(table, layout, file, with_values=with_values, account=listing.account)
 
     def records(self) -> Iterator[Mapping[str, object]]:
         for file in self.table_files():
-            with closing(open_table(file.path, self.kind)) as table:
+            with closing(self.open_file(file.path)) as table:
                 for _, batch in readable_batches(table, table.schema.names):
                     if not isinstance(batch, FormatError):
                         yield from batch.to_pylist()
 
     def survey(self, files: NamedFiles) -> Sequence[TableColumn]:
         paths = [file.path for file in self.table_files()]
-        columns = survey_columns((open_table(path, self.kind) for path in paths), files)
+        columns = survey_columns(map(self.open_file, paths), files)
         if not columns:
             raise ConfigError("this table has no rows", at=self.path, hint="name a file with rows")
         return columns
 
     def column_names(self) -> list[str]:
-        with closing(open_table(self.table_files()[0].path, self.kind)) as table:
+        with closing(self.open_file(self.table_files()[0].path)) as table:
             return list(table.schema.names)
 
     def table_files(self) -> list[TableFile]:
-        if is_url(self.path) or not os.path.isdir(self.path):
-            return list_table_files(self.path, self.kind)
-        folders = FolderTree(self.path, self.columns.access).folders(Account())
-        names = [join_names(folder, name) for folder, files in folders for name in files]
-        return list_table_files(self.path, self.kind, names)
+        return self.files_of(self.kind)
+
+    def files_of(self, kind: str) -> list[TableFile]:
+        """Return the files of the kind ``"parquet"`` or ``"arrow"``."""
+        names = None
+        if not is_url(self.path) and os.path.isdir(self.path):
+            folders = FolderTree(self.path, self.columns.access).folders(Account())
+            names = [join_names(folder, name) for folder, files in folders for name in files]
+        files = list_table_files(self.path, kind, names)
+        return files if self.splits_by_name else [replace(file, split="") for file in files]
+
+    def open_file(self, path: str) -> ArrowTable:
+        return open_table(path, self.kind)
 
     def open_cells(self) -> ArrowCells:
-        return ArrowCells(self.layout(), lambda path: open_table(path, self.kind))
+        return ArrowCells(self.layout(), self.open_file)
 
     def _check_columns(self, file: TableFile, names: list[str], layout: TableLayout) -> None:
         # Layouts hold for all files, so each needs the columns that are written.

@@ -36,10 +36,15 @@ def import_pyarrow() -> Any:
 
 
 class ArrowTable(ClosesOnExit, ABC):
-    """A table that is read in batches."""
+    """A table that is read in batches.
+
+    Attributes:
+        is_fast_in_any_order: Rows are read fast one by one, too.
+    """
 
     schema: Any
     num_rows: int
+    is_fast_in_any_order = False
 
     @abstractmethod
     def batches(self, start: int, columns: Sequence[str]) -> Iterator[Batch]:

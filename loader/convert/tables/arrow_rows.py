@@ -18,6 +18,7 @@ from .arrow_files import ArrowTable, Batch, readable_batches
 from .columns import EXAMPLE_ROWS, ClassNames, ColumnType, PartColumns, TableColumn, TableLayout
 from .named_files import NamedFiles
 from .part_values import CellOf, RowMaker, media_bytes, part_bytes
+from .table_files import TableFile
 
 _EXAMPLE_BYTES = 32 << 20
 _FEATURES = b"huggingface"
@@ -101,46 +102,33 @@ def _add_examples(column: TableColumn, table: ArrowTable) -> FormatError | None:
 
 
 def list_table(
-    table: ArrowTable,
-    layout: TableLayout,
-    *,
-    name: str,
-    file: str,
-    version: str,
-    key_prefix: str,
-    split: str,
-    with_values: bool,
-    account: Account,
+    table: ArrowTable, layout: TableLayout, file: TableFile, *, with_values: bool, account: Account
 ) -> Iterator[Row]:
     """Yield the rows of a table that become samples.
 
     Args:
-        key_prefix: Begin of the keys that are numbers of rows.
-        split: Split part, if there is no column of them.
         with_values: Yield the values; False yields cells, which the workers read.
         account: Gets the rows that are left out.
     """
     with_values = with_values or layout.group is not None
-    maker = RowMaker(layout, key_prefix=key_prefix)
-    cell_of = None if with_values else _cell_maker(table, layout, file, version)
+    maker = RowMaker(layout, key_prefix=file.key_prefix)
+    cell_of = None if with_values else _cell_maker(table, layout, file)
     listed = _values(table, layout) if with_values else _listed_values(table, layout)
     # A row becomes a sample, a failure, or is left out.
     for row_index, values in listed:
-        origin = f"{name}, row {row_index}"
+        origin = f"{file.name}, row {row_index}"
         if isinstance(values, EnergonError):
             yield maker.fault(row_index, origin, values.message)
             continue
         cell = None if cell_of is None else cell_of(row_index, values)
-        row = maker.make(values, row=row_index, origin=origin, split=split, cell=cell)
+        row = maker.make(values, row=row_index, origin=origin, split=file.split, cell=cell)
         if row is None:
             account.lose("rows", "L120", origin)
         else:
             yield row
 
 
-def _cell_maker(
-    table: ArrowTable, layout: TableLayout, file: str, version: str
-) -> Callable[[int, Mapping[str, Any]], CellOf]:
+def _cell_maker(table: ArrowTable, layout: TableLayout, file: TableFile) -> Callable[[int, Mapping[str, Any]], CellOf]:
     """Return a function that makes the references to the cells of a row; rows ascend, sizes are means over ranges."""
     # Read the ranges of rows and the mean sizes of their cells.
     parts = [part for part in layout.parts if part.role not in ("path", "url")]
@@ -162,8 +150,8 @@ def _cell_maker(
                 row=row,
                 column=part.name if index is None else f"{part.name}#{index}",
                 size_bytes=means.get(part.name, 0) // elements,
-                file=file,
-                changed=version,
+                file=file.path,
+                changed=file.version,
                 named_by_contents=part.named_by_contents,
             )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...errors import ConfigError
 from ...storage import FileInfo, is_url, open_parent, open_storage
@@ -21,12 +21,14 @@ class TableFile:
     Attributes:
         version: Its size and time of change, or its version in an object store.
         split: Split part that its name or its folder has; ``""`` for none.
+        key_prefix: Begin of the keys that are numbers of rows.
     """
 
     path: str
     name: str
     version: str
     split: str
+    key_prefix: str = ""
 
 
 def list_table_files(path: str, kind: str, names: Sequence[str] | None = None) -> list[TableFile]:
@@ -40,7 +42,7 @@ def list_table_files(path: str, kind: str, names: Sequence[str] | None = None) -
     # A file is the table, or else all files of the folder.
     if not os.path.isdir(path) and (_extension(path) in extensions or not is_url(path)):
         storage, name = open_parent(path)
-        return [_table_file(storage.stat(name), storage.path(name), folder="")]
+        return [_table_file(storage.stat(name), storage.path(name), split="")]
     storage = open_storage(path)
     listed = storage.list("") if names is None else (storage.stat(n) for n in sorted(names) if storage.exists(n))
     files = [info for info in listed if _is_table(info.name, extensions)]
@@ -50,12 +52,16 @@ def list_table_files(path: str, kind: str, names: Sequence[str] | None = None) -
             at=path,
             hint="check the path, or name its kind with --from",
         )
-    return [_table_file(info, storage.path(info.name), folder=info.name) for info in files]
+    tables = [_table_file(info, storage.path(info.name), split=split_of_name(info.name)) for info in files]
+    # Numbers of rows repeat in other files.
+    return (
+        [replace(table, key_prefix=f"{table.name.rpartition('.')[0]}/") for table in tables] if tables[1:] else tables
+    )
 
 
-def _table_file(info: FileInfo, path: str, *, folder: str) -> TableFile:
+def _table_file(info: FileInfo, path: str, *, split: str) -> TableFile:
     version = f"{info.size_bytes} {info.etag or info.mtime_ns}"
-    return TableFile(path=path, name=info.name, version=version, split=split_of_name(folder))
+    return TableFile(path=path, name=info.name, version=version, split=split)
 
 
 def _is_table(name: str, extensions: Collection[str]) -> bool:

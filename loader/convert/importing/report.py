@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
@@ -115,6 +114,4 @@ def read_done(storage: Storage, shard: str) -> DoneShard | None:
 
 def write_done(storage: Storage, shard: str, done: DoneShard) -> None:
     """Store the record of a planned shard."""
-    data: Any = msgspec.json.encode(done)
-    with storage.create(_record(shard), durable=False) as file:
-        file.write(data)
+    storage.write(_record(shard), msgspec.json.encode(done), durable=False)

@@ -24,7 +24,7 @@ from ...format.index.dataset_index import DatasetIndex
 from ...format.index.shard_index import ShardIndex, index_shard
 from ...format.tar.names import is_outside_name
 from ...storage import FileInfo, open_storage
-from ..rows.row import NO_SPLIT, PartRef, RangeRef, Row
+from ..rows.row import NO_SPLIT, PartRef, RangeRef, Row, printable
 from .source import ImportSource, Listing
 
 
@@ -59,7 +59,7 @@ class ShardSource(ImportSource):
     def _prepared(self, account: Account) -> Iterator[Row]:
         folder = folder_at(self.ref)
         index, storage = tar_index(folder), folder.storage
-        wanted = self._wanted(index.part_names)
+        self._check_patterns(index.part_names)
         splits = splits_of_samples(folder) if self.keeps_splits and folder.documents.split else None
         for shard in index.shards:
             first, stop = shard.first_sample, shard.first_sample + shard.samples
@@ -75,7 +75,7 @@ class ShardSource(ImportSource):
             folder.open_shard(shard).close()
             names = [] if splits is None else [splits.name(first + sample) or NO_SPLIT for sample in numbers]
             path, columns = storage.path(shard.name), index.shard_index(shard)
-            yield from _rows(columns, shard.info, path, numbers, names, wanted, account)
+            yield from self._rows(columns, shard.info, path, numbers, names, account)
 
     def _unprepared(self, account: Account) -> Iterator[Row]:
         tars = find_tars(self.path)
@@ -90,59 +90,51 @@ class ShardSource(ImportSource):
         for shard in tars.shards:
             index = index_shard(tars.storage, shard.name)
             seen.update(index.part_names)
-            keep, drop = self.keep_parts, self.drop_parts  # none has to match a part of this very shard
-            wanted = frozenset(name for name in index.part_names if is_kept(name, keep=keep, drop=drop))
-            yield from _rows(
-                index, shard, tars.storage.path(shard.name), range(len(index.key_ends)), [], wanted, account
-            )
+            path = tars.storage.path(shard.name)
+            yield from self._rows(index, shard, path, range(len(index.key_ends)), [], account)
         # A pattern that matches no part of any shard is an error.
-        self._wanted(sorted(seen))
+        self._check_patterns(sorted(seen))
 
-    def _wanted(self, names: Sequence[str]) -> frozenset[str]:
-        return frozenset(kept_parts(names, keep=self.keep_parts, drop=self.drop_parts, at=self.path))
+    def _check_patterns(self, names: Sequence[str]) -> None:
+        kept_parts(names, keep=self.keep_parts, drop=self.drop_parts, at=self.path)
+
+    def _rows(  # noqa: PLR0917 - called at two places
+        self,
+        index: ShardIndex,
+        shard: FileInfo,
+        path: str,
+        numbers: Sequence[int],
+        splits: Sequence[str],
+        account: Account,
+    ) -> Iterator[Row]:
+        """Yield the rows of some samples of a shard; their parts are side by side, whatever lies between them there."""
+        # Lists of Python are faster to index one by one than arrays.
+        name, offset, size = index.part_name.tolist(), index.part_offset.tolist(), index.part_size.tolist()
+        part_ends, key_ends, keys = index.part_ends.tolist(), index.key_ends.tolist(), index.key_bytes.tobytes()
+        are_kept = [is_kept(part, keep=self.keep_parts, drop=self.drop_parts) for part in index.part_names]
+        written = [*map(printable, index.part_names)]
+        file, changed, short = os.fsencode(path), shard.version, printable(shard.name)
+        for position, sample in enumerate(numbers):
+            key = keys[key_ends[sample - 1] if sample else 0 : key_ends[sample]].decode("utf-8", "replace")
+            parts: dict[str, PartRef] = {}
+            for row in range(part_ends[sample - 1] if sample else 0, part_ends[sample]):
+                if are_kept[name[row]]:
+                    # Of two parts of one name the last one counts, as if the shard were unpacked.
+                    part = written[name[row]]
+                    if part in parts:
+                        account.lose("parts", "L106", f"{short}/{key}.{part}", size_bytes=parts[part].size_bytes)
+                    parts[part] = RangeRef(file, offset[row], size[row], changed)
+            # Samples without a chosen part, or with a key that leads out of a folder, are counted as lost.
+            if not parts or is_outside_name(key):
+                account.lose("samples", "L121" if parts else "L113", f"{short}/{key}")
+            else:
+                split = splits[position] if splits else ""
+                yield Row(key=key, parts=parts, origin=f"{short}/{key}", split=split)
 
 
 def is_prepared_dataset(path: str) -> bool:
     """Return True if a path is a folder with the metadata of a dataset."""
     return not path.endswith(".tar") and is_prepared(open_storage(path))
-
-
-def _rows(  # noqa: PLR0917 - called at two places
-    index: ShardIndex,
-    shard: FileInfo,
-    path: str,
-    numbers: Sequence[int],
-    splits: Sequence[str],
-    wanted: frozenset[str],
-    account: Account,
-) -> Iterator[Row]:
-    """Yield the rows of some samples of a shard; their parts are side by side, whatever lies between them there."""
-    # Lists of Python are faster to index one by one than arrays.
-    name, offset, size = index.part_name.tolist(), index.part_offset.tolist(), index.part_size.tolist()
-    part_ends, key_ends, keys = index.part_ends.tolist(), index.key_ends.tolist(), index.key_bytes.tobytes()
-    names = [part if part in wanted else None for part in index.part_names]
-    written = [_text(os.fsencode(part)) for part in index.part_names]
-    file, changed, short = os.fsencode(path), shard.version, _text(os.fsencode(shard.name))
-    for position, sample in enumerate(numbers):
-        key = _text(keys[key_ends[sample - 1] if sample else 0 : key_ends[sample]])
-        parts: dict[str, PartRef] = {}
-        for row in range(part_ends[sample - 1] if sample else 0, part_ends[sample]):
-            if names[name[row]] is not None:
-                # Of two parts of one name the last one counts, as if the shard were unpacked.
-                part = written[name[row]]
-                if part in parts:
-                    account.lose("parts", "L106", f"{short}/{key}.{part}", size_bytes=parts[part].size_bytes)
-                parts[part] = RangeRef(file, offset[row], size[row], changed)
-        # Samples without a chosen part, or with a key that leads out of a folder, are counted as lost.
-        if not parts or is_outside_name(key):
-            account.lose("samples", "L121" if parts else "L113", f"{short}/{key}")
-        else:
-            split = splits[position] if splits else ""
-            yield Row(key=key, parts=parts, origin=f"{short}/{key}", split=split)
-
-
-def _text(name: bytes) -> str:
-    return name.decode("utf-8", "replace")
 
 
 _SAMPLES_AT_ONCE = 1 << 20

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Literal
 
 import msgspec
@@ -112,11 +113,6 @@ class InterleavedFilesSource(InterleavedSource):
         return "tar" if tar_files(self.path) else "folder"
 
 
-def _number(name: str) -> int:
-    match = _NUMBERED.fullmatch(name)
-    return int(match[2]) if match else 0
-
-
 def _outer_folder(name: str) -> str:
     return name.partition("/")[0] if "/" in name else ""
 
@@ -125,15 +121,13 @@ def _numbered_pictures(names: Sequence[str], documents: Sequence[str]) -> dict[s
     """Return the pictures of documents, by the names of these without the extension, in the order of numbers."""
     folders = Counter(map(posixpath.dirname, documents))
     alone = {posixpath.dirname(name): name.rpartition(".")[0] for name in documents}  # a folder for each document
-    pictures: dict[str, list[str]] = {}
+    pictures: dict[str, list[tuple[int, str]]] = {}
     for name in names:
         folder = posixpath.dirname(name)
         if kind_of_name(name.rpartition(".")[2]) == "image" and (match := _NUMBERED.fullmatch(name)):
             document = alone[folder] if folder and folders[folder] == 1 else match[1]
-            pictures.setdefault(document, []).append(name)
-    for numbered in pictures.values():
-        numbered.sort(key=_number)
-    return pictures
+            pictures.setdefault(document, []).append((int(match[2]), name))
+    return {document: [name for _, name in sorted(of_it, key=itemgetter(0))] for document, of_it in pictures.items()}
 
 
 def _rows_of_file(

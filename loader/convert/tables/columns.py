@@ -168,10 +168,10 @@ class TableColumn:
     Args:
         files: The files that its values may name.
         type: Type of its values, if the table says it.
-        class_names: Names of classes, if its values are their numbers, or these names.
         inner_names: Names of classes whose numbers are in its lists and objects.
 
     Attributes:
+        class_names: Names of classes, if its values are their numbers, or these names.
         examples: The first values that are not empty.
         values: The values of the first rows; None where there is none.
         known: Values that are not empty.
@@ -196,14 +196,13 @@ class TableColumn:
         files: NamedFiles,
         *,
         type: ColumnType | None = None,  # noqa: A002 - the name of the attribute
-        class_names: Sequence[str] = (),
         inner_names: ClassNames = (),
         is_text: bool = False,
     ) -> None:
         # What the table says.
         self.name = name
         self.plain_name = plain_name(name)
-        self.class_names = tuple(class_names)
+        self.class_names: tuple[str, ...] = ()
         self.inner_names = inner_names
         self.is_named_media = bool(MEDIA_NAMES.search(self.plain_name))
         # What the values say, as far as they are added.

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from traceback import clear_frames
 
@@ -105,7 +105,9 @@ def run_import(
         contact_hosts(listed, plan.downloads, limit)
         # Write the shards, then what the caller adds, and commit.
         run = _Run(plan, job, storage, listed, limit, on_progress=on_progress)
-        leftovers.begin(run.own_shards())
+        if leftovers.shards is not None:
+            leftovers.shards = run.own_shards()
+            leftovers.remove()
         run.write(leftovers)
         result: ShareDone | ImportReport | None = run.share_done()
         if result is None:
@@ -128,39 +130,32 @@ def _locked(storage: Storage, engine: Engine) -> Iterator[None]:
         yield
 
 
+@dataclass(slots=True)
 class _Leftovers:
-    """Unfinished files of killed processes: of all, or of the shards of a share, next to which others run.
+    """Unfinished files of killed processes.
 
-    Args:
-        is_shared: Other shares may be at work.
+    Attributes:
+        shards: Those of these shards are meant, next to which other shares may be at work; None for all.
     """
 
-    def __init__(self, storage: Storage, *, is_shared: bool) -> None:
-        self._storage = storage
-        self._is_shared = is_shared
-        self._own: frozenset[str] = frozenset()
-
-    def begin(self, shards: Sequence[str]) -> None:
-        """Name the shards of this share, and remove what an earlier run of it has left."""
-        if self._is_shared:
-            self._own = frozenset(name.removesuffix(".tar") for name in shards)
-            self.remove()
+    storage: Storage
+    shards: frozenset[str] | None
 
     def remove(self) -> None:
-        if not self._is_shared:
-            remove_left_files(self._storage, of_running=True)
+        if self.shards is None:
+            remove_left_files(self.storage, of_running=True)
             return
-        for name in left_files(self._storage):
+        for name in left_files(self.storage):
             match = _PARTIAL_SHARD.fullmatch(name.rpartition("/")[2])
-            if match and match[1] in self._own:
-                self._storage.remove(name)
+            if match and f"{match[1]}.tar" in self.shards:
+                self.storage.remove(name)
 
 
 @contextmanager
 def _leaving_no_files(storage: Storage, engine: Engine) -> Iterator[_Leftovers]:
     """Remove unfinished files of a killed run, and of this one if it ends by an error; Ctrl-C names what is left."""
     is_shared = engine.share is not None
-    leftovers = _Leftovers(storage, is_shared=is_shared)
+    leftovers = _Leftovers(storage, frozenset() if is_shared else None)
     leftovers.remove()
     storage.remove(FAILED_RUN)
     if isinstance(storage, LocalStorage) and not is_shared:
@@ -260,9 +255,9 @@ class _Run:
         self._running: dict[int, Written] = {}  # the progress of shards that have not ended
         self._failed = 0
 
-    def own_shards(self) -> list[str]:
+    def own_shards(self) -> frozenset[str]:
         """Return the names of the planned shards that this run writes."""
-        return [self._shards[index].name for index in self._own]
+        return frozenset(self._shards[index].name for index in self._own)
 
     def write(self, leftovers: _Leftovers) -> None:
         """Write the shards; for a merge, check that they are written.

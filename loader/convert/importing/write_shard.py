@@ -6,7 +6,7 @@ import errno
 import hashlib
 import math
 import os
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -138,8 +138,7 @@ class _ShardWriter:
         plan = task.plan
         self._limit = FailureLimit(len(task.rows), plan.max_failures, task.storage.path(""), plan.command)
         self._next = 0
-        self._ahead: deque[Row] = deque()  # rows from the next one on whose parts are announced
-        self._ahead_windows = deque([0])  # ends of the windows that are announced
+        self._left = zip(rows, self._announced_rows(), strict=True)
         self.reader = ContentReader(task.plan.sources, open_downloads(task.rows, task.plan.downloads))
         self.samples: list[int] = []  # of each file
         self.files: list[FileVersion] = []
@@ -176,10 +175,8 @@ class _ShardWriter:
 
     def read_next(self) -> _Sample | None:
         """Return the next sample that can be read; note the rows before it that cannot."""
-        while self._next < len(self._rows):
-            # Rows that fail are noted, and the next one is tried.
-            row_index = self._rows[self._next]
-            row = self._next_row()
+        # Rows that fail are noted, and the next one is tried.
+        for row_index, row in self._left:
             self._next += 1
             key = self._task.rows.key(row_index, row.key)
             try:
@@ -201,26 +198,26 @@ class _ShardWriter:
             return key, sample.parts
         return None
 
-    def _next_row(self) -> Row:
-        while self._next >= self._ahead_windows[0] and self._ahead_windows[-1] < len(self._rows):
-            if len(self._ahead_windows) > 1:
-                self._ahead_windows.popleft()
-            self._announce()
-        return self._ahead.popleft()
+    def _announced_rows(self) -> Iterator[Row]:
+        """Yield the rows; the parts of a window of them are announced before the rows of the last one are read."""
+        last: list[Row] = []
+        for window in self._windows():
+            with suppress(EnergonError):  # reading the row reports it
+                self.reader.announce(part for row in window for part in row.parts.values())
+            yield from last
+            last = window
+        yield from last
 
-    def _announce(self) -> None:
-        start = stop = self._ahead_windows[-1]
-        size_bytes = 0
+    def _windows(self) -> Iterator[list[Row]]:
         # A window has some rows, or fewer large ones.
-        while stop < len(self._rows) and stop - start < _WINDOW_ROWS and size_bytes < _WINDOW_BYTES:
-            row = self._task.rows[self._rows[stop]]
-            self._ahead.append(row)
-            size_bytes += max(0, row.size_bytes)
-            stop += 1
-        window = [*self._ahead][start - stop :]
-        with suppress(EnergonError):  # reading the row reports it
-            self.reader.announce(part for row in window for part in row.parts.values())
-        self._ahead_windows.append(stop)
+        window, size_bytes = list[Row](), 0
+        for row_index in self._rows:
+            window.append(self._task.rows[row_index])
+            size_bytes += max(0, window[-1].size_bytes)
+            if len(window) == _WINDOW_ROWS or size_bytes >= _WINDOW_BYTES:
+                yield window
+                window, size_bytes = [], 0
+        yield window
 
 
 def failed_row(row: Row, key: str, error: EnergonError) -> FailedRow:

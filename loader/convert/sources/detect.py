@@ -231,12 +231,6 @@ def compared_hypotheses(sources: Sequence[ImportSource]) -> list[tuple[str, Sequ
     return [(source.path, compared) for source in sources if (compared := getattr(source, "hypotheses", ()))]
 
 
-def check_has_files(url: str) -> None:
-    """Raise a ``StorageError`` unless there are files below a URL."""
-    if next(iter(open_storage(url).list()), None) is None:
-        raise StorageError("there is no file or folder of this name", path=url, hint="check the URL")
-
-
 def _detect(path: str, files: FilesSource) -> str:
     # The ending shows the kind of most files.
     kind = next((name for name, known in KINDS.items() if known.has(path)), None)
@@ -245,13 +239,14 @@ def _detect(path: str, files: FilesSource) -> str:
     # Files at URLs are not looked into.
     if is_url(path) and kind is not None:
         return kind
-    if is_url(path):
-        check_has_files(path)
-        return _KINDS_OF_SURVEYS[files.survey().kind]
-    if not os.path.lexists(path):
-        raise StorageError("there is no file or folder of this name", path=path, hint="check the path")
-    if os.path.isdir(path):
-        return _detect_folder(path, files)
+    is_there = next(iter(open_storage(path).list()), None) is not None if is_url(path) else os.path.lexists(path)
+    if not is_there:
+        hint = f"check the {'URL' if is_url(path) else 'path'}"
+        raise StorageError("there is no file or folder of this name", path=path, hint=hint)
+    # A folder has chunks or a saved dataset, or what the names of its files say.
+    if is_url(path) or os.path.isdir(path):
+        of_library = chunk_kind(path) or ("hf" if is_saved_dataset(path) else None)
+        return of_library or _KINDS_OF_SURVEYS[files.survey().kind]
     refuse_of_one_picture(path)
     # A JSON file may have annotations instead of rows.
     kind = annotation_kind(path) or kind
@@ -263,15 +258,6 @@ def _detect(path: str, files: FilesSource) -> str:
             hint=f"name its kind with --from: {', '.join(_kind_names())}",
         )
     return kind
-
-
-def _detect_folder(path: str, files: FilesSource) -> str:
-    chunks = chunk_kind(path)
-    if chunks is not None:
-        return chunks
-    if is_saved_dataset(path):
-        return "hf"
-    return _KINDS_OF_SURVEYS[files.survey().kind]
 
 
 _KINDS_OF_SURVEYS = {

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...errors import ConfigError, FormatError, required_package
 from ...storage import is_url
+from ..rows.file_access import file_version
 from ..rows.row import FaultRef
 from ..tables.arrow_files import ArrowTable, Batch, open_table
 from ..tables.split_names import split_part
@@ -64,20 +65,13 @@ class HuggingFaceSource(ArrowTableSource):
             TableFile(
                 path=os.path.join(self.path, split),
                 name=split or os.path.basename(os.path.abspath(self.path)),
-                version=self._version(split),
+                version=file_version(state) if os.path.isfile(state) else "",
                 split=split_part(split),
                 key_prefix=f"{split}/" if split else "",
             )
             for split in saved_splits(self.path)
+            for state in [os.path.join(self.path, split, _STATE)]
         ]
-
-    def _version(self, split: str) -> str:
-        state = os.path.join(self.path, split, _STATE)
-        try:
-            with open(state, encoding="utf-8") as file:
-                return f"{os.stat(state).st_mtime_ns} {file.read()}"[:200]
-        except OSError:
-            return ""
 
 
 _BATCH_BYTES = 16 << 20

@@ -277,36 +277,31 @@ class ArrowCells(CellReader):
 
     def _move_to(self, name: str, row: int) -> None:
         """Read on to the batch with a row; from its row group, if it is not one of the next."""
-        if name != self._name:
+        if self._table is None or name != self._name:
             self.close()
             self._table, self._name = self._open_file(name), name
-        if self._table is None or row >= self._table.num_rows:
+        if row >= self._table.num_rows:
             raise SampleError(f"expected row {row:,} in {name}, which has fewer", hint="do not change it meanwhile")
         if row in self._damaged:
             raise FormatError(self._fault.message, shard=name, hint=self._fault.hint)
+        # Begin again for a row that is behind, or far ahead.
+        if not self._stop or row < self._first or row - self._stop >= self._stop - self._first:
+            self._batches = self._table.batches(row, self._columns)
+            self._first = self._stop = 0
         # Remember rows that cannot be read together, so that each of them fails at once.
         try:
-            self._read_to(name, row)
+            while not self._first <= row < self._stop:
+                following = next(self._batches, None)
+                if following is None:
+                    fault = "the file ends before the last of its rows"
+                    raise FormatError(fault, shard=name, hint="copy the file again")  # noqa: TRY301 - as pyarrow's
+                self._first, batch = following
+                self._stop = self._first + batch.num_rows
+                self._batch = BatchValues(batch)
         except FormatError as error:
             self._damaged, self._fault = range(row, self._table.unit_stop(row)), error
             self._first = self._stop = 0
             raise
-
-    def _read_to(self, name: str, row: int) -> None:
-        table = self._table
-        if table is None:
-            return
-        # Begin again for a row that is behind, or far ahead.
-        if not self._stop or row < self._first or row - self._stop >= self._stop - self._first:
-            self._batches = table.batches(row, self._columns)
-            self._first = self._stop = 0
-        while not self._first <= row < self._stop:
-            following = next(self._batches, None)
-            if following is None:
-                raise FormatError("the file ends before the last of its rows", shard=name, hint="copy the file again")
-            self._first, batch = following
-            self._stop = self._first + batch.num_rows
-            self._batch = BatchValues(batch)
 
     def close(self) -> None:
         self._batches, self._batch, self._name = iter(()), BatchValues(None), None

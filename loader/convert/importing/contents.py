@@ -12,15 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 from ...dataset.open_files import OpenFiles
 from ...errors import SampleError, StorageError
 from ...parts.kinds import HEADER_BYTES, MEDIA_KINDS, POINTER_STARTS, kind_of_bytes, kind_of_name
-from ...storage import (
-    FileInfo,
-    FileStream,
-    PendingRead,
-    ReadableFile,
-    is_url,
-    open_parent,
-    raise_storage_error,
-)
+from ...storage import FileInfo, FileStream, PendingRead, ReadableFile, is_url, open_parent, raise_storage_error
 from ...storage.remote import hide_query
 from ..readers.reader import About
 from ..readers.registry import read_about

@@ -16,15 +16,7 @@ import numpy as np
 from ...arrays import IntArray
 from ...errors import SampleError
 from ..annotations.coordinates import area_of
-from ..annotations.json_elements import (
-    Element,
-    ElementList,
-    decode,
-    fault_row,
-    list_in,
-    object_of,
-    open_lists,
-)
+from ..annotations.json_elements import Element, ElementList, decode, fault_row, list_in, object_of, open_lists
 from ..rows.key_names import key_of_path
 from ..rows.row import FaultRef, PartRef, Row, ValueRef
 from ..tables.named_files import NamedFiles, is_link, path_of_url

@@ -9,13 +9,7 @@ from typing import Any
 
 from ...errors import SampleError
 from ...format.documents.conversation import CONVERSATION_KEYS, ITEM_KEYS, PATHS_IN_TEXT, conversation_turns, item_media
-from ..annotations.json_elements import (
-    Element,
-    decode,
-    document_key,
-    read_elements,
-    valid_elements,
-)
+from ..annotations.json_elements import Element, decode, document_key, read_elements, valid_elements
 from ..rows.row import PartRef, Row, ValueRef
 from .source import AnnotationSource, Listing, media_extension, picture_ref
 
@@ -57,10 +51,9 @@ class ConversationsSource(AnnotationSource):
         yield from self.element_rows(make)
 
     def _has_several(self) -> bool:
-        return any(count > 1 for media in self._media() for count in Counter(kind for kind, _ in media).values())
-
-    def _media(self) -> Iterator[list[_Medium]]:
-        return valid_elements(read_elements(self.path), lambda element: _media_of(decode(element, dict[str, Any])))
+        """Return True if a document has several media of a kind."""
+        media = valid_elements(read_elements(self.path), lambda element: _media_of(decode(element, dict[str, Any])))
+        return any(count > 1 for each in media for count in Counter(kind for kind, _ in each).values())
 
 
 def _media_of(document: Mapping[str, Any]) -> list[_Medium]:

@@ -15,18 +15,11 @@ import msgspec
 
 from ...errors import ConfigError, SampleError, plural
 from ...parts.kinds import kind_of_name, usual_extension
-from ..annotations.json_elements import (
-    LINE_ENDINGS,
-    Element,
-    decode,
-    document_key,
-    fault_row,
-    read_elements,
-)
+from ..annotations.json_elements import LINE_ENDINGS, Element, decode, document_key, fault_row, read_elements
 from ..file_trees.file_names import is_about
 from ..file_trees.tree import FileTree, FolderTree
 from ..layouts.tree_files import TreeFiles
-from ..rows.documents import Item, take_items, with_items
+from ..rows.documents import take_items, with_items
 from ..rows.key_names import key_of_path
 from ..rows.row import CellReader, PartRef, Row, ValueRef, printable
 from ..tables.inline_data import is_inline
@@ -162,14 +155,6 @@ def _elements(tree: FileTree, name: str, scratch: str) -> tuple[bool, Iterator[E
     )
 
 
-def read_document(element: Element, pictures: Sequence[str] | None = None) -> tuple[dict[str, Any], list[Item]]:
-    """Return the other values of a document, and its items; for ``pictures`` see :func:`.take_items`."""
-    kind: Any = dict[str, Any] | list[Any]
-    value: Any = decode(element, kind)
-    document: dict[str, Any] = value if isinstance(value, dict) else {"items": value}
-    return document, take_items(document, pictures)
-
-
 def document_row(element: Element, index: int, files: NamedFiles, numbered: Sequence[str] | None = None) -> Row:
     """Return the row of a document: numbered pictures, and the part ``json``.
 
@@ -177,7 +162,10 @@ def document_row(element: Element, index: int, files: NamedFiles, numbered: Sequ
         index: Number of the document, which is its key if it has no id.
         numbered: Pictures that belong to it if it names none of the files; see :func:`.take_items`.
     """
-    document, items = read_document(element, numbered)
+    kind: Any = dict[str, Any] | list[Any]
+    value: Any = decode(element, kind)
+    document: dict[str, Any] = value if isinstance(value, dict) else {"items": value}
+    items = take_items(document, numbered)
     key = document_key(document, index)
     paths = {item.picture for item in items if isinstance(item.picture, str) and not is_inline(item.picture)}
     # Find the pictures by name, or else by number.

@@ -33,13 +33,7 @@ from ..tables.kaldi import read_kaldi
 from ..tables.name_index import BASE_NAME, NUMBER
 from ..tables.named_files import NamedFiles
 from ..tables.part_values import RowMaker, encode_json
-from ..tables.records import (
-    Record,
-    open_text_table,
-    parse_record,
-    read_json_lines,
-    read_words,
-)
+from ..tables.records import Record, open_text_table, parse_record, read_json_lines, read_words
 from ..tables.source_options import SourceOptions
 from ..tables.table_files import TableFile, list_table_files
 from .source import ImportSource, Listing

@@ -124,13 +124,10 @@ class _Finder:
     # ---------------------------------------------------------------------------------------- named by the user
 
     def named_parts(self) -> list[PartColumns]:
-        parts = []
-        for name, column in self._columns.parts.items():
-            check_part_name(name)
-            parts.append(self._named_part(name, self._table[column]))
-        return parts
+        return [self._named_part(name, self._table[column]) for name, column in self._columns.parts.items()]
 
     def _named_part(self, name: str, column: TableColumn) -> PartColumns:
+        check_part_name(name)
         role = self._role_of_named(name, column)
         is_known = kind_of_name(name) != "bytes"
         # A name without a known extension gets the extension of the contents.
@@ -181,7 +178,7 @@ class _Finder:
             return documents
         # Else take media, a label, a caption, and all other columns as JSON.
         media = self._media()
-        parts = [part for column, role in media for part in self._media_part(column, role, only=len(media) == 1)]
+        parts = [self._media_part(column, role, only=len(media) == 1) for column, role in media]
         # What is nested around the names of files is data, too.
         whole = [column for column, _ in media if column.type != "nested"]
         rest = [column for column in self._free if column not in whole]
@@ -221,13 +218,13 @@ class _Finder:
             return [(column, "path") for column in present or paths]
         return [(column, "url") for column in urls]
 
-    def _media_part(self, column: TableColumn, role: Role, *, only: bool) -> list[PartColumns]:
+    def _media_part(self, column: TableColumn, role: Role, *, only: bool) -> PartColumns:
         extension = column.usual_extension or "bin"
         is_list = _is_list(column)
         name = extension if only and not is_list else f"{part_name_of_column(column.name)}.{extension}"
         name = unique_part(name, self._names)  # of columns whose names have the same letters, or none
         self._names.add(name)
-        return [PartColumns(name=name, role=role, columns=(column.name,), named_by_contents=True, is_list=is_list)]
+        return PartColumns(name=name, role=role, columns=(column.name,), named_by_contents=True, is_list=is_list)
 
     def _is_path(self, column: TableColumn) -> bool:
         if self.files.is_tree:

@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..rows.file_access import FileAccess
-from .named_files import (
-    NamedFiles,
-)
+from .named_files import NamedFiles
 
 GroupBy = Literal["name", "folder", "parallel", "number", "suffix"]
 """What the files of a sample share: the name, the folder, the path but for one folder of it, or a number."""

@@ -52,9 +52,9 @@ def _documents(path: str, options: SourceOptions) -> ImportSource:
                 hint="import other tables without --from interleaved",
             )
         return table
-    if os.path.isdir(path) or path.lower().endswith((".zip", *TAR_ENDINGS)):
-        return InterleavedFilesSource(path=path, root=options.root, access=options.access)
-    return InterleavedSource(path=path, root=options.root, access=options.access)
+    has_files = os.path.isdir(path) or path.lower().endswith((".zip", *TAR_ENDINGS))
+    source = InterleavedFilesSource if has_files else InterleavedSource
+    return source(path=path, root=options.root, access=options.access)
 
 
 def _files(path: str, kind: Any, options: SourceOptions, *, takes_all: bool = True) -> FilesSource:

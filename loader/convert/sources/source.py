@@ -86,7 +86,8 @@ class ListedPictures:
         for folder, names in self._names.items():
             try:
                 # Pictures that no annotation names would be lost unnoticed.
-                others = sorted(name for name in os.listdir(folder) if name not in names and _is_picture(name))
+                left = (name for name in os.listdir(folder) if name not in names and not name.startswith("."))
+                others = sorted(name for name in left if kind_of_name(name) == "image")
             except OSError:
                 continue  # the folder is missing, and so are its pictures
             account.take("files", len(names))
@@ -94,10 +95,6 @@ class ListedPictures:
             for name in others:
                 path = os.path.join(folder, name)
                 account.leave("files", "L111", path, size_bytes=os.stat(path).st_size)
-
-
-def _is_picture(name: str) -> bool:
-    return kind_of_name(name) == "image" and not name.startswith(".")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

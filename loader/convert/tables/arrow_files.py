@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from ...errors import FormatError, required_package
 from ...parts.other_file import refuse_other_file
@@ -67,11 +67,6 @@ class ArrowTable(ClosesOnExit, ABC):
         yield 0, self.num_rows
 
 
-def open_table(path: str, kind: str) -> ArrowTable:
-    """Open a file of the kind ``"parquet"`` or ``"arrow"``."""
-    return ParquetTable(path) if kind == "parquet" else ArrowFile(path)
-
-
 @contextmanager
 def _readable(path: str, what: str) -> Iterator[None]:
     """Raise errors of pyarrow as a ``FormatError``."""
@@ -83,35 +78,57 @@ def _readable(path: str, what: str) -> Iterator[None]:
         raise FormatError(f"{what} cannot be read: {lines[0]}", shard=path, hint=_COPY_AGAIN) from error
 
 
-class ParquetTable(ArrowTable):
-    """A Parquet file."""
+class UnitTable(ArrowTable):
+    """A table in a file, in units of rows that can only be read together.
+
+    Args:
+        path: The file, or its URL.
+    """
+
+    kind: ClassVar[str]
 
     def __init__(self, path: str) -> None:
         import_pyarrow()
-        from pyarrow import parquet
-
         self._path = path
         storage, name = open_parent(path)
         self._file: ReadableFile = storage.open(name)
-        source: Any = storage.path(name) if isinstance(storage, LocalStorage) else FileStream(self._file)
         try:
-            with _readable(path, "this Parquet file"):
-                # A buffer: else each column of a row group is read into memory as a whole.
-                self._parquet = parquet.ParquetFile(source, buffer_size=_BUFFER_BYTES, pre_buffer=False)
-                self.schema = self._parquet.schema_arrow
-                self._metadata: Any = self._parquet.metadata
-                groups = range(self._metadata.num_row_groups)
-                self._rows: list[int] = [self._metadata.row_group(group).num_rows for group in groups]
-                # Tables of thousands of columns are followed one column at a time.
-                self._leaves: dict[str, list[int]] = {}
-                for leaf in range(self._metadata.num_columns):
-                    path = self._metadata.schema.column(leaf).path
-                    for name in {path, path.partition(".")[0]}:
-                        self._leaves.setdefault(name, []).append(leaf)
+            with _readable(path, f"this {self.kind} file"):
+                self._rows = self._open(storage.path(name) if isinstance(storage, LocalStorage) else None)
         except BaseException:
             self._file.close()
             raise
         self.num_rows = sum(self._rows)
+
+    @abstractmethod
+    def _open(self, local: str | None) -> list[int]:
+        """Read the schema, and return the number of rows of each unit; ``local`` is the path on this machine."""
+
+    def unit_stop(self, row: int) -> int:
+        return next(stop for stop in accumulate(self._rows) if stop > row)
+
+
+class ParquetTable(UnitTable):
+    """A Parquet file."""
+
+    kind = "Parquet"
+
+    def _open(self, local: str | None) -> list[int]:
+        from pyarrow import parquet
+
+        # A buffer: else each column of a row group is read into memory as a whole.
+        self._parquet = parquet.ParquetFile(
+            local or FileStream(self._file), buffer_size=_BUFFER_BYTES, pre_buffer=False
+        )
+        self.schema = self._parquet.schema_arrow
+        self._metadata: Any = self._parquet.metadata
+        # Tables of thousands of columns are followed one column at a time.
+        self._leaves: dict[str, list[int]] = {}
+        for leaf in range(self._metadata.num_columns):
+            path = self._metadata.schema.column(leaf).path
+            for name in {path, path.partition(".")[0]}:
+                self._leaves.setdefault(name, []).append(leaf)
+        return [self._metadata.row_group(group).num_rows for group in range(self._metadata.num_row_groups)]
 
     def batches(self, start: int, columns: Sequence[str]) -> Iterator[Batch]:
         first = unpacked = 0
@@ -148,9 +165,6 @@ class ParquetTable(ArrowTable):
         inner = (path for path in paths if path.startswith(f"{column}.") and path not in self.schema.names)
         return next((path for path in inner if path.endswith(".path")), column)
 
-    def unit_stop(self, row: int) -> int:
-        return next(stop for stop in accumulate(self._rows) if stop > row)
-
     def null_ranges(self, column: str) -> Iterator[tuple[int, int]]:
         stop = 0
         for group, rows in enumerate(self._rows):
@@ -181,43 +195,29 @@ class ParquetTable(ArrowTable):
         self._file.close()
 
 
-class ArrowFile(ArrowTable):
-    """An Arrow file, in the IPC format (Feather, version 2) or in the streaming format.
+class ArrowFile(UnitTable):
+    """An Arrow file, in the IPC format (Feather, version 2) or in the streaming format."""
 
-    Args:
-        path: The file, or its URL; a local one is mapped into memory.
-    """
+    kind = "Arrow"
 
-    def __init__(self, path: str) -> None:
-        pyarrow = import_pyarrow()
+    def _open(self, local: str | None) -> list[int]:
+        import pyarrow as pa
+
+        # A local file is mapped; an empty one cannot be.
+        self._source = pa.memory_map(local) if local and self._file.size_bytes else FileStream(self._file)
+        self._is_stream = self._source.read(6) != b"ARROW1"
+        self.schema = self._reader().schema
+        # Read all headers, which have the numbers of rows.
+        self._batches = [*_batch_headers(self._file, self._path, is_stream=self._is_stream)]
+        return [header.rows for header in self._batches]
+
+    def _reader(self, columns: Sequence[str] | None = None) -> Any:
         from pyarrow import ipc
 
-        self._ipc = ipc
-        self._path = path
-        storage, name = open_parent(path)
-        self._file: ReadableFile = storage.open(name)
-        try:
-            with _readable(path, "this Arrow file"):
-                # A local file is mapped; an empty one cannot be.
-                local = isinstance(storage, LocalStorage) and self._file.size_bytes > 0
-                self._source = pyarrow.memory_map(storage.path(name)) if local else FileStream(self._file)
-                self._is_stream = self._source.read(6) != b"ARROW1"
-                self.schema = self._open().schema
-                # Read all headers, which have the numbers of rows.
-                self._batches = [*_batch_headers(self._file, path, is_stream=self._is_stream)]
-        except BaseException:
-            self._file.close()
-            raise
-        self._rows = [header.rows for header in self._batches]
-        self.num_rows = sum(self._rows)
-
-    def _open(self, columns: Sequence[str] | None = None) -> Any:
         self._source.seek(0)
         included = None if columns is None else [self.schema.get_field_index(name) for name in columns]
-        options = self._ipc.IpcReadOptions(use_threads=False, included_fields=included)
-        if self._is_stream:
-            return self._ipc.open_stream(self._source, options=options)
-        return self._ipc.open_file(self._source, options=options)
+        options = ipc.IpcReadOptions(use_threads=False, included_fields=included)
+        return (ipc.open_stream if self._is_stream else ipc.open_file)(self._source, options=options)
 
     def _read(self, reader: Any, index: int) -> Any:
         """Read a batch, of streams the next one; refuse one that becomes very large before it is decompressed."""
@@ -229,7 +229,7 @@ class ArrowFile(ArrowTable):
 
     def batches(self, start: int, columns: Sequence[str]) -> Iterator[Batch]:
         with _readable(self._path, "this Arrow file"):
-            reader, unpacked = self._open(columns), 0
+            reader, unpacked = self._reader(columns), 0
             for index, end in enumerate(accumulate(self._rows)):
                 batch = self._read(reader, index) if self._is_stream or end > start else None
                 if batch is not None and end > start:
@@ -239,7 +239,7 @@ class ArrowFile(ArrowTable):
 
     def row_sizes(self, columns: Sequence[str]) -> Iterator[tuple[int, int]]:
         with _readable(self._path, "this Arrow file"):
-            reader, is_lost = self._open(columns), False
+            reader, is_lost = self._reader(columns), False
             for index, header in enumerate(self._batches):
                 try:
                     # After damage in a stream, the next batches cannot be found: their headers must do.
@@ -250,11 +250,16 @@ class ArrowFile(ArrowTable):
                     yield header.rows, -(-size_bytes // header.rows)
 
     def unit_stop(self, row: int) -> int:
-        return self.num_rows if self._is_stream else next(stop for stop in accumulate(self._rows) if stop > row)
+        return self.num_rows if self._is_stream else super().unit_stop(row)
 
     def close(self) -> None:
         self._source.close()
         self._file.close()
+
+
+def open_table(path: str, kind: str) -> ArrowTable:
+    """Open a file of the kind ``"parquet"`` or ``"arrow"``."""
+    return ParquetTable(path) if kind == "parquet" else ArrowFile(path)
 
 
 class _BatchHeader(NamedTuple):

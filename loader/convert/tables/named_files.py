@@ -259,6 +259,3 @@ def join_root(root: str, path: str) -> str:
     if is_url(root) and not path.startswith("/"):
         return f"{root.rstrip('/')}/{path.removeprefix('./')}"
     return os.path.join(root, path)
-
-
-# The files that are one table together: a file, or all files of a folder.

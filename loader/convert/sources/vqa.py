@@ -45,10 +45,8 @@ class VqaSource(AnnotationSource):
     Attributes:
         path: The questions of VQA v2, or a list of objects with ``image``, ``question`` and ``answer`` or ``answers``,
             or an object with such objects by the ids of the questions.
-        annotations: The answers of VQA v2; None finds them by the name of the questions.
     """
 
-    annotations: str | None = None
     kind: str = "vqa"
 
     def rows(self, listing: Listing) -> Iterator[Row]:
@@ -87,8 +85,7 @@ class VqaSource(AnnotationSource):
                     yield fault_row(answers[index], f"no question has the id {identifier!r}", split=split)
 
     def _annotations_file(self) -> str | None:
-        if self.annotations is not None:
-            return self.annotations
+        """Return the answers of VQA v2, found by the name of the questions; None if the questions have them."""
         folder, name = os.path.split(self.path)
         path = os.path.join(folder, _TASK.sub("", name).replace("questions", "annotations"))
         return path if path != self.path and os.path.exists(path) else None

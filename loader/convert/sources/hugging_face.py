@@ -52,7 +52,7 @@ class HuggingFaceSource(ArrowTableSource):
         )
 
     def open_file(self, path: str) -> ArrowTable:
-        if os.path.isdir(path):
+        if is_saved_dataset(self.path):
             return SavedTable(path)
         return open_table(path, "arrow" if path.endswith(EXTENSIONS["arrow"]) else "parquet")
 
@@ -88,10 +88,9 @@ def is_saved_dataset(path: str) -> bool:
 def saved_splits(path: str) -> list[str]:
     """Return the names of the splits of a saved dataset; an empty one for a dataset without splits."""
     try:
-        splits: list[str] = _read_json(os.path.join(path, _MARKS[0])).get("splits", [""])
-    except (ValueError, AttributeError, RecursionError):
+        return [*map(str, _read_json(os.path.join(path, _MARKS[0])).get("splits", [""]))]
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return [""]  # the library reports it
-    return splits
 
 
 def saved_files(path: str) -> Iterator[str]:
@@ -127,7 +126,8 @@ class SavedTable(ArrowTable):
         ):
             import datasets
         try:
-            dataset: Any = datasets.load_from_disk(path, keep_in_memory=False)
+            # A split that has splits itself would name files that were not checked.
+            dataset: Any = datasets.Dataset.load_from_disk(path, keep_in_memory=False)
         except (OSError, ValueError, KeyError, TypeError) as error:  # as it and pyarrow raise them
             lines = str(error).splitlines() or [type(error).__name__]
             raise FormatError(

@@ -103,6 +103,13 @@ def test_a_damaged_dataset_and_a_folder_that_is_none_are_errors(tmp_path: Path) 
         list(HuggingFaceSource(path=str(tmp_path / "none")).rows(Listing()))
 
 
+def test_a_split_with_splits_of_its_own_is_an_error(tmp_path: Path) -> None:
+    library().DatasetDict({"outside": make(range(2))}).save_to_disk(tmp_path / "saved/train")
+    (tmp_path / "saved/dataset_dict.json").write_text('{"splits": ["train"]}')
+    with pytest.raises(FormatError, match="cannot be loaded"):
+        list(HuggingFaceSource(path=str(tmp_path / "saved")).rows(Listing()))
+
+
 def test_without_the_library_the_error_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(range(1)).save_to_disk(tmp_path / "saved")
     monkeypatch.setitem(sys.modules, "datasets", None)

@@ -135,7 +135,7 @@ class _Leftovers:
     """Unfinished files of killed processes.
 
     Attributes:
-        shards: Those of these shards are meant, next to which other shares may be at work; None for all.
+        shards: The shards whose files are meant, since other shares may be at work; None for all.
     """
 
     storage: Storage

@@ -25,7 +25,6 @@ from ..lint.rule import RECORD_FILES, LintRules
 from ..lint.run import lint_dataset, lint_file, lint_tars
 from ..lint.samples import SampleFaults
 from ..lint.shard import Shards
-from ..storage import EPath
 
 
 def lint_rules() -> tuple[type[LintRules], ...]:
@@ -83,4 +82,4 @@ def _make_check(
     from ..samples.building.check import DecodeCheck
     from ..samples.building.dataset_code import DatasetCode
 
-    return DecodeCheck(config, DatasetCode(EPath(folder), trust_code), max_json_bytes=max_json_bytes)
+    return DecodeCheck(config, DatasetCode(folder, trust_code), max_json_bytes=max_json_bytes)

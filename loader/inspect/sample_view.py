@@ -112,7 +112,7 @@ class Viewer:
         try:
             return SampleBuilder(
                 config,
-                DatasetCode(EPath(dataset.storage.path(FOLDER)), self._request.ref.trust_code),
+                DatasetCode(dataset.storage.path(FOLDER), self._request.ref.trust_code),
                 dataset_path=EPath(dataset.storage.path("")),
                 decoder=None if dataset.holds_values else view_decoder(config),
             )

@@ -251,7 +251,6 @@ class ShardScans:
         self.staged = frozenset(self._open) if stage_tar_idx else frozenset()
         self._errors: dict[str, EnergonError] = {}
         self._before, self._scanned = total - len(self._open), 0
-        self._stored = 0, 0  # scanned shards and their samples, of groups that are stored
         self._running = defaultdict[int, list[int]](list)  # group → samples of its shards, before all are stored
         self._written: Callable[[str], None] | None = None
         if resumed:

@@ -141,13 +141,12 @@ def parse_field_expression(text: str) -> tuple[ValueName, ...]:
     return tuple(name for name, _ in read_value_names(text, has_traits=False))
 
 
-def parse_field_map(mapping: Mapping[Any, object], *, file: str, place: str = "field_map") -> FieldMap:
+def parse_field_map(mapping: Mapping[Any, object], *, file: str) -> FieldMap:
     """Parse a field map, and collect all its faults.
 
     Args:
         mapping: Expressions by field name.
         file: Name of the file, for messages.
-        place: Path of the mapping inside that file, for messages.
 
     Raises:
         ConfigError: Some names or expressions are not valid; the faults have all of them.
@@ -158,7 +157,7 @@ def parse_field_map(mapping: Mapping[Any, object], *, file: str, place: str = "f
     fields: dict[str, tuple[ValueName, ...]] = {}
     faults: list[Fault] = []
     for field, expression in mapping.items():
-        here = f"{place}.{field}"
+        here = f"field_map.{field}"
         if not isinstance(field, str):
             faults.append(Fault(place=here, message=f"expected the name of a field, found {field!r}"))
         elif not isinstance(expression, str):

@@ -36,7 +36,6 @@ from ...lint.samples import SampleFaults, required_parts
 from ...parts.large_parts import CHECKED_JSON_BYTES
 from ...samples.building.check import DecodeCheck
 from ...samples.building.dataset_code import DatasetCode
-from ...storage import EPath
 from ..stats import StatsRequest, collect_stats, compute_values, estimate_values, value_names
 from .dataset import BrowsedDataset, DatasetAddress, media_type
 from .thumbnails import open_dataset
@@ -200,7 +199,7 @@ def lint_samples(address: DatasetAddress, numbers: Sequence[int]) -> list[Sample
     limit = CHECKED_JSON_BYTES
     check = DecodeCheck(
         config,
-        DatasetCode(EPath(folder.storage.path(FOLDER)), trust_code=False),
+        DatasetCode(folder.storage.path(FOLDER), trust_code=False),
         decode_media=False,
         max_json_bytes=limit,
     )

@@ -27,7 +27,7 @@ from ...prepare.dataset_yaml import DatasetYaml
 from ...prepare.plan import PreparePlan, RunningPrepare
 from ...prepare.run import open_prepare
 from ...prepare.shards import find_shards
-from ...storage import EPath, Storage, list_once
+from ...storage import Storage, list_once
 
 _NO_PART_SETS = PartSets(sets=(), samples=0)  # before a scan
 _MAX_PART_BYTES = 256 * 1024 * 1024  # of each part of the first sample
@@ -312,7 +312,7 @@ def _faults(
         if any(part_extension(part) in unread for part in needed):
             continue  # pickles may run code, and importing torch takes longer than all the rest
         # Report each fault once.
-        check = DecodeCheck(config, DatasetCode(EPath(folder.storage.path(FOLDER)), trust_code))
+        check = DecodeCheck(config, DatasetCode(folder.storage.path(FOLDER), trust_code))
         faults = check.check_values(key, needed) if folder.contents.holds_values else check(key, needed)
         for part, fault in faults:
             if name == "turns" and fault.startswith(_MEDIA_FAULTS):

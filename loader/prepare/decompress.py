@@ -7,23 +7,25 @@ import lzma
 import os
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from threading import Event, Lock
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..errors import EnergonError, FormatError, StorageError, required_package
+from ..engine.run import Engine
+from ..errors import FormatError, StorageError, required_package
 from ..format.nv_meta import LOCK
 from ..format.tar.header import damaged
+from ..format.unfinished import remove_left_files
 from ..parts.other_file import refuse_other_file
-from ..storage import ReadableFile, Storage, check_target, flush_files, process_of_partial
+from ..storage import ReadableFile, Storage, check_target, flush_files
 from .scans import raise_scan_errors
 from .shards import compression_of, find_compressed, tar_name
 
 _CHUNK_BYTES = 8 * 1024  # of compressed data, which gzip and zstd may unpack to some dozen MB
 _PIECE_BYTES = 1 << 20  # that other streams unpack at once
+_REPORTED_BYTES = 4 << 20  # of compressed data, between two reports of a worker
 
 DecompressProgress = Callable[[int, int], None]  # called with the compressed bytes done so far and in all
 
@@ -60,6 +62,7 @@ def decompress_shards(
 
     Raises:
         ConfigError: The package of a compression is missing.
+        WorkerError: A worker process was killed.
     """
     names = find_compressed(storage, exclude=exclude)
     _check_names(storage, names)
@@ -67,12 +70,34 @@ def decompress_shards(
         check_package(name)
     if dry_run or not names:
         return DecompressReport(written=tuple(map(tar_name, names)), kept=0, removed=0, size_bytes=0)
+    sizes = {name: storage.stat(name).size_bytes for name in names}
+    total, read_bytes, packed, done = sum(sizes.values()), 0, dict.fromkeys(names, 0), dict[str, _Done]()
     with storage.lock(LOCK):
-        for file in storage.list():
-            if process_of_partial(file.name):  # of a killed run
-                storage.remove(file.name)
-        work = _Decompression(storage, names, remove_originals=remove_originals, on_progress=on_progress)
-        return work.run(max(1, workers))
+        remove_left_files(storage, of_running=True)  # of a killed run
+        task = _Decompress(storage, remove_originals)
+        stream = Engine(workers=workers).stream(task, names, is_last=lambda result: isinstance(result, _Done))
+        try:
+            with closing(stream) as results:
+                for position, result in results:
+                    name = names[position]
+                    if isinstance(result, _Done):
+                        done[name] = result
+                    before, packed[name] = packed[name], sizes[name] if isinstance(result, _Done) else result
+                    read_bytes += packed[name] - before
+                    if on_progress is not None:
+                        on_progress(read_bytes, total)
+        finally:
+            remove_left_files(storage, of_running=True)  # of workers that were ended
+    # Report faults in the order of the names, and then the sizes.
+    faults = [fault for name in names if (fault := done[name].fault) is not None]
+    raise_scan_errors(faults, action="decompressed")
+    written = {tar_name(name): each.size_bytes for name, each in done.items() if each.size_bytes is not None}
+    return DecompressReport(
+        written=tuple(sorted(written)),
+        kept=len(names) - len(written),
+        removed=len(names) if remove_originals else 0,
+        size_bytes=sum(written.values()),
+    )
 
 
 def _check_names(storage: Storage, names: Sequence[str]) -> None:
@@ -88,82 +113,55 @@ def _check_names(storage: Storage, names: Sequence[str]) -> None:
         check_target(storage, tar_name(name))
 
 
-class _Decompression:
-    """The work of one call, shared by its threads."""
+class _Done(NamedTuple):
+    size_bytes: int | None = None  # written; None if the ``.tar`` file existed
+    fault: FormatError | None = None  # of this shard alone
 
-    def __init__(
-        self,
-        storage: Storage,
-        names: Sequence[str],
-        *,
-        remove_originals: bool,
-        on_progress: DecompressProgress | None,
-    ) -> None:
-        self._storage = storage
-        self._names = names
-        self._remove_originals = remove_originals
-        self._on_progress = on_progress
-        self._total_bytes = sum(storage.stat(name).size_bytes for name in names)
-        self._done_bytes = 0
-        self._lock = Lock()
-        self._stop = Event()
 
-    def run(self, workers: int) -> DecompressReport:
-        results: dict[str, int | None] = {}
-        faults: dict[str, EnergonError] = {}
-        # Decompress in threads, and collect the faults of single shards.
-        with ThreadPoolExecutor(min(workers, len(self._names)), thread_name_prefix="decompress") as threads:
-            futures = {threads.submit(self._decompress, name): name for name in self._names}
-            try:
-                for future in as_completed(futures):
-                    try:
-                        results[futures[future]] = future.result()
-                    except FormatError as error:  # the fault of this shard alone
-                        faults[futures[future]] = error
-            except BaseException:
-                self._stop.set()
-                threads.shutdown(cancel_futures=True)
-                raise
-        # Report faults in the order of the names, and then the sizes.
-        raise_scan_errors([faults[name] for name in self._names if name in faults], action="decompressed")
-        sizes = {tar_name(name): size for name, size in results.items() if size is not None}
-        return DecompressReport(
-            written=tuple(sorted(sizes)),
-            kept=len(results) - len(sizes),
-            removed=len(results) if self._remove_originals else 0,
-            size_bytes=sum(sizes.values()),
-        )
+@dataclass(frozen=True, slots=True)
+class _Decompress:
+    """Decompress one shard, and yield how many of its bytes were read; runs in a worker."""
 
-    def _decompress(self, name: str) -> int | None:
-        """Decompress one shard; return the bytes written, or None if its ``.tar`` file existed."""
-        storage, target = self._storage, tar_name(name)
-        if storage.exists(target):
-            self._check_existing(name, target)
-            size_bytes = None
-        else:
-            with storage.open(name) as file, storage.create(target) as output:
-                size_bytes = sum(map(output.write, unpacked_chunks(file, storage.path(name), self._advance)))
-                if not size_bytes:
-                    raise FormatError("this file is empty", shard=storage.path(name), hint="remove it")
-            status = os.stat(storage.path(name))
-            os.utime(storage.path(target), ns=(status.st_atime_ns, status.st_mtime_ns))
-        if self._remove_originals:
+    storage: Storage
+    remove_originals: bool
+
+    def __call__(self, name: str) -> Generator[int | _Done, None, None]:
+        storage, target = self.storage, tar_name(name)
+        try:
+            size_bytes = yield from self._check_existing(name, target) if storage.exists(target) else self._write(name)
+        except FormatError as error:
+            yield _Done(fault=error)
+            return
+        if self.remove_originals:
             flush_files(storage, [target])  # its name, too
             storage.remove(name)
+        yield _Done(size_bytes)
+
+    def _write(self, name: str) -> Generator[int, None, int]:
+        """Write the ``.tar`` file; return its size."""
+        storage, target, size_bytes, reported = self.storage, tar_name(name), 0, 0
+        with storage.open(name) as file, storage.create(target) as output:
+            for chunk, packed in unpacked_chunks(file, storage.path(name)):
+                size_bytes += output.write(chunk)
+                if packed >= reported + _REPORTED_BYTES:
+                    yield (reported := packed)
+            if not size_bytes:
+                raise FormatError("this file is empty", shard=storage.path(name), hint="remove it")
+        status = os.stat(storage.path(name))
+        os.utime(storage.path(target), ns=(status.st_atime_ns, status.st_mtime_ns))
         return size_bytes
 
-    def _check_existing(self, name: str, target: str) -> None:
-        storage = self._storage
-        original, existing = storage.stat(name), storage.stat(target)
-        if original.mtime_ns == existing.mtime_ns and not self._remove_originals:
-            self._advance(original.size_bytes)
+    def _check_existing(self, name: str, target: str) -> Generator[int, None, None]:
+        storage, offset, reported = self.storage, 0, 0
+        if storage.stat(name).mtime_ns == storage.stat(target).mtime_ns and not self.remove_originals:
             return
         with storage.open(name) as file, storage.open(target) as tar:
-            offset = 0
-            for chunk in unpacked_chunks(file, storage.path(name), self._advance):
+            for chunk, packed in unpacked_chunks(file, storage.path(name)):
                 if tar.read_at(offset, len(chunk)) != chunk:
                     break
                 offset += len(chunk)
+                if packed >= reported + _REPORTED_BYTES:
+                    yield (reported := packed)
             else:
                 if offset == tar.size_bytes:
                     return
@@ -173,23 +171,14 @@ class _Decompression:
             hint=f"move one of them away, or skip the compressed one with --exclude '{name}'",
         )
 
-    def _advance(self, size_bytes: int) -> None:
-        if self._stop.is_set():
-            raise StorageError("the decompression was stopped", path=self._storage.path(""))
-        with self._lock:
-            self._done_bytes += size_bytes
-            if self._on_progress is not None:
-                self._on_progress(self._done_bytes, self._total_bytes)
-
 
 # ------------------------------------------------------------------------------------------------- the decompressors
 
 
-def unpacked_chunks(file: ReadableFile, path: str, advance: Callable[[int], None]) -> Iterator[bytes]:
-    """Yield the contents of a compressed tar file, whose name shows the compression.
+def unpacked_chunks(file: ReadableFile, path: str) -> Iterator[tuple[bytes, int]]:
+    """Yield the contents of a compressed tar file, whose name shows the compression, in pieces.
 
-    Args:
-        advance: Called with the number of compressed bytes before each is unpacked.
+    With each piece comes the number of compressed bytes that were read so far.
 
     Raises:
         FormatError: The data are damaged.
@@ -198,13 +187,12 @@ def unpacked_chunks(file: ReadableFile, path: str, advance: Callable[[int], None
     check_package(path)
     new_stream, stream, offset = _NEW_STREAM[compression_of(path)], None, 0
     while data := file.read_at(offset, _CHUNK_BYTES):
-        advance(len(data))
         is_first = offset == 0
         offset += len(data)
         try:
             while data and (stream or is_first or data.strip(b"\0")):  # zeros after the last stream are padding
                 stream = stream or new_stream()
-                yield from _pieces(stream, data)
+                yield from ((piece, offset) for piece in _pieces(stream, data))
                 data = (stream.unused_data or b"") if stream.eof else b""
                 stream = None if stream.eof else stream
                 is_first = False

@@ -105,15 +105,9 @@ def plain_tar(path: str, scratch: str) -> str:
         return path
     target = os.path.join(scratch, f"{len(os.listdir(scratch))}.tar")  # no other source has this name
     storage, name = open_parent(path)
-    packed_bytes = 0
-
-    def advance(size_bytes: int) -> None:
-        nonlocal packed_bytes
-        packed_bytes += size_bytes
-
     try:
         with storage.open(name) as packed, open(target, "wb") as file:
-            for chunk in unpacked_chunks(packed, path, advance):
+            for chunk, packed_bytes in unpacked_chunks(packed, path):
                 check_ratio(file.tell() + len(chunk), packed_bytes, path=path)
                 file.write(chunk)
     except OSError as error:

@@ -114,38 +114,25 @@ def cut_rank_stages(dataset: SavableDataset[Any]) -> tuple[SavableDataset[Any], 
     return dataset, on_rank
 
 
-class RankChain:
-    """The running stages of the rank."""
+def open_on_rank(
+    stages: Sequence[RankStage], counts: Sequence[int], lanes: RankInput, *, counted_on: int | None = None
+) -> list[Any]:
+    """Open the stages of the rank above the lanes; return them, outermost first, and the lanes.
 
-    def __init__(self, stages: Sequence[RankStage], lanes: RankInput) -> None:
-        self._stages = stages
-        self._lanes = lanes
-        self._running: list[RankRunning] = []
-        self._outermost = lanes
-        self._start([0] * len(stages))
+    Args:
+        counts: Their counts.
+        counted_on: The number of ranks on which they were counted; None: that of this run.
 
-    def batches(self) -> Iterator[Any]:
-        return self._outermost.batches()
-
-    def start_over(self) -> None:
-        self._outermost.start_over()
-
-    def counts(self) -> list[int]:
-        return [running.count for running in self._running]
-
-    def restore(self, counts: Sequence[int], *, ranks: int) -> None:
-        if len(counts) != len(self._stages):
-            raise StateError(
-                f"the state has the counts of {plural(len(counts), 'virtual epoch')} and limits, the dataset has "
-                f"{len(self._stages)}",
-                hint="build the dataset with the arguments of the run that was saved",
-            )
-        self._start([stage.count_on(ranks, count) for stage, count in zip(self._stages, counts, strict=True)])
-
-    def _start(self, counts: Sequence[int]) -> None:
-        self._running = []
-        self._outermost = self._lanes
-        for stage, count in zip(reversed(self._stages), reversed(counts), strict=True):
-            running = stage.on_rank(self._outermost, count)
-            self._running.insert(0, running)
-            self._outermost = running
+    Raises:
+        StateError: The counts are of other stages.
+    """
+    if len(counts) != len(stages):
+        raise StateError(
+            f"the state has the counts of {plural(len(counts), 'virtual epoch')} and limits, the dataset has "
+            f"{len(stages)}",
+            hint="build the dataset with the arguments of the run that was saved",
+        )
+    opened: list[Any] = [lanes]
+    for stage, count in zip(reversed(stages), reversed(counts), strict=True):
+        opened.insert(0, stage.on_rank(opened[0], count if counted_on is None else stage.count_on(counted_on, count)))
+    return opened

@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from ...errors import ConfigError, EnergonError, StateError
-from ...pipeline.contract.rank_stage import RankChain, cut_rank_stages
+from ...pipeline.contract.rank_stage import cut_rank_stages, open_on_rank
 from ...pipeline.contract.stage import SavableDataset, State, as_stage
 from ...pipeline.failures.error_handlers import keys_of_sample
 from ...pipeline.reading.read import dealt_samples
@@ -74,7 +74,7 @@ class LoaderRun:
         self._held = HeldPositions() if held is None else held
         self._number = number
         # Cut the chain where stages begin to count on the rank: the lanes end there.
-        self.built, stages = cut_rank_stages(as_stage(dataset))
+        self.built, self._stages = cut_rank_stages(as_stage(dataset))
         self.chain = self.built
         self.mix_changes: MixChanges = ()
         self.options = options
@@ -82,10 +82,10 @@ class LoaderRun:
         self.lanes = LaneBatches(
             self.chain,
             options,
-            is_repeated=any(stage.repeats_input for stage in stages),
+            is_repeated=any(stage.repeats_input for stage in self._stages),
             meter=None if self.stats is None else self.stats.meter,
         )
-        self.steps = RankChain(stages, self.lanes)
+        self._on_rank = open_on_rank(self._stages, [0] * len(self._stages), self.lanes)
         # Number the steps from the beginning of the run; a restore replaces the numbering.
         self.numbering = RunSteps(ranks_at=((0, dataset.worker_config.world_size),))
         self._leave_out(self.numbering)
@@ -125,7 +125,7 @@ class LoaderRun:
     def _iterate(self, iteration: object, length: int | None, raises_shut_down: bool) -> Iterator[Any]:
         # Wrap the micro-batches in what the options request: a progress bar, the log, statistics.
         held = self._held
-        batches = self.steps.batches()
+        batches = self._on_rank[0].batches()
         if self.options.progress:
             batches = iter(progress_bar(batches, length, unit="batch"))
         if self._log is not None:
@@ -194,7 +194,7 @@ class LoaderRun:
             self.rewind(delivered)
         if self.starts_over:
             self.hold(self.position())
-            self.steps.start_over()
+            self._on_rank[0].start_over()
         self.hold(None)
 
     @property
@@ -205,8 +205,8 @@ class LoaderRun:
 
     def position(self) -> Position:
         """Return the position after the last micro-batch that was taken."""
-        lanes = self.lanes
-        return Position(lanes.batch, dict(lanes.lane_states), lanes.passes, lanes.ended, self.steps.counts())
+        lanes, counts = self.lanes, [stage.count for stage in self._on_rank[:-1]]
+        return Position(lanes.batch, dict(lanes.lane_states), lanes.passes, lanes.ended, counts)
 
     def hold(self, position: Position | None) -> None:
         """Set the position of the training loop, whose state is saved; None: the last micro-batch that was taken.
@@ -220,7 +220,7 @@ class LoaderRun:
     def rewind(self, position: Position) -> None:
         """Continue from an earlier position of this run, in new workers; the live iteration ends."""
         self.iteration = None
-        self.steps.restore(position.steps, ranks=self.chain.worker_config.world_size)
+        self._on_rank = open_on_rank(self._stages, position.steps, self.lanes)
         self.lanes.restore(position)
 
     def state(self) -> RunState:
@@ -268,7 +268,8 @@ class LoaderRun:
                 mix.check(saved)
                 mix.log(saved, rank=config.rank)
             # Set the position; the lanes open there with the next iteration.
-            self.steps.restore(saved.steps, ranks=saved.counted_on or saved.ranks)
+            counted_on = saved.counted_on or saved.ranks
+            self._on_rank = open_on_rank(self._stages, saved.steps, self.lanes, counted_on=counted_on)
             self.chain = self.lanes.chain = mix.chain
             self.mix_changes = mix.changes
             self._leave_out(saved.steps_on(config.world_size))

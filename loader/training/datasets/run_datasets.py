@@ -155,11 +155,8 @@ class LoadedDatasets:
     def blend_mode(self) -> DatasetBlendMode:
         if len(self.leaves) == 1:
             return DatasetBlendMode.NONE
-        return DatasetBlendMode.DATASET_WEIGHT if self._is_weighted else DatasetBlendMode.SAMPLE_REPETITIONS
-
-    @property
-    def _is_weighted(self) -> bool:
-        return any(leaf.plan.weight is not None for leaf in self.leaves)
+        is_weighted = any(leaf.plan.weight is not None for leaf in self.leaves)
+        return DatasetBlendMode.DATASET_WEIGHT if is_weighted else DatasetBlendMode.SAMPLE_REPETITIONS
 
     @property
     def _weights_change(self) -> bool:
@@ -177,7 +174,7 @@ class LoadedDatasets:
     @property
     def volume_tree(self) -> UnitBlend | None:
         """The tree of blends, if some weights are shares of another unit than samples."""
-        if not self._is_weighted:
+        if self.blend_mode is not DatasetBlendMode.DATASET_WEIGHT:
             return None
         tree = blend_tree([leaf.plan.blends for leaf in self.leaves])
         return tree if isinstance(tree, UnitBlend) else None
@@ -194,7 +191,7 @@ class LoadedDatasets:
         return replace(self, leaves=tuple(leaves))
 
     def _passes(self) -> tuple[float, ...]:
-        if self._is_weighted:
+        if self.blend_mode is DatasetBlendMode.DATASET_WEIGHT:
             raise ConfigError(
                 "a blend by weight has no end, and repeat=False requires one",
                 hint="use blend_epochized, with repetitions instead of weights",
@@ -236,7 +233,7 @@ class LoadedDatasets:
         )
         whole = LeafGroup(leaves=tuple(range(len(self.leaves))), weights=weights)
         tree = self.volume_tree or whole
-        is_one = tree is whole
+        is_one, is_weighted = tree is whole, self.blend_mode is DatasetBlendMode.DATASET_WEIGHT
         changes = is_one and stages.repeat and self._weights_change
         schedule = planned_schedule([leaf.plan for leaf in self.leaves], stages) if changes else None
 
@@ -250,7 +247,7 @@ class LoadedDatasets:
                 repetitions=None if stages.repeat else self._passes(),
                 deal=stages.batch_samples if is_one else None,
                 chunk=stages.chunk,
-                shares=None if self._is_weighted else tuple(leaf.repetitions for leaf in leaves),
+                shares=None if is_weighted else tuple(leaf.repetitions for leaf in leaves),
                 schedule=schedule,
             )
             if plan.items([leaf.source.samples for leaf in leaves]) == 0:

@@ -7,7 +7,7 @@ may differ; any other difference is no change of the mix.
 from __future__ import annotations
 
 import json
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ from ....pipeline.reading.planned_schedule import saved_schedule
 from ....pipeline.reading.read import ReadDataset
 from ....pipeline.stages.blend import BlendDataset
 from ..mix_history import MixChanges, StageChanges, reader_history, stage_changes
-from .differences import differences, each_setting, leaf_name, shares
+from .differences import differences, each_setting, leaf_name, pair_equal, shares
 from .leaves import (
     OF_LEAVES,
     DescribedLeaf,
@@ -228,15 +228,10 @@ def _pair_inputs(
     Equal inputs continue each other first, then inputs that continue in part.
     """
     # Pair equal inputs.
-    paired: list[int | None] = [None] * len(dataset.inputs)
-    free: dict[str, deque[int]] = defaultdict(deque)  # there may be thousands of inputs
-    for origin, (was, _) in inputs.items():
-        free[_text_without_paths(was)].append(origin)
-    for row, upstream in enumerate(dataset.inputs):
-        if same := free.get(_text_without_paths(upstream.identity())):
-            paired[row] = same.popleft()
+    before = {origin: was for origin, (was, _) in inputs.items()}
+    paired = pair_equal(before, [upstream.identity() for upstream in dataset.inputs], (_text_without_paths,))
     # Pair the rest if an input continues datasets of a saved one.
-    left = {origin: inputs[origin][0] for origins in free.values() for origin in origins}
+    left = {origin: was for origin, was in before.items() if origin not in paired}
     for row, upstream in enumerate(dataset.inputs):
         if paired[row] is not None:
             continue

@@ -6,9 +6,10 @@ A restore that is refused lists them, and so does ``energon diff``.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from operator import itemgetter
+from typing import Any, TypeVar
 
 from ....format.documents.messages import short_key, short_repr
 from ....pipeline.reading.planned_schedule import schedule_texts
@@ -265,24 +266,39 @@ def _pair_sources(
     sources: Sequence[Mapping[str, Any]], sources_now: Sequence[Mapping[str, Any]]
 ) -> list[tuple[int | None, int | None]]:
     """Pair the datasets of two readers by their data, their path or, if there are as many, their position."""
-    paired: dict[int, int] = {}  # number now → number before
-    # Pair by the most precise facts first: each round pairs only what is left.
-    for keys in (("path", "uuid", "split_part", "filter", "which"), ("uuid", "split_part", "which"), ("path",)):
-        taken = {*paired.values()}
-        free: dict[str, deque[int]] = defaultdict(deque)
-        for row, source in enumerate(sources):
-            if row not in taken:
-                free[repr([source.get(key) for key in keys])].append(row)
-        for row, source in enumerate(sources_now):
-            if row not in paired and (same := free.get(repr([source.get(key) for key in keys]))):
-                paired[row] = same.popleft()
-    taken = {*paired.values()}
-    # As many datasets as before: those at the same position were edited.
+    # Pair by the most precise facts first, then by the position: as many datasets as before were edited there.
+    facts: list[Callable[[tuple[int, Mapping[str, Any]]], Any]] = [
+        lambda row: [row[1].get(key) for key in ("path", "uuid", "split_part", "filter", "which")],
+        lambda row: [row[1].get(key) for key in ("uuid", "split_part", "which")],
+        lambda row: row[1].get("path"),
+    ]
     if len(sources) == len(sources_now):
-        paired |= {row: row for row in range(len(sources)) if row not in paired and row not in taken}
-        taken = {*paired.values()}
-    gone = [row for row in range(len(sources)) if row not in taken]
-    return [*((paired.get(row), row) for row in range(len(sources_now))), *((row, None) for row in gone)]
+        facts.append(itemgetter(0))
+    paired = pair_equal(dict(enumerate(enumerate(sources))), [*enumerate(sources_now)], facts)
+    gone = [row for row in range(len(sources)) if row not in paired]
+    return [*zip(paired, range(len(sources_now)), strict=True), *((row, None) for row in gone)]
+
+
+T = TypeVar("T")
+
+
+def pair_equal(known: Mapping[int, T], now: Sequence[T], facts: Iterable[Callable[[T], Any]]) -> list[int | None]:
+    """Return for each value the number of the known one that equals it; None for a new one. Each is in one pair.
+
+    Args:
+        facts: What equal values share, the most precise first: each function pairs only what is left.
+    """
+    paired: list[int | None] = [None] * len(now)
+    for fact in facts:
+        free: dict[str, deque[int]] = defaultdict(deque)  # equal ones are paired in their order
+        taken = {*paired}
+        for number, value in known.items():
+            if number not in taken:
+                free[repr(fact(value))].append(number)
+        for row, value in enumerate(now):
+            if paired[row] is None and (same := free.get(repr(fact(value)))):
+                paired[row] = same.popleft()
+    return paired
 
 
 def leaf_name(source: Mapping[str, Any]) -> str:

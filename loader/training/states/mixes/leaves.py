@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ....dataset.packed_numbers import count_packed
 from ....pipeline.reading.planned_schedule import schedule_texts
-from .differences import Difference, each_setting, leaf_name, shares
+from .differences import Difference, each_setting, leaf_name, pair_equal, shares
 
 OF_LEAVES = ("weights", "slice_lengths", "epochs_together", "schedule", "cost_checksums")
 """Settings of a reader that its datasets have."""
@@ -153,17 +152,7 @@ def match_leaves(known: Mapping[int, DescribedLeaf], leaves: Sequence[DescribedL
 
     Equal ones in several places are matched in their order. The uuid identifies data that were moved.
     """
-    matches: list[int | None] = [None] * len(leaves)
-    for moved in (False, True):
-        free: dict[str, deque[int]] = defaultdict(deque)
-        used = {*matches}
-        for origin, leaf in known.items():
-            if origin not in used:
-                free[leaf.key(moved=moved)].append(origin)
-        for row, leaf in enumerate(leaves):
-            if matches[row] is None and (same := free.get(leaf.key(moved=moved))):
-                matches[row] = same.popleft()
-    return matches
+    return pair_equal(known, leaves, (lambda leaf: leaf.key(moved=False), lambda leaf: leaf.key(moved=True)))
 
 
 def progress_text(consumed: float, source: Mapping[str, Any]) -> str:

@@ -6,11 +6,11 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import isfinite
 from typing import Any
 
 from ...errors import StateError
 from ...metadataset.documents.leaf_plan import EntrySchedule
+from ...pipeline.reading.planned_schedule import check_schedule
 from .mixes.differences import each_setting
 from .run_state import RunState, ranks_of_run, redistribute_states
 
@@ -198,36 +198,23 @@ class _Datasets:
             return [None] * count
 
     def _weighted(self, settings: Any, count: int, share: EntrySchedule) -> list[EntrySchedule]:
-        # Check the schedule; one weight for all steps is a schedule with a single stretch.
-        schedule = settings.get("schedule")
-        starts = [0] if schedule is None else [_number(start, int) for start in schedule["starts"]]
-        unit: Any = "steps" if schedule is None else schedule["unit"]
-        if unit not in ("steps", "samples") or starts != sorted({*starts}) or starts[0] != 0:
-            raise ValueError("damaged starts")
+        # One weight for all steps is a schedule with a single stretch.
+        given = settings.get("schedule")
+        if given is None:
+            given = {"unit": "steps", "starts": [0], "weights": settings["weights"]}
         # Limit the work: a damaged description may have any number of stretches.
-        self._left -= count * (len(starts) + len(share.starts))
+        self._left -= count * (len(given["starts"]) + len(share.starts))
         if self._left < 0:
             raise ValueError("too many weights")
-        # Take the weights of each input, one in each stretch.
-        weights = settings["weights"] if schedule is None else schedule["weights"]
-        columns = []
-        for input_weights in each_setting(weights, count):
-            column = input_weights if isinstance(input_weights, list | tuple) else [input_weights] * len(starts)
-            if len(column) != len(starts):
-                raise ValueError("damaged weights")
-            columns.append([_number(weight, int | float) for weight in column])
-        if len(columns) != count:
-            raise ValueError("damaged weights")
-        # Convert them to shares of their stretch.
-        totals = [sum(row) for row in zip(*columns, strict=True)]
+        # Check it; a text counts steps, whatever their samples.
+        weights = each_setting(given["weights"], count)
+        schedule = check_schedule({**given, "weights": weights, "batch_samples": 1, "ranks": 1}, count)
+        # Convert the weights to shares of their stretch.
+        totals = list(map(sum, schedule.weights))
         parts = (
             tuple(weight / total for weight, total in zip(input_weights, totals, strict=True))
-            for input_weights in columns
+            for input_weights in zip(*schedule.weights, strict=True)
         )
-        return [_part_of(share, EntrySchedule(unit=unit, starts=tuple(starts), weights=part)) for part in parts]
-
-
-def _number(value: Any, kind: Any) -> Any:
-    if not isinstance(value, kind) or not isfinite(value) or value < 0:
-        raise ValueError(f"expected a number of at least 0, found {value!r:.40}")
-    return value
+        return [
+            _part_of(share, EntrySchedule(unit=given["unit"], starts=schedule.starts, weights=part)) for part in parts
+        ]

@@ -7,10 +7,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from loader import ConfigError, EnergonError, WorkerConfig, get_loader, get_train_dataset, get_val_datasets
+from loader.pipeline.contract.rank_group import broadcast
 from loader.training.datasets import open_sources
 from tests.cli.make_mix import write_datasets, write_mix
 from tests.e2e.rank_processes import RankProcesses, rank_processes
@@ -78,23 +80,19 @@ def error_of(rank: int, path: str) -> str:
 def error_for_a_moment(rank: int, path: str) -> str:
     """Open datasets, of which rank 0 cannot read a document, and rank 1 can a moment later."""
     document = Path(path).parent / "b/.nv-meta/split.yaml"
-    original = open_sources._broadcast
     if rank == 0:
         document.rename(document.with_name("moved"))
         document.mkdir()
-    else:
 
-        def wait(held: Any, config: WorkerConfig) -> Any:
-            received = original(held, config)
+    def wait(held: Any, config: WorkerConfig) -> Any:
+        received = broadcast(held, config)
+        if rank == 1:
             document.rmdir()
             document.with_name("moved").rename(document)
-            return received
+        return received
 
-        open_sources._broadcast = wait
-    try:
+    with patch.object(open_sources, "broadcast", wait):
         return error_of(rank, path)
-    finally:
-        open_sources._broadcast = original
 
 
 def lengths_of_validation(rank: int, path: str) -> list[int]:

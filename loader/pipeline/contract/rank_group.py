@@ -35,3 +35,20 @@ def check_group(config: Any, what: str, hint: str, *, error: type[EnergonError] 
             f"the process group has {plural(ranks, 'rank')}, the worker config has world_size={config.world_size}",
             hint="pass the group of the ranks that share the data as WorkerConfig(data_parallel_group=…)",
         )
+
+
+def gathered(held: Any, config: Any) -> list[Any]:
+    """Return what each process of the group holds, which all must call; without a group, what this one holds."""
+    if not is_distributed():
+        return [held]
+    group = config.data_parallel_group
+    objects: list[Any] = [None] * torch.distributed.get_world_size(group)
+    torch.distributed.all_gather_object(objects, held, group=group)
+    return objects
+
+
+def broadcast(held: Any, config: Any, src_rank: int = 0) -> Any:
+    """Return what one process of the group holds; all must call it."""
+    objects = [held]
+    torch.distributed.broadcast_object_list(objects, group=config.data_parallel_group, group_src=src_rank)
+    return objects[0]

@@ -17,14 +17,13 @@ from ...format.columns.column_record import read_record
 from ...format.dataset_ref import DOCUMENT_CHOICES, DatasetRef
 from ...format.documents.messages import did_you_mean
 from ...format.documents.providers import LoadRequest, checked_key_format
-from ...lazy_torch import torch
 from ...metadataset.documents.leaf_plan import JoinPlan, LeafPlan
 from ...metadataset.joins.files import open_join
 from ...metadataset.leaf_samples import named_by
 from ...metadataset.plans.blend_tree import SAMPLES
 from ...metadataset.plans.plan_leaves import plan_request
 from ...pipeline.contract.iterated import warn_once
-from ...pipeline.contract.rank_group import check_group
+from ...pipeline.contract.rank_group import broadcast, check_group
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.dataset_source import DatasetSource
 from ...pipeline.reading.joined_source import JoinedSource
@@ -339,17 +338,11 @@ def shared_metadata(config: WorkerConfig) -> Iterator[None]:
             raise
         finally:
             answers.records = False
-            _broadcast((answers.found, failure), config)
+            broadcast((answers.found, failure), config)
         return
     # The other ranks open the datasets with the answers.
-    metadata, failure = _broadcast(None, config)
+    metadata, failure = broadcast(None, config)
     with use_answers(Answers(metadata)):
         yield
     if failure:  # and this rank could open them: a file was missing for a moment
         raise StorageError(f"rank 0 could not open the datasets: {failure}", hint="start the run again")
-
-
-def _broadcast(held: Any, config: WorkerConfig) -> Any:
-    objects = [held]
-    torch.distributed.broadcast_object_list(objects, group=config.data_parallel_group, group_src=0)
-    return objects[0]

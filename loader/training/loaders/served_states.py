@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from ...errors import StateError
 from ...format.documents.messages import short_repr
-from ...pipeline.contract.rank_group import check_group, is_distributed
+from ...pipeline.contract.rank_group import broadcast, check_group, gathered, is_distributed
 from ...pipeline.contract.worker_config import WorkerConfig
 from ..states.found_states import ALL_RANKS
 from ..states.run_state import RunState
@@ -75,11 +75,7 @@ def gather_served(
         dst_rank: The process, within the group, that gets them, and the others None; None: all get them.
     """
     # Find out which process serves which data rank; each must be served.
-    group = config.data_parallel_group
-    served = [list(states)]
-    if is_distributed():
-        served = [[]] * dist.get_world_size(group)
-        dist.all_gather_object(served, list(states), group=group)
+    served = gathered(list(states), config)
     missing = sorted(set(range(config.world_size)).difference(*served))
     if missing:
         shown = ", ".join(map(str, missing[:8])) + ", …" * (len(missing) > 8)
@@ -95,14 +91,15 @@ def gather_served(
     if not is_distributed():
         return [states[rank] for rank in range(config.world_size)]
     # Two processes may serve the same data rank: the first one sends its state.
+    group = config.data_parallel_group
     here = dist.get_rank(group)
     sender = {rank: process for process, ranks in reversed(list(enumerate(served))) for rank in ranks}
     sent = {rank: state for rank, state in states.items() if sender[rank] == here}
-    parts: list[Any] | None = [None] * len(served)
+    parts: list[Any] | None
     if dst_rank is None:
-        dist.all_gather_object(parts, sent, group=group)
+        parts = gathered(sent, config)
     else:
-        parts = parts if here == dst_rank else None
+        parts = [None] * len(served) if here == dst_rank else None
         dist.gather_object(sent, parts, group=group, group_dst=dst_rank)
     if parts is None:
         return None
@@ -112,15 +109,10 @@ def gather_served(
 
 def broadcast_to_serving(states: Any, config: WorkerConfig, src_rank: int) -> Any:
     """Return the states of process ``src_rank`` of the group on every process; all must call it."""
-    group = config.data_parallel_group
-    processes = dist.get_world_size(group) if is_distributed() else 1
+    processes = dist.get_world_size(config.data_parallel_group) if is_distributed() else 1
     if not 0 <= src_rank < processes:
         raise StateError(f"expected a rank from 0 to {processes - 1}, found {src_rank}")
-    if processes == 1:
-        return states
-    held = [states if dist.get_rank(group) == src_rank else None]
-    dist.broadcast_object_list(held, group=group, group_src=src_rank)
-    return held[0]
+    return states if processes == 1 else broadcast(states, config, src_rank)
 
 
 def destination(dst_rank: int | None, global_dst_rank: int | None, config: WorkerConfig) -> int:
@@ -139,7 +131,8 @@ def framework_state(loader: Any) -> dict[str, Any]:
     state: dict[str, Any] = loader.save_state_rank()
     if config.world_size == 1 or not is_distributed():
         return state
-    return {ALL_RANKS: broadcast_states(gather_states(state, config, 0), config, 0)}
+    _check_group(config, "save_state_global", 0)
+    return {ALL_RANKS: gathered(state, config)}
 
 
 def restore_framework_state(loader: Any, state: dict[str, Any]) -> None:
@@ -185,9 +178,7 @@ def broadcast_states(states: Any, config: WorkerConfig, src_rank: int) -> Any:
     if config.world_size == 1:
         return states
     _check_group(config, "restore_state_global", src_rank)
-    held = [states if config.rank == src_rank else None]
-    dist.broadcast_object_list(held, group=config.data_parallel_group, group_src=src_rank)
-    return held[0]
+    return broadcast(states, config, src_rank)
 
 
 def _check_group(config: WorkerConfig, caller: str, rank: int) -> None:

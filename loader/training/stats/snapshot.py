@@ -7,10 +7,8 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Any
 
-import torch.distributed as dist
-
 from ...errors import plural
-from ...pipeline.contract.rank_group import check_group, is_distributed
+from ...pipeline.contract.rank_group import check_group, gathered
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.measuring.counts import CostSums
 
@@ -26,8 +24,7 @@ def with_all_ranks(stats: LoaderStats, config: WorkerConfig) -> LoaderStats:
         return replace(stats, ranks_waited=(wait,))
     check_group(config, "stats(gather=True)", ", or stats() without gather=True")
     # Exchange one small record each.
-    waits: list[Any] = [None] * config.world_size
-    dist.all_gather_object(waits, wait, group=config.data_parallel_group)
+    waits = gathered(wait, config)
     return replace(stats, ranks_waited=tuple(sorted(waits, key=lambda rank_wait: rank_wait.rank)))
 
 
@@ -38,11 +35,7 @@ def with_all_served(stats: LoaderStats, served: Sequence[LoaderStats], config: W
         served: The statistics of each data rank that this process serves.
         config: The worker config of the run, with the group of these processes.
     """
-    processes: list[Any] = [[wait_of(rank_stats) for rank_stats in served]]
-    if is_distributed():
-        group, waits_here = config.data_parallel_group, processes[0]
-        processes = [None] * dist.get_world_size(group)
-        dist.all_gather_object(processes, waits_here, group=group)
+    processes = gathered([wait_of(rank_stats) for rank_stats in served], config)
     # Two processes may serve the same data rank: the waits of the first one count.
     by_rank = {wait.rank: wait for waits in reversed(processes) for wait in waits}
     return replace(stats, ranks_waited=tuple(by_rank[rank] for rank in sorted(by_rank)))

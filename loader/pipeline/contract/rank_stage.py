@@ -121,7 +121,7 @@ def open_on_rank(
 
     Args:
         counts: Their counts.
-        counted_on: The number of ranks on which they were counted; None: that of this run.
+        counted_on: The number of ranks on which they were counted; None for the ranks of this run.
 
     Raises:
         StateError: The counts are of other stages.

@@ -152,11 +152,6 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         return any(upstream.starts_over for upstream in self.inputs) if starts_over is None else starts_over
 
     @stage_property
-    def keeps_positions(self) -> bool:
-        """True if the length of a pass is known in advance."""
-        return self.traits.one_to_one and all(upstream.keeps_positions for upstream in self.inputs)
-
-    @stage_property
     def counts_on_rank(self) -> bool:
         """True if a stage of the chain counts the micro-batches of a rank."""
         return self.traits.on_rank or any(upstream.counts_on_rank for upstream in self.inputs)
@@ -181,7 +176,7 @@ class SavableDataset(DatasetMethods[T_co], ABC):
     @stage_property
     def items(self) -> int | None:
         """Number of items of all lanes in one pass; None if it is endless, or not known in advance."""
-        items = self.inputs[0].items if self.keeps_positions and self.inputs else None
+        items = self.inputs[0].items if self.traits.one_to_one and self.inputs else None
         return None if items is None else self.traits.items_of(items)
 
     @stage_property

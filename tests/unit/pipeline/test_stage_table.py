@@ -58,7 +58,6 @@ STAGES = [pytest.param(*stage, id=type(stage[0]).__name__) for stage in stages()
 @pytest.mark.parametrize(("stage", "waits", "runs_user_code", "items"), STAGES)
 def test_the_properties_of_a_stage(stage: Any, waits: bool, runs_user_code: bool, items: int | None) -> None:
     assert (stage.waits, stage.runs_user_code, stage.items) == (waits, runs_user_code, items)
-    assert stage.keeps_positions == (items is not None)
     assert not stage.repeats
 
 

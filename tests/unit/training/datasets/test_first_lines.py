@@ -82,7 +82,7 @@ def test_dir_lists_what_a_user_calls(folder: Path) -> None:
     dataset = get_train_dataset(folder, worker_config=ONE)
     names = dir(dataset)
     assert {"batch_size", "save_state", "restore_state", "restore_sample", "worker_config"} <= {*names}
-    assert not {"lane_bound", "state_schema", "open", "keeps_positions"} & {*names}
+    assert not {"lane_bound", "state_schema", "open"} & {*names}
     assert {"extra", "inner", "save_state"} <= {*dir(Own(dataset))}
     loader: DataLoader[Any] = get_loader(dataset)
     assert {"save_state_rank", "stats", "profile", "to_device", "start", "num_workers", "dataset"} <= {*dir(loader)}

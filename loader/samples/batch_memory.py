@@ -41,8 +41,8 @@ def place(shape: Sequence[int], *, like: torch.Tensor) -> torch.Tensor | None:
     context = running_hook_context()
     if context is None or context.memory is None or not like.is_cpu or prod(shape) * like.element_size() < MIN_BYTES:
         return None
-    tensor: torch.Tensor = context.memory(shape, like.dtype)
-    return tensor
+    contents = context.memory.array((prod(shape) * like.element_size(),), np.uint8)
+    return torch.from_numpy(contents).view(like.dtype).view(*shape)
 
 
 def new_array(shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -59,16 +59,16 @@ def new_array(shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 class ReusedMemory:
-    """An allocator of tensors and arrays, with undefined values, in memory of earlier ones that are gone.
+    """An allocator of arrays, with undefined values, in memory of earlier ones that are gone.
 
-    A piece of memory is free when no object refers to it: neither the tensor, nor a view or an array of it.
+    A piece of memory is free when no object refers to it: neither the array, nor a view or a tensor of it.
 
     Args:
         max_free_bytes: The most free memory that is kept.
 
-    >>> make = ReusedMemory()
-    >>> address = make((1024, 64), torch.float32).data_ptr()  # the tensor is freed at once
-    >>> make((1000, 64), torch.float32).data_ptr() == address
+    >>> make = ReusedMemory().array
+    >>> address = make((1024, 64), np.float32).ctypes.data  # the array is freed at once
+    >>> make((1000, 64), np.float32).ctypes.data == address
     True
     """
 
@@ -77,10 +77,6 @@ class ReusedMemory:
         self._free: dict[int, list[mmap.mmap]] = {}  # by size
         self._free_bytes = 0
         self._used: dict[int, tuple[weakref.ref[Any], mmap.mmap]] = {}
-
-    def __call__(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        contents = self.array((prod(shape) * dtype.itemsize,), np.uint8)
-        return torch.from_numpy(contents).view(dtype).view(*shape)
 
     def array(self, shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         count = prod(shape)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -159,33 +160,42 @@ def test_no_value_is_lost_where_dtypes_differ(lengths: tuple[int, int]) -> None:
         assert set(concat_pad([tensor[None] for tensor in order]).flatten().tolist()) >= {3.0, 0.5}
 
 
+def tensor_of(memory: ReusedMemory, *shape: int) -> torch.Tensor:
+    """Allocate a tensor as a batch does."""
+    use_batch_memory(memory)
+    tensor = place(shape, like=torch.zeros(1))
+    set_hook_context(None)
+    assert tensor is not None
+    return tensor
+
+
 def test_memory_is_reused_only_after_its_last_reference_is_gone() -> None:
-    make = ReusedMemory()
-    first = make((3, LARGE, LARGE), torch.float32)
+    make = partial(tensor_of, ReusedMemory())
+    first = make(3, LARGE, LARGE)
     address = first.data_ptr()
     first.fill_(7)
     view, array = first[1, 5:9], first.numpy()[2]
     del first
-    assert make((3, LARGE, LARGE), torch.float32).data_ptr() != address
+    assert make(3, LARGE, LARGE).data_ptr() != address
     assert view.eq(7).all()
     del view
-    assert make((3, LARGE, LARGE), torch.float32).data_ptr() != address
+    assert make(3, LARGE, LARGE).data_ptr() != address
     assert (array == 7).all()
     del array
-    addresses = {make((3, LARGE, LARGE - 1), torch.float32).data_ptr() for _ in range(3)}
-    kept = [make((3, LARGE, LARGE), torch.float32) for _ in range(3)]
+    addresses = {make(3, LARGE, LARGE - 1).data_ptr() for _ in range(3)}
+    kept = [make(3, LARGE, LARGE) for _ in range(3)]
     assert address in {tensor.data_ptr() for tensor in kept} | addresses
 
 
 def test_free_memory_is_bounded() -> None:
-    make = ReusedMemory(max_free_bytes=3 << 20)
-    kept = [make((1 << 20,), torch.uint8) for _ in range(10)]
+    memory = ReusedMemory(max_free_bytes=3 << 20)
+    kept = [tensor_of(memory, 1 << 18) for _ in range(10)]
     addresses = {tensor.data_ptr() for tensor in kept}
     kept.clear()
-    again = [make((1 << 20,), torch.uint8) for _ in range(10)]
+    again = [tensor_of(memory, 1 << 18) for _ in range(10)]
     assert len({tensor.data_ptr() for tensor in again}) == 10
     assert len(addresses) == 10
-    assert make._free_bytes == 0
+    assert memory._free_bytes == 0
 
 
 def test_small_tensors_are_allocated_in_ordinary_memory() -> None:
@@ -209,20 +219,20 @@ def test_small_tensors_are_allocated_in_ordinary_memory() -> None:
 
 
 def test_arrays_reuse_memory_of_freed_tensors_and_keep_it_while_referenced() -> None:
-    make = ReusedMemory()
-    address = make((LARGE, LARGE), torch.float32).data_ptr()
-    array = make.array((LARGE, LARGE), np.float32)
+    memory = ReusedMemory()
+    address = tensor_of(memory, LARGE, LARGE).data_ptr()
+    array = memory.array((LARGE, LARGE), np.float32)
     assert (array.ctypes.data, array.dtype, array.shape) == (address, np.dtype(np.float32), (LARGE, LARGE))
     array.fill(5)
     row, tensor = array[3], torch.from_numpy(array)[4]
     del array
-    assert make.array((LARGE, LARGE), np.float32).ctypes.data != address
+    assert memory.array((LARGE, LARGE), np.float32).ctypes.data != address
     assert tensor.eq(5).all()
     del tensor
-    assert make.array((LARGE, LARGE), np.float32).ctypes.data != address
+    assert memory.array((LARGE, LARGE), np.float32).ctypes.data != address
     assert (row == 5).all()
     del row
-    assert address in {make.array((LARGE, LARGE), np.float32).ctypes.data for _ in range(3)}
+    assert address in {memory.array((LARGE, LARGE), np.float32).ctypes.data for _ in range(3)}
 
 
 @pytest.mark.parametrize("shapes", [[(2,), (2,)], [(2,), (3,)], [(2, 3), (3, 2)]], ids=str)

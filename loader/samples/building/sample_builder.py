@@ -300,7 +300,7 @@ class SampleBuilder:
             # A sample loader gets all parts; else the fields are the parts of the same names.
             if self._loader is not None:
                 given = {**decoded, **shared, "__shard__": sources[0].shard_name if sources else None}
-                values = self._load(_LoaderParts(given))
+                values = self._load(self._loader, _LoaderParts(given))
                 if isinstance(values, Mapping) and "__key__" in values:
                     shared["__key__"] = values["__key__"]
                 return self._fill(values, shared)
@@ -330,19 +330,14 @@ class SampleBuilder:
         decoded = decode({**parts, **shared, "__shard__": sources[0].shard_name if sources else None})
         return {name: value for name, value in decoded.items() if name not in shared and name != "__shard__"}
 
-    def _load(self, parts: _LoaderParts) -> Any:
-        if self._loader is None:
-            return parts
+    def _load(self, loader: Callable[..., Any], parts: _LoaderParts) -> Any:
         try:
-            return self._loader(parts)
+            return loader(parts)
         except _NoSuchPartError as error:
             # Name the function and say why the part is missing: the sample lacks it, or the filter excludes it.
             available = ", ".join(name for name in parts if not name.startswith("__")) or "none"
-            name = (
-                self._loader.name
-                if isinstance(self._loader, MetaFunction)
-                else getattr(self._loader, "__qualname__", repr(self._loader))
-            )
+            named = getattr(loader, "__qualname__", repr(loader))
+            name = loader.name if isinstance(loader, MetaFunction) else named
             if self.part_filter(error.part):
                 message = f"{name}() reads part {error.part!r}, which is missing; parts: {available}"
                 raise SampleError(message, part=error.part) from error

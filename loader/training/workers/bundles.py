@@ -120,6 +120,7 @@ class _LaneWork:
             pass
 
     def _prepare(self) -> None:
+        # Set up the garbage collector, the signals and the threads of the process.
         if self.is_forked:
             settle_fork()
         elif self.options.gc_freeze_at_start:
@@ -128,22 +129,19 @@ class _LaneWork:
             gc.enable()
         self.signals.leave_to_rank()
         torch.set_num_threads(1)
-        _describe_worker(self.worker, self.host)
+        # Start the generators of random numbers, and let hooks call torch's ``get_worker_info``.
+        dataset = self.host.dataset
+        seed = dataset.worker_config.seed_offset + self.worker
+        random.seed(seed)
+        torch.manual_seed(seed)
+        np.random.seed(seed & 0xFFFFFFFF)  # noqa: NPY002 - the generator that hooks may use
+        torch_worker._worker_info = torch_worker.WorkerInfo(  # noqa: SLF001 - torch has no public way
+            id=self.worker,
+            num_workers=self.host.workers,
+            seed=seed,
+            dataset=dataset,  # type: ignore[arg-type] # torch's class
+        )
         register_stack_dump(self.board, self.worker)
-
-
-def _describe_worker(worker: int, host: LaneHost) -> None:
-    """Let hooks call torch's ``get_worker_info``, and start the generators of random numbers."""
-    seed = host.dataset.worker_config.seed_offset + worker
-    random.seed(seed)
-    torch.manual_seed(seed)
-    np.random.seed(seed & 0xFFFFFFFF)  # noqa: NPY002 - the generator that hooks may use
-    torch_worker._worker_info = torch_worker.WorkerInfo(  # noqa: SLF001 - torch has no public way
-        id=worker,
-        num_workers=host.workers,
-        seed=seed,
-        dataset=host.dataset,  # type: ignore[arg-type] # torch's class
-    )
 
 
 class WorkerBundles(WorkerMessages):

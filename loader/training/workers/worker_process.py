@@ -178,10 +178,8 @@ class Pipes:
 
     @property
     def has_stopped(self) -> bool:
-        return bool(self._stop.value) or self._is_orphaned()
-
-    def _is_orphaned(self) -> bool:
-        if os.getppid() != self._parent:
+        """True if the loader is closed, or the rank has ended."""
+        if self._stop.value or os.getppid() != self._parent:
             return True
         rank = multiprocessing.parent_process()
         # The parent of a process of a fork server is the server, which its own workers keep alive.

@@ -118,8 +118,15 @@ class Watchdog:
         self._closed.set()
 
     def __enter__(self) -> None:
+        # Start the thread at the first wait, after the workers were forked: a fork copies the locks of other threads.
         if self._thread is None and self._shortest_s is not None:
-            self._start()
+            self._waiting_thread = threading.get_ident()
+            if self._fail and threading.current_thread() is threading.main_thread():
+                self._handler = _install_handler()
+            weakref.finalize(self, self._closed.set)
+            target = (weakref.ref(self), self._closed)
+            self._thread = threading.Thread(target=_watch, args=target, name="loader watchdog", daemon=True)
+            self._thread.start()
         self._number += 1
         self._since = time.monotonic()
 
@@ -133,16 +140,6 @@ class Watchdog:
                 raise given_up from None
         if kind is None:
             self._served.add(self._worker)
-
-    def _start(self) -> None:
-        # Started at the first wait, after the workers were forked: a fork copies the locks that other threads hold.
-        self._waiting_thread = threading.get_ident()
-        if self._fail and threading.current_thread() is threading.main_thread():
-            self._handler = _install_handler()
-        weakref.finalize(self, self._closed.set)
-        target = (weakref.ref(self), self._closed)
-        self._thread = threading.Thread(target=_watch, args=target, name="loader watchdog", daemon=True)
-        self._thread.start()
 
     def check(self) -> float:
         """Report the wait in progress if it is overdue; return the seconds until the next check."""

@@ -64,12 +64,15 @@ class LaneBatches:
         self._meter = meter
         self._is_repeated = is_repeated
         self._options = options
-        self._workers = 0 if options.worker_type == "main" else chain.worker_config.num_workers
+        config = chain.worker_config
+        self._workers = 0 if options.worker_type == "main" else config.num_workers
         # In turn, all lanes are at nearly the same micro-batch; a pass over items of unknown number visits one by one.
         self._in_turn = not chain.starts_over or chain.items is not None
         self._stream: BatchStream | None = None
         self.starts = 0
-        self.lanes = self._choose_lanes()
+        self.lanes = config.lanes or PASS_LANES
+        if self._in_turn and config.lanes is None:
+            self.lanes = default_lanes(config.world_size, config.num_workers, has_buffers=chain.waits)
         # The position, which states record.
         self.batch = 0
         self.lane_states: dict[int, State] = {}
@@ -78,15 +81,7 @@ class LaneBatches:
         self._has_batches = False  # of this pass
         self.left_out: tuple[range, ...] = ()
         self.trace: Callable[[], BatchTrace] | None = None
-        self.replacements = Replacements(options, rank=chain.worker_config.rank)
-
-    def _choose_lanes(self) -> int:
-        config = self.chain.worker_config
-        if config.lanes is not None:
-            return config.lanes
-        if not self._in_turn:
-            return PASS_LANES
-        return default_lanes(config.world_size, config.num_workers, has_buffers=self.chain.waits)
+        self.replacements = Replacements(options, rank=config.rank)
 
     @property
     def kind(self) -> str:

@@ -87,16 +87,14 @@ class Selection:
     @cached_property
     def bounds(self) -> tuple[int, int]:
         """The first sample of the subset, and the one behind its last, as the whole part counts them."""
-        return resolve_subset(self._subset, self._whole_count(), at=self._at or self.dataset.path)
-
-    def _whole_count(self) -> int:
-        """Count the samples before the subset; whole shards are counted without their ranges."""
         part, documents = self._split_part, self.first.documents
         if self.filter is None and (not part or self.first.is_file):
-            return len(self.dataset)
-        if not part or self.filter is not None or (documents.split and part in documents.split.sample_ranges):
-            return int(self.whole[0][-1])
-        return sum(self.first.shard_counts.get(name, 0) for name in shards_of_part(self.first, part))
+            count = len(self.dataset)
+        elif not part or self.filter is not None or (documents.split and part in documents.split.sample_ranges):
+            count = int(self.whole[0][-1])
+        else:  # whole shards are counted without their ranges
+            count = sum(self.first.shard_counts.get(name, 0) for name in shards_of_part(self.first, part))
+        return resolve_subset(self._subset, count, at=self._at or self.dataset.path)
 
     def __len__(self) -> int:
         return max(0, self.bounds[1] - self.bounds[0])

@@ -138,17 +138,16 @@ class LaneReader:
             self._samples = self._next_chunk()
 
     def _next_chunk(self) -> Iterator[tuple[Any, int]]:
-        recorder = self._recorder
-        if recorder is None:
-            return self._chunk() if self._ahead is None else self._fetched(self._ahead)
-        begin_ns = perf_counter_ns()
+        begin_ns, recorder = perf_counter_ns(), self._recorder
         try:
             return self._chunk() if self._ahead is None else self._fetched(self._ahead)
         except BaseException:
-            self.add_counts(recorder.counts)  # the end of the pass, after which this iterator is dropped
+            if recorder is not None:
+                self.add_counts(recorder.counts)  # the end of the pass, after which this iterator is dropped
             raise
         finally:
-            recorder.add_always(STORAGE, begin_ns)
+            if recorder is not None:
+                recorder.add_always(STORAGE, begin_ns)
 
     def add_counts(self, counts: Counts) -> None:
         """Add the samples that were yielded since the last call."""

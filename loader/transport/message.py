@@ -115,25 +115,22 @@ class SegmentPool:
     def take(self, size_bytes: int) -> _Segment | None:
         """Return a free segment of at least ``size_bytes``, to send and to write to; None if all are in use."""
         # Take the smallest free segment that fits; else create one; else replace one that is free and too small.
+        new_bytes = -(-int(size_bytes * _SPARE) // mmap.PAGESIZE) * mmap.PAGESIZE
         free = [segment for segment in self._segments if not self._flags[segment.address.number]]
         fits = [segment for segment in free if segment.address.size_bytes >= size_bytes]
         if fits:
             segment = min(fits, key=attrgetter("address.size_bytes"))
         elif len(self._segments) < _MAX_SEGMENTS:
-            segment = _Segment(len(self._segments), _rounded_up(size_bytes))
+            segment = _Segment(len(self._segments), new_bytes)
             self._segments.append(segment)
         elif free:
-            segment = _Segment(free[0].address.number, _rounded_up(size_bytes))
+            segment = _Segment(free[0].address.number, new_bytes)
             self._segments[segment.address.number] = segment
             free[0].close()
         else:
             return None
         self._flags[segment.address.number] = 1
         return segment
-
-
-def _rounded_up(size_bytes: int) -> int:
-    return -(-int(size_bytes * _SPARE) // mmap.PAGESIZE) * mmap.PAGESIZE
 
 
 _MIN_BYTES = 2048  # smaller contents travel in the pickle

@@ -110,8 +110,10 @@ def part_decoder(
         decoder = media_decoder
     elif kind == "bytes" and guess_content:
         decoder = partial(_decode_guessed, image)
+    elif (trusting := _TRUSTING_DECODERS.get(part_extension(part_name))) is not None:
+        decoder = partial(trusting, part_name, trust_code=trust_code)
     else:
-        decoder = _value_decoder(part_name, trust_code=trust_code)
+        decoder = _DECODERS.get(part_extension(part_name))
     # A compressed part is decompressed first, also for the decoder of the name without .gz.
     if is_compressed(part_name):
         return partial(_decode_compressed, decoder)
@@ -136,15 +138,6 @@ def part_error(part_name: str, data: bytes, error: Exception) -> SampleError:
         if name == "DecompressionBombError":
             hint = f"{hint}; if its size is right, pass SampleDecoder(max_pixels=…) or set {PIXEL_LIMIT_VARIABLE}"
     return SampleError(message, part=part_name, hint=hint)
-
-
-def _value_decoder(part_name: str, *, trust_code: bool) -> Callable[[bytes], Any] | None:
-    """Return the decoder of parts that are neither images nor media, as :func:`part_decoder` does."""
-    extension = part_extension(part_name)
-    trusting_decoder = _TRUSTING_DECODERS.get(extension)
-    if trusting_decoder is not None:
-        return partial(trusting_decoder, part_name, trust_code=trust_code)
-    return _DECODERS.get(extension)
 
 
 def _decode_guessed(decode: Callable[[bytes], Any], data: bytes) -> Any:

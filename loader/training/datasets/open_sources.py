@@ -119,7 +119,12 @@ def open_leaves(
     unknown = _unknown_arguments(caller, given)
     request = _request_of(path, given, unknown=unknown, caller=name, **choices)
     _check_encoder(task_encoder)
-    opened = partial(open_sources, request, decoder=_decoder_of(given, task_encoder), training=training)
+    # Deprecated arguments replace the task encoder's decoder.
+    decoder = None
+    if given.get("auto_decode") is not False:
+        decoding = {name: given[name] for name in _DECODER_ARGUMENTS if given.get(name) is not None}
+        decoder = SampleDecoder(**decoding) if decoding else task_encoder.decoder
+    opened = partial(open_sources, request, decoder=decoder, training=training)
     try:
         if config is None or not config.share_metadata:
             leaves = opened()
@@ -176,14 +181,6 @@ def _request_of(
         subset=subset_ranges(subset) if subset else (),
         **choices,
     )
-
-
-def _decoder_of(given: Mapping[str, Any], task_encoder: Any) -> SampleDecoder | None:
-    """Return the task encoder's decoder, unless a deprecated argument replaces it."""
-    if given.get("auto_decode") is False:
-        return None
-    decoding = {name: given[name] for name in _DECODER_ARGUMENTS if given.get(name) is not None}
-    return SampleDecoder(**decoding) if decoding else task_encoder.decoder
 
 
 def _level_of_program() -> int:

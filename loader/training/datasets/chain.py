@@ -160,7 +160,11 @@ class SampleStages:
             elif packs:
                 chain = _mapped(chain, encoder.preencode_sample, "preencode_sample")
             else:
-                chain = _encoded(chain, encoder)
+                for name, hook in encoding_hooks(encoder):
+                    below, chain = chain, _mapped(chain, hook, name)
+                    if name != "encode_sample":
+                        # Earlier versions did not build these stages: stages above keep the keys of saved states.
+                        chain.depth = below.depth
         if level < Level.PACKED <= to and options.packing_buffer_size is not None:
             chain = packed(chain, encoder, options.packing_buffer_size, options.planning)
         return chain
@@ -202,15 +206,6 @@ def sample_hooks(encoder: TaskEncoder[Any, Any, Any, Any]) -> list[Callable[...,
     """Return the hooks that may make several of one sample, before packing."""
     cooking = [encoder.cook_crude_sample, *(cooker.cook for cooker in encoder.cookers)]
     return cooking + [hook for _, hook in encoding_hooks(encoder)]
-
-
-def _encoded(chain: SavableDataset[Any], encoder: TaskEncoder[Any, Any, Any, Any]) -> SavableDataset[Any]:
-    for name, hook in encoding_hooks(encoder):
-        below, chain = chain, _mapped(chain, hook, name)
-        if name != "encode_sample":
-            # Earlier versions did not build these stages: stages above them keep the keys of saved states.
-            chain.depth = below.depth
-    return chain
 
 
 def _mapped(chain: SavableDataset[Any], hook: Callable[..., Any], name: str) -> SavableDataset[Any]:

@@ -155,28 +155,26 @@ class ReadDataset(SavableDataset[Raw]):
         return running if samples is None else counted_reader(running, samples)
 
     def lane_order(self, lane: int, *, lanes: int, seed: int, deals: bool = False) -> LaneOrder:
-        if self.groups is None:
-            return self._order_before_groups(lane, lanes=lanes, seed=seed, deals=deals)
+        samples, plan = [source.samples for source in self.sources], self.plan
+        history, groups = self.history, self.groups
         # Windows keep the size that they began with, whatever the mix has now.
-        first = range(len(self.sources)) if self.history is None else self.history.first_sources
-        window = self.groups.window.within_epochs(sum(self.sources[row].samples for row in first), lanes)
-        order = self._order_before_groups(lane, lanes=lanes, seed=seed, deals=deals, window=window.samples)
-        return self.groups.lane(order, window, seed)
-
-    def _order_before_groups(self, lane: int, *, lanes: int, seed: int, deals: bool, window: int = 1) -> LaneOrder:
-        samples = [source.samples for source in self.sources]
-        # A mix that never changed has the order of the plan.
-        if self.history is None or not isinstance(self.plan, ShuffledPlan):
-            plan = self.plan
+        window = None
+        if groups is not None:
+            first = range(len(samples)) if history is None else history.first_sources
+            window = groups.window.within_epochs(sum(samples[row] for row in first), lanes)
+        order: LaneOrder
+        if history is not None and isinstance(plan, ShuffledPlan):
+            # Each mix of the run continues where the one before it ended; a window that had begun keeps its mix.
+            mixes = history.mixes(plan.weights, None if plan.schedule is None else plan.schedule.in_samples)
+            step = 1 if window is None else window.samples
+            ends = tuple(-(-end // step) * step for end in history.ends_of(lane))
+            order = plan.edited_order(samples, mixes, lanes=lanes, seed=seed).lane(lane, ends)
+        else:
+            # A mix that never changed has the order of the plan.
             if isinstance(plan, ShuffledPlan) and plan.repeats and not deals:
                 plan = replace(plan, deal=None)
-            return plan.order(samples, lanes=lanes, seed=seed).lane(lane)
-        # Each mix of the run continues where the one before it ended.
-        schedule = None if self.plan.schedule is None else self.plan.schedule.in_samples
-        mixes = self.history.mixes(self.plan.weights, schedule)
-        order = self.plan.edited_order(samples, mixes, lanes=lanes, seed=seed)
-        # A window that had begun keeps its mix.
-        return order.lane(lane, tuple(-(-end // window) * window for end in self.history.ends_of(lane)))
+            order = plan.order(samples, lanes=lanes, seed=seed).lane(lane)
+        return order if groups is None or window is None else groups.lane(order, window, seed)
 
 
 def dealt_samples(dataset: SavableDataset[Any], lanes: int) -> int:

@@ -6,6 +6,7 @@ import sys
 from abc import ABC
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Any, NotRequired, TypeVar
 
 from ...errors import ConfigError, escape_controls, plural
@@ -51,16 +52,8 @@ else:
             return self if instance is None else self._getter(instance)
 
 
-def _check_same_run(inputs: Sequence[SavableDataset[Any]]) -> None:
-    first = inputs[0].worker_config
-    for upstream in inputs[1:]:
-        for name in ("rank", "world_size", "num_workers", "lanes", "seed_offset"):
-            expected, other = getattr(first, name), getattr(upstream.worker_config, name)
-            if expected != other:
-                raise ConfigError(
-                    f"datasets of one chain have worker configs with {name}={expected} and {name}={other}",
-                    hint="build all of them with the same WorkerConfig",
-                )
+_OF_A_RUN = ("rank", "world_size", "num_workers", "lanes", "seed_offset")
+"""The arguments of a worker config that the datasets of a chain share."""
 
 
 class SavableDataset(DatasetMethods[T_co], ABC):
@@ -87,7 +80,13 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         self.inputs: tuple[SavableDataset[Any], ...] = tuple(map(as_stage, inputs))
         if worker_config is None and self.inputs:
             worker_config = self.inputs[0].worker_config
-            _check_same_run(self.inputs)
+            for upstream, argument in product(self.inputs[1:], _OF_A_RUN):
+                expected, other = getattr(worker_config, argument), getattr(upstream.worker_config, argument)
+                if expected != other:
+                    raise ConfigError(
+                        f"datasets of one chain have worker configs with {argument}={expected} and {argument}={other}",
+                        hint="build all of them with the same WorkerConfig",
+                    )
         self.worker_config: WorkerConfig = (
             worker_config if worker_config is not None else WorkerConfig.default_worker_config()
         )

@@ -143,7 +143,6 @@ class LaneBatches:
         return self._stream
 
     def _host(self) -> LaneHost:
-        self.check_lanes(self.lanes)
         config = self.chain.worker_config
         options: dict[str, Any] = {
             "dataset": self.chain,

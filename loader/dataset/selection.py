@@ -138,11 +138,6 @@ class Selection:
         return self.positions(numbers) if len(numbers) else numbers
 
     @property
-    def kept_share(self) -> float:
-        """Share of the samples that the filter keeps, in [0, 1]; 1 without a filter."""
-        return 1.0 if self.filter is None else len(self.filter) / max(1, len(self.dataset))
-
-    @property
     def largest_shard(self) -> int:
         """Number of samples in the largest shard of the split part."""
         return len(self.first) if self.first.is_file else int(np.diff(self.whole[0]).max(initial=1))

@@ -79,12 +79,11 @@ class ReadDataset(SavableDataset[Raw]):
     @property
     def sparse(self) -> frozenset[int]:
         """Sources that an epoch reads less than half of; a cache skips whole-block fetches for them."""
-        repetitions = self.plan.epoch_repetitions(len(self.sources))
-        return frozenset(
-            row
-            for row, (source, times) in enumerate(zip(self.sources, repetitions, strict=True))
-            if min(1.0, times) * source.selection.kept_share < _SPARSE_SHARE
-        )
+        shares = [min(1.0, times) for times in self.plan.epoch_repetitions(len(self.sources))]
+        for row, chosen in enumerate(source.selection for source in self.sources):
+            if chosen.filter is not None:
+                shares[row] *= len(chosen.filter) / max(1, len(chosen.dataset))
+        return frozenset(row for row, share in enumerate(shares) if share < _SPARSE_SHARE)
 
     @cached_property
     def waiting(self) -> WeakValueDictionary[int, ReadAhead]:

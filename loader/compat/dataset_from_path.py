@@ -14,6 +14,7 @@ from ..format.dataset_ref import DOCUMENT_CHOICES
 from ..format.documents.subset import SubsetRange
 from ..metadataset.documents.parse import parse_metadataset
 from ..metadataset.joins.prepare_metadataset import prepare_metadataset
+from ..metadataset.plans.inherited_settings import combine_epochs_together
 from ..metadataset.plans.plan_leaves import TraversedDatasetReference, traverse_metadataset
 from ..pipeline.contract.worker_config import WorkerConfig
 from ..samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
@@ -82,8 +83,6 @@ class DatasetLoaderInterface(ABC):
             TrustError: A dataset needs to run code, and the caller does not allow it.
         """
         choices: dict[str, Any] = {**{name: getattr(self, name) for name in DOCUMENT_CHOICES}, **kwargs}
-        kept, given = self.shuffle_over_epochs_multiplier, shuffle_over_epochs_multiplier
-        together = None if kept is None or given is None else -1 if -1 in {kept, given} else kept * given
         leaves = open_leaves(
             self.get_datasets,
             self.path,
@@ -92,7 +91,9 @@ class DatasetLoaderInterface(ABC):
             training=training,
             slice_length=max_samples_per_sequence,
             split_part=split_part or self.split_part or ("train" if training else "val"),
-            epochs_together=together,
+            epochs_together=combine_epochs_together(
+                self.shuffle_over_epochs_multiplier, shuffle_over_epochs_multiplier
+            ),
         )
         return LoadedDatasets.of(leaves, training=training, worker_config=worker_config)
 

@@ -140,10 +140,7 @@ def _check_no_documents(ref: DatasetRef) -> None:
 
 def _open_splits(request: LoadRequest, decoder: SampleDecoder | None) -> Iterator[tuple[str, Source]]:
     """Yield the datasets of all splits of a metadataset with the split, in the order of the file."""
-    planned = plan_splits(request.ref)
-    if planned.faults:
-        raise ConfigError(file=planned.file, faults=planned.faults)
-    for name in planned.names:
+    for name in plan_splits(request.ref).checked().names:
         loaded = open_sources(replace(request, split_part=name), decoder=decoder, training=False)
         yield from ((name, each.source) for each in loaded)
 

@@ -292,9 +292,9 @@ def pair_equal(known: Mapping[int, T], now: Sequence[T], facts: Iterable[Callabl
     for fact in facts:
         free: dict[str, deque[int]] = defaultdict(deque)  # equal ones are paired in their order
         taken = {*paired}
-        for number, value in known.items():
-            if number not in taken:
-                free[repr(fact(value))].append(number)
+        for origin, value in known.items():
+            if origin not in taken:
+                free[repr(fact(value))].append(origin)
         for row, value in enumerate(now):
             if paired[row] is None and (same := free.get(repr(fact(value)))):
                 paired[row] = same.popleft()

@@ -34,7 +34,6 @@ class HuggingFaceSource(ArrowTableSource):
     """
 
     kind: str = "hf"
-    splits_by_name: bool = True
 
     def table_files(self) -> list[TableFile]:
         if is_saved_dataset(self.path):

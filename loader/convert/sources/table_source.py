@@ -305,11 +305,9 @@ class ArrowTableSource(TableSource):
 
     Attributes:
         kind: ``"parquet"`` or ``"arrow"``; a subclass may have others.
-        splits_by_name: Take the split part from the names of files, as in ``train-00000-of-00002.parquet``.
     """
 
     kind: str
-    splits_by_name: bool = False
 
     def rows(self, listing: Listing) -> Iterator[Row]:
         files = self.table_files()
@@ -346,7 +344,8 @@ class ArrowTableSource(TableSource):
             return list(table.schema.names)
 
     def table_files(self) -> list[TableFile]:
-        return self.files_of(self.kind)
+        """Return the files in the order of their rows; their names tell no split parts."""
+        return [replace(file, split="") for file in self.files_of(self.kind)]
 
     def files_of(self, kind: str) -> list[TableFile]:
         """Return the files of the kind ``"parquet"`` or ``"arrow"``."""
@@ -354,8 +353,7 @@ class ArrowTableSource(TableSource):
         if not is_url(self.path) and os.path.isdir(self.path):
             folders = FolderTree(self.path, self.columns.access).folders(Account())
             names = [join_names(folder, name) for folder, files in folders for name in files]
-        files = list_table_files(self.path, kind, names)
-        return files if self.splits_by_name else [replace(file, split="") for file in files]
+        return list_table_files(self.path, kind, names)
 
     def open_file(self, path: str) -> ArrowTable:
         return open_table(path, self.kind)

@@ -140,7 +140,6 @@ class TableLayout:
     class_names: Mapping[str, ClassNames]
     keeps_others: bool
     files: NamedFiles
-    is_chat: bool
     keeps_text_only: bool
     notes: tuple[str, ...]
     group: str | None = None  # column by whose values rows are one sample

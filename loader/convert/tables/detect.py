@@ -70,6 +70,7 @@ def find_layout(
             at=at,
             hint="name it start or offset; it has seconds",
         )
+    has_chats = any(column.name in CONVERSATION_KEYS for column in table)
     return TableLayout(
         key=finder.key,
         split=finder.split,
@@ -78,8 +79,7 @@ def find_layout(
         class_names={c.name: names for c in table if (names := c.class_names or c.inner_names)},
         keeps_others=not columns.parts,
         files=finder.files,
-        is_chat=finder.is_chat,
-        keeps_text_only=finder.is_chat if columns.keep_text_only is None else columns.keep_text_only,
+        keeps_text_only=has_chats if columns.keep_text_only is None else columns.keep_text_only,
         notes=(*finder.missed_files(parts), *finder.repeated_files(parts)),
         group=columns.group_column,
         group_reader=group_reader,
@@ -95,7 +95,6 @@ class _Finder:
         self._columns = columns
         self._is_remote = columns.files is None and is_url(files.root)
         self.files = files
-        self.is_chat = any(name in CONVERSATION_KEYS for name in self._table)
         self._names: set[str] = set()
         # Check the columns that the user names.
         for option, column in [

@@ -17,6 +17,7 @@ from loader.convert.importing.plan import ImportPlan, ImportProgress
 from loader.convert.importing.run import run_import
 from loader.convert.rows.row import CellRef, ValueRef
 from loader.convert.rows.shard_layout import ShardLayout
+from loader.convert.sources.hugging_face import HuggingFaceSource
 from loader.convert.sources.source import Listing
 from loader.convert.sources.table_source import ArrowTableSource
 from loader.convert.tables import arrow_files
@@ -161,7 +162,7 @@ def test_a_folder_is_one_table_with_splits_by_name(tmp_path: Path) -> None:
     for number, name in enumerate(names):
         write_parquet(tmp_path / "in" / name, [row(number)])
     (tmp_path / "in/_metadata.parquet").write_bytes(b"")
-    source = ArrowTableSource(path=str(tmp_path / "in"), kind="parquet", splits_by_name=True)
+    source = HuggingFaceSource(path=str(tmp_path / "in"))
     rows = list(source.rows(Listing()))
     assert [row.split for row in rows] == ["train", "train", "val"]
     samples, _ = imported(source, tmp_path / "out")

@@ -156,6 +156,9 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     ),
     "json": _flag("--json", "as_json", help="Print the result as JSON."),
     "keep_results": _flag("--keep-results", help="Keep the results of an unfinished run with other options."),
+    "keep_parts": _shared(
+        "--parts", "keep_parts", **_NAMES, multiple=True, help="Only parts of these names; * is any text."
+    ),
     "key_column": _shared("--key-column", metavar="COLUMN", help="Column of a table with the keys of the samples."),
     "limit": _shared("-n", "--limit", **_NUMBER, help="Only the first N samples."),
     "max_failures": _shared(
@@ -172,7 +175,6 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "near_duplicates": _shared("--near-duplicates", metavar="COLUMN"),
     "num_workers": _shared("--num-workers", **_NUMBER, help="Number of worker processes.  [default: one per core]"),
     "packing_buffer_size": _shared("--packing-buffer-size", **_NUMBER),
-    "parts": _shared("--parts", **_NAMES, multiple=True, help="Only parts of these names; * is any text."),
     "place": _shared("--place", metavar="PLACE", help="Place of the states in files that have several: loaders.train"),
     "progress": _shared(
         "--progress/--no-progress",
@@ -191,8 +193,8 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     ),
     "samples_per_shard": _shared("--samples-per-shard", **_NUMBER, default=10_000, help="Most samples of a shard."),
     "seed": _shared("--seed", metavar="N", type=int, default=0, help="Seed of the choice."),
-    "shard_size": _shared(
-        "--shard-size", metavar="SIZE", callback=parse_size, default="1GB", help="Most bytes of a shard."
+    "shard_bytes": _shared(
+        "--shard-size", "shard_bytes", metavar="SIZE", callback=parse_size, default="1GB", help="Most bytes of a shard."
     ),
     "shuffle": _shared("--shuffle/--no-shuffle", default=False, help="Put the samples into a random order."),
     "split_config": _shared("--split-config", **_FILE, default="split.yaml", help="Split file in .nv-meta."),
@@ -262,9 +264,8 @@ def layout_of(options: dict[str, Any]) -> ShardLayout:
     """Pop the options about the shards to write, and return their layout."""
     from loader.convert import ShardLayout
 
-    names = {"shard_size": "shard_bytes"}
-    given = ("shard_size", "samples_per_shard", "split_ratio", "shuffle_seed")
-    return ShardLayout(**{names.get(name, name): options.pop(name) for name in given})
+    given = ("shard_bytes", "samples_per_shard", "split_ratio", "shuffle_seed")
+    return ShardLayout(**{name: options.pop(name) for name in given})
 
 
 def shuffle_options(function: Callable[..., None]) -> Callable[..., None]:

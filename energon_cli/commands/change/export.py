@@ -33,7 +33,7 @@ _OTHER_FILES = frozenset(
 )
 
 
-def _export_options(forms: Sequence[str], default: str, *added: Decorator, **shard_size: Any) -> Decorator:
+def _export_options(forms: Sequence[str], default: str, *added: Decorator, **shard_bytes: Any) -> Decorator:
     """Add the options of both commands; those in ``added`` follow the options that choose samples."""
     return combined(
         click.option(
@@ -43,9 +43,9 @@ def _export_options(forms: Sequence[str], default: str, *added: Decorator, **sha
             help=f"Form of the copy.  [default: {default}, else files]",
         ),
         copy_options,
-        shared_options("limit", "parts", "drop_parts", "by_shard"),
+        shared_options("limit", "keep_parts", "drop_parts", "by_shard"),
         *added,
-        shared_options("shard_size", **shard_size),
+        shared_options("shard_bytes", **shard_bytes),
         shared_options("strict", "progress", "json"),
         dataset_options(),
     )
@@ -150,8 +150,6 @@ def _copy_samples(
     file_format: str | None,
     *,
     forms_of_files: Sequence[str],
-    parts: tuple[str, ...],
-    shard_size: int,
     as_json: bool,
     engine: EngineChoice | None = None,
     **options: Any,
@@ -171,8 +169,6 @@ def _copy_samples(
             refs=[check_ref(ref) for ref in refs],
             output=output,
             format=file_format or next(endings, "files"),
-            keep_parts=parts,
-            shard_bytes=shard_size,
             engine=None if engine is None or engine.is_default else stack.enter_context(engine.open()),
             **options,
         )

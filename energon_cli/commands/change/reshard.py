@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 @energon_command("reshard")
 @click.argument("path")
 @click.argument("dest")
-@shared_options("shard_size", "samples_per_shard")
+@shared_options("shard_bytes", "samples_per_shard")
 @shuffle_options
 @click.option("--sort-by", metavar="VALUE", help="Sort by key, or by a value such as jpg.width or json[score].")
 @shared_options("split_ratio", help="New split by samples.  [default: the split of PATH]")
-@shared_options("parts", "drop_parts")
+@shared_options("keep_parts", "drop_parts")
 @copy_options
 @engine_options
 @shared_options("compat", "strict", "progress", "json")
@@ -39,7 +39,6 @@ def reshard(
     dest: str,
     *,
     sort_by: str | None,
-    parts: tuple[str, ...],
     engine: EngineChoice,
     as_json: bool,
     **options: Any,
@@ -84,7 +83,6 @@ def reshard(
             output=dest,
             layout=layout,
             sort_by=sort_by,
-            keep_parts=parts,
             engine=opened,
             **options,
         )

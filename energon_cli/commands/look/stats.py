@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @energon_command("stats")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
 @query_options
-@shared_options("parts")
+@shared_options("keep_parts")
 @shared_options("limit", type=click.IntRange(min=2), help="Read only N samples of each dataset, drawn at random.")
 @shared_options("duplicates", help="List samples with the same picture, audio or video, or else all parts.")
 @shared_options("duplicates_of")
@@ -60,7 +60,7 @@ def stats(
     refs: tuple[DatasetRef, ...],
     *,
     query: SampleQuery,
-    parts: tuple[str, ...],
+    keep_parts: tuple[str, ...],
     limit: int | None,
     duplicates: bool,
     duplicates_of: str | None,
@@ -144,7 +144,7 @@ def stats(
             request = StatsRequest(
                 ref=ref,
                 numbers=choice.numbers,
-                parts=parts or None,
+                parts=keep_parts or None,
                 sample=limit,
                 dedupe=duplicates_of or ("" if duplicates else None),
                 write=written,

@@ -142,7 +142,7 @@ class _Grouping(click.Choice[str]):
 )
 @shared_options("split_ratio", help="Divide the samples into train, val and test in this ratio.")
 @shuffle_options
-@shared_options("shard_size", "samples_per_shard")
+@shared_options("shard_bytes", "samples_per_shard")
 @click.option("--verify", is_flag=True, help="Decode all pictures; samples with a damaged one fail.")
 @click.option(
     "--resize",

@@ -156,10 +156,9 @@ def run_map(request: MapRequest, *, on_progress: Callable[[MapProgress], None] |
         WorkerError: The processes of one task were killed three times.
         ShareDone: The engine runs one share, which is done.
     """
-    reader = SampleReader(request.source, raw=request.raw)
     with _locked(request) as storage, one_thread(), TemporaryDirectory(prefix="energon-calls-") as temporary:
         try:
-            return _Map(request, reader, storage, temporary, on_progress).run()
+            return _run(request, *_job(request, storage, temporary), on_progress)
         except KeyboardInterrupt as error:
             error.add_note("finished tasks stay; to continue, run the same command again")
             raise
@@ -206,121 +205,119 @@ def _locked(request: MapRequest) -> Iterator[Storage]:
                 storage.remove(JOBS_FOLDER)
 
 
-class _Map:
-    """A map that runs.
+def _job(request: MapRequest, storage: Storage, temporary: str) -> tuple[JobTasks[TaskResult], Engine]:
+    """Return the tasks of a map, and an engine that notes the calls that end their processes.
 
     Args:
-        reader: Reads the samples.
         storage: Where the journal is.
         temporary: A folder for notes, if the journal is in no folder.
     """
+    # Notes are next to the results if workers see that folder.
+    engine, function, output = request.engine, request.function, request.output
+    journal: Journal[TaskResult] = Journal(storage, f"{JOBS_FOLDER}/map-{request.target}", TaskResult)
+    facts = request.digest()
+    notes = f"{journal.folder}/calls-{_hash_of(repr(facts).encode())}"
+    limit = CallLimit(
+        seconds=request.timeout_s,
+        start_seconds=request.start_timeout_s,
+        folder=storage.path(notes) if isinstance(storage, LocalStorage) else temporary,
+        is_repeated=engine.may_run_twice,
+    )
+    if request.retry_failed or engine.restart:
+        shutil.rmtree(limit.folder or "", ignore_errors=True)
 
-    def __init__(
-        self,
-        request: MapRequest,
-        reader: SampleReader,
-        storage: Storage,
-        temporary: str,
-        on_progress: Callable[[MapProgress], None] | None,
-    ) -> None:
-        # Describe the tasks.
-        self._started = time.perf_counter()
-        self._request = request
-        self._on_progress = on_progress
-        self._folder = request.source.folder
-        self._tasks = list(tasks_of(self._folder, request.samples, most=request.task_samples))
-        self._journal: Journal[TaskResult] = Journal(storage, f"{JOBS_FOLDER}/map-{request.target}", TaskResult)
-        # Note the calls that end their processes, next to the results if workers see that folder.
-        facts = request.digest()
-        notes = f"{self._journal.folder}/calls-{_hash_of(repr(facts).encode())}"
-        limit = CallLimit(
-            seconds=request.timeout_s,
-            start_seconds=request.start_timeout_s,
-            folder=storage.path(notes) if isinstance(storage, LocalStorage) else temporary,
-            is_repeated=request.engine.may_run_twice,
-        )
-        engine, seconds, self._limit = request.engine, limit.seconds, limit
-        self._engine = replace(
-            engine,
-            forks=engine.forks or request.function.needs_fork,
-            on_death=lambda numbered, how: limit.note_death(numbered.task.start, how),
-            # The watchdog of a process that is stopped is, too.
-            stopped_s=engine.stopped_s if seconds is None else 2 * seconds + _LATE_S,
-        )
-        self._job: JobTasks[TaskResult] = JobTasks(
-            function=MapWork(
-                reader=reader,
-                function=request.function.sent(),
-                batch_size=request.batch_size,
-                output=request.output,
-                limit=limit,
-            ),
-            tasks=self._tasks,
-            sizes=[task.size for task in self._tasks],
-            journal=self._journal,
-            command=request.command,
-            request=facts,
-            receipt=TaskResult.receipt,
-            again=self._runs_again,
-        )
+    # Failures of an earlier run, and shards that were lost, are tried again.
+    def runs_again(result: TaskResult) -> bool:
+        retries = request.retry_failed and not engine.merge
+        return (retries and bool(result.failures)) or output.is_lost(storage, result)
 
-    def _runs_again(self, result: TaskResult) -> bool:
-        retries = self._request.retry_failed and not self._engine.merge
-        return (retries and bool(result.failures)) or self._request.output.is_lost(self._journal.storage, result)
+    # Describe the tasks.
+    tasks = list(tasks_of(request.source.folder, request.samples, most=request.task_samples))
+    work = MapWork(
+        reader=SampleReader(request.source, raw=request.raw),
+        function=function.sent(),
+        batch_size=request.batch_size,
+        output=output,
+        limit=limit,
+    )
+    job: JobTasks[TaskResult] = JobTasks(
+        function=work,
+        tasks=tasks,
+        sizes=[task.size for task in tasks],
+        journal=journal,
+        command=request.command,
+        request=facts,
+        receipt=TaskResult.receipt,
+        again=runs_again,
+    )
+    return job, replace(
+        engine,
+        forks=engine.forks or function.needs_fork,
+        on_death=lambda numbered, how: limit.note_death(numbered.task.start, how),
+        # The watchdog of a process that is stopped is, too.
+        stopped_s=engine.stopped_s if limit.seconds is None else 2 * limit.seconds + _LATE_S,
+    )
 
-    def run(self) -> MapReport:
-        if self._request.retry_failed or self._engine.restart:
-            shutil.rmtree(self._limit.folder or "", ignore_errors=True)
-        # Follow the tasks; failures of earlier runs count, too.
-        output, joined = self._request.output, None
-        failures: dict[int, tuple[FailedSample, ...]] = {}
-        samples = skipped = failed = 0
-        total = sum(self._job.sizes)
-        with closing(self._job.run(self._engine)) as results:  # ends the workers at an error
-            for task_index, result in results:
-                samples += result.samples
-                skipped += result.skipped
-                failed += len(result.failures)
-                if result.failures:
-                    failures[task_index] = result.failures
-                if self._on_progress is not None:
-                    self._on_progress(MapProgress(samples=samples, total=total, failed=failed))
-                if failed > self._request.max_failures:
-                    raise self._too_many([failure for _, some in sorted(failures.items()) for failure in some])
-                joined = output.joined(self._folder, joined, result)
-        # Write the results, and remove what killed processes have left.
-        made_by = f"energon {self._request.command} {self._request.function} (energon-toolkit {__version__})"
-        results_of_all = MapResults(folder=self._folder, tasks=self._tasks, journal=self._journal, made_by=made_by)
-        written = output.commit(results_of_all, joined)
-        remove_left_files(self._journal.storage, names=written.names)
-        remove_work_folder(self._journal.storage, self._journal.folder)
-        shown = [failure for _, some in sorted(failures.items()) for failure in some]
-        return MapReport(
-            target=self._request.target,
-            written=written.names,
-            warnings=written.warnings,
-            samples=samples,
-            failed=failed,
-            skipped=skipped,
-            kept=written.kept,
-            failures=tuple(shown[:_MAX_SHOWN]),
-            resumed=self._job.resumed,
-            tasks=len(self._tasks),
-            seconds=time.perf_counter() - self._started,
-        )
 
-    def _too_many(self, failures: list[FailedSample]) -> SampleError:
-        """List the failures in a file of the journal, and return the error that names it."""
-        file, storage = f"{self._journal.folder}/{_FAILURES}", self._journal.storage
-        with storage.create(file) as lines:
-            lines.writelines(msgspec.json.encode(failure) + b"\n" for failure in failures)
-        first, limit = failures[0], self._request.max_failures
-        return SampleError(
-            f"{plural(len(failures), 'sample')} failed, and {limit:,} may; the first: {first.key}: {first.error}",
-            at=storage.path(file),
-            hint="nothing was written, and finished tasks stay. Correct the function, and pass --keep-results"
-            " --retry-failed, or --restart to compute all again; or allow failures with --max-failures N",
-        )
+def _run(
+    request: MapRequest,
+    job: JobTasks[TaskResult],
+    engine: Engine,
+    on_progress: Callable[[MapProgress], None] | None,
+) -> MapReport:
+    """Run the tasks, and write their results."""
+    # Follow the tasks; failures of earlier runs count, too.
+    started = time.perf_counter()
+    folder, output, journal, joined = request.source.folder, request.output, job.journal, None
+    failures: dict[int, tuple[FailedSample, ...]] = {}
+    samples = skipped = failed = 0
+    total = sum(job.sizes)
+    with closing(job.run(engine)) as results:  # ends the workers at an error
+        for task_index, result in results:
+            samples += result.samples
+            skipped += result.skipped
+            failed += len(result.failures)
+            if result.failures:
+                failures[task_index] = result.failures
+            if on_progress is not None:
+                on_progress(MapProgress(samples=samples, total=total, failed=failed))
+            if failed > request.max_failures:
+                every = [failure for _, some in sorted(failures.items()) for failure in some]
+                raise _too_many(every, journal, request.max_failures)
+            joined = output.joined(folder, joined, result)
+    # Write the results, and remove what killed processes have left.
+    made_by = f"energon {request.command} {request.function} (energon-toolkit {__version__})"
+    written = output.commit(MapResults(folder=folder, tasks=job.tasks, journal=journal, made_by=made_by), joined)
+    remove_left_files(journal.storage, names=written.names)
+    remove_work_folder(journal.storage, journal.folder)
+    shown = [failure for _, some in sorted(failures.items()) for failure in some]
+    return MapReport(
+        target=request.target,
+        written=written.names,
+        warnings=written.warnings,
+        samples=samples,
+        failed=failed,
+        skipped=skipped,
+        kept=written.kept,
+        failures=tuple(shown[:_MAX_SHOWN]),
+        resumed=job.resumed,
+        tasks=len(job.tasks),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _too_many(failures: list[FailedSample], journal: Journal[TaskResult], limit: int) -> SampleError:
+    """List the failures in a file of the journal, and return the error that names it."""
+    file, storage = f"{journal.folder}/{_FAILURES}", journal.storage
+    with storage.create(file) as lines:
+        lines.writelines(msgspec.json.encode(failure) + b"\n" for failure in failures)
+    first = failures[0]
+    return SampleError(
+        f"{plural(len(failures), 'sample')} failed, and {limit:,} may; the first: {first.key}: {first.error}",
+        at=storage.path(file),
+        hint="nothing was written, and finished tasks stay. Correct the function, and pass --keep-results"
+        " --retry-failed, or --restart to compute all again; or allow failures with --max-failures N",
+    )
 
 
 def show_values(

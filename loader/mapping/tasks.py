@@ -19,7 +19,6 @@ from ..convert.writing.written_shards import ShardRecord
 from ..dataset.dataset import Dataset
 from ..engine.journal import Journal
 from ..errors import ConfigError, SkipSample, error_text, plural
-from ..format.index.layout import ShardEntry
 from ..format.tar.names import printable
 from ..storage import Storage
 from .call_limit import CallLimit, TaskCalls
@@ -249,7 +248,9 @@ def tasks_of(folder: Dataset, samples: IntArray | None, *, most: int = SAMPLES_O
             stop = min(start + count, shard.first_sample + shard.samples)
             chosen = None if samples is None else samples[slice(*samples.searchsorted((start, stop)))]
             if chosen is None or len(chosen):
-                piece = MapTask(_name(shard, start, stop), start, stop, chosen)
+                first = start - shard.first_sample
+                name = f"samples {first}–{first + stop - start - 1} of {shard.name}"
+                piece = MapTask(name, start, stop, chosen)
                 pieces.append((piece, piece.size / count))
     # Join small neighbours if there are many.
     joined = -(-len(pieces) // _MANY_TASKS)
@@ -273,11 +274,6 @@ def _joined(pieces: Sequence[MapTask]) -> MapTask:
     chosen = [piece.samples for piece in pieces if piece.samples is not None]
     samples = np.concatenate(chosen) if chosen else None
     return MapTask(f"{first.name} to {last.name}", first.start, last.stop, samples)
-
-
-def _name(shard: ShardEntry, start: int, stop: int) -> str:
-    first = start - shard.first_sample
-    return f"samples {first}–{first + stop - start - 1} of {shard.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def wait_until(condition: Callable[[], object], *, timeout_s: float = 30) -> None:
+def wait_until(condition: Callable[[], object], *, timeout_s: float = 100) -> None:
     end = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < end, "it did not happen"

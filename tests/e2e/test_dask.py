@@ -89,7 +89,7 @@ def test_without_an_address_a_cluster_starts_and_ends_with_the_command(tmp_path:
     (tmp_path / "hold").touch()
     process = energon(line[0], held, *line[1:], *dask, cwd=tmp_path)
     try:
-        wait_until(lambda: len([*held.rglob("*.result")]) == 3 or process.poll() is not None, timeout_s=60)
+        wait_until(lambda: len([*held.rglob("*.result")]) == 3 or process.poll() is not None, timeout_s=100)
     finally:
         os.killpg(process.pid, signal.SIGINT)
     output = finish(process, code=130)
@@ -104,7 +104,7 @@ def test_an_interrupted_map_continues(tmp_path: Path, cluster: Any) -> None:
     line = ("map", mapped, "quality:score", "--write", "score", "--json")
     process = energon(*line, "--engine", "dask", "--address", cluster.scheduler_address, cwd=tmp_path)
     try:
-        wait_until(lambda: len([*mapped.rglob("*.result")]) == 3 or process.poll() is not None, timeout_s=60)
+        wait_until(lambda: len([*mapped.rglob("*.result")]) == 3 or process.poll() is not None, timeout_s=100)
     finally:
         process.send_signal(signal.SIGINT)
     finish(process, code=130)

@@ -76,7 +76,7 @@ def test_a_command_names_a_cluster_that_is_killed_and_continues(
             assert output.startswith("error: the Ray cluster asks for a token, and this command has none, or another")
             assert "hint: set RAY_AUTH_MODE=token" in output
         process = energon(*on_cluster, cwd=tmp_path, **TOKEN)
-        wait_until(lambda: len([*mapped.rglob("*.result")]) == 3 or process.poll() is not None, timeout_s=60)
+        wait_until(lambda: len([*mapped.rglob("*.result")]) == 3 or process.poll() is not None, timeout_s=100)
         kill()
         output = finish(process, code=1)
     # One error, and no lines of the cluster's own logs.

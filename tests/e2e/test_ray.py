@@ -178,7 +178,7 @@ def test_an_interrupted_map_continues_and_no_secret_is_logged(cluster: Any, tmp_
     ray = ("--engine", "ray", "--address", cluster.address)
     process = energon(*line, *ray, cwd=tmp_path, AWS_SECRET_ACCESS_KEY=SECRET)
     try:
-        wait_until(lambda: len([*mapped.rglob("*.result")]) == 3 or process.poll() is not None, timeout_s=60)
+        wait_until(lambda: len([*mapped.rglob("*.result")]) == 3 or process.poll() is not None, timeout_s=100)
     finally:
         process.send_signal(signal.SIGINT)
     finish(process, code=130)

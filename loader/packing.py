@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Callable
 from typing import Final
 
@@ -22,8 +22,6 @@ Packer = Callable[[Costs, npt.ArrayLike], list[IntArray]]
 _FloatArray = npt.NDArray[np.float64]
 _PackEach = Callable[[list[float], float], list[int]]  # returns the pack of each item
 
-_BITS: Final = 60  # of a word that says which sizes of room there are: Python's integers are fast up to so many
-_MAX_ROOMS: Final = 1 << 22  # sizes of room that a table of words has; larger capacities are searched in a sorted list
 _EVEN: Final = 1.01  # of the mean: packs below need no swaps
 _SWAPS: Final = 12  # of a pack: more gain little
 _PACKS_OF_SWAP: Final = 16  # for a swap of each heavy pack, so that it takes less than a microsecond an item
@@ -228,54 +226,28 @@ def _first_fit(costs: list[float], capacity: float) -> list[int]:
 
 
 def _best_fit(costs: list[float], capacity: float) -> list[int]:
-    """Return the pack of each item; rooms are found in a sorted list."""
-    rooms: list[tuple[float, int]] = []  # of the packs that are not full, ascending; of equal ones, the latest first
-    of_item, packs = [], 0
+    """Return the pack of each item; the rooms of packs that can take another item are in a sorted list."""
+    least = min(costs, default=0)
+    rooms: list[float] = []  # each of them once, ascending
+    packs: dict[float, list[int]] = {}  # by their room
+    of_item, begun = [], 0
     for cost in costs:
-        at = bisect_left(rooms, (cost,))
+        at = bisect_left(rooms, cost)
         if at < len(rooms):
-            room, pack = rooms.pop(at)
-        else:
-            room, pack, packs = capacity, -packs, packs + 1
-        of_item.append(-pack)
-        rooms.insert(bisect_left(rooms, (room - cost, pack)), (room - cost, pack))
-    return of_item
-
-
-def _best_fit_of_integers(costs: list[int], capacity: int) -> list[int]:
-    """Return the pack of each item, as :func:`_best_fit`; rooms are integers, found by the bits of words."""
-    rooms: list[list[int] | None] = [None] * (capacity + 1)  # room → its packs
-    words = [0] * (capacity // _BITS + 1)  # a bit for each room that a pack has
-    some = 0  # a bit for each word that is not 0
-    of_item, packs = [], 0
-    for cost in costs:
-        # Find the smallest room: in the word of the cost, or in the next word that has any.
-        at = cost // _BITS
-        word = words[at] >> (cost - _BITS * at)
-        room = cost
-        if not word and (later := some >> (at + 1)):
-            at += (later & -later).bit_length()
-            word, room = words[at], _BITS * at
-        if word:
-            room += (word & -word).bit_length() - 1
-            waiting = rooms[room] or []
+            room = rooms[at]
+            waiting = packs[room]
             pack = waiting.pop()
             if not waiting:
-                words[at] ^= 1 << (room - _BITS * at)
-                if not words[at]:
-                    some ^= 1 << at
+                del rooms[at], packs[room]
         else:
-            room, pack, packs = capacity, packs, packs + 1
-        # Put the item there, and note the room that is left.
+            room, pack, begun = capacity, begun, begun + 1
         of_item.append(pack)
         room -= cost
-        same = rooms[room]
-        if same is None:
-            same = rooms[room] = []
-        same.append(pack)
-        at = room // _BITS
-        words[at] |= 1 << (room - _BITS * at)
-        some |= 1 << at
+        if room in packs:
+            packs[room].append(pack)
+        elif room >= least:
+            packs[room] = [pack]
+            insort(rooms, room)
     return of_item
 
 
@@ -369,8 +341,6 @@ def _fit(
     of_item = np.empty(len(columns), np.int64)
     if columns.shape[1] > 1:
         of_item[order] = _fit_of_several(columns[order] / limits, takes_fullest=takes_fullest)
-    elif takes_fullest and _are_integers(columns) and limits[0] < _MAX_ROOMS:
-        of_item[order] = _best_fit_of_integers(columns[order, 0].astype(np.int64).tolist(), int(limits[0]))
     else:
         of_item[order] = pack_each(columns[order, 0].tolist(), float(limits[0]) * (1 + _ROUNDING))
     return _by_pack(of_item, int(of_item.max(initial=-1)) + 1)
@@ -426,10 +396,6 @@ def _capacities(capacity: npt.ArrayLike, columns: _FloatArray) -> _FloatArray:
 def _check_packs(packs: int) -> None:
     if packs < 1:
         raise ConfigError(f"expected at least 1 pack, found {packs}")
-
-
-def _are_integers(columns: _FloatArray) -> bool:
-    return bool((columns == np.floor(columns)).all())
 
 
 def _largest_first(relative: _FloatArray) -> IntArray:

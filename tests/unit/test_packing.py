@@ -56,14 +56,6 @@ def test_packs_are_those_of_the_definition(costs: list[int]) -> None:
     assert sorted(sums(costs, packing.best_fit(costs, 100))) == best
 
 
-@given(costs=LENGTHS)
-def test_rooms_in_words_and_in_a_sorted_list_give_packs_of_the_same_sizes(costs: list[int]) -> None:
-    ours = packing._best_fit_of_integers(costs, 100)
-    other = packing._best_fit([float(cost) for cost in costs], 100)
-    sizes = [sorted(np.bincount(of_item, weights=costs).tolist()) if costs else [] for of_item in (ours, other)]
-    assert sizes[0] == sizes[1]
-
-
 @pytest.mark.parametrize("name", PACKERS)
 @given(costs=st.lists(st.integers(1, 100), min_size=1, max_size=60))
 def test_decreasing_fits_keep_the_bound_of_johnson(name: str, costs: list[int]) -> None:

@@ -22,6 +22,8 @@ from .stream_order import LaneOrder, Located, check_range
 
 _GROUPS = 22  # purpose of the random numbers: part of their seed
 _KEPT_WINDOWS: Final = 2  # a chunk of samples may end in the next window
+_GROUPS_OF_WINDOW: Final = 100  # at least: the last pack of a window is part-empty
+_MAX_WINDOW: Final = 1 << 18  # of windows that grow: a lane keeps two of them, of 32 bytes a sample
 _LOCATED_TOGETHER: Final = 2048  # samples of small windows: to locate 200 takes nearly as long, and memory is small
 
 Costs = npt.NDArray[np.float64]
@@ -40,6 +42,7 @@ class WindowPlan:
 
     Attributes:
         samples: Samples of a window, W.
+        grows: W doubles until a window has 100 groups.
         group_samples: Samples of a group; None for packs, whose samples vary.
         packer: Name of the packer.
         capacity: The largest sum of each cost in a pack; None for groups of equal numbers of samples.
@@ -50,31 +53,43 @@ class WindowPlan:
     """
 
     samples: int = DEFAULT_WINDOW
+    grows: bool = False
     group_samples: int | None = None
     packer: str = "best_fit"
     capacity: tuple[float, ...] | None = None
     padded: bool = False
     oversized: Oversized = "error"
 
+    def grown(self, samples_of_group: float) -> WindowPlan:
+        """Return the plan with windows that have enough groups.
+
+        Args:
+            samples_of_group: Mean number of samples of a group.
+        """
+        samples = self.samples
+        while self.grows and samples < min(_GROUPS_OF_WINDOW * samples_of_group, _MAX_WINDOW):
+            samples *= 2
+        return replace(self, samples=samples)
+
     def within_epochs(self, samples: int, lanes: int) -> WindowPlan:
-        """Return the plan with windows that a lane's share of an epoch holds, so that no sample comes much earlier.
+        """Return the plan with whole groups in windows that a lane's share of an epoch holds.
+
+        So no sample comes much earlier.
 
         Args:
             samples: Samples of an epoch.
             lanes: Number of lanes of the run.
         """
-        most = -(-samples // lanes)
-        if most >= self.samples:
-            return self
-        size = self.group_samples or 1
+        most, size = min(self.samples, -(-samples // lanes)), self.group_samples or 1
         return replace(self, samples=max(1, most // size) * size)
 
     def settings(self) -> dict[str, Any]:
         padded = {"padded": True} if self.padded else {}
+        window = None if self.grows else self.samples
         if self.capacity is None:
-            return {"window": self.samples, **padded}
+            return {"window": window, **padded}
         return {
-            "window": self.samples,
+            "window": window,
             **(padded or {"packer": self.packer}),
             "capacity": [*self.capacity],
             "oversized": self.oversized,

@@ -118,7 +118,8 @@ def _show(facts: PlannedSteps, console: Any) -> None:
 
     # The costs of a step, for each number of ranks.
     first = facts.steps[0]
-    window = "sampled windows, ± 95 %" if first.is_sampled else "all windows"
+    window = ("sampled windows" if first.is_sampled else "all windows") + f" of {plural(first.window, 'sample')}"
+    window += ", ± 95 %" if first.is_sampled else ""
     samples = f"{first.micro_batch_samples:,.1f}"
     console.print(f"{plural(first.steps, 'step')}, samples of a micro-batch: {samples} on average ({window})")
     rows = [_row(of_ranks.ranks, cost) for of_ranks in facts.steps for cost in of_ranks.costs]

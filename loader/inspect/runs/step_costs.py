@@ -15,7 +15,6 @@ from ...engine.run import Engine
 from ...engine.workers import usable_cores
 from ...errors import ConfigError, plural
 from ...order import PlannedLane, WindowPlan
-from ...pipeline.reading.planned_groups import PlannedGroups
 from ...pipeline.reading.read import ReadDataset
 
 _Floats = npt.NDArray[np.float64]
@@ -23,7 +22,7 @@ _Groups = tuple[IntArray, IntArray]  # the places of the samples in the stream b
 MAX_SAMPLES = 120_000_000
 """Samples whose plan is computed, in about a minute; windows of a longer run are sampled."""
 _SAMPLES_OF_PROCESS = 4_000_000  # planned in a few seconds: fewer do not pay for the start of another process
-_RANKS_AT_ONCE = 64  # a process keeps the costs and the groups of their windows
+_SAMPLES_AT_ONCE = 1 << 20  # of windows whose costs and groups a process keeps: some tens of megabytes
 _FULL = 1 + 1e-9  # of a capacity: sums of floats differ by less from the sum that they stand for
 _STUDENT_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)  # standard errors, of 2 to 10 observations
 _TINY = 1e-300  # a mean of costs that are all 0
@@ -80,6 +79,7 @@ class StepCostFacts:
     """The costs of the steps of a planned run on a number of ranks.
 
     Attributes:
+        window: Samples of a window.
         steps: Steps that were computed.
         samples: Samples of these steps.
         micro_batch_samples: Mean number of samples of a micro-batch.
@@ -88,6 +88,7 @@ class StepCostFacts:
 
     ranks: int
     lanes: int
+    window: int
     steps: int
     samples: int
     micro_batch_samples: float
@@ -127,7 +128,8 @@ def step_costs(
     # A piece is a window of the lanes that make the same steps: one lane of each rank.
     epoch = sum(source.samples for source in reader.sources)
     size = plan.samples if reader.plan.repeats else min(plan.samples, -(-epoch // lanes))
-    wanted = epoch if steps is None else math.ceil(steps * ranks * packs * _samples_of_group(groups))
+    of_group = groups.samples_of_group(range(len(reader.sources)))
+    wanted = epoch if steps is None else math.ceil(steps * ranks * packs * of_group)
     windows = max(1, round(wanted / (lanes * size)))
     pieces = [(window, turn) for window in range(windows) for turn in range(turns)]
     most = max(1, max_samples // (ranks * size))
@@ -147,6 +149,7 @@ def step_costs(
     return StepCostFacts(
         ranks=ranks,
         lanes=lanes,
+        window=plan.samples,
         steps=sum(planned.steps.shape[1] for planned, _ in measured),
         samples=samples,
         micro_batch_samples=samples * packs / sum(planned.groups for planned, _ in measured),
@@ -155,15 +158,6 @@ def step_costs(
             _facts(name, column, measured, plan, is_sampled=is_sampled) for column, name in enumerate(groups.formulas)
         ),
     )
-
-
-def _samples_of_group(groups: PlannedGroups) -> float:
-    """Return the mean number of samples of a group."""
-    if groups.window.group_samples is not None:
-        return groups.window.group_samples
-    summaries = groups.costs.summaries
-    means = np.average([summary.means for summary in summaries], axis=0, weights=[each.samples for each in summaries])
-    return float(np.min(np.array(groups.window.capacity) / np.maximum(means, 1e-9)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,8 +200,13 @@ class _Planner:
             pieces: Windows, and the turns of the ranks whose lanes they are of.
             size: Samples of a window.
         """
-        firsts = range(0, self.ranks, _RANKS_AT_ONCE)
-        items = [(window, turn, first) for window, turn in pieces for first in firsts]
+        together = max(1, _SAMPLES_AT_ONCE // size)
+        firsts = range(0, self.ranks, together)
+        items = [
+            (window, turn, range(first, min(first + together, self.ranks)))
+            for window, turn in pieces
+            for first in firsts
+        ]
         wanted = len(pieces) * self.ranks * size // _SAMPLES_OF_PROCESS
         engine = Engine(workers=max(1, min(usable_cores(), wanted)))
         some: dict[int, dict[int, tuple[_Measured, _Measured]]] = {}
@@ -217,11 +216,10 @@ class _Planner:
         rows = [[some[piece][part] for part in range(len(firsts))] for piece in range(len(pieces))]
         return [(_joined([planned for planned, _ in row]), _joined([other for _, other in row])) for row in rows]
 
-    def measure(self, item: tuple[int, int, int]) -> tuple[_Measured, _Measured]:
+    def measure(self, item: tuple[int, int, range]) -> tuple[_Measured, _Measured]:
         """Return the costs of a window of the lanes of some ranks."""
-        window, turn, first = item
+        window, turn, chosen = item
         costs, planned, unplanned = list[_Floats](), list[_Groups](), list[_Groups]()
-        chosen = range(first, min(first + _RANKS_AT_ONCE, self.ranks))
         for rank in chosen:
             lane = self.reader.lane_order(turn * self.ranks + rank, lanes=self.lanes, seed=self.seed)
             if not isinstance(lane, PlannedLane):

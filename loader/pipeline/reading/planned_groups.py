@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,16 +20,25 @@ class PlannedGroups:
     """The groups of a reader's samples: micro-batches or packs of near-equal cost.
 
     Attributes:
-        sources: The sources of the reader.
         formulas: For each cost, a column or a formula over columns, by the name of the cost.
         window: How the samples of a window are grouped.
+        kind: Groups are micro-batches, packs, or packs of the samples in a buffer, which are measured when they are
+            encoded.
         allow_new_costs: A state of other costs continues from the next windows; otherwise, it is refused.
+        sources: The sources of the reader.
     """
 
-    sources: Sequence[Source]
     formulas: Mapping[str, str]
     window: WindowPlan
+    kind: Literal["batches", "packs", "buffer"]
     allow_new_costs: bool = False
+    sources: Sequence[Source] = ()
+
+    def of(self, sources: Sequence[Source]) -> PlannedGroups:
+        """Return the plan of some sources, after a check of their costs."""
+        groups = replace(self, sources=sources)
+        groups.check()
+        return groups
 
     @cached_property
     def costs(self) -> SampleCosts:
@@ -37,6 +46,20 @@ class PlannedGroups:
 
     def lane(self, inner: LaneOrder, window: WindowPlan, seed: int) -> PlannedLane:
         return PlannedLane(inner, window, self.costs.of, seed, names=self.costs.names)
+
+    def samples_of_group(self, sources: Iterable[int]) -> float:
+        """Return the mean number of samples of a group, of some sources by their numbers."""
+        if self.window.capacity is None:
+            return self.window.group_samples or 1
+        rows = [*sources]
+        means = [self.costs.summaries[row].means for row in rows]
+        mean = np.average(means, axis=0, weights=[len(self.sources[row].selection) for row in rows])
+        return float(np.min(np.array(self.window.capacity) / np.maximum(mean, 1e-9)))
+
+    def window_of(self, sources: Sequence[int], lanes: int) -> WindowPlan:
+        """Return the rule of windows, of a run that began with some of the sources, by their numbers."""
+        epoch = sum(self.sources[row].samples for row in sources)
+        return self.window.grown(self.samples_of_group(sources)).within_epochs(epoch, lanes)
 
     def settings(self) -> dict[str, Any]:
         checksums = [summary.checksum for summary in self.costs.summaries]

@@ -160,7 +160,7 @@ class ReadDataset(SavableDataset[Raw]):
         window = None
         if groups is not None:
             first = range(len(samples)) if history is None else history.first_sources
-            window = groups.window.within_epochs(sum(samples[row] for row in first), lanes)
+            window = groups.window_of(first, lanes)
         order: LaneOrder
         if history is not None and isinstance(plan, ShuffledPlan):
             # Each mix of the run continues where the one before it ended; a window that had begun keeps its mix.

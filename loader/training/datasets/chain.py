@@ -21,6 +21,7 @@ from ...pipeline.contract.hook import makes_several
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig, check_at_least, check_integers
 from ...pipeline.reading.decode import DecodeDataset
+from ...pipeline.reading.planned_groups import PlannedGroups
 from ...pipeline.reading.read import ReadDataset
 from ...pipeline.reading.source import Raw, RawRow, Source
 from ...pipeline.stages.batch import BatchDataset, PlannedGroupsDataset
@@ -33,7 +34,7 @@ from ...samples.batching.pack import concat_pack, sequence_length
 from ...samples.encoding.size_metric import After, SizeMetric, size_metrics
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from ...samples.hooks import is_default, is_library_hook
-from .planning import MeasuredPacks, Planning
+from .planning import MeasuredPacks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +53,7 @@ class ChainOptions:
     batch_drop_last: bool = False
     packing_buffer_size: int | None = None
     repeat: bool = True
-    planning: Planning | None = None
+    planning: PlannedGroups | None = None
 
     def __post_init__(self) -> None:
         check_at_least(1, or_none=True, batch_size=self.batch_size, packing_buffer_size=self.packing_buffer_size)
@@ -69,9 +70,9 @@ class ChainOptions:
         return not is_default(self.task_encoder.batch_group_criterion)
 
     @property
-    def plan(self) -> Planning | None:
+    def plan(self) -> PlannedGroups | None:
         """The groups that are planned before samples are read."""
-        return None if self.planning is None or self.planning.groups == "buffer" else self.planning
+        return None if self.planning is None or self.planning.kind == "buffer" else self.planning
 
     @property
     def chunk(self) -> int:
@@ -100,7 +101,7 @@ def checked_count(name: str, given: int | None, *, may_be_minus_1: bool = False)
     return given
 
 
-def planned(chain: SavableDataset[Any], planning: Planning, options: ChainOptions) -> SavableDataset[Any]:
+def planned(chain: SavableDataset[Any], planning: PlannedGroups, options: ChainOptions) -> SavableDataset[Any]:
     """Add the stages that join planned groups: to micro-batches, or to packs and micro-batches of packs."""
     encoder = options.task_encoder
     if options.groups:
@@ -109,7 +110,7 @@ def planned(chain: SavableDataset[Any], planning: Planning, options: ChainOption
             "planned before",
             hint="drop the method, or pass no balance, packing or batch_cost; padded=True groups samples of like cost",
         )
-    if planning.groups == "packs":
+    if planning.kind == "packs":
         pack = _final_packer(encoder)
         packs = PlannedGroupsDataset[Any](chain, pack, name="pack_selected_samples")
         metrics = _metrics(encoder, "encode")
@@ -154,7 +155,7 @@ class SampleStages:
         packs = options.packing_buffer_size is not None
         if level < Level.ENCODED <= to:
             chain = self._samples(chain)
-            if options.planning is not None and options.planning.groups == "packs":
+            if options.planning is not None and options.planning.kind == "packs":
                 chain = _mapped(chain, encoder.preencode_sample, "preencode_sample")
                 chain = _mapped(chain, encoder.postencode_sample, "postencode_sample")
             elif packs:
@@ -216,7 +217,7 @@ def packed(
     chain: SavableDataset[Any],
     encoder: TaskEncoder[Any, Any, Any, Any],
     buffer_size: int,
-    planning: Planning | None = None,
+    planning: PlannedGroups | None = None,
 ) -> SavableDataset[Any]:
     """Add the stages that pack samples: by the hooks, or by a packer that is named."""
     post, select = encoder.postencode_sample, encoder.select_samples_to_pack

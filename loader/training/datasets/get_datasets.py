@@ -12,13 +12,14 @@ from ...errors import ConfigError
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig, check_booleans, check_integers
 from ...pipeline.failures.policy import hook_name, three_argument_handler
+from ...pipeline.reading.planned_groups import PlannedGroups
 from ...pipeline.stages.batch import plans_groups
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from ...shared_signatures import takes_arguments_of
 from .chain import checked_count
 from .dataset_factory import SourceFactory
 from .open_sources import open_leaves
-from .planning import PLANNING_ARGUMENTS, CostFormulas, Planning, checked_buffer, planning_of
+from .planning import PLANNING_ARGUMENTS, CostFormulas, checked_buffer, planning_of
 from .run_datasets import LoadedDatasets
 
 
@@ -78,7 +79,7 @@ def get_train_dataset(
             micro-batches of a step are alike. ``batch_cost`` then limits the largest cost times the number of samples.
         oversized: What becomes of a sample that costs more than a pack may: ``"error"`` (default), ``"skip"``,
             ``"alone"`` (in a pack that exceeds the capacity), or ``"hook"`` (``pack_selected_samples`` gets it alone).
-        plan_window: Samples of a lane that are planned together; by default 16,384.
+        plan_window: Samples of a lane that are planned together; by default 16,384, or more for 100 packs.
         allow_new_costs: Restore a state of other costs, such as of a column that was written again: each lane plans
             again from its next window, and passes over the rest of the present one.
         **kwargs: ``split_config``, ``dataset_config``, ``subflavors`` or ``tags``, ``filter_name`` (the filter of every
@@ -157,7 +158,7 @@ def get_train_dataset(
     return chain
 
 
-def _built(hook: Callable[..., Any], planning: Planning | None, **arguments: Any) -> Any:
+def _built(hook: Callable[..., Any], planning: PlannedGroups | None, **arguments: Any) -> Any:
     """Return the chain that a ``build_…`` hook makes.
 
     Raises:
@@ -168,7 +169,7 @@ def _built(hook: Callable[..., Any], planning: Planning | None, **arguments: Any
     parameters = signature(hook).parameters
     takes_planning = "planning" in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     chain = hook(planning=planning, **arguments) if takes_planning else None
-    if chain is None or (planning.groups != "buffer" and not plans_groups(chain)):
+    if chain is None or (planning.kind != "buffer" and not plans_groups(chain)):
         owner = type(getattr(hook, "__self__", hook)).__name__
         raise ConfigError(
             f"{owner}.{hook_name(hook)} builds a chain without the balance, packing or batch_cost of this run",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, cast, get_args
+from dataclasses import dataclass, replace
+from typing import Any, cast, get_args
 
 import numpy as np
 
@@ -32,32 +32,6 @@ PLANNING_ARGUMENTS = (
     "plan_window",
     "allow_new_costs",
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planning:
-    """Groups of samples that are planned.
-
-    Attributes:
-        formulas: For each cost, a column or a formula over columns, by the name of the cost.
-        window: How the samples of a window are grouped.
-        groups: Groups are micro-batches, packs, or packs of the samples in a buffer, which are measured when they are
-            encoded.
-        allow_new_costs: A state of other costs continues from the next windows; otherwise, it is refused.
-    """
-
-    formulas: Mapping[str, str]
-    window: WindowPlan
-    groups: Literal["batches", "packs", "buffer"]
-    allow_new_costs: bool = False
-
-    def of(self, sources: Sequence[Source]) -> PlannedGroups:
-        """Return the plan of some sources, after a check of their costs."""
-        groups = PlannedGroups(
-            sources=sources, formulas=self.formulas, window=self.window, allow_new_costs=self.allow_new_costs
-        )
-        groups.check()
-        return groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +68,7 @@ class MeasuredPacks:
         return [[samples[index] for index in group] for group in kept]
 
 
-def checked_buffer(planning: Planning | None, buffer_size: int | None) -> int | None:
+def checked_buffer(planning: PlannedGroups | None, buffer_size: int | None) -> int | None:
     """Return the samples of the buffer from which packs are made; None if groups are planned before samples are read.
 
     Raises:
@@ -102,7 +76,7 @@ def checked_buffer(planning: Planning | None, buffer_size: int | None) -> int | 
     """
     if planning is None:
         return buffer_size
-    if planning.groups == "buffer":
+    if planning.kind == "buffer":
         if buffer_size is None:
             raise ConfigError(
                 f"the costs {', '.join(planning.formulas)} are measured when samples are encoded, since they are no "
@@ -122,7 +96,7 @@ def checked_buffer(planning: Planning | None, buffer_size: int | None) -> int | 
 
 def planning_of(
     encoder: Any, given: Mapping[str, Any], *, batch_size: int | None, config: WorkerConfig, sources: Sequence[Source]
-) -> Planning | None:
+) -> PlannedGroups | None:
     """Return what the arguments of ``get_train_dataset`` plan; None if they plan nothing.
 
     Args:
@@ -164,15 +138,14 @@ def planning_of(
             f"{plural(config.world_size, 'rank')}",
             hint="pass more lanes, or num_workers of at most the lanes of a rank",
         )
-    window = WindowPlan() if samples is None else WindowPlan(samples=samples)
-    # Groups of equal numbers of samples, whose windows are whole groups.
+    given = {"grows": True} if samples is None else {"samples": samples}
+    window = WindowPlan(padded=padded, **given)
+    # Groups of equal numbers of samples.
     if balance is not None:
-        size = batch_size or 1
-        whole = max(1, window.samples // size) * size
-        return Planning(
+        return PlannedGroups(
             formulas=_formulas(balance, "balance"),
-            window=WindowPlan(samples=whole, group_samples=size, padded=padded),
-            groups="batches",
+            window=replace(window, group_samples=batch_size or 1),
+            kind="batches",
             allow_new_costs=allow_new_costs,
         )
     # Groups up to a capacity.
@@ -189,16 +162,15 @@ def planning_of(
     packer = "best_fit" if packing is None else packing
     packer_named(packer)
     is_measured = packing is not None and _are_measured(encoder, limits, sources)
-    return Planning(
+    return PlannedGroups(
         formulas=_formulas(tuple(limits), name),
-        window=WindowPlan(
-            samples=window.samples,
+        window=replace(
+            window,
             packer=packer,
             capacity=tuple(float(limit) for limit in limits.values()),
-            padded=padded,
             oversized=cast("Oversized", oversized),
         ),
-        groups="buffer" if is_measured else "batches" if packing is None else "packs",
+        kind="buffer" if is_measured else "batches" if packing is None else "packs",
         allow_new_costs=allow_new_costs,
     )
 

@@ -135,3 +135,9 @@ def test_windows_are_no_longer_than_the_share_of_a_lane_in_an_epoch() -> None:
     plan = WindowPlan(samples=100, group_samples=4)
     assert [plan.within_epochs(samples, 3).samples for samples in (1000, 300, 299, 100, 3)] == [100, 100, 100, 32, 4]
     assert WindowPlan(samples=100, capacity=(9.0,)).within_epochs(100, 3).samples == 34
+
+
+def test_windows_of_the_default_size_grow_until_they_have_100_groups() -> None:
+    grown = [WindowPlan(grows=True).grown(samples).samples for samples in (16, 164, 500, 1e9)]
+    assert grown == [16_384, 32_768, 65_536, 262_144]
+    assert WindowPlan(samples=100).grown(500).samples == 100

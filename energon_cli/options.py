@@ -398,6 +398,48 @@ RUN_OPTIONS = (
 """The parameters of these options that a checkpoint has."""
 
 
+_CAPACITY = Parsed("loader.inspect.runs", "parse_capacity")
+
+plan_options = combined(
+    click.option(
+        "--balance", metavar="COST", multiple=True, help="Make micro-batches cost the same: balance=. Repeatable."
+    ),
+    click.option("--packing", metavar="PACKER", help="Pack samples: best_fit, first_fit_decreasing …"),
+    click.option(
+        "--pack-capacity", metavar="COST=N", type=_CAPACITY, multiple=True, help="Limit a cost of a pack. Repeatable."
+    ),
+    click.option(
+        "--batch-cost",
+        metavar="COST=N",
+        type=_CAPACITY,
+        multiple=True,
+        help="Fill micro-batches to a cost. Repeatable.",
+    ),
+    click.option("--padded", is_flag=True, help="Pad micro-batches to their longest sample: padded=True."),
+    click.option(
+        "--oversized",
+        type=click.Choice(["error", "skip", "alone", "hook"]),
+        help="Say what becomes of a sample above the capacity: oversized=.",
+    ),
+    click.option("--plan-window", metavar="N", type=click.IntRange(min=1), help="Plan N samples of a lane together."),
+)
+"""Add the options that plan micro-batches or packs."""
+
+PLAN_OPTIONS = ("balance", "packing", "pack_capacity", "batch_cost", "padded", "oversized", "plan_window")
+"""The parameters of these options, which have the names of arguments of ``get_train_dataset``."""
+
+
+def take_planning(options: dict[str, Any]) -> dict[str, Any]:
+    """Take the arguments that plan out of the options of a command; pairs of repeated options are a dict."""
+    planning = {}
+    for name in PLAN_OPTIONS:
+        value = options.pop(name, None)
+        if isinstance(value, tuple):
+            value = dict(value) if all(isinstance(each, tuple) for each in value) else [*value]
+        planning |= {name: value} if value else {}
+    return planning
+
+
 def check_lanes(lanes: int | None, ranks: int) -> None:
     """Refuse lanes that the ranks of a run cannot share."""
     if lanes is not None and lanes % ranks:
@@ -409,4 +451,4 @@ def plan_run(path: str, *, seed: int, **options: Any) -> PlannedRun:
     from loader.inspect.runs import PlannedRun, RunRequest
 
     check_lanes(options["lanes"], options["world_size"])
-    return PlannedRun(RunRequest(path=path, seed_offset=seed, **options))
+    return PlannedRun(RunRequest(path=path, seed_offset=seed, planning=take_planning(options), **options))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from loader import WorkerConfig, get_savable_loader, get_train_dataset
 from loader.dataset.opening import folder_at
 from loader.encoder_costs import qwen2_5_vl
 from loader.format.columns.column_files import open_column, write_column
@@ -75,6 +78,17 @@ def test_a_script_is_run_up_to_its_first_loader(texts: Path, tmp_path: Path, ene
     assert "the script ended with exit code 3" in done.err
     script.write_text("print('no loader')")
     assert "the script made no loader" in energon("plan", script).err
+
+
+def test_a_planned_run_is_traced_by_its_arguments(texts: Path, energon: RunEnergon) -> None:
+    config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=4)
+    dataset = get_train_dataset(
+        texts, worker_config=config, balance="tokens", batch_size=4, shuffle_buffer_size=20, max_samples_per_sequence=5
+    )
+    batches = [*islice(get_savable_loader(dataset), 6)]
+    order = ("--shuffle-buffer-size", 20, "--max-samples-per-sequence", 5, "--lanes", 4, "--step", 5, "--json")
+    done = energon("trace", texts, "--balance", "tokens", "--batch-size", 4, *order)
+    assert [json.loads(line)["key"] for line in done.out.splitlines()] == batches[5].__key__
 
 
 def test_wrong_options_are_named(texts: Path, energon: RunEnergon) -> None:

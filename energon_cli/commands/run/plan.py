@@ -12,43 +12,18 @@ from loader.inspect import format_bytes, format_percent
 from ...command import energon_command
 from ...console import output_console, print_json
 from ...dataset_paths import check_path
-from ...options import Parsed, check_lanes, run_options_of, shared_options
+from ...options import Parsed, check_lanes, plan_options, run_options_of, shared_options, take_planning
 
 if TYPE_CHECKING:
     from loader.inspect.runs import CostFacts, PlannedSteps, StepRatios
 
-_PLANNED = ("balance", "packing", "pack_capacity", "batch_cost", "padded", "oversized", "plan_window")
-"""Options that have the names of arguments of ``get_train_dataset``."""
 _DEFAULTS = {"shuffle_buffer_size": 1000, "max_samples_per_sequence": 100}  # of get_train_dataset
-
-
-_CAPACITY = Parsed("loader.inspect.runs", "parse_capacity")
 
 
 @energon_command("plan")
 @click.argument("path")
 @click.argument("arguments", metavar="[ARGS]...", nargs=-1, type=click.UNPROCESSED)
-@click.option(
-    "--balance", metavar="COST", multiple=True, help="Make micro-batches cost the same: balance=. Repeatable."
-)
-@click.option("--packing", metavar="PACKER", help="Pack samples: best_fit, first_fit_decreasing …")
-@click.option(
-    "--pack-capacity", metavar="COST=N", type=_CAPACITY, multiple=True, help="Limit a cost of a pack. Repeatable."
-)
-@click.option(
-    "--batch-cost",
-    metavar="COST=N",
-    type=_CAPACITY,
-    multiple=True,
-    help="Fill micro-batches to a cost. Repeatable.",
-)
-@click.option("--padded", is_flag=True, help="Pad micro-batches to their longest sample: padded=True.")
-@click.option(
-    "--oversized",
-    type=click.Choice(["error", "skip", "alone", "hook"]),
-    help="Say what becomes of a sample above the capacity: oversized=.",
-)
-@click.option("--plan-window", metavar="N", type=click.IntRange(min=1), help="Plan N samples of a lane together.")
+@plan_options
 @shared_options("steps", help="Plan N steps.  [default: an epoch]")
 @run_options_of(Parsed("loader.inspect.runs", "parse_ranks"), default="1")
 @click.option("--ranks-of-node", metavar="N", type=click.IntRange(min=1), default=8, help="Ranks of a machine.")
@@ -91,8 +66,7 @@ def plan(
     else:
         if arguments:
             raise click.UsageError("Arguments are for scripts (.py); PATH is a dataset.")
-        planning = {name: _planned(options.pop(name)) for name in _PLANNED}
-        planning = {name: value for name, value in planning.items() if value}
+        planning = take_planning(options)
         if not {"balance", "packing", "batch_cost"} & set(planning):
             raise click.UsageError("Name what is planned: --balance, --packing with --pack-capacity, or --batch-cost.")
         for ranks in world_size:
@@ -104,13 +78,6 @@ def plan(
         print_json(facts)
     else:
         _show(facts, output_console())
-
-
-def _planned(given: Any) -> Any:
-    """Return the value of an argument from its option: pairs of repeated options as a dict, other values as a list."""
-    if not isinstance(given, tuple):
-        return given
-    return dict(given) if all(isinstance(each, tuple) for each in given) else list(given)
 
 
 def _show(facts: PlannedSteps, console: Any) -> None:

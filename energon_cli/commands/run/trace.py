@@ -18,7 +18,7 @@ from loader.errors import escape_controls
 from ...command import energon_command
 from ...console import json_line, linked_text, show_note
 from ...dataset_paths import check_path
-from ...options import RUN_OPTIONS, plan_run, run_options, shared_options
+from ...options import PLAN_OPTIONS, RUN_OPTIONS, plan_options, plan_run, run_options, shared_options
 from ...terminal_text import break_between_words
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", metavar="FILE", help="With --replay: write them to this file, by torch.save.")
 @click.option("--open", "opens", is_flag=True, help="Show the samples in the browser (extra browse).")
 @run_options
+@plan_options
 @shared_options("json", help="Print a line of JSON for each sample.")
 @click.pass_context
 def trace(
@@ -73,7 +74,7 @@ def trace(
         Of a mix, name its metadataset:
             energon trace /data/run/step_42000 --dataset /data/mix.yaml --step 41200
         By the arguments of the run:
-            energon trace /data/mix.yaml --step 41200 --batch-size 8 --world-size 64
+            energon trace /data/mix.yaml --step 41200 --batch-size 8 --world-size 64 --balance tokens
         Rebuild packs with the hooks of the run:
             energon trace /data/run/step_42000 --task-encoder train:Enc --step 41200
         From the log of a loader with trace_dir=:
@@ -119,7 +120,7 @@ def _open(
     if is_run(path):
         given = [
             name
-            for name in (*RUN_OPTIONS, "packing_buffer_size")
+            for name in (*RUN_OPTIONS, *PLAN_OPTIONS, "packing_buffer_size")
             if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
         ]
         if given:

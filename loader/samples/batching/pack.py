@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from itertools import accumulate
 from typing import Any
@@ -10,22 +10,24 @@ from typing import Any
 from ...errors import SampleError
 from ...lazy_torch import torch
 from ..hooks import library_hook
-from .collate import join_sources, key_of, no_samples
+from .collate import join_all, join_sources, key_of, no_samples, pad_concat
 
 _JOINED = {"__sources__": join_sources}
 
 
 @library_hook
-def concat_pack(samples: Sequence[Any]) -> dict[str, Any]:
+def concat_pack(samples: Sequence[Any], *, padded: Collection[str] = ()) -> dict[str, Any]:
     """Concatenate the tensors of one dimension of samples, and list their other fields.
 
     Args:
         samples: S samples: dicts, or dataclasses, with the same fields.
+        padded: Fields whose tensors, of shapes (n_i, d_i, …), are joined by :func:`.concat_pad`: tiles of pictures.
 
     Returns:
         A dict with the fields of the samples:
 
         - tensors of shape (n_i,): concatenated, shape (Σ n_i,)
+        - ``padded`` fields: concatenated, shape (Σ n_i, max d, …), with ``<field>_cu_seqlens``
         - all others, such as pictures, texts and keys: a list of S values
         - ``cu_seqlens``: int32, shape (S + 1,), the offsets of the sequences, from 0, for variable-length attention
         - ``max_seqlen``: the length of the longest sequence
@@ -34,7 +36,7 @@ def concat_pack(samples: Sequence[Any]) -> dict[str, Any]:
         Fields whose tensors have other lengths have offsets of their own: ``<field>_cu_seqlens``.
 
     Raises:
-        SampleError: There are no samples, or their fields differ.
+        SampleError: There are no samples, or their fields or the ranks of a padded field differ.
 
     >>> pack = concat_pack([{"tokens": torch.tensor([1, 2, 3])}, {"tokens": torch.tensor([4, 5])}])
     >>> pack["tokens"].tolist(), pack["cu_seqlens"].tolist(), pack["position_ids"].tolist()
@@ -55,6 +57,9 @@ def concat_pack(samples: Sequence[Any]) -> dict[str, Any]:
     # Concatenate what is a sequence in all samples; the first such field has the offsets.
     for name in rows[0]:
         values = [row[name] for row in rows]
+        if name in padded:
+            pack[name], pack[f"{name}_cu_seqlens"] = join_all(pad_concat, values), _offsets([*map(len, values)])
+            continue
         if not all(isinstance(value, torch.Tensor) and value.ndim == 1 for value in values):
             pack[name] = _JOINED.get(name, list)(values)
             continue

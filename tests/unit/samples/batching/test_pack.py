@@ -35,6 +35,16 @@ def test_sequences_of_other_lengths_have_offsets_of_their_own() -> None:
     assert pack["audio_cu_seqlens"].tolist() == [0, 20, 50]
 
 
+def test_padded_fields_are_concatenated_with_offsets() -> None:
+    samples = [{"__key__": str(n), "tiles": torch.full((n, 3, 4, n), float(n))} for n in (1, 2)]
+    pack = concat_pack(samples, padded=["tiles"])
+    assert pack["tiles"].shape == (3, 3, 4, 2)
+    assert pack["tiles"][0].sum() == 12
+    assert pack["tiles_cu_seqlens"].tolist() == [0, 1, 3]
+    with pytest.raises(SampleError, match="number 0 and number 1 cannot be batched"):
+        concat_pack([{"__key__": str(n), "tiles": torch.ones(*[1] * (n + 1))} for n in (0, 1)], padded=["tiles"])
+
+
 @dataclass
 class Text:
     __key__: str

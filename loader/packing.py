@@ -20,7 +20,6 @@ Packer = Callable[[Costs, npt.ArrayLike], list[IntArray]]
 """Returns the item numbers of each pack, ascending; see :func:`best_fit`."""
 
 _FloatArray = npt.NDArray[np.float64]
-_PackEach = Callable[[list[float], float], list[int]]  # returns the pack of each item
 
 _EVEN: Final = 1.01  # of the mean: packs below need no swaps
 _SWAPS: Final = 12  # of a pack: more gain little
@@ -48,7 +47,7 @@ def first_fit(costs: Costs, capacity: npt.ArrayLike) -> list[IntArray]:
     >>> [pack.tolist() for pack in first_fit([4, 7, 4, 2, 3], 10)]
     [[0, 2, 3], [1, 4]]
     """
-    return _fit(costs, capacity, _first_fit, takes_fullest=False)
+    return _fit(costs, capacity, takes_fullest=False)
 
 
 def first_fit_decreasing(costs: Costs, capacity: npt.ArrayLike) -> list[IntArray]:
@@ -59,7 +58,7 @@ def first_fit_decreasing(costs: Costs, capacity: npt.ArrayLike) -> list[IntArray
     >>> [pack.tolist() for pack in first_fit_decreasing([4, 7, 4, 2, 3], 10)]
     [[1, 4], [0, 2, 3]]
     """
-    return _fit(costs, capacity, _first_fit, takes_fullest=False, is_decreasing=True)
+    return _fit(costs, capacity, takes_fullest=False, is_decreasing=True)
 
 
 def best_fit(costs: Costs, capacity: npt.ArrayLike) -> list[IntArray]:
@@ -74,7 +73,7 @@ def best_fit(costs: Costs, capacity: npt.ArrayLike) -> list[IntArray]:
     >>> [pack.tolist() for pack in best_fit([[4, 1], [3, 1], [3, 1]], capacity=[10, 2])]
     [[0, 1], [2]]
     """
-    return _fit(costs, capacity, _best_fit, takes_fullest=True)
+    return _fit(costs, capacity, takes_fullest=True)
 
 
 def best_fit_decreasing(costs: Costs, capacity: npt.ArrayLike) -> list[IntArray]:
@@ -85,7 +84,7 @@ def best_fit_decreasing(costs: Costs, capacity: npt.ArrayLike) -> list[IntArray]
     >>> [pack.tolist() for pack in best_fit_decreasing([4, 7, 4, 2, 3], 10)]
     [[1, 4], [0, 2, 3]]
     """
-    return _fit(costs, capacity, _best_fit, takes_fullest=True, is_decreasing=True)
+    return _fit(costs, capacity, takes_fullest=True, is_decreasing=True)
 
 
 def balanced(
@@ -324,9 +323,7 @@ def _swapped(shares: _FloatArray, packs: list[IntArray]) -> list[IntArray]:
     return [*np.sort(items, axis=1)]
 
 
-def _fit(
-    costs: Costs, capacity: npt.ArrayLike, pack_each: _PackEach, *, takes_fullest: bool, is_decreasing: bool = False
-) -> list[IntArray]:
+def _fit(costs: Costs, capacity: npt.ArrayLike, *, takes_fullest: bool, is_decreasing: bool = False) -> list[IntArray]:
     columns = _checked(costs)
     limits = _capacities(capacity, columns)
     above = np.flatnonzero((columns > limits).any(axis=1))
@@ -342,7 +339,8 @@ def _fit(
     if columns.shape[1] > 1:
         of_item[order] = _fit_of_several(columns[order] / limits, takes_fullest=takes_fullest)
     else:
-        of_item[order] = pack_each(columns[order, 0].tolist(), float(limits[0]) * (1 + _ROUNDING))
+        fit = _best_fit if takes_fullest else _first_fit
+        of_item[order] = fit(columns[order, 0].tolist(), float(limits[0]) * (1 + _ROUNDING))
     return _by_pack(of_item, int(of_item.max(initial=-1)) + 1)
 
 

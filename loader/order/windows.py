@@ -6,7 +6,6 @@ settings, the seed and the window's number. So the position in the lane is all t
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
@@ -187,7 +186,7 @@ class PlannedLane:
         self._seed = seed
         self.length = inner.length
         self._windows: dict[int, tuple[Located, IntArray, Costs]] = {}
-        self._firsts = [0]  # number of the first group of each window, and of the next one
+        self._counts: dict[tuple[int, int], int] = {}  # groups that begin in a window before one of its places
         self._together: tuple[int, Located, Costs] | None = None  # the first of the windows that are located together
 
     def locate(self, start: int, stop: int) -> Located:
@@ -224,38 +223,56 @@ class PlannedLane:
             costs[inside] = self.window(index)[2][rows[inside]]
         return costs
 
-    def group(self, group_number: int) -> range:
-        """Return the positions of a group of the lane, by its number among the groups that are not left out.
+    def group(self, number: int, *, position: int = 0) -> range:
+        """Return the positions of a group, by its number among the groups that begin at a position or later.
+
+        Groups that are left out have no number.
 
         Raises:
             StopIteration: The pass has no such group.
         """
-        size = self.plan.group_samples
-        if size is not None:
-            start = group_number * size
-            if self.length is not None and start >= self.length:
-                raise StopIteration
-            return range(start, start + size if self.length is None else min(start + size, self.length))
-        while group_number >= self._firsts[-1]:
-            self._count_next()
-        index = bisect_right(self._firsts, group_number) - 1
-        start, stop = self._given(index)[group_number - self._firsts[index]].tolist()
+        index, group = self.place(number, position=position)
+        start, stop = self._given(index)[group].tolist()
         return range(index * self.plan.samples + start, index * self.plan.samples + stop)
+
+    def place(self, number: int, *, position: int = 0) -> tuple[int, int]:
+        """Return the window of a group as :meth:`group` counts it, and its number in the window."""
+        size = self.plan.samples
+        index, row = divmod(position, size)
+        number += self._count(index, row)
+        # Windows of equal groups have equal numbers of them; others are counted one after another.
+        if self.plan.group_samples is not None:
+            windows, number = divmod(number, size // self.plan.group_samples)
+            index += windows
+        while number >= (count := self._count(index, size)):
+            number, index = number - count, index + 1
+        return index, number
 
     def groups_before(self, position: int) -> int:
         """Return the number of groups that begin before a position and are not left out."""
         if self.plan.group_samples is not None:
             return -(-position // self.plan.group_samples)
         index, row = divmod(position, self.plan.samples)
-        while index >= len(self._firsts):
-            self._count_next()
-        return self._firsts[index] + (int((self._given(index)[:, 0] < row).sum()) if row else 0)
+        return sum(self._count(before, self.plan.samples) for before in range(index)) + self._count(index, row)
 
-    def _count_next(self) -> None:
-        index = len(self._firsts) - 1
-        if self.length is not None and index * self.plan.samples >= self.length:
-            raise StopIteration
-        self._firsts.append(self._firsts[-1] + len(self._given(index)))
+    def sums(self, index: int) -> Costs:
+        """Return the samples and the costs of each group of a window that is not left out, shape (groups, 1 + k)."""
+        costs = self.window(index)[2]
+        counted = np.column_stack([np.ones(len(costs)), costs])
+        return np.add.reduceat(np.vstack([counted, np.zeros_like(counted[:1])]), self._given(index).ravel())[::2]
+
+    def forget(self) -> None:
+        """Drop the windows that are kept, but not the numbers of their groups."""
+        self._windows.clear()
+        self._together = None
+
+    def _count(self, index: int, row: int) -> int:
+        """Return the number of groups of a window that begin before one of its places, and are not left out."""
+        if row and (index, row) not in self._counts:
+            if self.length is not None and index * self.plan.samples >= self.length:
+                raise StopIteration
+            self._counts[index, row] = int((self._given(index)[:, 0] < row).sum())
+        return self._counts[index, row] if row else 0
 
     def _given(self, index: int) -> IntArray:
         """Return the first place and the end of each group of a window that is not left out, shape (groups, 2)."""
@@ -275,9 +292,7 @@ class PlannedLane:
 
         All windows of the pass are planned for it.
         """
-        if self.length is None:
-            return None
-        return sum(len(self._given(index)) for index in range(-(-self.length // self.plan.samples)))
+        return None if self.length is None else self.groups_before(self.length)
 
     def window(self, index: int) -> tuple[Located, IntArray, Costs]:
         """Return the samples of a window in the order of the run, the ends of its groups, and the costs of samples.

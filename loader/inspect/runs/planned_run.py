@@ -306,10 +306,10 @@ class PlannedRun:
         lane, lane_batch = batch_number % self.lanes, batch_number // self.lanes
         order, size = self.planned_lane(lane), groups_of_batch(self.chain)
         # Groups that lost all their samples before a state count no micro-batch.
-        first = lane_batch * size
-        if known is not None:
-            first = order.groups_before(known["0 read"]) + (lane_batch - known["made"]) * size
-        positions = np.concatenate([np.array(order.group(first + each)) for each in range(size)])
+        made, position = (0, 0) if known is None else (known["made"], known["0 read"])
+        first = (lane_batch - made) * size
+        groups = [np.array(order.group(first + each, position=position)) for each in range(size)]
+        positions = np.concatenate(groups)
         # Samples that were excluded since are holes.
         start = int(positions[0])
         columns = self.locate(lane, start, int(positions[-1]) + 1)

@@ -96,6 +96,7 @@ def get_train_dataset(
         TrustError: The dataset needs to run code, and the caller does not allow it.
         TypeError: There is no such argument, or its value has another type.
     """
+    planned = {name: value for name, value in locals().items() if name in PLANNING_ARGUMENTS}
     # Check the arguments.
     encoder = task_encoder if task_encoder is not None else DefaultTaskEncoder()
     config = _checked_config(worker_config, kwargs)
@@ -125,16 +126,7 @@ def get_train_dataset(
     datasets = LoadedDatasets.of(leaves, worker_config=config)
     planning = planning_of(
         encoder,
-        {
-            "balance": balance,
-            "packing": packing,
-            "pack_capacity": pack_capacity,
-            "batch_cost": batch_cost,
-            "padded": padded,
-            "oversized": oversized,
-            "plan_window": plan_window,
-            "allow_new_costs": allow_new_costs,
-        },
+        planned,
         batch_size=batch_size,
         config=config,
         sources=datasets.sources,
@@ -238,28 +230,7 @@ def get_val_dataset(
         TrustError: The dataset needs to run code, and the caller does not allow it.
         TypeError: There is no such argument, or its value has another type.
     """
-    [(chain, _)] = _validation(
-        get_val_dataset,
-        path,
-        kwargs,
-        split_part=split_part,
-        worker_config=worker_config,
-        task_encoder=task_encoder,
-        batch_size=batch_size,
-        batch_drop_last=batch_drop_last,
-        packing_buffer_size=packing_buffer_size,
-        limit=limit,
-        even_ranks=even_ranks,
-        pad_ranks=pad_ranks,
-        balance=balance,
-        packing=packing,
-        pack_capacity=pack_capacity,
-        batch_cost=batch_cost,
-        padded=padded,
-        oversized=oversized,
-        plan_window=plan_window,
-        allow_new_costs=allow_new_costs,
-    )
+    [(chain, _)] = _validation(get_val_dataset, **locals())
     return chain
 
 

@@ -430,8 +430,8 @@ PLAN_OPTIONS = ("balance", "packing", "pack_capacity", "batch_cost", "padded", "
 
 
 def take_planning(options: dict[str, Any]) -> dict[str, Any]:
-    """Take the arguments that plan out of the options of a command; pairs of repeated options are a dict."""
-    planning = {}
+    """Remove the arguments that plan from the options of a command, and return them; pairs of options are a dict."""
+    planning: dict[str, Any] = {}
     for name in PLAN_OPTIONS:
         value = options.pop(name, None)
         if isinstance(value, tuple):

@@ -223,7 +223,7 @@ class PlannedLane:
             costs[inside] = self.window(index)[2][rows[inside]]
         return costs
 
-    def group(self, number: int, *, position: int = 0) -> range:
+    def group(self, group_number: int, *, position: int = 0) -> range:
         """Return the positions of a group, by its number among the groups that begin at a position or later.
 
         Groups that are left out have no number.
@@ -231,22 +231,22 @@ class PlannedLane:
         Raises:
             StopIteration: The pass has no such group.
         """
-        index, group = self.place(number, position=position)
+        index, group = self.place(group_number, position=position)
         start, stop = self._given(index)[group].tolist()
         return range(index * self.plan.samples + start, index * self.plan.samples + stop)
 
-    def place(self, number: int, *, position: int = 0) -> tuple[int, int]:
+    def place(self, group_number: int, *, position: int = 0) -> tuple[int, int]:
         """Return the window of a group as :meth:`group` counts it, and its number in the window."""
         size = self.plan.samples
         index, row = divmod(position, size)
-        number += self._count(index, row)
+        group = group_number + self._count(index, row)
         # Windows of equal groups have equal numbers of them; others are counted one after another.
         if self.plan.group_samples is not None:
-            windows, number = divmod(number, size // self.plan.group_samples)
+            windows, group = divmod(group, size // self.plan.group_samples)
             index += windows
-        while number >= (count := self._count(index, size)):
-            number, index = number - count, index + 1
-        return index, number
+        while group >= (count := self._count(index, size)):
+            group, index = group - count, index + 1
+        return index, group
 
     def groups_before(self, position: int) -> int:
         """Return the number of groups that begin before a position and are not left out."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import IO, cast
+from contextlib import AbstractContextManager
+from typing import IO
 
-from ...storage import FileStream, open_parent
-from ..rows.file_access import file_version
-from ..rows.row import PartRef, RangeRef
-from .tree import FileTree, ListedTree, read_tar_members
+from ..rows.row import PartRef
+from .tree import FileTree, ListedTree, TarTree
 
 
 class MemberTree(ListedTree):
@@ -23,25 +20,20 @@ class MemberTree(ListedTree):
     def __init__(self, outer: FileTree, tars: Iterable[tuple[str, str, str]]) -> None:
         super().__init__(outer.path)
         self._outer = outer
-        self._ranges: dict[str, tuple[bytes, int, str]] = {}
-        members: dict[str, tuple[int, int]] = {}
+        self._of_tars: dict[str, tuple[TarTree, str]] = {}
         for tar, path, plain in tars:
-            changed = file_version(path)
-            for name, (offset, size_bytes) in read_tar_members(plain, self.left, shown=tar).items():
-                members[f"{tar}/{name}"] = len(members), size_bytes
-                self._ranges[f"{tar}/{name}"] = os.fsencode(plain), offset, changed
-        self.members = members
+            tree = TarTree(path, plain, shown=tar)
+            self.left.merge(tree.left)
+            self._of_tars |= {f"{tar}/{name}": (tree, name) for name in tree.members}
+        self.members = {name: tree.members[inner] for name, (tree, inner) in self._of_tars.items()}
 
-    def ref(self, name: str, part: str) -> PartRef:  # noqa: ARG002 - a range has no part name
-        path, offset, changed = self._ranges[name]
-        return RangeRef(path, offset, self.members[name][1], changed)
+    def ref(self, name: str, part: str) -> PartRef:
+        tree, inner = self._of_tars[name]
+        return tree.ref(inner, part)
 
-    @contextmanager
-    def open(self, name: str) -> Iterator[IO[bytes]]:
-        path, offset, _ = self._ranges[name]
-        storage, last = open_parent(os.fsdecode(path))
-        with storage.open(last) as file:
-            yield cast("IO[bytes]", FileStream(file, offset, self.members[name][1]))
+    def open(self, name: str) -> AbstractContextManager[IO[bytes]]:
+        tree, inner = self._of_tars[name]
+        return tree.open(inner)
 
     def fetch(self, names: Sequence[str], scratch: str) -> None:
         self._outer.fetch(names, scratch)

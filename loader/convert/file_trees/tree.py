@@ -111,12 +111,32 @@ class FileTree(ABC):
     unit: Unit
     bare: Sequence[str] = ()
 
-    @abstractmethod
     def folders(self, account: Account) -> Iterator[tuple[str, list[str]]]:
         """Yield each folder with the sorted names of its files that may be used, sorted by folder.
 
         Files that are left out by their names or kinds are counted with their reasons, the others as seen; the caller
         decides on these.
+        """
+        self.bare = bare = list[str]()
+        for folder, names, left in self._listed(account):
+            for name, reason in left:
+                if reason == HIDDEN:
+                    account.hidden += 1
+                    continue
+                account.see(self.unit)
+                self.leave(account, name, reason)
+                if reason == BARE:
+                    bare.append(name)
+            account.see(self.unit, len(names))
+            if names:
+                yield folder, sorted(names)
+
+    @abstractmethod
+    def _listed(self, account: Account) -> Iterator[tuple[str, list[str], list[tuple[str, str]]]]:
+        """Yield each folder with the names of its files that may be used, and files that are left out, with reasons.
+
+        Args:
+            account: Gets what is known of other files already.
         """
 
     @abstractmethod
@@ -209,33 +229,20 @@ class FolderTree(FileTree):
         self._access = access or FileAccess()
         self._roots = (self.path,) if root is None or is_url(root) else (self.path, os.path.abspath(root))
 
-    def folders(self, account: Account) -> Iterator[tuple[str, list[str]]]:
+    def _listed(self, account: Account) -> Iterator[tuple[str, list[str], list[tuple[str, str]]]]:  # noqa: ARG002
         seen: set[tuple[int, int]] = set()
-        self.bare = bare = list[str]()
         waiting = [""]
         while waiting:
             folder = waiting.pop()
             try:
                 # A folder that cannot be read is left out, unless it is the outer one.
-                listed = self._list(folder, seen)
+                names, left, inner = self._list(folder, seen)
             except OSError as error:
                 if not folder:
                     raise_storage_error("list this folder", self.path, error)
-                listed = [], [("", "L109")], []
-            names, left, inner = listed
-            # Count what is left out and what may be used, and go down.
-            for name, reason in sorted(left):
-                if reason == HIDDEN:
-                    account.hidden += 1
-                    continue
-                account.see("files")
-                self.leave(account, f"{folder}{name}", reason)
-                if reason == BARE:
-                    bare.append(f"{folder}{name}")
-            account.see("files", len(names))
+                names, left, inner = [], [("", "L109")], []
+            yield folder.rstrip("/"), names, [(f"{folder}{name}", reason) for name, reason in sorted(left)]
             waiting += [f"{folder}{name}/" for name in sorted(inner, reverse=True)]
-            if names:
-                yield folder.rstrip("/"), sorted(names)
 
     def _list(self, folder: str, seen: set[tuple[int, int]]) -> tuple[list[str], list[tuple[str, str]], list[str]]:
         """Return the files of a folder that may be used, those that are left out with reasons, and its folders."""
@@ -330,26 +337,20 @@ class ListedTree(FileTree):
         self.members: Mapping[str, tuple[int, int]] = {}
         self.left = Account()
 
-    def folders(self, account: Account) -> Iterator[tuple[str, list[str]]]:
-        folders: dict[str, list[str]] = {}
-        self.bare = bare = list[str]()
+    def _listed(self, account: Account) -> Iterator[tuple[str, list[str], list[tuple[str, str]]]]:
         account.merge(self.left)
+        folders: dict[str, list[str]] = {}
+        left: list[tuple[str, str]] = []
         # Group the members by folder, since an archive may have them in any order.
         for name in self.members:
-            reason = reason_of_name(name)
-            if reason == HIDDEN:
-                account.hidden += 1
-                continue
-            account.see(self.unit)
-            if reason:
-                self.leave(account, name, reason)
-            if reason == BARE:
-                bare.append(name)
-            elif not reason:
-                folder, _, last = name.rpartition("/")
+            folder, _, last = name.rpartition("/")
+            if reason := reason_of_name(name):
+                left.append((name, reason))
+            else:
                 folders.setdefault(folder, []).append(last)
+        yield "", [], left
         for folder, names in sorted(folders.items(), key=lambda item: item[0].split("/")):
-            yield folder, sorted(names)
+            yield folder, names, []
 
     def has(self, name: str) -> bool:
         return name in self.members
@@ -402,14 +403,15 @@ class TarTree(ListedTree):
 
     Args:
         plain: The file that is read; another one than ``path`` if that is compressed.
+        shown: Its name for messages; by default, the path.
     """
 
-    def __init__(self, path: str, plain: str) -> None:
+    def __init__(self, path: str, plain: str, *, shown: str = "") -> None:
         super().__init__(path)
         self.plain = plain
         self._shared_path = plain if is_url(plain) else os.path.abspath(plain)  # workers may run in other folders
         self._changed = file_version(path)
-        self.members = read_tar_members(plain, self.left, shown=path)
+        self.members = read_tar_members(plain, self.left, shown=shown or path)
 
     def ref(self, name: str, part: str) -> PartRef:  # noqa: ARG002 - a range has no part name
         return RangeRef(os.fsencode(self._shared_path), *self.members[name], self._changed)

@@ -18,7 +18,7 @@ from ..convert.added_parts import ALL_PART, check_fields, check_join, write_join
 from ..convert.resharding import carried_documents
 from ..convert.writing.encoded_parts import encode_part
 from ..convert.writing.new_folder import check_new_folder, check_not_written
-from ..convert.writing.new_output import check_outside, remove_other_shards
+from ..convert.writing.new_output import check_outside, keep_shards
 from ..convert.writing.sample_parts import SampleParts, checked_key, description, type_of_sample
 from ..convert.writing.written_shards import OpenShard, repeated_keys, shard_entries
 from ..dataset.dataset import Dataset
@@ -34,7 +34,7 @@ from ..format.nv_meta import DATASET_YAML, FOLDER, JOBS_FOLDER, REQUEST_JSON
 from ..format.unfinished import remove_left_files
 from ..prepare.plan import PreparePlan, SplitRequest
 from ..prepare.run import open_prepare
-from ..storage import Storage, flush_files, open_storage, read_document, resolve_path
+from ..storage import Storage, open_storage, read_document, resolve_path
 from .outputs import ToColumns, ToFilter
 from .tasks import MapOutput, MapResults, MapTask, Outcome, TaskFailures, TaskResult, Values, WrittenShard
 
@@ -181,14 +181,13 @@ class ToDataset(MapOutput):
         shards.sort(key=lambda shard: shard.name)  # as in the index: a task has a shard for each split part
         names = [shard.name for shard in shards]
         remove_left_files(storage, of_running=True)
-        remove_other_shards(
+        keep_shards(
             storage,
-            frozenset(names),
+            names,
             _OWN_SHARD,
             fault="is not of this map",
             hint="move it away, and run the same command again",
         )
-        flush_files(storage, names)
         warnings = self._carry(folder, storage, shards)
         # Prepare them, by the indexes that the workers have stored.
         split: dict[str, tuple[str, ...]] = {}
@@ -207,7 +206,7 @@ class ToDataset(MapOutput):
         with open_prepare(plan) as prepare:
             prepare.scan()
             if prepare.index.layout.duplicate_keys and not folder.index.layout.duplicate_keys:
-                repeated = repeated_keys(storage, shards)
+                repeated = repeated_keys(prepare.index)
                 raise ConfigError(
                     f"the function returned keys twice ({len(repeated):,}): {'; '.join(repeated[:3])}",
                     at=self.output,

@@ -33,11 +33,11 @@ from ...format.unfinished import (
 )
 from ...prepare.plan import PreparePlan, PrepareReport, SplitRequest
 from ...prepare.run import run_prepare
-from ...storage import LocalStorage, Storage, flush_files, may_use_rust, open_storage
+from ...storage import LocalStorage, Storage, may_use_rust, open_storage
 from ..rows.row import NO_SPLIT
 from ..rows.shard_layout import PlannedShard, order_rows, plan_shards
 from ..writing.new_folder import check_new_folder, check_not_written
-from ..writing.new_output import check_outside, remove_other_shards
+from ..writing.new_output import check_outside, keep_shards
 from ..writing.written_shards import FileVersion
 from .failure_limit import FailureLimit
 from .packed_shard import PackedShard, check_visible
@@ -370,14 +370,13 @@ class _Run:
             self._account.check_complete(at=self._storage.path(""))
         names = [name for done in self._done.values() for name, _, _ in done.files]
         # Remove the shards that an interrupted import with other settings has written.
-        remove_other_shards(
+        keep_shards(
             self._storage,
-            frozenset(names),
+            names,
             _OWN_SHARD,
             fault="appeared while shards were written",
             hint="move it away, and run the same command again",
         )
-        flush_files(self._storage, names)
         # The indexes of the shards are stored, so that no shard is scanned.
         prepare = PreparePlan(
             path=self._plan.output,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import BinaryIO, Self
 
@@ -14,14 +14,7 @@ import msgspec
 from ...engine.journal import Job, decode_job
 from ...errors import ConfigError, StorageError
 from ...format.unfinished import remember_command
-from ...storage import (
-    COMMAND_FILE,
-    Storage,
-    is_url,
-    partials_of,
-    raise_storage_error,
-    temporary_name,
-)
+from ...storage import COMMAND_FILE, Storage, flush_files, is_url, partials_of, raise_storage_error, temporary_name
 
 _REQUEST = "user.energon.request"
 """Extended attribute of an export with its job: other programs read its files, which have no place for a record."""
@@ -158,19 +151,19 @@ def is_below_url(url: str, folder: str) -> bool:
     return f"{url.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/")
 
 
-def remove_other_shards(
-    storage: Storage, known: Container[str], pattern: re.Pattern[str], *, fault: str, hint: str
-) -> None:
-    """Remove the shards of a folder that an interrupted run has written; other shards than these are an error.
+def keep_shards(storage: Storage, names: Collection[str], pattern: re.Pattern[str], *, fault: str, hint: str) -> None:
+    """Keep the shards that a run has written, and remove those of an interrupted one; others are an error.
 
     Args:
-        known: Names of the shards that stay.
+        names: Names of the shards that stay, which are flushed.
         pattern: Names that such a run gives to shards.
         fault: The fault of another shard, for the message.
     """
+    known = frozenset(names)
     for file in [*storage.list("")]:
         if file.name in known or not file.name.endswith(".tar"):
             continue
         if not pattern.fullmatch(file.name):
             raise ConfigError(f"{file.name} {fault}, and would be part of the dataset", at=storage.path(""), hint=hint)
         storage.remove(file.name)
+    flush_files(storage, names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Literal, Self
 
 from ...errors import ConfigError, SampleError
@@ -100,6 +100,7 @@ class ShardWriter:
         self._open: dict[str, OpenShard] = {}
         self._seen = SeenKeys()
         self._kept = SeenKeys()
+        self._keys_of = lru_cache(1)(self._read_keys)  # of a shard: keys of samples that follow one another are asked
         self._names: list[str] = []  # of the shards, by number
         self._stack: ExitStack | None = None
         self.samples = 0
@@ -185,8 +186,7 @@ class ShardWriter:
                 try:
                     for shard in [*self._open.values()]:
                         self._finish(shard)
-                    record = PartRecord(description=self._description, samples=self.samples, resumed=self.resumed)
-                    self._records.finish(record)
+                    self._records.finish(PartRecord(description=self._description))
                 except BaseException as failed:
                     self._abort(failed)
                     raise
@@ -309,12 +309,8 @@ class ShardWriter:
         name = self._names[shard]
         return any(open_shard.number == shard for open_shard in self._open.values()) or key in self._keys_of(name)
 
-    def _keys_of(self, name: str) -> frozenset[str]:
-        if self._last_keys[0] != name:
-            self._last_keys = (name, frozenset(index_shard(self._storage, name).keys()))
-        return self._last_keys[1]
-
-    _last_keys: tuple[str, frozenset[str]] = ("", frozenset())
+    def _read_keys(self, name: str) -> frozenset[str]:
+        return frozenset(index_shard(self._storage, name).keys())
 
     # ----------------------------------------------------------------------------------------------- the shards
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
 
 import msgspec
-import numpy as np
 
 from ...errors import ConfigError
-from ...format.index.journal import StoredScans, save_scans
-from ...format.index.layout import ShardEntry
-from ...format.index.shard_index import ShardIndex, index_shard
+from ...format.index.dataset_index import DatasetIndex
+from ...format.index.journal import save_scans
+from ...format.index.keys import equal_neighbours
+from ...format.index.layout import AbstractIndex, ShardEntry
 from ...format.nv_meta import DATASET_YAML
 from ...format.unfinished import WRITING_FOLDER, remove_left_files, remove_work_folder
 from ...prepare.plan import PreparePlan, PrepareReport, SplitRequest
-from ...prepare.run import run_prepare
-from ...storage import FileInfo, Storage, flush_files
-from .new_output import remove_other_shards
+from ...prepare.run import open_prepare, run_prepare
+from ...storage import FileInfo, Storage
+from .new_output import keep_shards
 from .shard_file import FileContents, PartContents, ShardFile
 
 _BEGUN = "begun.json"
@@ -30,13 +32,9 @@ class PartRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         description: The ``dataset.yaml`` of its samples; None writes no file.
-        samples: Number of samples that it has written; known at its end.
-        resumed: Number of samples that earlier runs have written.
     """
 
     description: str | None = None
-    samples: int = 0
-    resumed: int = 0
 
 
 class ShardRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,10 +105,7 @@ class WrittenShards:
     def __init__(self, storage: Storage, part: int | None) -> None:
         self._storage = storage
         self._folder = f"{WRITING_FOLDER}/{part_name(part)}"
-
-    @property
-    def lock(self) -> str:
-        return f"{WRITING_FOLDER}/{self._folder.rpartition('/')[2]}.lock"
+        self.lock = f"{self._folder}.lock"
 
     def exists(self) -> bool:
         return self._storage.exists(f"{self._folder}/{_BEGUN}")
@@ -213,34 +208,33 @@ def commit_shards(
             raise ConfigError("no sample was written", at=storage.path(""), hint="write one before the end")
         _check_files(storage, shards)
         remove_left_files(storage, of_running=True)
-        # Check that keys are unique.
-        repeated = repeated_keys(storage, shards)
-        if repeated and not renames:
-            raise ConfigError(
-                f"keys were written twice ({len(repeated):,}): {'; '.join(repeated[:3])}",
-                at=storage.path(""),
-                hint="make keys unique, for example by the rank; or commit with on_repeat='rename'",
-            )
         # Check that they have written samples of one type.
         descriptions = {record.description for record in done if record.description is not None}
         if len(descriptions) > 1:
             raise ConfigError(
                 "the writers have written samples of different types", at=storage.path(""), hint="name one sample_type"
             )
-        # Prepare the dataset.
-        flush_files(storage, [shard.name for shard in shards])
+        # Prepare the dataset, unless keys repeat.
         names: dict[str, tuple[str, ...]] = {}
         for shard in shards:
             names[shard.split] = (*names.get(shard.split, ()), shard.name)
-        report = run_prepare(
-            PreparePlan(
-                path=path,
-                split=SplitRequest(parts=names),
-                files=dict.fromkeys([DATASET_YAML], *descriptions) if descriptions else {},
-                compat=compat,
-                fix_duplicates=bool(repeated),
-            )
+        plan = PreparePlan(
+            path=path,
+            split=SplitRequest(parts=names),
+            files=dict.fromkeys([DATASET_YAML], *descriptions) if descriptions else {},
+            compat=compat,
         )
+        with open_prepare(plan) as prepare:
+            prepare.scan()
+            repeated = repeated_keys(prepare.index)
+            if repeated and not renames:
+                raise ConfigError(
+                    f"keys were written twice ({len(repeated):,}): {'; '.join(repeated[:3])}",
+                    at=storage.path(""),
+                    hint="make keys unique, for example by the rank; or commit with on_repeat='rename'",
+                )
+            report = None if repeated else prepare.commit(plan.split, plan.files)
+        report = report or run_prepare(replace(plan, fix_duplicates=True))
     remove_work_folder(storage, WRITING_FOLDER)
     return report
 
@@ -262,7 +256,6 @@ def _finished(storage: Storage, writers: dict[int | None, WrittenShards], parts:
 
 def _check_files(storage: Storage, shards: Sequence[ShardRecord]) -> None:
     """Check that the folder has the recorded shards and no others; remove those that a killed writer left."""
-    known = {shard.name for shard in shards}
     for shard in shards:
         if not shard.is_current(storage):
             raise ConfigError(
@@ -270,31 +263,19 @@ def _check_files(storage: Storage, shards: Sequence[ShardRecord]) -> None:
                 at=storage.path(shard.name),
                 hint="write it again: run its writer with resume=True",
             )
-    remove_other_shards(storage, known, _OWN_SHARD, fault="is of no writer", hint="move it away, and commit again")
+    names = [shard.name for shard in shards]
+    keep_shards(storage, names, _OWN_SHARD, fault="is of no writer", hint="move it away, and commit again")
 
 
-def repeated_keys(storage: Storage, shards: Sequence[ShardRecord]) -> list[str]:
-    """Return the keys that several samples of written shards have."""
-    journal = StoredScans(storage)
-
-    def load(shard_index: int) -> ShardIndex:
-        name = shards[shard_index].name
-        return journal.load(storage.stat(name)) or index_shard(storage, name)
-
-    def keys_of(shard_index: int, value: np.uint64) -> set[str]:
-        index = load(shard_index)
-        low, high = np.searchsorted(index.key_hash, value, "left"), np.searchsorted(index.key_hash, value, "right")
-        return {*map(index.key, index.key_order[low:high].tolist())}
-
-    # Compare hashes first, and keys where these are equal.
-    hashes = np.concatenate([load(shard_index).key_hash for shard_index in range(len(shards))])
-    owners = np.repeat(np.arange(len(shards)), [shard.samples for shard in shards])
-    order = np.argsort(hashes, kind="stable")
-    equal = np.flatnonzero(hashes[order][1:] == hashes[order][:-1])
-    repeated = []
-    for row in equal.tolist():
-        value = hashes[order[row]]
-        first, second = (int(owners[order[row + side]]) for side in (0, 1))
-        keys = keys_of(first, value) & keys_of(second, value)
-        repeated += [f"{shards[first].name}/{key} and {shards[second].name}/{key}" for key in sorted(keys)]
+def repeated_keys(index: AbstractIndex) -> list[str]:
+    """Return the places of samples with the key of another one, each with the place of that."""
+    repeated: list[str] = []
+    if not (isinstance(index, DatasetIndex) and index.layout.duplicate_keys):
+        return repeated
+    for start, stop in equal_neighbours(index.key_hash[:]):
+        # Other keys may have the same hash.
+        places: dict[str, list[str]] = {}
+        for sample in index.key_sample[start:stop].tolist():
+            places.setdefault(index.key(sample), []).append(index.full_key(sample))
+        repeated += [f"{first} and {second}" for names in places.values() for first, second in pairwise(names)]
     return repeated

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -16,7 +16,6 @@ import numpy.typing as npt
 from ..arrays import IntArray
 from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
-from ..dataset.selection import Selection
 from ..dataset.split_parts import excluded_samples
 from ..dataset.tar import tar_index
 from ..engine import Account
@@ -30,6 +29,7 @@ from ..format.documents.sample_types import SAMPLE_TYPES
 from ..format.index.dataset_index import DatasetIndex
 from ..format.tar.names import split_member_name
 from ..metadataset.documents.leaf_plan import Nonmatch
+from ..metadataset.joins.prepare_join import JoinReport
 from ..metadataset.joins.prepare_metadataset import prepare_metadataset
 from ..storage import is_url, open_parent, open_storage, read_document
 from ..storage.temporary_files import scratch_folder
@@ -37,7 +37,7 @@ from .importing.plan import ImportPlan, ProgressCallback
 from .importing.run import run_import
 from .rows.row import CellReader, FileRef, PartRef, Row
 from .rows.shard_layout import ShardLayout
-from .sources.dataset import ShardSource
+from .sources.dataset import ShardSource, splits_of_samples
 from .sources.detect import open_source
 from .sources.source import ImportSource, Listing
 from .tables.delimited import DelimitedReader
@@ -333,12 +333,12 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
     with scratch_folder() as scratch:
         counted = count_matches(source, folder, scratch=scratch)
     # Samples that no split part has, or that are excluded, need no parts.
-    lacking = np.flatnonzero(_used_samples(folder) & ~counted.has_parts)
+    lacking = np.flatnonzero((splits_of_samples(folder).number >= 0) & ~counted.has_parts)
+    lacking = np.setdiff1d(lacking, excluded_samples(folder), assume_unique=True)
     _check(plan, folder, counted, lacking)
     # Write the parts, unless an earlier run has, and then the metadataset.
-    metadataset = plan.metadataset or f"{plan.output.rstrip('/')}.yaml"
-    text = _metadataset(plan, metadataset, [part for part, shards in split.split_parts.items() if shards])
-    is_written = _is_same(metadataset, text)
+    join = _join_of(plan, folder)
+    join.is_written()
     try:
         imported = run_import(
             ImportPlan(
@@ -355,14 +355,9 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
         account, changed, first_changed = imported.account, imported.changed, imported.first_changed
     except AlreadyDoneError:
         account, changed, first_changed = _account_of(counted, folder_at(plan.output)), {}, {}
-    if not is_written:
-        storage, name = open_parent(metadataset)
-        storage.write(name, text.encode())
-    # Prepare the join.
-    reports = prepare_metadataset(metadataset, compat=False)
     return AddPartsReport(
         output=plan.output,
-        metadataset=metadataset,
+        metadataset=join.path,
         parts=dict(sorted(counted.parts.items())),
         matched=counted.matched,
         missing=len(lacking),
@@ -372,7 +367,7 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
         changed=changed,
         first_changed=first_changed,
         account=account,
-        rows={report.place.removeprefix("splits."): report.rows for report in reports},
+        rows={report.place.removeprefix("splits."): report.rows for report in join.write()},
     )
 
 
@@ -383,16 +378,6 @@ def _account_of(counted: MatchCount, written: Dataset) -> Account:
     account.take("bytes", sum(part.total_bytes for part in tar_index(written).layout.part_stats))
     account.lose("rows", "L112", next(iter(counted.unused_rows), ""), count=counted.unused)
     return account
-
-
-def _used_samples(folder: Dataset) -> npt.NDArray[np.bool_]:
-    """Return True for the samples that a split part has and that are not excluded, shape (n,)."""
-    used = np.zeros(len(folder.index), np.bool_)
-    for part in folder.documents.split.split_parts if folder.documents.split else ():
-        for run in Selection(folder, part).runs():
-            used[run.start : run.stop] = True
-    used[excluded_samples(folder)] = False
-    return used
 
 
 def _check(plan: AddPartsPlan, folder: Dataset, counted: MatchCount, lacking: IntArray) -> None:
@@ -442,11 +427,41 @@ def check_fields(folder: Dataset, parts: Iterable[str], *, hint: str = "{better}
         )
 
 
-def _metadataset(plan: AddPartsPlan, file: str, parts: list[str]) -> str:
+class _Join(NamedTuple):
+    """The metadataset that joins a dataset with one of new parts."""
+
+    path: str
+    text: str
+
+    def is_written(self) -> bool:
+        """Return True if the file has this text, False if there is none; one with other contents is an error."""
+        storage, name = open_parent(self.path)
+        if not storage.exists(name):
+            return False
+        # A metadataset with other contents is never overwritten.
+        if read_document(storage, name).decode("utf-8", "replace") != self.text:
+            raise ConfigError(
+                "this metadataset exists, with other contents",
+                file=self.path,
+                hint="name another one with --metadataset",
+            )
+        return True
+
+    def write(self) -> tuple[JoinReport, ...]:
+        """Write the file, unless an earlier run has, and prepare it."""
+        if not self.is_written():
+            storage, name = open_parent(self.path)
+            storage.write(name, self.text.encode())
+        remove_partials(self.path)
+        return prepare_metadataset(self.path, compat=False)
+
+
+def _join_of(plan: AddPartsPlan, folder: Dataset) -> _Join:
     import yaml
 
     from ..format.documents.yaml_document import PlainDumper
 
+    file = plan.metadataset or f"{plan.output.rstrip('/')}.yaml"
     module, _, name = plan.joiner.partition(":")
     if not module or not name:
         raise ConfigError(f"expected MODULE:FUNCTION or MODULE:Class as the joiner, found {plan.joiner!r}")
@@ -461,10 +476,17 @@ def _metadataset(plan: AddPartsPlan, file: str, parts: list[str]) -> str:
             "join": [{"path": _relative(plan.dataset, file), "split_part": part}, added],
             "joiner": {"__module__": module, kind: name},
         }
-        for part in parts
+        for part, shards in folder.documents.required_split().split_parts.items()
+        if shards
     }
     document = {"__module__": "megatron.energon", "__class__": "MetadatasetV2", "splits": splits}
-    return yaml.dump(document, Dumper=PlainDumper, sort_keys=False, allow_unicode=True)
+    return _Join(file, yaml.dump(document, Dumper=PlainDumper, sort_keys=False, allow_unicode=True))
+
+
+def _relative(path: str, file: str) -> str:
+    if is_url(path) or is_url(file):
+        return path if is_url(path) else os.path.abspath(path)
+    return os.path.relpath(path, os.path.dirname(os.path.abspath(file)))
 
 
 def check_join(folder: Dataset, output: str) -> None:
@@ -474,8 +496,7 @@ def check_join(folder: Dataset, output: str) -> None:
         folder: The dataset.
         output: Path of the dataset of the parts; the metadataset is next to it.
     """
-    metadataset, text = _join(folder, output)
-    _is_same(metadataset, text)
+    _join_with(folder, output).is_written()
 
 
 def write_join(folder: Dataset, output: str) -> str:
@@ -487,37 +508,10 @@ def write_join(folder: Dataset, output: str) -> str:
         folder: The dataset.
         output: Path of the prepared dataset of the parts; the metadataset is next to it.
     """
-    metadataset, text = _join(folder, output)
-    if not _is_same(metadataset, text):
-        storage, name = open_parent(metadataset)
-        storage.write(name, text.encode())
-    remove_partials(metadataset)
-    prepare_metadataset(metadataset, compat=False)
-    return metadataset
+    join = _join_with(folder, output)
+    join.write()
+    return join.path
 
 
-def _join(folder: Dataset, output: str) -> tuple[str, str]:
-    """Return the path and the text of the metadataset."""
-    split = folder.documents.required_split()
-    plan = AddPartsPlan(dataset=folder.path, source=output, output=output, nonmatch="none")
-    metadataset = f"{output.rstrip('/')}.yaml"
-    return metadataset, _metadataset(plan, metadataset, [part for part, shards in split.split_parts.items() if shards])
-
-
-def _relative(path: str, file: str) -> str:
-    if is_url(path) or is_url(file):
-        return path if is_url(path) else os.path.abspath(path)
-    return os.path.relpath(path, os.path.dirname(os.path.abspath(file)))
-
-
-def _is_same(metadataset: str, text: str) -> bool:
-    """Return True if a metadataset has this text, False if there is none; one with other contents is an error."""
-    storage, name = open_parent(metadataset)
-    if not storage.exists(name):
-        return False
-    # A metadataset with other contents is never overwritten.
-    if read_document(storage, name).decode("utf-8", "replace") != text:
-        raise ConfigError(
-            "this metadataset exists, with other contents", file=metadataset, hint="name another one with --metadataset"
-        )
-    return True
+def _join_with(folder: Dataset, output: str) -> _Join:
+    return _join_of(AddPartsPlan(dataset=folder.path, source=output, output=output, nonmatch="none"), folder)

@@ -291,17 +291,12 @@ def connect_shards(shard_of: IntArray, groups: IntArray, shards: int) -> IntArra
     pairs = np.unique(groups * shards + shard_of)
     group, shard = pairs // shards, pairs % shards
     same = group[1:] == group[:-1]
-    edges = np.unique(shard[:-1][same] * shards + shard[1:][same])
-    # Join the shards of each edge; each component keeps its lowest number.
-    parent = list(range(shards))
-
-    def root(shard: int) -> int:
-        while parent[shard] != shard:
-            parent[shard] = parent[parent[shard]]
-            shard = parent[shard]
-        return shard
-
-    for edge in edges.tolist():
-        first, second = sorted((root(edge // shards), root(edge % shards)))
-        parent[second] = first
-    return np.array([root(shard) for shard in range(shards)], np.int64)
+    first, second = shard[:-1][same], shard[1:][same]
+    # Each shard points to the lowest shard that a neighbour points to, and then to what that one points to.
+    lowest, before = np.arange(shards), np.full(shards, -1)
+    while not np.array_equal(lowest, before):
+        before = lowest.copy()
+        np.minimum.at(lowest, first, lowest[second])
+        np.minimum.at(lowest, second, lowest[first])
+        lowest = lowest[lowest]
+    return lowest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -74,11 +74,8 @@ def object_of(element: Element) -> dict[str, msgspec.Raw]:
 def valid_elements(elements: Iterable[Element], convert: Callable[[Element], T]) -> Iterator[T]:
     """Yield what a function makes of elements, without those for which it raises a SampleError: their rows fail."""
     for element in elements:
-        try:
-            converted = convert(element)
-        except SampleError:
-            continue
-        yield converted
+        with suppress(SampleError):
+            yield convert(element)
 
 
 FIELDS = "{}"

@@ -49,7 +49,7 @@ def annotation_kind(path: str) -> AnnotationKind | None:
 
 
 def _kind(lists: Mapping[str, Any], document: Mapping[str, Any]) -> AnnotationKind | None:
-    """Return the kind by the first element of each list (``""`` is the list in the file) and the other values."""
+    """Return the kind by the first element of each list of an object, and its other values."""
     # COCO has lists of pictures and annotations that refer to each other by ids.
     image, annotation = lists.get("images"), lists.get("annotations")
     has_name = any(_has(image, "id", key) for key in ("file_name", "coco_url", "flickr_url"))
@@ -63,11 +63,7 @@ def _kind(lists: Mapping[str, Any], document: Mapping[str, Any]) -> AnnotationKi
     if not lists and _kind_of_element(next(iter(document.values()), None)) == "vqa":
         return "vqa"
     # Other kinds are lists of documents, or lines.
-    for element in (lists.get(""), lists.get("data"), document):
-        kind = _kind_of_element(element)
-        if kind is not None:
-            return kind
-    return None
+    return _kind_of_element(lists.get("data")) or _kind_of_element(document)
 
 
 def _kind_of_element(element: object) -> AnnotationKind | None:
@@ -93,18 +89,14 @@ def _has(value: object, *keys: str) -> bool:
 
 
 def _first_elements(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the first element of each list, and the other values, of the beginning of a document."""
+    """Return the first element of each list, and the other values, of the beginning of an object."""
     lists: dict[str, Any] = {}
     values: dict[str, Any] = {}
     position = _skip(text, 0)
-    try:
-        # A list has elements of one kind.
-        if text.startswith("[", position):
-            lists[""], _ = _decoder.raw_decode(text, _skip(text, position + 1))
-            return lists, values
-        if not text.startswith("{", position):
-            return lists, values
-        # Walk through the fields of an object, as far as the text goes.
+    if not text.startswith("{", position):
+        return lists, values
+    with suppress(ValueError, RecursionError):  # at the end of the text
+        # Walk through the fields, as far as the text goes.
         position = _skip(text, position + 1)
         while text.startswith('"', position):
             key, position = _decoder.raw_decode(text, position)
@@ -119,8 +111,6 @@ def _first_elements(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
                     lists[key], _ = _decoder.raw_decode(text, element)
                 values[key], position = _decoder.raw_decode(text, start)
             position = _skip(text, position)
-    except (ValueError, RecursionError):
-        pass  # the text ends here
     return lists, values
 
 
@@ -129,10 +119,8 @@ def _later_elements(text: str) -> Iterator[Any]:
     position = _skip(text, 0)
     if not text.startswith("[", position):
         for line in text.split("\n", _MAX_ELEMENTS)[:_MAX_ELEMENTS]:
-            try:
+            with suppress(ValueError, RecursionError):
                 yield json.loads(line)
-            except (ValueError, RecursionError):
-                continue
         return
     yield from (element for element, _ in islice(elements_of(text), _MAX_ELEMENTS))
 

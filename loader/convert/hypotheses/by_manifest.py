@@ -20,12 +20,7 @@ def by_manifest(survey: Survey) -> Hypothesis | None:
     return accounted(
         survey,
         "rows that name members of tars",
-        TreeLayout(
-            kind="members",
-            tables=rows.files,
-            rows=rows,
-            tars=(*tars,),
-        ),
+        TreeLayout(kind="members", tables=rows.files, rows=rows, tars=(*tars,)),
         {*tars, *rows.files},
         evidence=f"the samples are the {plural(count, 'row')} of {names}, with {named}",
         samples=count,

@@ -33,12 +33,7 @@ def by_rows(survey: Survey) -> Hypothesis | None:
     paths = {grouping.path_of(name) for name in named if others}
     used = named.union(name for name in others if grouping.path_of(name) in paths)
     parallel = _parallel_folders(survey, named)
-    partners = [
-        name
-        for role in ("data", "document")
-        for name in (survey.roles[role] if parallel else ())
-        if split_name(name)[0] in parallel
-    ]
+    partners = [name for names in parallel.values() for name in names]
     used.update(partners)
     spoken = _spoken_folders([table.file for table in tables])
     # Rows of boxes name no pictures without objects, which are samples, too.
@@ -71,7 +66,7 @@ def by_rows(survey: Survey) -> Hypothesis | None:
             folders=layout.folders,
             top=layout.top,
             left=left,
-            parallel=parallel,
+            parallel=frozenset(parallel),
         ),
         used | {*survey.rows.files},
         evidence=_evidence(survey, dict.fromkeys(table.file for table in tables)) + sentence_on_joins(survey),
@@ -103,8 +98,8 @@ def _evidence(survey: Survey, tables: Iterable[str]) -> str:
     return "; ".join(pieces)
 
 
-def _parallel_folders(survey: Survey, named: Collection[str]) -> frozenset[str]:
-    """Return the folders without named files, nearly all of whose files have the names of these."""
+def _parallel_folders(survey: Survey, named: Collection[str]) -> dict[str, list[str]]:
+    """Return the folders without named files, nearly all of whose files have the names of these, and these files."""
     main_folders = {name.rpartition("/")[0] for name in named}
     others: dict[str, list[str]] = {}
     for role in ("data", "document"):
@@ -116,7 +111,7 @@ def _parallel_folders(survey: Survey, named: Collection[str]) -> frozenset[str]:
     for name in named if others else ():
         folder, stem, _ = split_name(name)
         of_folders.setdefault(folder, {})[stem] = name
-    parallel = set()
+    parallel: dict[str, list[str]] = {}
     for folder, names in others.items():
         mains = (main for main in of_folders if are_parallel(main, folder) and _splits_of(main) == _splits_of(folder))
         stems = {stem: name for main in mains for stem, name in of_folders[main].items()}
@@ -125,8 +120,8 @@ def _parallel_folders(survey: Survey, named: Collection[str]) -> frozenset[str]:
             continue
         # Pictures of other sizes are others of the same name.
         if are_of_samples(survey.files.tree, pairs) is not False or ROLE_NAMES.fullmatch(posixpath.basename(folder)):
-            parallel.add(folder)
-    return frozenset(parallel)
+            parallel[folder] = names
+    return parallel
 
 
 def _splits_of(path: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -216,7 +217,5 @@ def _with_split(grouping: Grouping, folders: Sequence[ListedFolder]) -> Grouping
 
 def _top(paths: Sequence[tuple[str, ...]]) -> int:
     """Return the number of outer folders that contain all others and are no split parts."""
-    first, last = min(paths, default=()), max(paths, default=())
-    pairs = enumerate(zip(first, last, strict=False))
-    ends = (depth for depth, (name, other) in pairs if name != other or split_of_folder(name))
-    return next(ends, min(len(first), len(last)))
+    common = posixpath.commonprefix(paths)
+    return next((depth for depth, name in enumerate(common) if split_of_folder(name)), len(common))

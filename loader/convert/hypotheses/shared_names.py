@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from array import array
 from collections import Counter, defaultdict
@@ -222,10 +223,7 @@ def _ending(stems: Sequence[str]) -> str:
     """Return the suffix that all of several names have; ``""`` for none."""
     if not stems or not _CUT.search(stems[0]):
         return ""
-    # The first and the last of sorted texts have the beginning that all of them have.
-    first, last = (pick(stem[::-1] for stem in stems) for pick in (min, max))
-    length = next((n for n, pair in enumerate(zip(first, last, strict=False)) if len({*pair}) > 1), len(first))
-    cut = _CUT.search(first[:length][::-1])
+    cut = _CUT.search(posixpath.commonprefix([stem[::-1] for stem in stems])[::-1])
     return cut.string[cut.start() :] if cut and len({*stems}) > 1 else ""
 
 

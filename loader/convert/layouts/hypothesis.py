@@ -179,18 +179,17 @@ def accounted(
     files, left, unclear = survey.files, {**layout.left, **dict.fromkeys(survey.left, "L102")}, list[str]()
 
     def unclear_bytes() -> int:
-        return sum(map(sizes.__getitem__, unclear))
+        return sum(map(files.size, unclear))
 
-    sizes = files.sizes  # of millions of files, they take seconds
     all_files = (*files.names, *files.tree.bare)
 
     @cache
     def of_samples() -> int:
-        return sum(sizes[file] for file in all_files if file in used)
+        return sum(files.size(file) for file in all_files if file in used)
 
     # Files without an extension that have most of the bytes are no lists about the others.
     bare = survey.roles["bare"]
-    are_bare_most = bool(bare) and sum(map(sizes.__getitem__, bare)) > of_samples()
+    are_bare_most = bool(bare) and sum(map(files.size, bare)) > of_samples()
     for role, names in survey.roles.items():
         others = [file for file in names if file not in used and file not in left]
         if role == "data":
@@ -198,16 +197,16 @@ def accounted(
             pictures = [file for file in others if kind_of_extension(split_name(file)[2]) == "image"]
             are_figures = 2 * len(pictures) <= samples and (
                 not (any(map(is_medium_of_data, pictures)) or is_series(pictures))
-                or sum(map(sizes.__getitem__, pictures)) <= figures * of_samples()
+                or sum(map(files.size, pictures)) <= figures * of_samples()
             )
             left |= dict.fromkeys(pictures if are_figures else (), "L102")
         for file in others:
-            if role in ("tar", "archive", "table") and not sizes[file]:
+            if role in ("tar", "archive", "table") and not files.size(file):
                 left[file] = "L110"
             elif (
                 role in ("table", "document", "bare")
                 and not (role == "bare" and are_bare_most)
-                and _is_about(survey, file, samples, of_samples, sizes[file], is_files=is_files)
+                and _is_about(survey, file, samples, of_samples, files.size(file), is_files=is_files)
             ):
                 is_table = role == "table" and not is_about(file.rpartition("/")[2])
                 left[file] = BARE if role == "bare" else "L103" if is_table else "L102"
@@ -224,7 +223,7 @@ def accounted(
     )
     fits = named and len(unclear) <= _MAX_UNCLEAR * len(files.names)
     if fits and unclear:
-        fits = unclear_bytes() <= _MAX_UNCLEAR * sum(map(sizes.__getitem__, all_files))
+        fits = unclear_bytes() <= _MAX_UNCLEAR * sum(map(files.size, all_files))
     return Hypothesis(
         name=name,
         evidence=evidence,

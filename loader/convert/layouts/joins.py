@@ -47,7 +47,7 @@ def with_joins(
             continue  # an empty submission; or names of classes, and their numbers
         elif (join := join_of(table, references, files)) is not None:
             joins.append(join)
-            keyed.append(Reference([table], (), 0, 0, table.named(()), 0))
+            keyed.append(Reference([table], (), 0, 0, table.named(())))
         else:
             waiting.append(table)
     # A table of a split part may have too few rows to show that it joins as the one of another part.

@@ -7,7 +7,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -68,11 +68,7 @@ class Table:
     def says_nothing(self) -> bool:
         """True for a table of names whose other columns never vary, such as an empty submission."""
         rest = [column for column in self.columns if not column.resolved]
-        return (
-            len(rest) < len(self.columns)
-            and bool(rest)
-            and all(column.is_constant and column.rows >= _MIN_CONSTANT for column in rest)
-        )
+        return len(rest) < len(self.columns) and _say_nothing(rest)
 
     def named(self, places: Iterable[str], weakest_form: int = NUMBER) -> IntArray:
         """Return the numbers of the files that columns name, ascending.
@@ -95,7 +91,6 @@ class Reference:
         form: How most values name them, one of :data:`.FORMS`.
         weakest_form: The weakest form that counts; weaker names would find other files.
         named: Numbers of the files, ascending.
-        resolved: Share of the values that name a file.
         unclear: Another column that names files as well, but other ones for the rows.
     """
 
@@ -104,7 +99,6 @@ class Reference:
     form: int
     weakest_form: int
     named: IntArray
-    resolved: float
     unclear: str = ""
     is_of_media: bool = False
 
@@ -142,6 +136,11 @@ class Reference:
     def columns(self) -> frozenset[str]:
         return frozenset(column.name for column in self.tables[0].columns)
 
+    def of_tables(self, tables: Sequence[Table]) -> Reference:
+        """Return the reference of some of the tables, with the files that these name."""
+        named = union(table.named(self.places, self.weakest_form) for table in tables)
+        return replace(self, tables=tables, named=named)
+
 
 def find_references(tables: Iterable[Table], files: TreeFiles) -> list[Reference]:
     """Return the references of tables; tables with the same columns count together."""
@@ -168,15 +167,7 @@ def find_references(tables: Iterable[Table], files: TreeFiles) -> list[Reference
         id(table) for each in references for table in each.tables if any(_is_void(table, each, o) for o in references)
     }
     kept = [[table for table in each.tables if id(table) not in void] for each in references]
-    pairs = [(each, tables) for each, tables in zip(references, kept, strict=True) if tables]
-    return [
-        replace(
-            each,
-            tables=tables,
-            named=union(table.named(each.places, each.weakest_form) for table in tables),
-        )
-        for each, tables in pairs
-    ]
+    return [each.of_tables(tables) for each, tables in zip(references, kept, strict=True) if tables]
 
 
 def _group_of(table: Table) -> tuple[str, ...]:
@@ -208,10 +199,9 @@ def _named_values(tables: Sequence[Table], key: str, column: str) -> tuple[IntAr
 @dataclass(slots=True)
 class _Place:
     name: str
-    form: int = 0
-    score: float = 0.0
-    resolved: float = 0.0
-    named: IntArray = field(default_factory=lambda: union(()))
+    form: int
+    score: float
+    named: IntArray
 
 
 def _reference(
@@ -242,7 +232,7 @@ def _reference(
             unclear = candidate.name
     is_of_media = 2 * files.media_in(named) > len(named)
     weakest = max(main.form, *(_weakest_form([table.column(name) for table in tables]) for name in chosen))
-    return Reference(tables, chosen, main.form, weakest, named, main.resolved, unclear, is_of_media)
+    return Reference(tables, chosen, main.form, weakest, named, unclear, is_of_media)
 
 
 def _weakest_form(columns: Sequence[TableColumn]) -> int:
@@ -284,14 +274,19 @@ def _place(
         cover = 0.0 if all(splits[table.file] for table in tables) else None
     if cover is None:
         return None
-    return _Place(name, form, cover * resolved / known, resolved / known, named)
+    return _Place(name, form, cover * resolved / known, named)
+
+
+def _say_nothing(columns: Sequence[TableColumn]) -> bool:
+    """Return True for columns that never vary."""
+    return bool(columns) and all(column.is_constant and column.rows >= _MIN_CONSTANT for column in columns)
 
 
 def _is_void(table: Table, reference: Reference, other: Reference) -> bool:
     if reference.places[0] not in other.places:
         return False
     rest = [column for column in table.columns if column.name not in reference.places]
-    if not rest or not all(column.is_constant and column.rows >= _MIN_CONSTANT for column in rest):
+    if not _say_nothing(rest):
         return False
     named = table.named(reference.places)
     varying = (each for each in other.tables if not np.isin(each.named(other.places), named).all())

@@ -190,7 +190,7 @@ def _clusters(reference: Reference, again: set[int]) -> list[Reference]:
     if len(groups) < 2 or reference.tables[0].kind or reference.has_groups:
         return [reference]
     splits = splits_of_files({table.file for table in reference.tables})
-    made = [_part_of(reference, tables) for tables in groups.values()]
+    made = [*map(reference.of_tables, groups.values())]
     most = max(len(each.named) for each in made)
     made.sort(
         key=lambda each: (
@@ -212,7 +212,7 @@ def _clusters(reference: Reference, again: set[int]) -> list[Reference]:
         first += each.tables
         is_named[each.named] = True
         again.update(map(id, each.tables if is_again else ()))
-    return [_part_of(reference, first), *apart]
+    return [reference.of_tables(first), *apart]
 
 
 def _repeats(table: Table, other: Table, places: Sequence[str]) -> bool:
@@ -222,11 +222,6 @@ def _repeats(table: Table, other: Table, places: Sequence[str]) -> bool:
         return False
     rows = {msgspec.json.encode(values) for _, values in table.files_of_rows(places)}
     return bool(rows) and not rows.difference(msgspec.json.encode(values) for _, values in other.files_of_rows(places))
-
-
-def _part_of(reference: Reference, tables: Sequence[Table]) -> Reference:
-    named = union(table.named(reference.places, reference.weakest_form) for table in tables)
-    return replace(reference, tables=tables, named=named)
 
 
 def _name(reference: Reference) -> str:

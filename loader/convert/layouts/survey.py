@@ -233,14 +233,9 @@ class Survey:
 
     def _move_strays(self) -> None:
         """Move few files of an unknown kind, which share their names with no others, to the documents."""
-        data = self.roles["data"]
-        if all(is_known(kind) for _, kind in self.files.counts):
-            return
-        kinds = Counter[str]()
-        for extension, count in Counter(split_name(name)[2] for name in data).items():
-            kinds[kind_of_extension(extension)] += count
-        few = {kind for kind, count in kinds.items() if count <= _MAX_STRAYS * len(self.files.names)}
-        few -= {*filter(is_known, few)}
+        data, most = self.roles["data"], _MAX_STRAYS * len(self.files.names)
+        counts = self.files.counts.items()
+        few = {kind for (folder, kind), count in counts if not folder and count <= most and not is_known(kind)}
         if not few:
             return
         known = {split_name(name)[:2] for name in data if kind_of_extension(split_name(name)[2]) not in few}

@@ -36,15 +36,6 @@ def kind_of_extension(extension: str) -> str:
     return extension.lower() if kind == "bytes" else kind
 
 
-class _Sizes(dict[str, int]):
-    def __init__(self, tree: FileTree) -> None:
-        self._tree = tree
-
-    def __missing__(self, name: str) -> int:
-        size_bytes = self[name] = self._tree.size(name)
-        return size_bytes
-
-
 class TreeFiles:
     """The files of a tree that may be used, sorted by folder and name; they are listed when they are needed."""
 
@@ -83,9 +74,9 @@ class TreeFiles:
         return self._of_stems[stem]
 
     @cached_property
-    def sizes(self) -> Mapping[str, int]:
-        """Name → size of the file in bytes, which is asked when it is needed."""
-        return _Sizes(self.tree)
+    def size(self) -> Callable[[str], int]:
+        """A function that returns the size of a file in bytes; of millions of files, they take seconds."""
+        return cache(self.tree.size)
 
     @cached_property
     def folder_hashes(self) -> IntArray:

@@ -117,7 +117,7 @@ class TreeReader:
         self._fetch(files, names, are_whole=are_whole)
         # Workers share the listing by a fork, and what they find in large tables comes back.
         workers = 1
-        if isinstance(files.tree, FolderTree) and sum(map(files.sizes.__getitem__, names)) > _MANY_BYTES and can_fork():
+        if isinstance(files.tree, FolderTree) and sum(map(files.size, names)) > _MANY_BYTES and can_fork():
             workers = usable_cores()
             files.index.of_name("")
         read = Engine(workers=workers).run(partial(_columns_in, files, options, self._scratch_of), names)
@@ -152,7 +152,7 @@ class TreeReader:
         rows = whole_rows(head, name)
         if not rows or any((named.find_all(words_of(piece))[0] >= 0).any() for piece in chain([head], pieces)):
             return False
-        self.shares[name] = len(rows) / files.sizes[name]
+        self.shares[name] = len(rows) / files.size(name)
         path = copy_path(name, self._scratch_of(name))
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as file:

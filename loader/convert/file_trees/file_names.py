@@ -59,11 +59,11 @@ def role_of_name(name: str) -> Role:
         return "document"
     if kind_of_name(lower) in MEDIA_KINDS:
         return "document" if is_about(lower) else "data"
-    if has_records(lower):
+    if _RECORDS.fullmatch(lower) or is_unread_archive(lower):  # of many samples, or a piece of an archive
         return "records"
     if lower.endswith(TAR_ENDINGS):
         return "tar"
-    if is_archive(lower):
+    if lower.endswith(_ARCHIVES):
         return "archive"
     if is_table(lower):
         return "table"
@@ -83,16 +83,6 @@ def are_media(names: Sequence[str]) -> bool:
 def join_names(folder: str, name: str) -> str:
     """Return the path of a file in a tree, whose outer folder has no name."""
     return f"{folder}/{name}" if folder else name
-
-
-def has_records(name: str) -> bool:
-    """Return True for a file of many samples that is not imported, such as TFRecord, or a piece of an archive."""
-    return _RECORDS.fullmatch(name) is not None or is_unread_archive(name)
-
-
-def is_archive(name: str) -> bool:
-    """Return True for the name of an archive of any kind, in lower case."""
-    return name.endswith(_ARCHIVES)
 
 
 def is_table(name: str) -> bool:

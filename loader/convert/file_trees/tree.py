@@ -260,16 +260,13 @@ class FolderTree(FileTree):
             for entry in entries:
                 name = entry.name
                 reason = reason_of_name(name if is_named_well else f"{folder}{name}")
-                if reason == HIDDEN:
-                    left.append((entry.name, reason))
-                    continue
-                kind = self._kind_of_entry(entry, reason)
+                kind = "file" if reason == HIDDEN else self._kind_of_entry(entry, reason)
                 if kind == "folder":
-                    inner.append(entry.name)
+                    inner.append(name)
                 elif reason := "L122" if kind == "outside" else reason or _REASON_OF_ENTRY[kind]:
-                    left.append((entry.name, reason))
+                    left.append((name, reason))
                 else:
-                    names.append(entry.name)
+                    names.append(name)
         return names, left, inner
 
     def _full(self, name: str) -> str:

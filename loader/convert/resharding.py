@@ -170,10 +170,8 @@ def _missing_fields(folder: Dataset, names: tuple[str, ...]) -> list[str]:
     config = folder.documents.config
     if config is None or config.field_map is None or len(names) == len(tar_index(folder).part_names):
         return []
-    missing = config.field_map.missing(names)
-    if not missing:
-        return []
-    return [f"dataset.yaml takes {', '.join(missing)} from parts that are dropped: edit it in the new dataset"]
+    missing = ", ".join(config.field_map.missing(names))
+    return [f"dataset.yaml takes {missing} from parts that are dropped: edit it in the new dataset"] if missing else []
 
 
 _KEY = "key"

@@ -9,11 +9,7 @@ from ...engine.journal import AlreadyDoneError, Job, decode_job, output_exists
 from ...errors import ConfigError, StorageError
 from ...format.nv_meta import FOLDER, INFO_JSON, LOCK, REQUEST_JSON, WORK_FOLDER
 from ...format.unfinished import remove_left_files, remove_leftovers, remove_work_folder
-from ...storage import (
-    LocalStorage,
-    Storage,
-    read_document,
-)
+from ...storage import LocalStorage, Storage, read_document
 
 
 def _written_by(storage: Storage) -> Job | None:

@@ -9,10 +9,7 @@ from typing import Literal
 from ...dataset.dataset import Dataset
 from ...errors import ConfigError, StorageError
 from ...format.index.layout import ShardEntry
-from ...storage import (
-    LocalStorage,
-    raise_storage_error,
-)
+from ...storage import LocalStorage, raise_storage_error
 
 ShardSource = Literal["reference", "link", "copy"]
 _COPY_BYTES = 16 << 20

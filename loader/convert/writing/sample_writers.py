@@ -10,6 +10,7 @@ import re
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -156,7 +157,7 @@ def as_json(name: str, data: bytes) -> Any:
     ([1], 'a cat', {'base64': 'YWJj'})
     """
     ending = name.rpartition(".")[2].lower()
-    try:
+    with suppress(ValueError, RecursionError):  # not what its name says
         # JSON becomes a value and text a text, as far as they are what their names say.
         if ending in ("json", "jsonl") or not name:
             if len(data) > CHECKED_JSON_BYTES:
@@ -168,8 +169,6 @@ def as_json(name: str, data: bytes) -> Any:
             return json.loads(data)
         if ending in _TEXTS:
             return data.decode("utf-8-sig")
-    except (ValueError, RecursionError):
-        pass  # not what its name says
     return {"base64": base64.b64encode(data).decode("ascii")}
 
 

@@ -152,7 +152,7 @@ def is_below_url(url: str, folder: str) -> bool:
 
 
 def keep_shards(storage: Storage, names: Collection[str], pattern: re.Pattern[str], *, fault: str, hint: str) -> None:
-    """Keep the shards that a run has written, and remove those of an interrupted one; others are an error.
+    """Keep the shards that a run has written, remove shards of an interrupted run, and refuse others.
 
     Args:
         names: Names of the shards that stay, which are flushed.

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import io
 import os
-import stat
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from ...dataset.open_files import OpenFiles
 from ...errors import SampleError, StorageError
 from ...parts.kinds import HEADER_BYTES, MEDIA_KINDS, POINTER_STARTS, kind_of_bytes, kind_of_name
-from ...storage import FileInfo, FileStream, PendingRead, ReadableFile, is_url, open_parent, raise_storage_error
+from ...storage import FileInfo, FileStream, PendingRead, ReadableFile, Storage, is_url, open_parent, open_storage
 from ...storage.remote import hide_query
 from ..readers.reader import About
 from ..readers.registry import read_about
@@ -30,7 +30,7 @@ from ..rows.row import (
     ValueRef,
 )
 from ..sources.source import ImportSource
-from ..writing.shard_file import FileContents, Readable
+from ..writing.shard_file import FileContents
 from .cut_sounds import cut_sound
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _LARGE_BYTES = 32 * 1024 * 1024  # larger parts are copied in pieces
 _MAX_OPEN_FILES = 128
+_FOLDERS = 16  # that are open at once: a sample may have its files in several
 _MAX_GAP = 64 * 1024  # between ranges that one read fetches together
 _MAX_READ = 8 << 20
 _WINDOWS = 2  # that are kept: the rows that are read now, and the next ones
@@ -59,7 +60,8 @@ class ContentReader:
         self._last_cell: tuple[CellRef | None, bytes] = None, b""  # a recording, of which the next row has a segment
         self._files = OpenFiles(_MAX_OPEN_FILES)
         self._about: dict[tuple[int, str, PartRef | None], About] = {}
-        self._streams: list[Readable] = []
+        self._streams: list[ReadableFile] = []
+        self._folder: Callable[[str], Storage] = lru_cache(_FOLDERS)(open_storage)  # of files on this machine
         # Path → start, end and read of each range that was announced; an object store fetches them at the same time.
         self._windows: deque[dict[bytes, list[tuple[int, int, PendingRead]]]] = deque(maxlen=_WINDOWS)
 
@@ -150,31 +152,24 @@ class ContentReader:
         if is_url(path):
             fetched = next((window[part.path] for window in self._windows if part.path in window), None)
             return self._url(path) if fetched is None else fetched[0][2].result()
-        # Open the file without waiting for a pipe.
+        folder, name = os.path.split(path)
         try:
-            file = open(path, "rb", buffering=0, opener=_open_at_once)  # noqa: SIM115 - closed by release() if large
-        except OSError as error:
-            raise_storage_error("open this file", path, error)
+            file = self._folder(folder or ".").open(name)
         except ValueError as error:  # a zero byte in the name
             raise StorageError(f"no file can have this name: {error}", path=path) from error
-        try:
-            # Large files are copied in pieces later; others are read as a whole.
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                file.close()
-                raise StorageError("expected a file, found a pipe, device or socket", path=path)
-            size_bytes = status.st_size
-            if size_bytes > _LARGE_BYTES:
-                self._streams.append(file)
-                return FileContents(file, size_bytes)
-            with file:
-                data = file.read(size_bytes + 1)
-        except OSError as error:
-            raise_storage_error("read this file", path, error)
-        # One byte more was requested, so that a growing file is noticed.
-        if data is None or len(data) != size_bytes:
+        if file.size_bytes > _LARGE_BYTES:
+            return self._stream(file)
+        # Request one byte more, so that a growing file is noticed.
+        with file:
+            data = file.read_at(0, file.size_bytes + 1)
+        if len(data) != file.size_bytes:
             raise StorageError("this file changed while it was read", path=path, hint="wait until it is written")
         return data
+
+    def _stream(self, file: ReadableFile) -> FileContents:
+        """Return the contents of a large file, which are copied in pieces later."""
+        self._streams.append(file)
+        return FileContents(FileStream(file), file.size_bytes)
 
     def _download(self, url: str) -> bytes | FileContents:
         if self._downloads is None:
@@ -201,10 +196,7 @@ class ContentReader:
         data = storage.read(name, 0, _LARGE_BYTES + 1)
         if len(data) <= _LARGE_BYTES:
             return data
-        file = storage.open(name)
-        stream = FileStream(file)
-        self._streams.append(stream)
-        return FileContents(stream, file.size_bytes)
+        return self._stream(storage.open(name))
 
     def _open(self, path: bytes) -> ReadableFile:
         file = self._files.find(path)
@@ -216,9 +208,7 @@ class ContentReader:
     def _range(self, part: RangeRef) -> bytes | FileContents:
         # A large range is copied in pieces later.
         if part.size_bytes > _LARGE_BYTES:
-            stream = FileStream(self._open(part.path), part.offset, part.size_bytes)
-            self._streams.append(stream)
-            return FileContents(stream, part.size_bytes)
+            return FileContents(FileStream(self._open(part.path), part.offset, part.size_bytes), part.size_bytes)
         stop = part.offset + part.size_bytes
         # Take the bytes from a read that was announced, else read them now.
         reads = (read for window in self._windows for read in window.get(part.path, ()))
@@ -246,11 +236,6 @@ def check_contents(name: str, contents: bytes | FileContents) -> None:
     contents_kind = kind_of_bytes(contents[:HEADER_BYTES], len(contents))
     if contents_kind.kind in ("pointer", "page"):
         raise SampleError(f"the part {name!r} is {contents_kind.description}", code="F104")
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    # Otherwise, opening a pipe waits for a writer.
-    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _joined(refs: Iterable[RangeRef]) -> list[tuple[bytes, int, int]]:

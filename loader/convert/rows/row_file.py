@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from array import array
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
 from ...arrays import IntArray
+from ...cached_property import cached_property
 from ...format.tar.header import BLOCK
-from ...storage import ClosesOnExit, raise_storage_error
+from ...storage import ClosesOnExit, ReadableFile, open_parent, raise_storage_error
 from ..writing.shard_file import member_bytes
 from .row import NO_SPLIT, CellRef, Row, hash_key, hash_thing, rename_repeated
 
@@ -106,10 +106,7 @@ class StoredRows:
 
     def read(self, row: int) -> bytes:
         start = int(self.ends[row - 1]) if row else 0
-        try:
-            return os.pread(self._fd(), int(self.ends[row]) - start, start)
-        except OSError as error:
-            raise_storage_error("read this file", self.path, error)
+        return self._file.read_at(start, int(self.ends[row]) - start)
 
     def __getitem__(self, row: int) -> Row:
         return _decoder.decode(self.read(row))
@@ -125,17 +122,13 @@ class StoredRows:
     def key(self, row: int, proposed: str) -> str:
         return self.renamed.get(row, proposed)
 
-    def _fd(self) -> int:
-        if not hasattr(self, "_opened"):
-            self._opened = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        return self._opened
+    @cached_property
+    def _file(self) -> ReadableFile:
+        storage, name = open_parent(self.path)
+        return storage.open(name)
 
     def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in self.__dict__.items() if name != "_opened"}
-
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # at an exit, modules may be gone
-        if hasattr(self, "_opened"):
-            close(self._opened)
+        return {name: value for name, value in self.__dict__.items() if name != "_file"}
 
 
 def _shard_bytes(row: Row) -> int:

@@ -23,16 +23,38 @@ from .plan import PartSize, SplitRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SplitResult:
-    """The shards of each split part.
+class PlannedSplit:
+    """The split that a dataset will have."""
 
-    Attributes:
-        parts: Part → its shards.
-        warnings: Results that the user may not expect, one sentence each.
-    """
+    parts: dict[str, tuple[str, ...]]  # part → shards
+    text: str | None = None  # text of split.yaml; None keeps the existing file
+    warnings: tuple[str, ...] = ()  # results that the user may not expect, one sentence each
+    ranges: Mapping[str, SubsetRange] = field(default_factory=dict)  # part → its range of each of its shards
+    filters: Mapping[str, str] = field(default_factory=dict)  # part → the filter that keeps its samples
 
-    parts: dict[str, tuple[str, ...]]
-    warnings: tuple[str, ...] = ()
+    def counts(self, shards: Sequence[ShardEntry], *, storage: Storage) -> dict[str, PartSize]:
+        """Return for each part the numbers of its shards and of its samples.
+
+        Args:
+            shards: Shards of the index; one of the split that is not among them has no samples.
+        """
+        config = SplitConfig(split_parts={}, sample_ranges=self.ranges)
+        samples, file = {shard.name: shard.samples for shard in shards}, storage.path(f"{FOLDER}/{SPLIT_YAML}")
+        counted: dict[str, PartSize] = {}
+        for part, names in self.parts.items():
+            known = (name for name in names if name in samples)
+            ranges = (config.samples_of(part, samples[name], shard=name, file=file) for name in known)
+            counted[part] = PartSize(len(names), sum(map(len, ranges)))
+            if part in self.filters:
+                kept = FilterFiles.of_dataset(storage, self.filters[part])
+                counts = kept.read_counts() if kept.exist() else {}
+                counted[part] = PartSize(len(names), sum(counts.get(name, 0) for name in names))
+        return counted
+
+    def share_of(self, part: str) -> Fraction:
+        """Return the share of its shards that belongs to a part; 1 where it is not known before the scan."""
+        subset = self.ranges.get(part)
+        return subset.stop - subset.start if isinstance(subset, ShareRange) else Fraction(1)
 
 
 # -------------------------------------------------------------------------------------------------------- by ratio
@@ -40,7 +62,7 @@ class SplitResult:
 
 def split_by_ratio(
     shards: Sequence[str], ratio: Mapping[str, float], *, shuffle_seed: int | None = None
-) -> SplitResult:
+) -> PlannedSplit:
     """Assign whole shards to parts, in order, each part up to its running fraction (rounded down).
 
     While there are enough shards, every part with a ratio above 0 gets one, the first parts first: 8,1,1 over one shard
@@ -85,7 +107,7 @@ def split_by_ratio(
         "and shards are never divided"
         for name in empty
     ]
-    return SplitResult(parts=parts, warnings=tuple(warnings))
+    return PlannedSplit(parts=parts, warnings=tuple(warnings))
 
 
 def ranges_by_ratio(ratio: Mapping[str, float]) -> dict[str, SubsetRange]:
@@ -142,7 +164,7 @@ def parse_split_part(text: str) -> tuple[str, str]:
     return name, pattern
 
 
-def split_by_patterns(shards: Sequence[str], patterns: Sequence[tuple[str, str]]) -> SplitResult:
+def split_by_patterns(shards: Sequence[str], patterns: Sequence[tuple[str, str]]) -> PlannedSplit:
     """Assign to each part the shards that its patterns match.
 
     The syntax of patterns is described in :mod:`~loader.format.documents.brace_patterns`.
@@ -184,7 +206,7 @@ def split_by_patterns(shards: Sequence[str], patterns: Sequence[tuple[str, str]]
         )
     # Restore the order of the dataset, which sets do not keep.
     parts = {name: tuple(shard for shard in shards if shard in matches) for name, matches in matched.items()}
-    return SplitResult(parts=parts, warnings=tuple(_overlaps(shards, matched)))
+    return PlannedSplit(parts=parts, warnings=tuple(_overlaps(shards, matched)))
 
 
 def _overlaps(shards: Sequence[str], matched: Mapping[str, set[str]]) -> Iterator[str]:
@@ -208,42 +230,7 @@ def _similar_names(pattern: str, shards: Sequence[str]) -> str:
     return f"shards are called {', '.join(map(repr, similar))}" if similar else "there are no shards"
 
 
-# -------------------------------------------------------------------------------------------------- by their names
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedSplit:
-    """The split that a dataset will have."""
-
-    parts: Mapping[str, tuple[str, ...]]  # part → shards
-    text: str | None  # text of split.yaml; None keeps the existing file
-    warnings: tuple[str, ...] = ()
-    ranges: Mapping[str, SubsetRange] = field(default_factory=dict)  # part → its range of each of its shards
-    filters: Mapping[str, str] = field(default_factory=dict)  # part → the filter that keeps its samples
-
-    def counts(self, shards: Sequence[ShardEntry], *, storage: Storage) -> dict[str, PartSize]:
-        """Return for each part the numbers of its shards and of its samples.
-
-        Args:
-            shards: Shards of the index; one of the split that is not among them has no samples.
-        """
-        config = SplitConfig(split_parts={}, sample_ranges=self.ranges)
-        samples, file = {shard.name: shard.samples for shard in shards}, storage.path(f"{FOLDER}/{SPLIT_YAML}")
-        counted: dict[str, PartSize] = {}
-        for part, names in self.parts.items():
-            known = (name for name in names if name in samples)
-            ranges = (config.samples_of(part, samples[name], shard=name, file=file) for name in known)
-            counted[part] = PartSize(len(names), sum(map(len, ranges)))
-            if part in self.filters:
-                kept = FilterFiles.of_dataset(storage, self.filters[part])
-                counts = kept.read_counts() if kept.exist() else {}
-                counted[part] = PartSize(len(names), sum(counts.get(name, 0) for name in names))
-        return counted
-
-    def share_of(self, part: str) -> Fraction:
-        """Return the share of its shards that belongs to a part; 1 where it is not known before the scan."""
-        subset = self.ranges.get(part)
-        return subset.stop - subset.start if isinstance(subset, ShareRange) else Fraction(1)
+# -------------------------------------------------------------------------------------------------------- the plan
 
 
 def plan_split(storage: Storage, request: SplitRequest | None, shards: Sequence[str]) -> PlannedSplit:
@@ -253,16 +240,16 @@ def plan_split(storage: Storage, request: SplitRequest | None, shards: Sequence[
     ratio = request.ratio or {}
     ranges: dict[str, SubsetRange] = {}
     if request.parts is not None:
-        result = SplitResult(parts=dict(request.parts))
+        result = PlannedSplit(parts=dict(request.parts))
     elif request.patterns is not None:
         result = split_by_patterns(shards, request.patterns)
     elif request.by_samples:  # a part with a share of 0 has no shard
         ranges = ranges_by_ratio(ratio)
-        result = SplitResult(parts={name: tuple(shards) if name in ranges else () for name in ratio})
+        result = PlannedSplit(parts={name: tuple(shards) if name in ranges else () for name in ratio})
     else:
         result = split_by_ratio(shards, ratio, shuffle_seed=request.shuffle_seed)
     config = SplitConfig(split_parts=result.parts, exclude=_kept_excludes(storage, shards), sample_ranges=ranges)
-    return PlannedSplit(parts=result.parts, text=format_split_config(config), warnings=result.warnings, ranges=ranges)
+    return replace(result, text=format_split_config(config), ranges=ranges)
 
 
 def rename_excluded(storage: Storage, split: PlannedSplit, renamed: Mapping[str, Mapping[str, str]]) -> PlannedSplit:

@@ -118,7 +118,8 @@ def reusable_compat_files(inputs: PrepareInputs) -> frozenset[int]:
     return frozenset(
         position
         for position, entry in inputs.reused.items()
-        if inputs.previous.number(entry.name) == position and has_tar_idx(inputs.storage, entry.name, entry.samples)
+        if entry in inputs.previous_shards[position : position + 1]
+        and has_tar_idx(inputs.storage, entry.name, entry.samples)
     )
 
 

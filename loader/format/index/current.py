@@ -107,18 +107,12 @@ class PreviousIndex:
                 self.index.check()
         except EnergonError:
             self.index = None  # damaged: it is not used, and the new one replaces it
-        shards = self.index.shards if self.index else ()
-        self._entries = {shard.name: shard for shard in shards}
-        self._numbers = {shard.name: position for position, shard in enumerate(shards)}
+        self._entries = {shard.name: shard for shard in self.index.shards} if self.index else {}
 
     def entry(self, shard: FileInfo) -> ShardEntry | None:
         """Return the entry of a shard; None if its size or time of change is another now."""
         entry = self._entries.get(shard.name)
         return entry if entry and entry.is_version(shard) else None
-
-    def number(self, name: str) -> int | None:
-        """Return the number of a shard (``tar_file_id``); None for a new shard."""
-        return self._numbers.get(name)
 
     def has_offsets(self, entry: ShardEntry) -> bool:
         """Return True if :meth:`load` can return the offsets of the shard's samples."""

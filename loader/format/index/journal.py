@@ -136,13 +136,13 @@ def save_scans(
 ) -> list[ScanPlace]:
     """Store the scans of a group of shards in one file.
 
-    A power cut may damage the file; :meth:`Journal.load` then ignores the damaged scans.
+    A power cut may damage the file; :meth:`StoredScans.load` then ignores the damaged scans.
 
     Args:
         scans: Pairs (shard, its index); not empty.
 
     Returns:
-        The place of each scan, for :meth:`Journal.add`.
+        The place of each scan, for :meth:`StoredScans.add`.
     """
     # Runs that divide the shards into other groups must not replace each other's files.
     group = hashlib.sha256(b"".join(shard_digest(shard) for shard, _ in scans)).hexdigest()[: 2 * _DIGEST_BYTES]

@@ -28,7 +28,9 @@ from write_datasets import write_datasets
 sys.path.insert(0, str(Path(__file__).parents[3]))
 from tests.interop.moving_page import PAGE, SCRIPTS, claims_of, joined
 
-TIME_LIMIT = 500  # seconds a script, on busy cores, too
+TIME_LIMIT = 180  # seconds a script
+TRIES_THERE = 3  # the cache pool of megatron-energon waits for itself without end now and then
+DID_NOT_END = {"script": "did not end"}
 
 
 def main() -> None:
@@ -67,7 +69,10 @@ def compare(script: Path, templates: Path, work: Path, peer: Path) -> Result:
     """Run a script with both libraries, and compare the facts."""
     claims = claims_of(script)
     reasons, proves = claims["DIFFERS"], claims["PROVES"]
-    theirs, their_errors = run_script(script, str(peer), templates, work / f"peer-{script.stem}")
+    for _ in range(TRIES_THERE):
+        theirs, their_errors = run_script(script, str(peer), templates, work / f"peer-{script.stem}")
+        if theirs != DID_NOT_END:
+            break
     ours, our_errors = run_script(script, sys.executable, templates, work / f"ours-{script.stem}")
     result = Result(script.stem)
     page = joined(PAGE.read_text())
@@ -108,7 +113,7 @@ def run_script(script: Path, python: str, templates: Path, folder: Path) -> tupl
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         error = f"did not end within {TIME_LIMIT} s"
-        return {"script": "did not end"}, {"script": error}
+        return DID_NOT_END, {"script": error}
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     lines = done.stdout.strip().splitlines()

@@ -87,22 +87,32 @@ class StatusLine(AbstractContextManager["StatusLine"]):
 
 def show_note(*texts: str) -> None:
     """Print notes about the result to standard error, one per line, unless ``--quiet`` is given."""
-    _show_lines("note: ", texts, hidden=output_settings().quiet)
+    for text in () if output_settings().quiet else texts:
+        show_message(text, label="note: ")
 
 
 def show_warning(*texts: str, even_if_quiet: bool = False) -> None:
     """Print doubts about the result to standard error, one per line, unless ``--quiet`` is given."""
-    _show_lines("warning: ", texts, style="yellow", hidden=output_settings().quiet and not even_if_quiet)
+    for text in () if output_settings().quiet and not even_if_quiet else texts:
+        show_message(text, label="warning: ", colour="yellow")
 
 
-def _show_lines(label: str, texts: Sequence[str], *, style: str = "", hidden: bool) -> None:
-    if hidden or not texts:
-        return
-    for text in texts:
-        shown = break_between_words(label + name_program(escape_controls(text)), sys.stderr)
-        if style and colour_wanted(sys.stderr):
-            shown = click.style(label, fg=style, bold=True) + shown.removeprefix(label)
-        click.echo(shown, err=True, color=colour_wanted(sys.stderr))
+def show_message(text: str, *, label: str = "", colour: str = "", keep: str = "") -> None:
+    """Print a message to standard error.
+
+    Args:
+        label: Printed before it, in a colour.
+        keep: Control characters that are not escaped; the message may have names of files and keys.
+    """
+    # Break its lines between words, and link the files that it names.
+    shown = break_between_words(label + name_program(escape_controls(text, keep=keep)), sys.stderr)
+    if "  at: " in shown and supports_links(sys.stderr):
+        shown = link_places(text, shown)
+    # Colour the label alone.
+    is_coloured = colour_wanted(sys.stderr)
+    if colour and is_coloured:
+        shown = click.style(label, fg=colour, bold=True) + shown.removeprefix(label)
+    click.echo(shown, err=True, color=is_coloured)
 
 
 def error_console() -> Console:

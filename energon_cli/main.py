@@ -23,6 +23,8 @@ EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as in shells
 EXIT_READER_GONE = 141  # 128 + SIGPIPE
 
+_COLOURS: dict[str | None, str] = {"error": "red", "warning": "yellow"}
+
 COMMANDS = {
     "import": LazyCommand(".make.import_data.command:import_data", "Convert files, tables and archives to a dataset."),
     "prepare": LazyCommand(".make.prepare.command:prepare", "Index and split a folder of tar shards."),
@@ -251,12 +253,12 @@ class _LogPrinter(logging.Handler):
     """Prints log records as single lines, with control characters of shard names, keys and paths escaped."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        from loader.errors import escape_controls
+        from .console import show_message
 
         if record.levelno < output_settings().log_level:
             return
         try:
-            click.echo(break_between_words(name_program(escape_controls(record.getMessage())), sys.stderr), err=True)
+            show_message(record.getMessage())
         except Exception:  # noqa: BLE001 - like the logging module: a failed message never stops a command
             self.handleError(record)
 
@@ -278,31 +280,15 @@ def _print_logs() -> Iterator[None]:
 def _print_message(message: str, *, label: Literal["error", "warning"] | None = "error") -> None:
     if label == "warning" and output_settings().quiet:
         return
-    # Escape the message, which may have names of files and keys.
-    coloured = False
-    if shadowed_loader() is None:
-        from loader.errors import escape_controls
+    prefix = "" if label is None else f"{label}: "
+    with contextlib.suppress(OSError):  # standard error is closed; the exit code remains
+        if shadowed_loader() is None:
+            from .console import show_message
 
-        from .console import colour_wanted
-
-        text = name_program(escape_controls(message, keep="\n\t"))
-        coloured = colour_wanted(sys.stderr)
-    else:  # the escapes of this library cannot be imported
-        text = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in message)
-    # Break its lines between words, and link the files that it names.
-    text = break_between_words(text if label is None else f"{label}: {text}", sys.stderr)
-    if coloured and "  at: " in text:
-        from .console import link_places, supports_links
-
-        text = link_places(message, text) if supports_links(sys.stderr) else text
-    # Colour the label alone.
-    try:
-        if coloured and label is not None:
-            colour = "red" if label == "error" else "yellow"
-            text = click.style(f"{label}: ", fg=colour, bold=True) + text.removeprefix(f"{label}: ")
-        click.echo(text, err=True, color=coloured)
-    except OSError:
-        pass  # standard error is closed; the exit code remains
+            show_message(message, label=prefix, colour=_COLOURS.get(label, ""), keep="\n\t")
+        else:  # the escapes of this library cannot be imported
+            text = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in message)
+            click.echo(break_between_words(prefix + text, sys.stderr), err=True, color=False)
 
 
 def _print_costs(started_s: float) -> None:

@@ -284,7 +284,7 @@ def _show_done(output: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"output": output, "already_done": True})
     else:
-        output_console().print(f"already done: {escape_controls(output)}", markup=False, highlight=False)
+        output_console().print(f"already done: {escape_controls(output)}")
 
 
 def _metavar(parameter: click.Parameter) -> str:

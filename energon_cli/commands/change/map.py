@@ -170,7 +170,7 @@ def map_dataset(
 def _print_value(key: str, value: object) -> None:
     text = error_text(value) if isinstance(value, BaseException) else repr(value)
     text = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
-    output_console().print(f"{escape_controls(key)}: {escape_controls(text)}", markup=False, highlight=False)
+    output_console().print(f"{escape_controls(key)}: {escape_controls(text)}")
 
 
 def _show(report: MapReport) -> None:

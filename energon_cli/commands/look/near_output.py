@@ -57,7 +57,7 @@ def show_groups(groups: Sequence[Sequence[str]]) -> None:
     console = output_console()
     for group in groups[:_MAX_SHOWN]:
         more = f" … {len(group):,} in all" if len(group) > _MAX_SAMPLES else ""
-        console.print(f"  {escape_controls(', '.join(group[:_MAX_SAMPLES]))}{more}", markup=False, highlight=False)
+        console.print(f"  {escape_controls(', '.join(group[:_MAX_SAMPLES]))}{more}")
     if len(groups) > _MAX_SHOWN:
         console.print(f"  … and {plural(len(groups) - _MAX_SHOWN, 'group')}; --json lists all")
 

@@ -69,6 +69,8 @@ def compare(script: Path, templates: Path, work: Path, peer: Path) -> Result:
     """Run a script with both libraries, and compare the facts."""
     claims = claims_of(script)
     reasons, proves = claims["DIFFERS"], claims["PROVES"]
+    theirs: dict[str, Any] = DID_NOT_END
+    their_errors: dict[str, str] = {}
     for _ in range(TRIES_THERE):
         theirs, their_errors = run_script(script, str(peer), templates, work / f"peer-{script.stem}")
         if theirs != DID_NOT_END:

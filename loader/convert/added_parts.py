@@ -338,7 +338,7 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
     _check(plan, folder, counted, lacking)
     # Write the parts, unless an earlier run has, and then the metadataset.
     join = _join_of(plan, folder)
-    join.is_written()
+    join.is_written()  # refuses another file of this name before parts are written
     try:
         imported = run_import(
             ImportPlan(

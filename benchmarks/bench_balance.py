@@ -341,7 +341,7 @@ def predicted_ratios(folder: Path, cost: str) -> tuple[float, float, float]:
     # A step takes the time of its slower rank, for all that this rank has with its padding.
     (facts,) = steps["costs"]
     before, after = facts["unplanned"]["mean"], facts["planned"]["mean"]
-    faster = before / (1 - facts["unplanned_padding"]) / (after / (1 - facts["padding"]))
+    faster = before / (1 - facts["unplanned"]["padding"]) / (after / (1 - facts["planned"]["padding"]))
     return faster, before, after
 
 

@@ -120,7 +120,8 @@ def balanced(
         if capacity is not None:
             raise ConfigError("packs of equal counts keep no capacity", hint="pass a capacity or equal_counts")
         groups = _by_pack(_dealt_by_rounds(shares, packs), packs)
-        return _swapped(shares, groups) if columns.shape[1] > 1 and not len(columns) % packs else groups
+        has_swaps = columns.shape[1] > 1 and packs >= _PACKS_OF_SWAP and not len(columns) % packs
+        return _swapped(shares, groups) if has_swaps else groups
     relative: list[list[float]] = shares.tolist()
     limits = _capacities(capacity, columns) * (1 + _ROUNDING) if capacity is not None else None
     of_item = np.zeros(len(columns), np.int64)

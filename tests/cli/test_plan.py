@@ -48,11 +48,11 @@ def test_balanced_steps_are_compared_with_unplanned_ones_on_several_ranks(texts:
 def test_the_fill_of_packs_and_the_padding_of_micro_batches_are_shown(texts: Path, energon: RunEnergon) -> None:
     packed = energon("plan", texts, "--packing", "best_fit", "--pack-capacity", "tokens=2048", "--json").json
     (cost,) = packed["steps"][0]["costs"]
-    assert cost["unplanned_fill"] < cost["fill"] <= 1
-    assert cost["padding"] is None
+    assert cost["unplanned"]["fill"] < cost["planned"]["fill"] <= 1
+    assert cost["planned"]["padding"] is None
     padded = energon("plan", texts, "--batch-cost", "tokens=4096", "--padded", "--lanes", 4, "--json").json
     (cost,) = padded["steps"][0]["costs"]
-    assert cost["padding"] < 0.5 * cost["unplanned_padding"]
+    assert cost["planned"]["padding"] < 0.5 * cost["unplanned"]["padding"]
 
 
 def test_a_script_is_run_up_to_its_first_loader(texts: Path, tmp_path: Path, energon: RunEnergon) -> None:

@@ -90,7 +90,7 @@ def _show(facts: PlannedSteps, console: Any) -> None:
     samples = f"{first.micro_batch_samples:,.1f}"
     console.print(f"{plural(first.steps, 'step')}, samples of a micro-batch: {samples} on average ({window})")
     rows = [_row(of_ranks.ranks, cost) for of_ranks in facts.steps for cost in of_ranks.costs]
-    packed = first.costs[0].fill is not None
+    packed = first.costs[0].planned.fill is not None
     columns = ("ranks", "cost", ">of a micro-batch", ">max/mean", ">p99", ">worst", ">bound", ">without a plan", ">p99")
     print_table(console, (*columns, ">fill" if packed else ">padding", ">without"), rows)
     # Samples that no plan can level.
@@ -113,7 +113,6 @@ def _show(facts: PlannedSteps, console: Any) -> None:
 
 
 def _row(ranks: int, cost: CostFacts) -> tuple[str, ...]:
-    shares = (cost.padding, cost.unplanned_padding) if cost.fill is None else (cost.fill, cost.unplanned_fill)
     return (
         f"{ranks:,}",
         escape_controls(cost.name),
@@ -124,7 +123,7 @@ def _row(ranks: int, cost: CostFacts) -> tuple[str, ...]:
         f"{cost.bound:.3f}",
         _mean(cost.unplanned),
         f"{cost.unplanned.p99:.3f}",
-        *(format_percent(share or 0) for share in shares),
+        *(format_percent(each.fill or each.padding or 0) for each in (cost.planned, cost.unplanned)),
     )
 
 

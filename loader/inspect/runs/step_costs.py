@@ -30,19 +30,23 @@ _TINY = 1e-300  # a mean of costs that are all 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRatios:
-    """The imbalance of steps: the largest cost of a micro-batch, divided by the mean over the ranks.
+    """Steps with a plan or without, and their imbalance: the largest cost of a micro-batch / the mean over the ranks.
 
     Attributes:
         mean: Mean over the steps: the time of a run, relative to one of equal work.
         interval: Half the width of the 95 % confidence interval of the mean; 0 if all steps were computed.
         p99: 99th percentile over the steps.
         worst: The largest one.
+        fill: Share of the capacity that packs fill; None without a capacity.
+        padding: Share of padding if the samples of a micro-batch are padded to its longest; None for packs.
     """
 
     mean: float
     interval: float
     p99: float
     worst: float
+    fill: float | None
+    padding: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +59,6 @@ class CostFacts:
         planned: The steps as they are planned.
         unplanned: The same steps without a plan: samples in the order of the shuffle.
         bound: Mean lower bound of the ratio of a step: its largest sample, divided by the mean micro-batch, at least 1.
-        fill: Share of the capacity that packs fill; None without a capacity.
-        unplanned_fill: The same for packs that are filled in the order of the shuffle.
-        padding: Share of padding if the samples of a micro-batch are padded to its longest; None for packs.
-        unplanned_padding: The same without a plan.
         heavy: Share of the samples that cost more than a mean micro-batch, which no plan can level.
     """
 
@@ -67,10 +67,6 @@ class CostFacts:
     planned: StepRatios
     unplanned: StepRatios
     bound: float
-    fill: float | None
-    unplanned_fill: float | None
-    padding: float | None
-    unplanned_padding: float | None
     heavy: float
 
 
@@ -302,18 +298,28 @@ def _counts_in_turn(plan: WindowPlan, costs: _Floats) -> IntArray:
     return np.diff(cuts, prepend=0)
 
 
-def _ratios(steps: Sequence[_Floats], *, is_sampled: bool) -> StepRatios:
-    """Compare the ranks of each step; the arrays have the shape (ranks, steps)."""
-    by_piece = [costs.max(axis=0) / np.maximum(costs.mean(axis=0), _TINY) for costs in steps]
+def _ratios(pieces: Sequence[_Measured], column: int, capacity: float | None, *, is_sampled: bool) -> StepRatios:
+    """Compare the ranks of each step.
+
+    Args:
+        column: The cost.
+        capacity: What packs can hold of it; None for micro-batches that are padded.
+    """
+    costs = [piece.steps[:, :, column] for piece in pieces]
+    by_piece = [steps.max(axis=0) / np.maximum(steps.mean(axis=0), _TINY) for steps in costs]
     ratios = np.concatenate(by_piece)
     # The steps of a window depend on each other, so that a window is one observation if there are several.
     observed = [float(some.mean()) for some in by_piece] if len(by_piece) > 1 else ratios
     error = float(np.std(observed, ddof=1)) / math.sqrt(len(observed)) if len(observed) > 1 else 0.0
+    total = sum(float(piece.sums[column]) for piece in pieces)
+    padded = sum(float(piece.padded[column]) for piece in pieces)
     return StepRatios(
         mean=float(ratios.mean()),
         interval=_STUDENT_95[min(len(observed), 10) - 2] * error if is_sampled and len(observed) > 1 else 0.0,
         p99=float(np.quantile(ratios, 0.99)),
         worst=float(ratios.max()),
+        fill=None if capacity is None else total / (capacity * sum(piece.groups for piece in pieces)),
+        padding=1 - total / max(padded, _TINY) if capacity is None else None,
     )
 
 
@@ -322,29 +328,14 @@ def _facts(
 ) -> CostFacts:
     # Compare the largest sample of each step with its mean micro-batch.
     planned, unplanned = zip(*pieces, strict=True)
-    mean = float(np.mean([piece.steps[:, :, column].mean() for piece in planned]))
-    has_fill = plan.capacity is not None and not plan.padded
     step_means = np.concatenate([piece.steps[:, :, column].mean(axis=0) for piece in planned])
     bound = np.concatenate([piece.largest[:, column] for piece in planned]) / np.maximum(step_means, _TINY)
-
-    # Packs have a fill, and other micro-batches padding.
-    def share(pieces: Sequence[_Measured]) -> float:
-        total = sum(float(piece.sums[column]) for piece in pieces)
-        if has_fill:
-            return total / ((plan.capacity or ())[column] * sum(piece.groups for piece in pieces))
-        return 1 - total / max(sum(float(piece.padded[column]) for piece in pieces), _TINY)
-
-    shares = share(planned), share(unplanned)
-    fills, paddings = (shares, (None, None)) if has_fill else ((None, None), shares)
+    capacity = None if plan.capacity is None or plan.padded else plan.capacity[column]
     return CostFacts(
         name=name,
-        micro_batch=mean,
-        planned=_ratios([piece.steps[:, :, column] for piece in planned], is_sampled=is_sampled),
-        unplanned=_ratios([piece.steps[:, :, column] for piece in unplanned], is_sampled=is_sampled),
+        micro_batch=float(np.mean([piece.steps[:, :, column].mean() for piece in planned])),
+        planned=_ratios(planned, column, capacity, is_sampled=is_sampled),
+        unplanned=_ratios(unplanned, column, capacity, is_sampled=is_sampled),
         bound=float(np.maximum(bound, 1).mean()),
-        fill=fills[0],
-        unplanned_fill=fills[1],
-        padding=paddings[0],
-        unplanned_padding=paddings[1],
         heavy=sum(int(piece.heavy[column]) for piece in planned) / sum(piece.samples for piece in planned),
     )

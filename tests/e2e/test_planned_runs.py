@@ -368,7 +368,9 @@ TRACED: dict[str, dict[str, Any]] = {
     "packs without large samples": SMALL,
     "balanced": BALANCED,
     "balanced by a formula": BALANCED | {"balance": {"work": "tokens * tokens"}, "padded": True},
+    "balanced by two costs": BALANCED | {"balance": {"all": "tokens", "most": "min(tokens, 30)"}},
     "filled": FILLED | {"batch_size": 5},
+    "filled with padding": FILLED | {"padded": True},
 }
 
 
@@ -381,17 +383,18 @@ def test_a_checkpoint_and_a_log_have_the_samples_of_planned_steps(name: str, dat
     (tmp_path / "run").mkdir()
     for rank, loader in enumerate(loaders):
         (tmp_path / f"run/rank{rank}.json").write_text(json.dumps(loader.save_state_rank()))
+    later = [[keys_in(batch) for batch in batches] for _, *batches in zip(range(15), *loaders, strict=False)]
     dataset = str(data / options.get("name", "texts"))
     runs = [
         open_run(str(tmp_path / "run"), dataset=dataset),
         open_run(str(tmp_path / "run"), dataset=dataset, task_encoder=Tokens()),
         open_run(str(tmp_path / "log"), dataset=dataset),
     ]
-    for step in (14, 0, 7):
+    for step in (14, 0, 7, 29):
         for run in runs:
             traced = [*trace_step(run, step)]
             keys = [[sample.key for sample in traced if sample.rank == rank] for rank in range(2)]
-            assert keys == steps[step], step
+            assert keys == (steps + later)[step], step
     assert keys_in(runs[1].replay(9)[0]) == steps[4][1]
     # Each use of a sample is found, too.
     key = steps[11][0][0]

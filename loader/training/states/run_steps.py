@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,14 +30,10 @@ class RunSteps:
         >>> RunSteps(ranks_at=((0, 2), (20, 1))).batches(9), RunSteps(ranks_at=((0, 2), (20, 1))).batches(10)
         (range(18, 20), range(20, 21))
         """
-        first_step = 0
-        ends = [first for first, _ in self.ranks_at[1:]]
-        for (first, ranks), end in zip(self.ranks_at, [*ends, None], strict=True):
-            steps = None if end is None else -(-(end - first) // ranks)
-            if steps is None or step < first_step + steps:
-                start = first + (step - first_step) * ranks
+        for first_step, first, ranks, end in self._stretches():
+            start = first + (step - first_step) * ranks
+            if end is None or start < end:
                 return range(start, start + ranks if end is None else min(end, start + ranks))
-            first_step += steps
         raise ValueError("a run has ranks")
 
     def place(self, batch: int) -> tuple[int, int]:
@@ -46,14 +42,19 @@ class RunSteps:
         >>> RunSteps(ranks_at=((0, 2), (20, 1))).place(19), RunSteps(ranks_at=((0, 2), (20, 1))).place(21)
         ((9, 1), (11, 0))
         """
-        first_step = 0
-        ends = [first for first, _ in self.ranks_at[1:]]
-        for (first, ranks), end in zip(self.ranks_at, [*ends, None], strict=True):
+        for first_step, first, ranks, end in self._stretches():
             if end is None or batch < end:
                 step, rank = divmod(batch - first, ranks)
                 return first_step + step, rank
-            first_step += -(-(end - first) // ranks)
         raise ValueError("a run has ranks")
+
+    def _stretches(self) -> Iterator[tuple[int, int, int, int | None]]:
+        """Yield the first step, the first micro-batch, the ranks and the end of each stretch with the same ranks."""
+        first_step = 0
+        ends = [first for first, _ in self.ranks_at[1:]]
+        for (first, ranks), end in zip(self.ranks_at, [*ends, None], strict=True):
+            yield first_step, first, ranks, end
+            first_step += 0 if end is None else -(-(end - first) // ranks)
 
     def leaving_out(self, steps: Sequence[tuple[int, int]]) -> RunSteps:
         """Return the same steps without some more, ``[start, stop)`` each; those that are skipped already stay so."""

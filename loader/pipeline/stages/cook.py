@@ -29,12 +29,12 @@ class CookDataset(MapDataset[Any]):
         like: CookDataset | None = None,
     ) -> None:
         super().__init__(dataset, _Cook(task_encoder, stores) if like is None else like.map_fn, name="cook")
-        self.makes_several = like.makes_several if like else any(map(makes_several, _hooks(task_encoder)))
+        self.makes_several = like.makes_several if like else any(map(makes_several, cooking_hooks(task_encoder)))
 
 
 def uses_stores(task_encoder: Any, stores: Sequence[SourceStores]) -> bool:
     """Return True if cookers need the stores of a crude sample's source."""
-    return any(map(needs_primary, _hooks(task_encoder))) or any(store.aux_refs for store in stores)
+    return any(map(needs_primary, cooking_hooks(task_encoder))) or any(store.aux_refs for store in stores)
 
 
 class _Cook:
@@ -44,11 +44,11 @@ class _Cook:
         self.__name__ = "cook_crude_sample"
         self.__default_failure_tolerance__ = getattr(task_encoder, "__default_failure_tolerance__", None)
         self._task_encoder = task_encoder
-        self._needs_primary = any(map(needs_primary, _hooks(task_encoder)))
+        hooks = cooking_hooks(task_encoder)
+        self._needs_primary = any(map(needs_primary, hooks))
         self._stores = tuple(stores) if uses_stores(task_encoder, stores) else ()
         self._is_default = is_library_hook(task_encoder.cook_crude_sample)
         self._call = CookingHook(task_encoder)
-        hooks = _hooks(task_encoder)
         tolerances = [failure_tolerance(hook, -1) for hook in hooks]
         stateless(
             restore_seeds=any(map(restores_seeds, hooks)),
@@ -117,5 +117,6 @@ def full_key(sample: CrudeSample) -> str:
     return f"{shard}/{key}" if shard and not key.startswith(f"{shard}/") else key
 
 
-def _hooks(task_encoder: Any) -> list[Callable[..., Any]]:
+def cooking_hooks(task_encoder: Any) -> list[Callable[..., Any]]:
+    """Return the functions that may cook a sample."""
     return [task_encoder.cook_crude_sample, *(cooker.cook for cooker in task_encoder.cookers)]

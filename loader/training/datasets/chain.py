@@ -26,7 +26,7 @@ from ...pipeline.reading.read import ReadDataset
 from ...pipeline.reading.source import Raw, RawRow, Source
 from ...pipeline.stages.batch import BatchDataset, PlannedGroupsDataset
 from ...pipeline.stages.blend import BlendDataset
-from ...pipeline.stages.cook import CookDataset, uses_stores
+from ...pipeline.stages.cook import CookDataset, cooking_hooks, uses_stores
 from ...pipeline.stages.group_batch import GroupBatchDataset
 from ...pipeline.stages.map import MapDataset
 from ...pipeline.stages.packing import PackingDataset
@@ -205,8 +205,7 @@ def encoding_hooks(encoder: TaskEncoder[Any, Any, Any, Any]) -> list[tuple[str, 
 
 def sample_hooks(encoder: TaskEncoder[Any, Any, Any, Any]) -> list[Callable[..., Any]]:
     """Return the hooks that may make several of one sample, before packing."""
-    cooking = [encoder.cook_crude_sample, *(cooker.cook for cooker in encoder.cookers)]
-    return cooking + [hook for _, hook in encoding_hooks(encoder)]
+    return cooking_hooks(encoder) + [hook for _, hook in encoding_hooks(encoder)]
 
 
 def _mapped(chain: SavableDataset[Any], hook: Callable[..., Any], name: str) -> SavableDataset[Any]:

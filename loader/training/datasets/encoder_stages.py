@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...pipeline.contract.stage import SavableDataset
-from ...pipeline.stages.cook import CookingHook, full_key
+from ...pipeline.stages.cook import CookingHook, cooking_hooks, full_key
 from ...pipeline.stages.map import MapDataset
 from ...samples.encoding.cooking import needs_primary
 from ...samples.hooks import is_default
@@ -67,8 +67,7 @@ class _CookWith:
         self.__name__ = "cook_crude_sample"
         self._call = CookingHook(encoder)
         self._aux = dict(aux)
-        hooks = [encoder.cook_crude_sample, *(cooker.cook for cooker in encoder.cookers)]
-        needs = get_primary_aux is not None and any(map(needs_primary, hooks))
+        needs = any(map(needs_primary, cooking_hooks(encoder)))
         self._primary = get_primary_aux() if get_primary_aux is not None and needs else None
 
     def __call__(self, sample: Any) -> Any:

@@ -195,7 +195,9 @@ class DataLoader(RestoredLoader, TorchLoader[T_co]):
     # ------------------------------------------------------------------------------------------ iterating
 
     def __iter__(self) -> Iterator[T_co]:  # type: ignore[override] # torch's class has an iterator of its own
-        return self.run.iterate(self._known_length() if self.run.options.progress else None)
+        dataset, shows_length = self.dataset, self.run.options.progress
+        shows_length = shows_length and (dataset.counts_on_rank or dataset.items is not None)
+        return self.run.iterate(len(self) if shows_length else None)
 
     def __len__(self) -> int:
         """Return the number of micro-batches of an iteration on this rank.
@@ -204,10 +206,6 @@ class DataLoader(RestoredLoader, TorchLoader[T_co]):
         item for each sample. An iteration does not end there.
         """
         return len(self.dataset)
-
-    def _known_length(self) -> int | None:
-        is_known = self.dataset.counts_on_rank or self.dataset.items is not None
-        return len(self) if is_known else None
 
     def __str__(self) -> str:
         """Return the workers and the chain of stages, for ``print``."""

@@ -278,15 +278,16 @@ def no_samples() -> SampleError:
     return SampleError("cannot build a batch of an empty list", hint="skip batches without samples")
 
 
-def _sources_of_each(column: list[Any]) -> list[Any] | None:
-    return None if column.count(None) == len(column) else column
+def list_unless_none(values: list[Any]) -> list[Any] | None:
+    """Return a list of values; None if each of them is None."""
+    return None if all(value is None for value in values) else values
 
 
 # How the fields of all samples are batched, without inspecting their values.
 _SHARED: dict[str, Callable[[list[Any]], Any]] = {
     "__key__": list,
     "__restore_key__": tuple,
-    "__sources__": _sources_of_each,
+    "__sources__": list_unless_none,
     "__subflavors__": list,
 }
 

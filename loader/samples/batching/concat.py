@@ -19,6 +19,7 @@ from .collate import (
     join_of_dicts,
     join_sources,
     kind_of,
+    list_unless_none,
     pad_concat,
     pad_stack,
 )
@@ -102,15 +103,11 @@ def _join_of(kind: Any) -> Join:
         return _concat_dicts
     if kind in {list, tuple}:
         return lambda values: kind(chain.from_iterable(values))
-    return join_of_dataclass(kind, _SHARED, _concat) if is_dataclass(kind) else _list_unless_none
+    return join_of_dataclass(kind, _SHARED, _concat) if is_dataclass(kind) else list_unless_none
 
 
 def _concat_tensors(tensors: list[Tensor]) -> Tensor:
     return pad_concat(tensors) if all(tensor.ndim for tensor in tensors) else pad_stack(tensors)
-
-
-def _list_unless_none(values: list[Any]) -> list[Any] | None:
-    return None if all(value is None for value in values) else values
 
 
 def _join_subflavors(values: list[Any]) -> Any:

@@ -302,14 +302,11 @@ def read_lazy_documents(source: Source, *, units: Iterable[str]) -> None:
             _ = member.recipe.is_crude
         with suppress(EnergonError):
             _ = member.folder.index.layout
-    _read_columns(source.members[0], units)
-
-
-def _read_columns(source: DatasetSource, units: Iterable[str]) -> None:
+    folder = source.members[0].folder
     for unit in units:
         with suppress(EnergonError):
-            if unit in source.folder.documents.column_names():
-                _ = read_record(source.folder.storage, unit)
+            if unit in folder.documents.column_names():
+                _ = read_record(folder.storage, unit)
 
 
 @contextmanager

@@ -35,26 +35,26 @@ _LIBRARIES: Mapping[ChunkKind, tuple[str, str]] = {
 
 def chunk_kind(path: str) -> ChunkKind | None:
     """Return the library that wrote the chunks in a folder, by its index; None for another folder."""
-    index = _read_index(path)
+    index = read_object(os.path.join(path, _INDEX))
     if "chunks" in index:
         return "litdata"
     return "mds" if "shards" in index else None
 
 
-def _read_index(path: str) -> dict[str, Any]:
-    name = os.path.join(path, _INDEX)
-    if not os.path.isfile(name):  # opening a pipe would wait for its other end
+def read_object(path: str) -> dict[str, Any]:
+    """Return the object in a document of another library; an empty one if it is missing or damaged."""
+    if not os.path.isfile(path):  # opening a pipe would wait for its other end
         return {}
     try:
-        with open(name, "rb") as file:
-            index = json.load(file)
+        with open(path, "rb") as file:
+            document = json.load(file)
     except (OSError, ValueError, RecursionError):
         return {}
-    return index if isinstance(index, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _check_index(path: str, access: FileAccess) -> None:
-    index = _read_index(path)
+    index = read_object(os.path.join(path, _INDEX))
     # Check the names of all chunks.
     for name in _file_names(index):
         file = access.ref(os.path.join(path, name), (path,))

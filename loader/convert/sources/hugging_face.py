@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from ..rows.row import FaultRef
 from ..tables.arrow_files import ArrowTable, Batch, open_table
 from ..tables.split_names import split_part
 from ..tables.table_files import EXTENSIONS, TableFile
+from .foreign_chunks import read_object
 from .table_source import ArrowTableSource
 
 _STATE = "state.json"
@@ -86,10 +86,8 @@ def is_saved_dataset(path: str) -> bool:
 
 def saved_splits(path: str) -> list[str]:
     """Return the names of the splits of a saved dataset; an empty one for a dataset without splits."""
-    try:
-        return [*map(str, _read_json(os.path.join(path, _MARKS[0])).get("splits", [""]))]
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        return [""]  # the library reports it
+    splits = read_object(os.path.join(path, _MARKS[0])).get("splits")
+    return [*map(str, splits)] if isinstance(splits, list) else [""]  # the library reports other values
 
 
 def saved_files(path: str) -> Iterator[str]:
@@ -98,18 +96,10 @@ def saved_files(path: str) -> Iterator[str]:
         # Read the documents without the library, which would open the files.
         for folder in (os.path.join(path, split) for split in saved_splits(path)):
             yield os.path.join(folder, _STATE)
-            for file in _read_json(os.path.join(folder, _STATE))["_data_files"]:
+            for file in read_object(os.path.join(folder, _STATE))["_data_files"]:
                 yield os.path.join(folder, file["filename"])
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (KeyError, TypeError):
         return  # the library reports it
-
-
-def _read_json(path: str) -> Any:
-    try:
-        with open(path, "rb") as file:
-            return json.load(file)
-    except OSError:
-        return {}
 
 
 class SavedTable(ArrowTable):

@@ -133,8 +133,7 @@ def media_bytes(value: Any, column: str, files: NamedFiles) -> bytes | UrlRef:
     if ref.size_bytes < 0 and not is_url(full):
         raise SampleError(f"there is no file {full}", code="F102")
     storage, name = open_parent(full)
-    with storage.open(name) as file:
-        return file.read_at(0, file.size_bytes)
+    return storage.read(name)
 
 
 def _encoded(text: str, column: str) -> bytes:

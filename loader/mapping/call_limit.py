@@ -13,7 +13,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from ..errors import ConfigError
 from ..escaped_log import get_logger
@@ -53,7 +53,7 @@ class CallLimit:
     folder: str | None = None
     is_repeated: bool = False
     command: int = field(default_factory=os.getpid)
-    run: str = field(default_factory=lambda: uuid4().hex)
+    run: UUID = field(default_factory=uuid4)
 
     def note_death(self, first: int, how: str) -> bool:
         """Note that the process of a task ended; return True if a repeated task may pass over the call.

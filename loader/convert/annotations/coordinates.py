@@ -202,11 +202,11 @@ def area_of(fields: Mapping[str, Any]) -> float | None:
 
 
 def _moved(fields: Mapping[str, Any], motion: Motion) -> dict[str, Any]:
-    moved: dict[str, Any] = {}
+    moved = dict(fields)
     for name, value in fields.items():
         if not value:
-            moved[name] = value
-        elif name == _AREA and isinstance(value, int | float):
+            continue
+        if name == _AREA and isinstance(value, int | float):
             # A turn keeps the area.
             x_scale, y_scale = motion.scales
             moved[name] = rounded(value * x_scale * y_scale)
@@ -219,8 +219,6 @@ def _moved(fields: Mapping[str, Any], motion: Motion) -> dict[str, Any]:
         # Objects of the picture have coordinates of their own.
         elif isinstance(value, list) and all(isinstance(item, dict) for item in value):
             moved[name] = [_moved(item, motion) for item in value]
-        else:
-            moved[name] = value
     return moved
 
 

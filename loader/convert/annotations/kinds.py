@@ -101,15 +101,11 @@ def _first_elements(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
         while text.startswith('"', position):
             key, position = _decoder.raw_decode(text, position)
             position = _skip(text, _skip(text, position) + 1)  # the colon
-            if not text.startswith("[", position):
-                values[key], position = _decoder.raw_decode(text, position)
-            else:
-                # Note the first element even if the list does not end in the text.
-                start = position
-                element = _skip(text, position + 1)
-                if not text.startswith("]", element):
-                    lists[key], _ = _decoder.raw_decode(text, element)
-                values[key], position = _decoder.raw_decode(text, start)
+            # Note the first element of a list even if the list does not end in the text.
+            element = _skip(text, position + 1)
+            if text.startswith("[", position) and not text.startswith("]", element):
+                lists[key], _ = _decoder.raw_decode(text, element)
+            values[key], position = _decoder.raw_decode(text, position)
             position = _skip(text, position)
     return lists, values
 

@@ -48,15 +48,10 @@ class GivenSamples(ReadDataset):
     raw: Raw
 
     def open(self, lane: Lane, state: State) -> Running:  # noqa: ARG002 - has no position
-        return _Given(self)
-
-
-class _Given:
-    def __init__(self, definition: GivenSamples) -> None:
-        self._definition = definition
+        return self
 
     def load(self, item_id: ItemId) -> Any:  # noqa: ARG002 - the caller has read it
-        return vars(self._definition).pop("raw")
+        return vars(self).pop("raw")
 
     def next(self) -> NoReturn:
         raise StopIteration

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from bisect import bisect_left, insort
 from collections.abc import Callable
 from typing import Final
@@ -115,7 +116,8 @@ def balanced(
     columns = _checked(costs)
     _check_packs(packs)
     means = columns.mean(axis=0) if len(columns) else np.ones(columns.shape[1])
-    shares = columns / np.where(means > 0, means, 1)
+    means = np.where(means > 0, means, 1)
+    shares = columns / means
     if equal_counts:
         if capacity is not None:
             raise ConfigError("packs of equal counts keep no capacity", hint="pass a capacity or equal_counts")
@@ -123,13 +125,14 @@ def balanced(
         has_swaps = columns.shape[1] > 1 and packs >= _PACKS_OF_SWAP and not len(columns) % packs
         return _swapped(shares, groups) if has_swaps else groups
     relative: list[list[float]] = shares.tolist()
-    limits = _capacities(capacity, columns) * (1 + _ROUNDING) if capacity is not None else None
+    limits = [math.inf] * columns.shape[1]
+    if capacity is not None:
+        limits = (_capacities(capacity, columns) * (1 + _ROUNDING) / means).tolist()
     of_item = np.zeros(len(columns), np.int64)
-    loads = np.zeros((packs, columns.shape[1]))
     # The largest items come first; of equal loads, the pack with the lowest number.
     waiting = [(0.0, pack) for pack in range(packs)]
     sums = [[0.0] * columns.shape[1] for _ in range(packs)]
-    for item in _largest_first(np.array(relative).reshape(columns.shape)).tolist():
+    for item in _largest_first(shares).tolist():
         passed = []
         while True:
             if not waiting:
@@ -138,16 +141,15 @@ def balanced(
                     hint="pass more packs or a larger capacity",
                 )
             _, pack = heapq.heappop(waiting)
-            if limits is None or (loads[pack] + columns[item] <= limits).all():
+            joined = [load + cost for load, cost in zip(sums[pack], relative[item], strict=True)]
+            if all(load <= most for load, most in zip(joined, limits, strict=True)):
                 break
             passed.append(pack)
         for other in passed:
             heapq.heappush(waiting, (max(sums[other]), other))
         # Add the item, and let the pack wait for another one.
         of_item[item] = pack
-        if limits is not None:
-            loads[pack] += columns[item]
-        sums[pack] = [a + b for a, b in zip(sums[pack], relative[item], strict=True)]
+        sums[pack] = joined
         heapq.heappush(waiting, (max(sums[pack]), pack))
     return _by_pack(of_item, packs)
 
@@ -204,9 +206,7 @@ def karmarkar_karp(costs: Costs, packs: int, *, equal_counts: bool = False) -> l
 def _first_fit(costs: list[float], capacity: float) -> list[int]:
     # A tree whose leaves are packs and whose other nodes have the most room below them.
     leaves = 1 << max(0, len(costs) - 1).bit_length()
-    room = [0.0] * leaves + [capacity] * leaves
-    for node in range(leaves - 1, 0, -1):
-        room[node] = capacity
+    room = [capacity] * (2 * leaves)
     of_item = []
     for cost in costs:
         node = 1
@@ -351,17 +351,14 @@ def _fit_of_several(shares: _FloatArray, *, takes_fullest: bool) -> list[int]:
     Args:
         shares: Costs as shares of the capacity, shape (n, k).
     """
-    room = np.zeros((16, shares.shape[1]))
+    room = np.full(shares.shape, 1 + _ROUNDING)  # of as many packs as there are items
     of_item, packs = [], 0
     for share in shares:
         fits = np.flatnonzero((room[:packs] >= share).all(axis=1))
         if len(fits):
             pack = int(fits[room[fits].sum(axis=1).argmin()] if takes_fullest else fits[0])
         else:
-            if packs == len(room):
-                room = np.concatenate([room, np.zeros_like(room)])
             pack, packs = packs, packs + 1
-            room[pack] = 1 + _ROUNDING
         of_item.append(pack)
         room[pack] -= share
     return of_item

@@ -83,16 +83,9 @@ class WindowPlan:
         return replace(self, samples=max(1, most // size) * size)
 
     def settings(self) -> dict[str, Any]:
-        padded = {"padded": True} if self.padded else {}
-        window = None if self.grows else self.samples
-        if self.capacity is None:
-            return {"window": window, **padded}
-        return {
-            "window": window,
-            **(padded or {"packer": self.packer}),
-            "capacity": [*self.capacity],
-            "oversized": self.oversized,
-        }
+        limits = {} if self.capacity is None else {"capacity": [*self.capacity], "oversized": self.oversized}
+        rule = {"padded": True} if self.padded else {"packer": self.packer} if limits else {}
+        return {"window": None if self.grows else self.samples, **rule, **limits}
 
     def groups(self, costs: Costs, *, key: int) -> list[IntArray]:
         """Return the groups of the samples of a window, as their places in the window, in the order of the run.

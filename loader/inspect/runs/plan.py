@@ -18,7 +18,6 @@ from ...errors import ConfigError, StorageError
 from ...order import default_lanes
 from ...pipeline.contract.rank_stage import cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset
-from ...pipeline.stages.batch import groups_of_batch, planning_reader
 from .explain import RunFacts, explain_run
 from .planned_run import PlannedRun, RunRequest
 from .step_costs import StepCostFacts, step_costs
@@ -48,25 +47,16 @@ def plan_steps(request: RunRequest, *, ranks: Sequence[int], steps: int | None, 
         steps: Steps of the run; None for one epoch.
         ranks_of_node: Ranks that share a machine.
     """
-    facts = tuple(_costs_of(replace(request, world_size=count), steps) for count in ranks)
+    runs = (PlannedRun(replace(request, world_size=count)) for count in ranks)
+    facts = tuple(
+        step_costs(run.chain, ranks=run.request.world_size, lanes=run.lanes, seed=run.seed, steps=steps) for run in runs
+    )
     # Explain the same samples without a plan: micro-batches of the mean number of samples.
     size = max(1, round(facts[0].micro_batch_samples))
     run = PlannedRun(replace(request, world_size=ranks[0], batch_size=size, planning={}))
     explained = explain_run(run, steps or run.epoch_steps)
     read = sum(source.bytes_read for source in explained.sources)
     return PlannedSteps(steps=facts, run=explained, node_bytes=read * min(ranks_of_node, ranks[0]) // ranks[0])
-
-
-def _costs_of(request: RunRequest, steps: int | None) -> StepCostFacts:
-    run = PlannedRun(request)
-    return step_costs(
-        run.reader,
-        ranks=request.world_size,
-        lanes=run.lanes,
-        seed=run.seed,
-        packs=groups_of_batch(run.chain),
-        steps=steps,
-    )
 
 
 def parse_ranks(text: str) -> tuple[int, ...]:
@@ -167,15 +157,13 @@ def run_script() -> None:
 
 def _steps_of(dataset: SavableDataset[Any], ranks: Sequence[int], steps: int | None) -> list[StepCostFacts]:
     chain, config = cut_rank_stages(dataset)[0], dataset.worker_config
-    reader, _ = planning_reader(chain)
     return [
         step_costs(
-            reader,
+            chain,
             ranks=count,
             lanes=(config.lanes if not ranks else None)
             or default_lanes(count, config.num_workers, has_buffers=chain.waits),
             seed=config.seed_offset,
-            packs=groups_of_batch(chain),
             steps=steps,
         )
         for count in ranks or [config.world_size]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,9 @@ from ...engine.run import Engine
 from ...engine.workers import usable_cores
 from ...errors import ConfigError, plural
 from ...order import PlannedLane, WindowPlan
+from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.reading.read import ReadDataset
+from ...pipeline.stages.batch import groups_of_batch, planning_reader
 
 _Floats = npt.NDArray[np.float64]
 _Groups = tuple[IntArray, IntArray]  # the places of the samples in the stream before, and the samples of each group
@@ -93,32 +96,28 @@ class StepCostFacts:
 
 
 def step_costs(
-    reader: ReadDataset,
+    chain: SavableDataset[Any],
     *,
     ranks: int,
     lanes: int,
     seed: int,
-    packs: int = 1,
     steps: int | None = None,
     max_samples: int = MAX_SAMPLES,
 ) -> StepCostFacts:
     """Compute the costs of the steps of a planned run.
 
     Args:
-        reader: The reader of the run, which plans groups.
+        chain: The stages of the run, which plan groups.
         ranks: R.
         lanes: L, a multiple of R.
         seed: Seed of the run.
-        packs: Groups of a micro-batch.
         steps: Steps of the run; None for one epoch.
         max_samples: Samples whose plan is computed; windows are sampled if the run has more.
 
     Raises:
         ConfigError: The reader plans no groups.
     """
-    groups = reader.groups
-    if groups is None:
-        raise ConfigError("this run plans no groups", hint="name a cost: --balance, or --packing with --pack-capacity")
+    (reader, groups), packs = planning_reader(chain), groups_of_batch(chain)
     first, turns = reader.lane_order(0, lanes=lanes, seed=seed), lanes // ranks
     plan = first.plan if isinstance(first, PlannedLane) else groups.window
     # A piece is a window of the lanes that make the same steps: one lane of each rank.
@@ -197,19 +196,13 @@ class _Planner:
             size: Samples of a window.
         """
         together = max(1, _SAMPLES_AT_ONCE // size)
-        firsts = range(0, self.ranks, together)
-        items = [
-            (window, turn, range(first, min(first + together, self.ranks)))
-            for window, turn in pieces
-            for first in firsts
-        ]
+        parts = [range(first, min(first + together, self.ranks)) for first in range(0, self.ranks, together)]
+        items = [(window, turn, part) for window, turn in pieces for part in parts]
         wanted = len(pieces) * self.ranks * size // _SAMPLES_OF_PROCESS
         engine = Engine(workers=max(1, min(usable_cores(), wanted)))
-        some: dict[int, dict[int, tuple[_Measured, _Measured]]] = {}
         with closing(engine.run(self.measure, items)) as results:
-            for item, result in results:
-                some.setdefault(item // len(firsts), {})[item % len(firsts)] = result
-        rows = [[some[piece][part] for part in range(len(firsts))] for piece in range(len(pieces))]
+            by_item = dict(results)
+        rows = [[by_item[first + part] for part in range(len(parts))] for first in range(0, len(items), len(parts))]
         return [(_joined([planned for planned, _ in row]), _joined([other for _, other in row])) for row in rows]
 
     def measure(self, item: tuple[int, int, range]) -> tuple[_Measured, _Measured]:

@@ -94,9 +94,8 @@ class SampleCosts:
         for source_number in np.unique(source).tolist():
             rows = np.flatnonzero(source == source_number)
             means = self.summaries[source_number].means
-            for column, (name, value) in enumerate(self._costs(source_number, index[rows]).items()):
+            for column, value in enumerate(self._costs(source_number, index[rows]).values()):
                 costs[rows, column] = np.where(value.known, value.values, means[column])
-                self._check(name, value, source_number, index[rows])
         return costs
 
     @cached_property

@@ -15,6 +15,11 @@ from .costs import SampleCosts
 from .source import Source
 
 
+def shown_costs(names: Iterable[str], costs: Iterable[float]) -> str:
+    """Return costs with their names, for messages."""
+    return ", ".join(f"{name} {cost:g}" for name, cost in zip(names, costs, strict=True))
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlannedGroups:
     """The groups of a reader's samples: micro-batches or packs of near-equal cost.
@@ -80,16 +85,16 @@ class PlannedGroups:
             return
         above, key, cost = self.costs.above(capacity)
         samples = sum(summary.samples for summary in self.costs.summaries)
-        limits = ", ".join(f"{name} {limit:g}" for name, limit in zip(self.formulas, capacity, strict=True))
+        limits = shown_costs(self.formulas, capacity)
         if 2 * above > samples:
             raise ConfigError(
                 f"{above:,} of {plural(samples, 'sample')} above the capacity of a pack, {limits}",
                 hint="raise the capacity, or check that the column counts what the capacity does",
             )
         if self.window.oversized == "error":
-            shown = ", ".join(f"{name} {value:g}" for name, value in zip(self.formulas, cost, strict=True))
             raise ConfigError(
-                f"{above:,} of {plural(samples, 'sample')} above the capacity of a pack, {limits}: {key!r} has {shown}",
+                f"{above:,} of {plural(samples, 'sample')} above the capacity of a pack, {limits}: {key!r} has "
+                f"{shown_costs(self.formulas, cost)}",
                 hint='raise the capacity, or pass oversized="skip", "alone" (a pack that exceeds it) or "hook" '
                 "(pack_selected_samples gets it alone)",
             )

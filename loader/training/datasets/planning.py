@@ -14,7 +14,7 @@ from ...order import Oversized, WindowPlan
 from ...packing import packer_named
 from ...pipeline.contract.worker_config import WorkerConfig, check_at_least, check_booleans, check_integers
 from ...pipeline.measuring.item_sources import number_of
-from ...pipeline.reading.planned_groups import PlannedGroups
+from ...pipeline.reading.planned_groups import PlannedGroups, shown_costs
 from ...pipeline.reading.source import Source
 from ...samples.batching.collate import key_of
 from ...samples.encoding.size_metric import size_metrics
@@ -56,9 +56,7 @@ class MeasuredPacks:
         above = np.asarray((costs > np.array(self.window.capacity)).any(axis=1))
         if above.any() and self.window.oversized == "error":
             sample = samples[int(above.argmax())]
-            shown = ", ".join(
-                f"{name} {cost:g}" for name, cost in zip(self.metrics, costs[above.argmax()], strict=True)
-            )
+            shown = shown_costs(self.metrics, costs[above.argmax()])
             raise FatalSampleError(
                 f"a sample above the capacity of a pack: {key_of(sample)!r} has {shown}; raise the capacity, or pass "
                 'oversized="skip", "alone" or "hook"'

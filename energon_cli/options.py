@@ -398,23 +398,18 @@ RUN_OPTIONS = (
 """The parameters of these options that a checkpoint has."""
 
 
-_CAPACITY = Parsed("loader.inspect.runs", "parse_capacity")
+def _limits(flag: str, text: str) -> Callable[[F], F]:
+    kind = Parsed("loader.inspect.runs", "parse_capacity")
+    return click.option(flag, metavar="COST=N", type=kind, multiple=True, help=f"{text} Repeatable.")
+
 
 plan_options = combined(
     click.option(
         "--balance", metavar="COST", multiple=True, help="Make micro-batches cost the same: balance=. Repeatable."
     ),
     click.option("--packing", metavar="PACKER", help="Pack samples: best_fit, first_fit_decreasing …"),
-    click.option(
-        "--pack-capacity", metavar="COST=N", type=_CAPACITY, multiple=True, help="Limit a cost of a pack. Repeatable."
-    ),
-    click.option(
-        "--batch-cost",
-        metavar="COST=N",
-        type=_CAPACITY,
-        multiple=True,
-        help="Fill micro-batches to a cost. Repeatable.",
-    ),
+    _limits("--pack-capacity", "Limit a cost of a pack."),
+    _limits("--batch-cost", "Fill micro-batches to a cost."),
     click.option("--padded", is_flag=True, help="Pad micro-batches to their longest sample: padded=True."),
     click.option(
         "--oversized",

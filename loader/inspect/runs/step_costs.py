@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -118,13 +118,12 @@ def step_costs(
         ConfigError: The reader plans no groups.
     """
     (reader, groups), packs = planning_reader(chain), groups_of_batch(chain)
-    first, turns = reader.lane_order(0, lanes=lanes, seed=seed), lanes // ranks
-    plan = first.plan if isinstance(first, PlannedLane) else groups.window
+    every, turns = range(len(reader.sources)), lanes // ranks
+    plan = groups.window_of(every, lanes)
     # A piece is a window of the lanes that make the same steps: one lane of each rank.
     epoch = sum(source.samples for source in reader.sources)
     size = plan.samples if reader.plan.repeats else min(plan.samples, -(-epoch // lanes))
-    of_group = groups.samples_of_group(range(len(reader.sources)))
-    wanted = epoch if steps is None else math.ceil(steps * ranks * packs * of_group)
+    wanted = epoch if steps is None else math.ceil(steps * ranks * packs * groups.samples_of_group(every))
     windows = max(1, round(wanted / (lanes * size)))
     pieces = [(window, turn) for window in range(windows) for turn in range(turns)]
     most = max(1, max_samples // (ranks * size))
@@ -210,17 +209,15 @@ class _Planner:
         window, turn, chosen = item
         costs, planned, unplanned = list[_Floats](), list[_Groups](), list[_Groups]()
         for rank in chosen:
-            lane = self.reader.lane_order(turn * self.ranks + rank, lanes=self.lanes, seed=self.seed)
-            if not isinstance(lane, PlannedLane):
-                continue
-            plan = lane.plan
-            if lane.length is not None and window * plan.samples >= lane.length:
+            order = self.reader.lane_order(turn * self.ranks + rank, lanes=self.lanes, seed=self.seed)
+            lane = cast("PlannedLane", order)
+            if lane.length is not None and window * lane.plan.samples >= lane.length:
                 continue
             of_lane = lane.before(window)[1]
             groups = lane.groups(window, of_lane)
             costs.append(of_lane)
             planned.append((np.concatenate(groups), np.array([*map(len, groups)])))
-            unplanned.append((np.arange(len(of_lane)), _counts_in_turn(plan, of_lane)))
+            unplanned.append((np.arange(len(of_lane)), _counts_in_turn(lane.plan, of_lane)))
         every, padded = len(costs) == len(chosen), self.reader.groups is not None and self.reader.groups.window.padded
         return (
             _measured(costs, planned, self.packs, every=every, padded=padded),
@@ -262,14 +259,11 @@ def _measured(
 def _joined(parts: Sequence[_Measured]) -> _Measured:
     """Return what the lanes of several parts of the ranks cost together."""
     shortest = min(part.steps.shape[1] for part in parts)
+    added = ("sums", "padded", "heavy", "samples", "groups")
     return _Measured(
         steps=np.concatenate([part.steps[:, :shortest] for part in parts]),
         largest=np.max([part.largest[:shortest] for part in parts], axis=0),
-        sums=np.sum([part.sums for part in parts], axis=0),
-        padded=np.sum([part.padded for part in parts], axis=0),
-        heavy=np.sum([part.heavy for part in parts], axis=0),
-        samples=sum(part.samples for part in parts),
-        groups=sum(part.groups for part in parts),
+        **{name: sum(getattr(part, name) for part in parts) for name in added},
     )
 
 

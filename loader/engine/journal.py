@@ -7,12 +7,13 @@ import re
 import zlib
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from operator import gt
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from ..errors import ConfigError, FormatError, StorageError
-from ..storage import Storage
+from ..storage import Storage, read_document
 
 SHARDS = "shards"
 """Part of a request that describes the shards of the data."""
@@ -27,7 +28,6 @@ _DIGEST = re.compile(r"[0-9a-f]{8}[0-9a-f-]{8,56}")
 
 _RESULT = re.compile(r"(\d{8,})\.result")
 _CHECKSUM_BYTES = 4
-_JOB = "job.json"
 
 _Result = TypeVar("_Result")
 
@@ -48,6 +48,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int
     starts: tuple[int, ...] = ()
     results: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{0,16}\Z")] = ""
+
+    def __post_init__(self) -> None:
+        if self.starts and (self.starts[0] != 0 or any(map(gt, self.starts, [*self.starts[1:], self.tasks]))):
+            raise ValueError("its shares do not divide its tasks")
 
     def differences(self, other: Job) -> list[str]:
         """Return the names of the parts of the request that differ, and ``tasks`` and ``shares``."""
@@ -114,6 +118,11 @@ class Journal(Generic[_Result]):
     kind: Any
     results: str = field(default="", init=False)
 
+    @property
+    def file(self) -> str:
+        """Name of the file of the description."""
+        return f"{self.folder}/job.json"
+
     def begin(self, job: Job, *, restart: bool = False, keeps_results: bool = False) -> Job:
         """Write the description of the job, or compare it with the one that is there; return the one that counts.
 
@@ -124,17 +133,15 @@ class Journal(Generic[_Result]):
         Raises:
             ConfigError: The folder has results of another job.
         """
-        file = f"{self.folder}/{_JOB}"
         job = msgspec.structs.replace(job, results=job.results or _name_of_results(job))
         if restart:
-            self._give_up(file, job)
-        self.storage.create_once(file, msgspec.json.encode(job))
-        there = self.job() or job
+            self._give_up(job)
+        there = self.describe(job)
         different = there.differences(job)
         is_keepable = all(name in _OF_THE_CODE or name.startswith(OF_THE_FUNCTION) for name in different)
         if different and keeps_results and is_keepable:
             there = msgspec.structs.replace(job, results=there.results)
-            self.storage.write(file, msgspec.json.encode(there))
+            self.storage.write(self.file, msgspec.json.encode(there))
         elif different:
             names = ", ".join(different)
             raise ConfigError(
@@ -147,13 +154,18 @@ class Journal(Generic[_Result]):
         self.results = there.results
         return there
 
+    def describe(self, job: Job) -> Job:
+        """Write the description of the job unless there is one; return the one that is there."""
+        self.storage.create_once(self.file, msgspec.json.encode(job))
+        return self.job() or job
+
     def check_visible(self) -> None:
         """Raise a ``StorageError`` in a worker that sees another folder than the command, which may be a dataset."""
         there = self.job()
         if there is None or there.results != self.results:
             raise other_folder(self.storage.path(self.folder))
 
-    def _give_up(self, file: str, job: Job) -> None:
+    def _give_up(self, job: Job) -> None:
         """Remove results before a job begins; several shares may do so at the same time."""
         try:
             there = self.job()
@@ -161,7 +173,7 @@ class Journal(Generic[_Result]):
             there = Job(command="", request={}, tasks=0)
         # Other processes see either description, and results of one job alone.
         if there is not None and (there.differences(job) or there.results != job.results):
-            self.storage.write(file, msgspec.json.encode(job))
+            self.storage.write(self.file, msgspec.json.encode(job))
             if there.results not in ("", job.results):
                 self._remove(there.results)
         if not job.starts:
@@ -174,16 +186,17 @@ class Journal(Generic[_Result]):
 
     def job(self) -> Job | None:
         """Return the description of the job whose results are here; None if none was begun."""
-        file = f"{self.folder}/{_JOB}"
-        if not self.storage.exists(file):
-            return None
         try:
-            return msgspec.json.decode(self.storage.read(file), type=Job)
-        except msgspec.DecodeError as error:
+            return msgspec.json.decode(read_document(self.storage, self.file), type=Job)
+        except StorageError as error:
+            if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+                return None
+            raise
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise FormatError(
                 f"the description of an unfinished job is damaged: {error}",
-                shard=self.storage.path(file),
-                hint="begin again with --restart",
+                shard=self.storage.path(self.file),
+                hint="remove this file and run the same command again, in all shares; or begin again with --restart",
             ) from error
 
     def finished(self) -> set[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
@@ -330,15 +329,14 @@ def missing_tasks(missing: Sequence[int], job: Job, *, at: str) -> ConfigError:
     """Return the error of a merge that names the shares without results.
 
     Args:
-        missing: Numbers of the tasks without results, ascending.
+        missing: Numbers of the tasks without results.
         at: Where results are expected.
     """
     what = f"{len(missing):,} of {plural(job.tasks, 'task has', 'tasks have')} no result"
     if not job.starts:
         return ConfigError(what, at=at, hint="run the same command without --merge")
     command = partial(command_with, command=f"{job.command} …")
-    shares = sorted({bisect_right(job.starts, task_index) for task_index in missing})
-    return incomplete_shares(shares, len(job.starts), what=what, command=command, at=at)
+    return incomplete_shares(missing, job.starts, what=what, command=command, at=at)
 
 
 def in_order(results: Iterable[tuple[int, _Result]]) -> Iterator[tuple[int, _Result]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -238,13 +238,18 @@ def command_with(options: str, *, command: str) -> str:
 
 
 def incomplete_shares(
-    shares: Sequence[int], count: int, *, what: str, command: Callable[[str], str], at: str
+    missing: Iterable[int], starts: Sequence[int], *, what: str, command: Callable[[str], str], at: str
 ) -> ConfigError:
-    """Return the error of a merge about shares to run, by ascending numbers.
+    """Return the error of a merge that names the shares to run.
 
     Args:
+        missing: Numbers of the items without results.
+        starts: Number of the first item of each share.
+        what: The reason, for the message.
         command: Returns the command line of a share for its option.
+        at: Where results are expected.
     """
+    shares, count = sorted({bisect_right(starts, item) for item in missing}), len(starts)
     names, is_single = format_numbers(shares), len(shares) == 1
     return ConfigError(
         f"{f'share {names} of {count} is' if is_single else f'shares {names} of {count} are'} not complete: {what}",

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
+import secrets
 import shlex
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import pairwise
+from urllib.parse import quote, unquote
 
-import msgspec
-
+from ..engine.journal import SHARDS, Job, Journal
 from ..engine.run import Engine
-from ..engine.share import BYTES_PER_SHARD, Share, divide, incomplete_shares
-from ..errors import ConfigError, FormatError, StorageError, plural
+from ..engine.share import BYTES_PER_SHARD, Share, divide, incomplete_shares, items_of
+from ..errors import ConfigError, StorageError, plural
 from ..format.dataset_ref import DatasetRef
 from ..format.index.current import PreviousIndex
 from ..format.index.journal import ScanFolders, StoredScans, download_scans
 from ..format.nv_meta import WORK_FOLDER
-from ..storage import FileInfo, RemoteStorage, Storage, read_document
+from ..storage import FileInfo, RemoteStorage, Storage
 from .destination import check_destination
 from .plan import PreparePlan, ProgressCallback, ScanHow
 from .scans import ShardScans
@@ -29,63 +27,44 @@ from .shards import find_shards, parse_exclude
 from .staging import unchanged_shards
 from .workspace import open_part_workspace
 
-PART_PLAN = f"{WORK_FOLDER}/parts.json"
-"""The plan of the shares of a prepare, so that all agree even if shards arrive meanwhile; the commit removes it."""
-
+_TIME = "time in UTC"  # part of the description of a job
 _STATUS_THREADS = 32  # of a network file system or an object store
 
 
-class SharePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The shards of each share."""
+def shares_journal(storage: Storage) -> Journal[None]:
+    """Return the journal of the shares of a prepare, which has no results: scans are stored by the version of a shard.
 
-    starts: tuple[int, ...]  # number of the first shard of each share
-    shards: tuple[str, ...]  # names of the shards, in the order of the dataset
-    planned_at: str  # time in UTC
-
-    def shards_of(self, share: int) -> tuple[str, ...]:
-        """Return the shards of a share; shares are numbered from 1."""
-        stop = self.starts[share] if share < len(self.starts) else len(self.shards)
-        return self.shards[self.starts[share - 1] : stop]
+    Its description is the list of shards of all shares, so that they agree even if shards arrive meanwhile; the commit
+    removes it.
+    """
+    return Journal(storage, WORK_FOLDER, type(None))
 
 
-def divide_shards(shards: Sequence[FileInfo], shares: int) -> SharePlan:
-    """Divide shards into runs of neighbours of about the same size in bytes.
+def divide_shards(shards: Sequence[FileInfo], shares: int) -> Job:
+    """Describe the scan of shards by shares: runs of neighbours of about the same size in bytes.
 
     >>> shards = [FileInfo(name=name, size_bytes=1 << 30, mtime_ns=0) for name in "abc"]
-    >>> plan = divide_shards(shards, 2)
-    >>> plan.shards_of(1), plan.shards_of(2)
-    (('a',), ('b', 'c'))
+    >>> job = divide_shards(shards, 2)
+    >>> shards_of(job, Share(1, 2)), shards_of(job, Share(2, 2))
+    (['a'], ['b', 'c'])
     """
-    return SharePlan(
+    return Job(
+        command="prepare",
+        request={
+            SHARDS: "\n".join(quote(shard.name, errors="surrogateescape") for shard in shards),
+            _TIME: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        },
+        tasks=len(shards),
         starts=divide([shard.size_bytes + BYTES_PER_SHARD for shard in shards], shares),
-        shards=tuple(shard.name for shard in shards),
-        planned_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        results=secrets.token_hex(8),  # scans of an earlier division have another folder, which all shares read
     )
 
 
-def read_plan(storage: Storage) -> SharePlan | None:
-    """Read the plan of a prepare in shares; return None without one."""
-    try:
-        plan = msgspec.convert(json.loads(read_document(storage, PART_PLAN)), SharePlan)
-        if plan.starts[:1] != (0,) or any(start > stop for start, stop in pairwise([*plan.starts, len(plan.shards)])):
-            raise ValueError("its shares do not divide its shards")  # noqa: TRY301 - as a damaged document
-    except StorageError as error:
-        if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
-            return None
-        raise
-    except (ValueError, msgspec.ValidationError) as error:
-        raise FormatError(
-            f"the plan of the shares is damaged: {error}",
-            shard=storage.path(PART_PLAN),
-            hint="remove this file and run all shares again; they keep what is done",
-        ) from error
-    return plan
-
-
-def write_plan(storage: Storage, plan: SharePlan) -> SharePlan:
-    """Write a plan; return the one that counts, which another share may have written before."""
-    storage.create_once(PART_PLAN, json.dumps(msgspec.to_builtins(plan)).encode("ascii"))
-    return read_plan(storage) or plan
+def shards_of(job: Job, share: Share | None = None) -> list[str]:
+    """Return the names of the shards of a share, or of all, in the order of the dataset."""
+    names = [unquote(name, errors="surrogateescape") for name in job.request.get(SHARDS, "").split("\n")]
+    items = range(job.tasks) if share is None else items_of(share, job.starts, job.tasks)
+    return names[items.start : items.stop]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,14 +93,14 @@ def run_part(
     storage = plan.ref.storage()
     if dry_run:
         scanned = 0
-        shards = _present(storage, plan, _part_plan(storage, plan, part, write=False).shards_of(part.number))
+        shards = _present(storage, plan, shards_of(_shares_job(storage, plan, part, write=False), part))
     else:
         with open_part_workspace(storage) as work:
-            part_plan = _part_plan(storage, plan, part, write=True)
-            folders = scan_folders(part_plan, part.number)
+            job = _shares_job(storage, plan, part, write=True)
+            folders = ScanFolders(job.results, str(part.number))
             if isinstance(storage, RemoteStorage):
                 download_scans(storage, work, folders)
-            shards = _present(storage, plan, part_plan.shards_of(part.number))
+            shards = _present(storage, plan, shards_of(job, part))
             scanned = _scan(storage, work, plan, shards, folders=folders, on_progress=on_progress)
     return PartReport(
         part=part,
@@ -132,10 +111,11 @@ def run_part(
     )
 
 
-def _part_plan(storage: Storage, plan: PreparePlan, part: Share, *, write: bool) -> SharePlan:
-    """Return the plan of all parts; write it, unless another part has done so or there is nothing to scan."""
-    written = read_plan(storage)
-    if written is None:
+def _shares_job(storage: Storage, plan: PreparePlan, part: Share, *, write: bool) -> Job:
+    """Return the job of all shares; describe it, unless another share has done so or there is nothing to scan."""
+    journal = shares_journal(storage)
+    job = journal.job()
+    if job is None:
         search = find_shards(storage, exclude=plan.exclude)
         if search.kind.is_file:
             raise ConfigError(
@@ -147,18 +127,21 @@ def _part_plan(storage: Storage, plan: PreparePlan, part: Share, *, write: bool)
         # Only shards that need a scan are divided.
         reused = unchanged_shards(plan, search.shards, PreviousIndex(storage))
         to_scan = [shard for position, shard in enumerate(search.shards) if position not in reused]
-        written = divide_shards(to_scan, part.count)
+        job = divide_shards(to_scan, part.count)
         if write and to_scan:
-            written = write_plan(storage, written)
-    if len(written.starts) != part.count:
-        shares = plural(len(written.starts), "share")
+            job = journal.describe(job)
+    if len(job.starts) != part.count:
         raise ConfigError(
-            f"this dataset is being prepared in {shares}, since {written.planned_at}; found {part}",
+            f"{_being_prepared(job)}; found {part}",
             at=storage.path(""),
-            hint=f"divide it into {shares}, too; for another number, first remove"
-            f" {storage.path(PART_PLAN)}, which keeps what is scanned",
+            hint=f"divide it into {plural(len(job.starts), 'share')}, too; for another number, first remove"
+            f" {storage.path(journal.file)}, which keeps what is scanned",
         )
-    return written
+    return job
+
+
+def _being_prepared(job: Job) -> str:
+    return f"this dataset is being prepared in {plural(len(job.starts), 'share')}, since {job.request.get(_TIME, '?')}"
 
 
 def _present(storage: Storage, plan: PreparePlan, names: Sequence[str]) -> list[FileInfo]:
@@ -199,25 +182,20 @@ def _scan(
     return len(to_scan)
 
 
-def scan_folders(plan: SharePlan, position: int) -> ScanFolders:
-    """Return the folders of the scans of a part."""
-    division = json.dumps([plan.starts, plan.shards]).encode("ascii")
-    return ScanFolders(hashlib.sha256(division).hexdigest()[:16], str(position))
-
-
 def check_not_planned(storage: Storage, *, is_known: bool = True) -> None:
-    """Check that no part of a prepare was started.
+    """Check that no share of a prepare was started.
 
     Args:
-        is_known: Answer from a listing of it, if there is one; False looks for a plan that was written since.
+        is_known: Answer from a listing of the folder, if there is one; False looks for shares that began since.
     """
-    plan = None if is_known and not storage.exists(PART_PLAN) else read_plan(storage)
-    if plan is not None:
+    journal = shares_journal(storage)
+    job = None if is_known and not storage.exists(journal.file) else journal.job()
+    if job is not None:
         raise ConfigError(
-            f"this dataset is being prepared in {plural(len(plan.starts), 'share')}, since {plan.planned_at}",
+            _being_prepared(job),
             at=storage.path(""),
             hint="commit the shares with --merge, which names those that are missing; or give them up: remove"
-            f" {storage.path(PART_PLAN)}",
+            f" {storage.path(journal.file)}",
         )
 
 
@@ -225,15 +203,15 @@ _MAX_SHARDS = 5  # in a message
 
 
 def check_complete(storage: Storage, ref: DatasetRef, unscanned: Sequence[str]) -> None:
-    """Check that each shard of the plan was scanned.
+    """Check that each shard of the shares was scanned.
 
     Args:
-        unscanned: Shards without a scan; those that arrived after the plan are no fault.
+        unscanned: Shards without a scan; those that arrived after the division are no fault.
     """
-    plan = read_plan(storage)
+    job = shares_journal(storage).job()
     # A share takes fewer options than the merge.
     command = shlex.join(["energon", "prepare", ref.path, *ref.folder_flags])
-    if plan is None:
+    if job is None:
         if not unscanned:
             return
         raise ConfigError(
@@ -242,21 +220,15 @@ def check_complete(storage: Storage, ref: DatasetRef, unscanned: Sequence[str]) 
             at=storage.path(""),
             hint=f"run the shares first: {command} --share 1/64, and so on",
         )
-    # Find the shares with shards that are not scanned.
-    missing = frozenset(unscanned)
-    unscanned_of = {
-        position: [name for name in plan.shards_of(position) if name in missing]
-        for position in range(1, len(plan.starts) + 1)
-    }
-    names = [name for shards in unscanned_of.values() for name in shards]
-    if not names:
+    # Name the shares with shards that are not scanned, and the command that runs the first one.
+    remaining = frozenset(unscanned)
+    missing = {position: name for position, name in enumerate(shards_of(job)) if name in remaining}
+    if not missing:
         return
-    # Name them, and the command that runs the first one.
-    numbers = [position for position, shards in unscanned_of.items() if shards]
-    shown = ", ".join(names[:_MAX_SHARDS]) + (", …" if len(names) > _MAX_SHARDS else "")
-    what = f"{len(names):,} of {plural(len(plan.shards), 'shard is', 'shards are')} not scanned: {shown}"
+    shown = ", ".join([*missing.values()][:_MAX_SHARDS]) + (", …" if len(missing) > _MAX_SHARDS else "")
+    what = f"{len(missing):,} of {plural(job.tasks, 'shard is', 'shards are')} not scanned: {shown}"
     error = incomplete_shares(
-        numbers, len(plan.starts), what=what, command=lambda share: f"{command} {share}", at=storage.path("")
+        missing, job.starts, what=what, command=lambda share: f"{command} {share}", at=storage.path("")
     )
     error.hint = f"{error.hint}; a share names shards that are damaged"
     raise error

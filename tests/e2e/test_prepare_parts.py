@@ -23,7 +23,7 @@ from loader.engine.share import Share
 from loader.errors import ConfigError, FormatError, StorageError, WorkerError
 from loader.format.index.journal import StoredScans, save_scans
 from loader.format.index.shard_index import index_shard
-from loader.prepare.part import PART_PLAN, PartReport, run_part
+from loader.prepare.part import PartReport, run_part
 from loader.prepare.plan import PreparePlan
 from loader.prepare.run import run_prepare
 from loader.storage import open_storage
@@ -41,6 +41,7 @@ from tests.e2e.dataset_tree import (
 from tests.forked_commands import program
 
 PARTS = 4
+DESCRIPTION = ".nv-meta/.prepare/job.json"
 
 
 def part(folder: Path, number: int, parts: int = PARTS, **options: Any) -> PartReport:
@@ -120,13 +121,13 @@ def test_a_merge_without_parts_is_an_error(tmp_path: Path) -> None:
 def test_all_parts_keep_the_plan_of_the_first_one(tmp_path: Path) -> None:
     write_shards(tmp_path, 8)
     part(tmp_path, 1)
-    plan = (tmp_path / PART_PLAN).read_bytes()
+    plan = (tmp_path / DESCRIPTION).read_bytes()
     write_shard(tmp_path / "shard_000+.tar", caption_samples(90, 2))  # arrives meanwhile
     write_shard(shard_path(tmp_path, 7), caption_samples(95, 2))  # changes meanwhile
     shard_path(tmp_path, 3).unlink()  # removed meanwhile
     for number in (2, 3, 4):
         part(tmp_path, number)
-    assert (tmp_path / PART_PLAN).read_bytes() == plan
+    assert (tmp_path / DESCRIPTION).read_bytes() == plan
     report = prepare(tmp_path, merge=True)
     assert (report.shards, report.scanned) == (8, 1)
     assert "this merge scanned 1 shard that arrived or changed after the shares were planned" in report.warnings
@@ -139,7 +140,7 @@ def test_parts_of_a_prepared_dataset_scan_only_what_changed(tmp_path: Path) -> N
     write_shards(tmp_path, 8)
     prepare(tmp_path)
     assert [report.shards for report in all_parts(tmp_path)] == [0] * PARTS
-    assert not (tmp_path / PART_PLAN).exists()  # nothing to merge
+    assert not (tmp_path / DESCRIPTION).exists()  # nothing to merge
     write_shard(shard_path(tmp_path, 5), caption_samples(70, 5))
     assert sum(report.scanned for report in all_parts(tmp_path)) == 1
     report = prepare(tmp_path, merge=True)
@@ -153,7 +154,7 @@ def test_another_number_of_parts_is_an_error(tmp_path: Path) -> None:
     part(tmp_path, 1)
     with pytest.raises(ConfigError, match=r"being prepared in 4 shares, since .*; found 1/5"):
         part(tmp_path, 1, 5)
-    (tmp_path / PART_PLAN).unlink()
+    (tmp_path / DESCRIPTION).unlink()
     assert sum(report.scanned for report in all_parts(tmp_path, 5)) == 6  # the scans of the first plan are kept
 
 
@@ -162,27 +163,29 @@ def test_a_prepare_that_is_no_merge_is_refused_until_the_parts_are_given_up(tmp_
     part(tmp_path, 1)
     with pytest.raises(ConfigError, match="being prepared in 4 shares, since 2") as caught:
         prepare(tmp_path)
-    assert str(tmp_path / PART_PLAN) in str(caught.value.hint)
-    (tmp_path / PART_PLAN).unlink()
+    assert str(tmp_path / DESCRIPTION) in str(caught.value.hint)
+    (tmp_path / DESCRIPTION).unlink()
     assert prepare(tmp_path).resumed == 2
 
 
 def test_a_damaged_plan_is_an_error_that_names_it(tmp_path: Path) -> None:
     write_shards(tmp_path, 8)
     part(tmp_path, 1)
-    for text in ("", "[]", '{"starts":[1],"shards":[],"planned_at":"","planned_by":""}'):
-        (tmp_path / PART_PLAN).write_text(text)
-        with pytest.raises(FormatError, match="the plan of the shares is damaged") as caught:
+    described = '{"command":"prepare","request":{},"tasks":8,"starts":%s,"results":"%s"}'
+    for text in ("", "[]", described % ([1, 2, 3, 4], ""), described % ([0, 2, 4, 9], ""), described % ([0], "../..")):
+        (tmp_path / DESCRIPTION).write_text(text)
+        with pytest.raises(FormatError, match="the description of an unfinished job is damaged") as caught:
             part(tmp_path, 1)
-        assert str(tmp_path / PART_PLAN) in str(caught.value)
+        assert str(tmp_path / DESCRIPTION) in str(caught.value)
 
 
 def test_a_planted_plan_leads_nowhere(tmp_path: Path) -> None:
     write_shards(tmp_path / "ds", 2)
     write_shard(tmp_path / "secret.tar", caption_samples(0, 2))
-    plan = tmp_path / "ds" / PART_PLAN
+    plan = tmp_path / "ds" / DESCRIPTION
     plan.parent.mkdir(parents=True)
-    plan.write_text(json.dumps({"starts": [0], "shards": ["../secret.tar"], "planned_at": "", "planned_by": ""}))
+    described = {"command": "prepare", "request": {"shards": "../secret.tar"}, "tasks": 1, "starts": [0]}
+    plan.write_text(json.dumps(described))
     with pytest.raises(StorageError, match="leads out of this folder"):
         part(tmp_path / "ds", 1, 1)
 

@@ -16,7 +16,7 @@ import pytest
 from loader.engine import Engine
 from loader.engine.share import Share
 from loader.errors import ConfigError
-from loader.prepare.part import PART_PLAN, divide_shards, read_plan, run_part, write_plan
+from loader.prepare.part import divide_shards, run_part, shares_journal
 from loader.prepare.plan import PreparePlan, PrepareProgress, PrepareReport
 from loader.prepare.run import run_prepare
 from loader.storage import FileInfo, open_storage
@@ -34,6 +34,7 @@ from tests.object_server import ObjectServer
 
 ONE, MANY = "s3://bucket/one", "s3://bucket/many"
 PARTS = 4
+DESCRIPTION = ".nv-meta/.prepare/job.json"
 
 
 @pytest.fixture
@@ -76,17 +77,17 @@ def test_a_part_scans_nothing_twice_and_a_merge_names_the_missing_ones(bucket: P
         prepare(MANY, merge=True)
     with pytest.raises(ConfigError, match="being prepared in 4 shares") as caught:
         prepare(MANY)
-    assert f"{MANY}/{PART_PLAN}" in str(caught.value.hint)
+    assert f"{MANY}/{DESCRIPTION}" in str(caught.value.hint)
     write_shard(shard_path(bucket / "many", 4), caption_samples(90, 2))  # changes meanwhile
     assert run_part(plan, Share(2, PARTS)).scanned == 1
 
 
 def test_of_two_writers_one_writes_the_plan(bucket: Path) -> None:
-    storage = open_storage(MANY)
+    journal = shares_journal(open_storage(MANY))
     plans = [divide_shards([FileInfo(name=name, size_bytes=1, mtime_ns=0)], 2) for name in ("a", "b")]
-    assert [write_plan(storage, plan) for plan in plans] == [plans[0], plans[0]]
-    assert read_plan(storage) == plans[0]
-    assert (bucket / "many" / PART_PLAN).exists()
+    assert [journal.describe(plan) for plan in plans] == [plans[0], plans[0]]
+    assert journal.job() == plans[0]
+    assert (bucket / "many" / DESCRIPTION).exists()
 
 
 def test_a_prepare_does_not_commit_over_parts_that_started_meanwhile(bucket: Path) -> None:

@@ -76,6 +76,7 @@ def open_prepare(
     on_progress: ProgressCallback | None = None,
     engine: Engine | None = None,
     storage: Storage | None = None,
+    search: ShardSearch | None = None,
     inspects: bool = False,
     is_trial: bool = False,
 ) -> Iterator[RunningPrepare]:
@@ -88,6 +89,7 @@ def open_prepare(
         on_progress: As for :func:`run_prepare`.
         engine: As for :func:`run_prepare`; if its ``is_stopped`` returns True, another thread has no use for the scan.
         storage: As for :func:`run_prepare`.
+        search: Its shards, if they were found just now.
         inspects: Inspect some samples while their shards are scanned.
         is_trial: Only scan, and write nothing next to the shards: there is no commit.
 
@@ -104,9 +106,9 @@ def open_prepare(
         storage = plan.ref.storage()
     if isinstance(storage, RemoteStorage):
         plan = _at_url(plan)
-    # Find the shards, and check the destination and the split before anything is scanned.
+    # Find the shards, if the caller has not, and check the destination and the split before anything is scanned.
     list_once(storage, "")
-    search = find_shards(storage, exclude=plan.exclude)
+    search = search or find_shards(storage, exclude=plan.exclude)
     check_destination(storage, plan.ref, shards=search.names, force=plan.force)
     prefetch_documents(storage, [SPLIT_YAML])
     if plan.split is not None:

@@ -26,7 +26,7 @@ from ...prepare.contents.proposed_fields import SeenParts, propose_field_map
 from ...prepare.dataset_yaml import DatasetYaml
 from ...prepare.plan import PreparePlan, RunningPrepare
 from ...prepare.run import open_prepare
-from ...prepare.shards import find_shards
+from ...prepare.shards import ShardSearch, find_shards
 from ...storage import Storage, list_once
 
 _NO_PART_SETS = PartSets(sets=(), samples=0)  # before a scan
@@ -128,7 +128,7 @@ class ShardFolder:
 
     Attributes:
         storage: The folder.
-        sizes: Shard → bytes, in the order of the dataset.
+        search: Its shards.
         has_split: The folder has a split from an earlier prepare.
         has_dataset_yaml: The folder has a ``dataset.yaml`` from an earlier prepare.
         prepared: The folder was prepared before.
@@ -136,11 +136,16 @@ class ShardFolder:
     """
 
     storage: Storage
-    sizes: Mapping[str, int]
+    search: ShardSearch
     has_split: bool
     has_dataset_yaml: bool
     prepared: bool
     contents: SampledContents = field(default_factory=SampledContents)
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Shard → bytes, in the order of the dataset."""
+        return {shard.name: shard.size_bytes for shard in self.search.shards}
 
 
 def inspect_folder(
@@ -162,20 +167,19 @@ def inspect_folder(
     storage = ref.storage()
     list_once(storage, "")
     read_committed_documents(storage)
-    # Find the shards.
-    sizes = {shard.name: shard.size_bytes for shard in find_shards(storage, exclude=exclude).shards}
+    search = find_shards(storage, exclude=exclude)
     contents = SampledContents()
     # Scan all samples, as a prepare does, but write nothing.
     if scans:
         plan = PreparePlan.of(ref, exclude=exclude)
-        with open_prepare(plan, storage=storage, inspects=True, is_trial=True) as prepare:
+        with open_prepare(plan, storage=storage, search=search, inspects=True, is_trial=True) as prepare:
             prepare.scan()
             contents = replace(contents_of_scan(prepare), other_parts=other_parts)
     # Documents count only if an index belongs to them.
     prepared = is_prepared(storage)
     return ShardFolder(
         storage=storage,
-        sizes=sizes,
+        search=search,
         has_split=prepared and any(storage.exists(f"{FOLDER}/{name}") for name in (SPLIT_YAML, SPLIT_JSON)),
         has_dataset_yaml=prepared and storage.exists(f"{FOLDER}/{ref.dataset_file}"),
         prepared=prepared,

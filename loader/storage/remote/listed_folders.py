@@ -86,7 +86,7 @@ class ListedFolders:
 def is_visible(name: str, folder: str) -> bool:
     """Return True if no folder between a folder and a file below it is hidden.
 
-    >>> is_visible(".nv-meta/index.uuid", ".nv-meta"), is_visible(".nv-meta/.prepare/parts.json", ".nv-meta")
+    >>> is_visible(".nv-meta/index.uuid", ".nv-meta"), is_visible(".nv-meta/.prepare/job.json", ".nv-meta")
     (True, False)
     """
     inner = name[len(folder) + 1 :] if folder else name

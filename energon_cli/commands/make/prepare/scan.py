@@ -86,6 +86,7 @@ def begin_scan(
             on_progress=scan.note,
             engine=replace(opened, is_stopped=stopped.is_set if in_thread else None),
             storage=folder.storage,
+            search=folder.search,
             inspects=inspects,
             is_trial=is_trial,
         ) as prepare,

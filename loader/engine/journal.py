@@ -29,6 +29,9 @@ _DIGEST = re.compile(r"[0-9a-f]{8}[0-9a-f-]{8,56}")
 _RESULT = re.compile(r"(\d{8,})\.result")
 _CHECKSUM_BYTES = 4
 
+JOB = "job.json"
+"""Name of the description in the folder of a journal."""
+
 _Result = TypeVar("_Result")
 
 
@@ -118,11 +121,6 @@ class Journal(Generic[_Result]):
     kind: Any
     results: str = field(default="", init=False)
 
-    @property
-    def file(self) -> str:
-        """Name of the file of the description."""
-        return f"{self.folder}/job.json"
-
     def begin(self, job: Job, *, restart: bool = False, keeps_results: bool = False) -> Job:
         """Write the description of the job, or compare it with the one that is there; return the one that counts.
 
@@ -141,7 +139,7 @@ class Journal(Generic[_Result]):
         is_keepable = all(name in _OF_THE_CODE or name.startswith(OF_THE_FUNCTION) for name in different)
         if different and keeps_results and is_keepable:
             there = msgspec.structs.replace(job, results=there.results)
-            self.storage.write(self.file, msgspec.json.encode(there))
+            self.storage.write(f"{self.folder}/{JOB}", msgspec.json.encode(there))
         elif different:
             names = ", ".join(different)
             raise ConfigError(
@@ -156,7 +154,7 @@ class Journal(Generic[_Result]):
 
     def describe(self, job: Job) -> Job:
         """Write the description of the job unless there is one; return the one that is there."""
-        self.storage.create_once(self.file, msgspec.json.encode(job))
+        self.storage.create_once(f"{self.folder}/{JOB}", msgspec.json.encode(job))
         return self.job() or job
 
     def check_visible(self) -> None:
@@ -173,7 +171,7 @@ class Journal(Generic[_Result]):
             there = Job(command="", request={}, tasks=0)
         # Other processes see either description, and results of one job alone.
         if there is not None and (there.differences(job) or there.results != job.results):
-            self.storage.write(self.file, msgspec.json.encode(job))
+            self.storage.write(f"{self.folder}/{JOB}", msgspec.json.encode(job))
             if there.results not in ("", job.results):
                 self._remove(there.results)
         if not job.starts:
@@ -186,8 +184,9 @@ class Journal(Generic[_Result]):
 
     def job(self) -> Job | None:
         """Return the description of the job whose results are here; None if none was begun."""
+        file = f"{self.folder}/{JOB}"
         try:
-            return msgspec.json.decode(read_document(self.storage, self.file), type=Job)
+            return msgspec.json.decode(read_document(self.storage, file), type=Job)
         except StorageError as error:
             if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
                 return None
@@ -195,7 +194,7 @@ class Journal(Generic[_Result]):
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise FormatError(
                 f"the description of an unfinished job is damaged: {error}",
-                shard=self.storage.path(self.file),
+                shard=self.storage.path(file),
                 hint="remove this file and run the same command again, in all shares; or begin again with --restart",
             ) from error
 

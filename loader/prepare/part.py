@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
-from ..engine.journal import SHARDS, Job, Journal
+from ..engine.journal import JOB, SHARDS, Job, Journal
 from ..engine.run import Engine
 from ..engine.share import BYTES_PER_SHARD, Share, divide, incomplete_shares, items_of
 from ..errors import ConfigError, StorageError, plural
@@ -27,16 +27,15 @@ from .shards import find_shards, parse_exclude
 from .staging import unchanged_shards
 from .workspace import open_part_workspace
 
+SHARES = f"{WORK_FOLDER}/{JOB}"
+"""The list of shards of all shares of a prepare, so that they agree even if shards arrive meanwhile."""
+
 _TIME = "time in UTC"  # part of the description of a job
 _STATUS_THREADS = 32  # of a network file system or an object store
 
 
 def shares_journal(storage: Storage) -> Journal[None]:
-    """Return the journal of the shares of a prepare, which has no results: scans are stored by the version of a shard.
-
-    Its description is the list of shards of all shares, so that they agree even if shards arrive meanwhile; the commit
-    removes it.
-    """
+    """Return the journal of the shares, which has no results: scans are stored by versions of shards."""
     return Journal(storage, WORK_FOLDER, type(None))
 
 
@@ -135,7 +134,7 @@ def _shares_job(storage: Storage, plan: PreparePlan, part: Share, *, write: bool
             f"{_being_prepared(job)}; found {part}",
             at=storage.path(""),
             hint=f"divide it into {plural(len(job.starts), 'share')}, too; for another number, first remove"
-            f" {storage.path(journal.file)}, which keeps what is scanned",
+            f" {storage.path(SHARES)}, which keeps what is scanned",
         )
     return job
 
@@ -188,14 +187,13 @@ def check_not_planned(storage: Storage, *, is_known: bool = True) -> None:
     Args:
         is_known: Answer from a listing of the folder, if there is one; False looks for shares that began since.
     """
-    journal = shares_journal(storage)
-    job = None if is_known and not storage.exists(journal.file) else journal.job()
+    job = None if is_known and not storage.exists(SHARES) else shares_journal(storage).job()
     if job is not None:
         raise ConfigError(
             _being_prepared(job),
             at=storage.path(""),
             hint="commit the shares with --merge, which names those that are missing; or give them up: remove"
-            f" {storage.path(journal.file)}",
+            f" {storage.path(SHARES)}",
         )
 
 

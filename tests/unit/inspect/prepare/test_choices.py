@@ -26,6 +26,7 @@ from loader.inspect import (
 )
 from loader.prepare import DatasetYaml, SplitRequest, parse_ratio
 from loader.prepare.contents import only_field_map
+from loader.storage import FileInfo
 from tests.cli.make_dataset import write_captions
 from tests.e2e.dataset_tree import write_tar
 from tests.imports import picture
@@ -119,9 +120,10 @@ def test_samples_are_split_where_whole_shards_miss_the_ratio_by_more_than_ten_po
     folder = inspect_folder(str(write_captions(tmp_path / "captions")))
 
     def proposed(*sizes: int, samples: int | None = None, by_samples: bool | None = None) -> SplitRequest:
-        shards = {f"{number}.tar": size for number, size in enumerate(sizes)}
-        counts = None if samples is None else dict.fromkeys(shards, samples)
-        given = OpenChoices(replace(folder, sizes=shards), samples=counts, by_samples=by_samples)
+        shards = [FileInfo(name=f"{index}.tar", size_bytes=size, mtime_ns=0) for index, size in enumerate(sizes)]
+        sized = replace(folder, search=replace(folder.search, shards=tuple(shards)))
+        counts = None if samples is None else dict.fromkeys(sized.sizes, samples)
+        given = OpenChoices(sized, samples=counts, by_samples=by_samples)
         return given.proposed_split
 
     assert [proposed(*count * [5]).by_samples for count in (1, 2, 3, 6, 7, 10)] == [False, *3 * [True], False, False]

@@ -345,8 +345,11 @@ def activity_name(stage: str, function: Callable[..., Any]) -> str:
 
 
 def makes_several(function: Callable[..., Any]) -> bool:
-    """Return True if a function is a generator function, as far as that is known before the call."""
-    return inspect.isgeneratorfunction(inspect.unwrap(function))
+    """Return True if a function is a generator function, as far as that is known before the call.
+
+    A function that dispatches to others tells it by an attribute.
+    """
+    return getattr(function, "makes_several", False) or inspect.isgeneratorfunction(inspect.unwrap(function))
 
 
 def no_result(function: Callable[..., Any]) -> ConfigError:

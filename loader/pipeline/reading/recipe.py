@@ -137,7 +137,7 @@ class SourceStores:
 
     @cached_property
     def aux(self) -> dict[str, FileStore[Any]]:
-        return {name: self._decoded(open_aux_store(ref)) for name, ref in self.aux_refs.items()}
+        return {name: self.decoded(open_aux_store(ref)) for name, ref in self.aux_refs.items()}
 
     @cached_property
     def own(self) -> FileStore[Any] | None:
@@ -146,9 +146,10 @@ class SourceStores:
 
     @cached_property
     def primary(self) -> FileStore[Any] | None:
-        return None if self.own is None else self._decoded(self.own)
+        return None if self.own is None else self.decoded(self.own)
 
-    def _decoded(self, store: FileStore[Any]) -> FileStore[Any]:
+    def decoded(self, store: FileStore[Any]) -> FileStore[Any]:
+        """Return a store whose content is decoded as that of the source."""
         decoder: Any = self.decoder
         if decoder is None or whole_sample_decoder(decoder) is not None or isinstance(store, BinIdxFileStore):
             return store

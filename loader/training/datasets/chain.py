@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from math import isnan
 from typing import Any
@@ -26,7 +26,7 @@ from ...pipeline.reading.read import ReadDataset
 from ...pipeline.reading.source import Raw, RawRow, Source
 from ...pipeline.stages.batch import BatchDataset, PlannedGroupsDataset
 from ...pipeline.stages.blend import BlendDataset
-from ...pipeline.stages.cook import CookDataset, cooking_hooks, uses_stores
+from ...pipeline.stages.cook import CookSample, cooking_hooks, uses_stores
 from ...pipeline.stages.group_batch import GroupBatchDataset
 from ...pipeline.stages.map import MapDataset
 from ...pipeline.stages.packing import PackingDataset
@@ -147,8 +147,6 @@ class SampleStages:
 
     sources: Sequence[Source]
     options: ChainOptions
-    _cook: CookDataset | None = field(default=None, init=False)
-    _names_sources: bool = field(default=False, init=False)
 
     def lift(self, chain: SavableDataset[Any], level: Level, to: Level) -> SavableDataset[Any]:
         options, encoder = self.options, self.options.task_encoder
@@ -171,22 +169,20 @@ class SampleStages:
         return chain
 
     def _samples(self, reader: SavableDataset[Any]) -> SavableDataset[Any]:
-        encoder = self.options.task_encoder
-        if not self._cooks:
-            return DecodeDataset(reader, sources=self.sources)
-        stores = [source.recipe.stores for source in self.sources] if self._cook is None else []
-        if self._cook is None:
-            self._names_sources = uses_stores(encoder, stores)
-        decode = DecodeDataset(reader, sources=self.sources, names_sources=self._names_sources)
-        cook = CookDataset(decode, encoder, stores, like=self._cook)
-        self._cook = self._cook or cook
-        return cook
+        cook = self._cook
+        names_sources = cook is not None and bool(cook.stores)
+        decode = DecodeDataset(reader, sources=self.sources, names_sources=names_sources)
+        return decode if cook is None else MapDataset(decode, cook, name="cook")
 
     @cached_property
-    def _cooks(self) -> bool:
+    def _cook(self) -> CookSample | None:
+        """The function that cooks the samples of all readers; None if no source is crude, or nothing cooks."""
         encoder = self.options.task_encoder
         cooks = encoder.cookers or not is_library_hook(encoder.cook_crude_sample)
-        return bool(cooks) and any(source.recipe.is_crude for source in self.sources)
+        if not (cooks and any(source.recipe.is_crude for source in self.sources)):
+            return None
+        stores = [source.recipe.stores for source in self.sources]
+        return CookSample(encoder, dict(enumerate(stores)) if uses_stores(encoder, stores) else {})
 
 
 def encoding_hooks(encoder: TaskEncoder[Any, Any, Any, Any]) -> list[tuple[str, Callable[..., Any]]]:

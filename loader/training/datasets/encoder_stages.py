@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...pipeline.contract.stage import SavableDataset
-from ...pipeline.stages.cook import CookingHook, cooking_hooks, full_key
+from ...pipeline.contract.stage import SavableDataset, as_stage
+from ...pipeline.stages.cook import CookSample, GivenStores, cooking_hooks
 from ...pipeline.stages.map import MapDataset
 from ...samples.encoding.cooking import needs_primary
 from ...samples.hooks import is_default
-from ...samples.types import CrudeSample
-from ...stores.aux_store import PrimaryFileStore
 from ...stores.file_store import FileStore
 from .chain import ChainOptions, batched, encoding_hooks, packed
 
@@ -28,7 +26,15 @@ class EncoderStages:
         aux: Mapping[str, FileStore[Any]] | None,
     ) -> SavableDataset[Any]:
         """Build the stage that cooks crude samples; other samples pass."""
-        return MapDataset(dataset, _CookWith(encoder, get_primary_aux, aux or {}), name="cook")
+        primary = None
+        if get_primary_aux is not None and any(map(needs_primary, cooking_hooks(encoder))):
+            primary, reader = get_primary_aux(), as_stage(dataset)
+            while reader.inputs:
+                reader = reader.inputs[0]
+            for source in reader.read_sources[:1]:
+                primary = source.recipe.stores.decoded(primary)
+        cook = CookSample(encoder, {None: GivenStores(aux or {}, primary)})
+        return MapDataset(dataset, cook, name="cook")
 
     def encode_sample(self, encoder: Any, dataset: SavableDataset[Any]) -> SavableDataset[Any]:
         if not is_default(encoder.encode_sample):
@@ -58,21 +64,3 @@ class EncoderStages:
         elif any(name == "postencode_sample" for name, _ in encoding_hooks(encoder)):
             dataset = MapDataset(dataset, encoder.postencode_sample, name="postencode_sample")
         return batched(dataset, options)
-
-
-class _CookWith:
-    def __init__(
-        self, encoder: Any, get_primary_aux: Callable[[], FileStore[Any]] | None, aux: Mapping[str, FileStore[Any]]
-    ) -> None:
-        self.__name__ = "cook_crude_sample"
-        self._call = CookingHook(encoder)
-        self._aux = dict(aux)
-        needs = any(map(needs_primary, cooking_hooks(encoder)))
-        self._primary = get_primary_aux() if get_primary_aux is not None and needs else None
-
-    def __call__(self, sample: Any) -> Any:
-        if not isinstance(sample, CrudeSample):
-            return sample
-        if self._primary is None:
-            return self._call(sample, self._aux)
-        return self._call(sample, {**self._aux, "primary": PrimaryFileStore(self._primary, full_key(sample))})

@@ -46,7 +46,7 @@ class Library(DefaultTaskEncoder[Any, Any, Any, Any]):
 class ByHand(Library):
     buffer_size: int | None = None
 
-    def build_train_datasets(  # type: ignore[override] # fewer arguments than the base class allows
+    def build_train_datasets(
         self, *, datasets: Any, worker_config: WorkerConfig, batch_size: int | None, **options: Any
     ) -> Any:
         (one,) = datasets

@@ -149,7 +149,7 @@ class SourceStores:
         return None if self.own is None else self.decoded(self.own)
 
     def decoded(self, store: FileStore[Any]) -> FileStore[Any]:
-        """Return a store whose content is decoded as that of the source."""
+        """Return a store that decodes the content of another one with the decoder of the source."""
         decoder: Any = self.decoder
         if decoder is None or whole_sample_decoder(decoder) is not None or isinstance(store, BinIdxFileStore):
             return store

@@ -347,7 +347,7 @@ def activity_name(stage: str, function: Callable[..., Any]) -> str:
 def makes_several(function: Callable[..., Any]) -> bool:
     """Return True if a function is a generator function, as far as that is known before the call.
 
-    A function that dispatches to others tells it by an attribute.
+    A function that calls others declares it by an attribute.
     """
     return getattr(function, "makes_several", False) or inspect.isgeneratorfunction(inspect.unwrap(function))
 

@@ -76,13 +76,13 @@ diff state.json state.json
 checkpoint info state.json
 checkpoint redist state.json two --new-world-size 2
 checkpoint migrate state.json mix.yaml migrated
+profile script.py
 doctor
 completion bash
 """
 
 NEED_TORCH = """
 trace data --step 1 --replay
-profile script.py
 get data --like 000000 --column embedding
 map data functions.py:caption --write length
 """

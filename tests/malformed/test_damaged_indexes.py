@@ -49,7 +49,7 @@ def write_index(storage: LocalStorage, uuid: str, shards: tuple[str, ...] = tupl
     with writer:
         for name in shards:
             writer.add(storage.stat(name), index_shard(storage, name))
-    writer.finish(prepared_by="a test")
+        writer.finish(prepared_by="a test")
 
 
 def file_of(storage: LocalStorage, name: str) -> Path:

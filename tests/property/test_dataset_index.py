@@ -53,7 +53,7 @@ def write_index(
         for name, members in zip(SHARDS, some, strict=False):
             write_shard(folder / name, members, tar_format)
             writer.add(storage.stat(name), index_shard(storage, name))
-    staged, duplicates = writer.finish(prepared_by="a test")
+        staged, duplicates = writer.finish(prepared_by="a test")
     index = DatasetIndex(storage, "u")
     assert index.layout == staged.layout
     return index, duplicates
@@ -178,7 +178,7 @@ def test_a_shard_of_more_than_two_tebibytes_is_refused(tmp_path: Path) -> None:
     last = IndexWriter(storage, "last")
     with last:
         last.add(storage.stat("s.tar"), replace(index, part_offset=index.part_offset + (1 << 41) - 1024))
-    last.finish(prepared_by="a test")
+        last.finish(prepared_by="a test")
     with pytest.raises(FormatError, match="larger than 2 TiB"), IndexWriter(storage, "u") as writer:
         writer.add(storage.stat("s.tar"), replace(index, part_offset=index.part_offset + (1 << 41)))
     assert not any(path.name.endswith(".npy") for path in (tmp_path / "u").iterdir())

@@ -122,7 +122,7 @@ def test_a_dataset_of_small_shards_is_one_run(tmp_path: Path, monkeypatch: pytes
     with writer:
         for _ in range(5):
             writer.add(storage.stat("s.tar"), index_shard(storage, "s.tar"))
-    _, duplicates = writer.finish(prepared_by="a test")
+        _, duplicates = writer.finish(prepared_by="a test")
     assert merged == [[10]]
     assert [(key, samples.tolist()) for key, samples in duplicates.groups] == [
         ("a", [0, 2, 4, 6, 8]),

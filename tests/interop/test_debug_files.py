@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import islice
+from collections import defaultdict
+from itertools import count, islice
 from pathlib import Path
 
 import pytest
 
 from loader import WorkerConfig, get_savable_loader, get_train_dataset
+from loader.training.loaders import run
 from tests.e2e.text_dataset import write_texts
 from tests.interop.conftest import Peer, Program
 
@@ -33,7 +35,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("name", ["one", "mix.yaml"])
-def test_analyze_debug_counts_the_samples(data: Path, peer: Peer, tmp_path: Path, workers: int, name: str) -> None:
+def test_analyze_debug_counts_the_samples(
+    data: Path, peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, workers: int, name: str
+) -> None:
+    # Number the loaders as in two new processes: earlier tests of this process have made some of rank 0 alone.
+    monkeypatch.setattr(run, "_numbers", defaultdict(count))
     for rank in range(2):
         config = WorkerConfig(
             rank=rank,

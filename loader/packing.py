@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .arrays import IntArray
-from .errors import ConfigError, plural
+from .errors import ConfigError, error_text, plural
 from .extensions import extension_names, load_extension
 
 Costs = npt.ArrayLike
@@ -26,6 +26,7 @@ _EVEN: Final = 1.01  # of the mean: packs below need no swaps
 _SWAPS: Final = 12  # of a pack: more gain little
 _PACKS_OF_SWAP: Final = 16  # for a swap of each heavy pack, so that it takes less than a microsecond an item
 _COMPARED_SWAPS: Final = 1 << 17  # at a time: a millisecond
+_RESULT: Final = "a packer returns arrays of item numbers, which have each item once and keep the capacity"
 _ROUNDING: Final = 1e-9  # of the capacity: sums of floats differ by less from the sum that they stand for
 
 
@@ -423,3 +424,46 @@ def packer_named(name: str) -> Packer:
         names = [*PACKERS, *extension_names("packers")]
         raise ConfigError(f"there is no packer {name!r}", hint=f"name one of {', '.join(names)}")
     return packer
+
+
+def packed(name: str, costs: _FloatArray, capacity: tuple[float, ...]) -> list[IntArray]:
+    """Return the packs that a packer makes of some items, without empty ones.
+
+    Args:
+        name: Name of the packer.
+        costs: Costs of the items, at least one, shape (n, k).
+        capacity: The largest sum of each cost in a pack.
+
+    Raises:
+        ConfigError: The packer fails, or its packs are not integers, lack items, or exceed the capacity.
+    """
+    packer = packer_named(name)
+    try:
+        packs = [np.asarray(pack) for pack in packer(costs, capacity)]
+    except Exception as error:
+        if name in PACKERS:  # the costs are wrong, which it says
+            raise
+        raise ConfigError(f"the packer {name!r} failed: {error_text(error)}", hint=_RESULT) from error
+    # Check that each item is in one pack.
+    wrong = next((pack for pack in packs if pack.ndim != 1 or (len(pack) and pack.dtype.kind not in "iu")), None)
+    if wrong is not None:
+        raise ConfigError(
+            f"the packer {name!r} returned a pack of type {wrong.dtype} and shape {wrong.shape}", hint=_RESULT
+        )
+    packs = [pack for pack in packs if len(pack)]
+    items = np.concatenate([np.empty(0, np.int64), *packs])
+    if not np.array_equal(np.sort(items), np.arange(len(costs))):
+        raise ConfigError(
+            f"the packer {name!r} put {plural(len(items), 'item')} into packs, given {len(costs):,}", hint=_RESULT
+        )
+    # Check that no pack is too full.
+    sizes = np.array([*map(len, packs)])
+    sums = np.add.reduceat(costs[items], np.cumsum(sizes) - sizes)
+    above = (sums > np.array(capacity) * (1 + 2 * _ROUNDING)).any(axis=1)  # fits add one at a time: another rounding
+    if above.any():
+        raise ConfigError(
+            f"the packer {name!r} made a pack that costs {sums[above.argmax()].tolist()}, above the capacity "
+            f"{[*capacity]}",
+            hint=_RESULT,
+        )
+    return packs

@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arrays import IntArray
-from ..errors import ConfigError, plural
-from ..packing import balanced, packer_named
+from ..packing import balanced, packed
 from .permutation import mix
 from .stream_order import LaneOrder, Located, check_range
 
@@ -122,14 +121,8 @@ class WindowPlan:
         if self.padded:
             packs = _of_like_cost(costs[fitting], capacity)
         else:
-            packs = packer_named(self.packer)(costs[fitting], capacity)
-        if not np.array_equal(np.sort(np.concatenate([np.empty(0, np.int64), *packs])), np.arange(len(fitting))):
-            raise ConfigError(
-                f"the packer {self.packer!r} put {plural(sum(map(len, packs)), 'item')} into packs, given "
-                f"{len(fitting):,}",
-                hint="a packer returns arrays of item numbers, which have each item once",
-            )
-        return [fitting[pack] for pack in packs if len(pack)] + [large[row : row + 1] for row in range(len(large))]
+            packs = packed(self.packer, costs[fitting], capacity) if len(fitting) else []
+        return [fitting[pack] for pack in packs] + [large[row : row + 1] for row in range(len(large))]
 
 
 def _largest_first(costs: Costs) -> IntArray:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from loader import packing
 from loader.arrays import IntArray
 from loader.errors import ConfigError
 from loader.order import FinitePass, PlannedLane, RepeatedOrder, SourceOrder, WindowPlan
@@ -124,11 +125,39 @@ def test_samples_above_the_capacity_are_alone_or_left_out() -> None:
 
 
 def test_a_packer_that_loses_items_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from loader import packing
-
     monkeypatch.setitem(packing.PACKERS, "lossy", lambda costs, capacity: [np.arange(len(costs) - 1)])
     with pytest.raises(ConfigError, match="the packer 'lossy' put 9 items into packs, given 10"):
         WindowPlan(packer="lossy", capacity=(1e9,)).groups(np.ones((10, 1)), key=0)
+
+
+@pytest.mark.parametrize(
+    ("packer", "message"),
+    [
+        (lambda costs, _: [np.arange(len(costs))], r"made a pack that costs \[10.0\], above the capacity \[4.0\]"),
+        (lambda costs, _: 1 // 0, "failed: ZeroDivisionError"),
+        (lambda costs, _: None, "failed: TypeError"),
+        (lambda costs, _: [[0.0, 1.0], [2.0]], r"returned a pack of type float64 and shape \(2,\)"),
+        (lambda costs, _: [*range(len(costs))], r"returned a pack of type int64 and shape \(\)"),
+        (lambda costs, _: [["a"]], "returned a pack of type <U1"),
+        (lambda costs, _: [], "put 0 items into packs, given 10"),
+    ],
+)
+def test_faults_of_a_packer_name_it(packer: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "load_extension", lambda _group, _name: packer)
+    with pytest.raises(ConfigError, match=f"the packer 'faulty' {message}"):
+        WindowPlan(packer="faulty", capacity=(4.0,)).groups(np.ones((10, 1)), key=0)
+
+
+def test_a_packer_may_yield_packs_or_empty_ones_and_gets_no_oversized_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    def yielding(costs: Any, capacity: Any) -> Any:
+        costs = costs.reshape(len(costs), -1)  # of no items, this fails
+        yield from ([number] for number in range(len(costs)))
+        yield []
+
+    monkeypatch.setattr(packing, "load_extension", lambda _group, _name: yielding)
+    plan = WindowPlan(packer="yielding", capacity=(4.0,), oversized="alone")
+    for costs in (np.full((3, 1), 9.0), np.ones((3, 1)), np.array([[1.0], [9.0], [4.0]])):
+        assert sorted(group.tolist() for group in plan.groups(costs, key=0)) == [[0], [1], [2]]
 
 
 def test_windows_are_no_longer_than_the_share_of_a_lane_in_an_epoch() -> None:

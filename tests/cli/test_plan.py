@@ -55,6 +55,23 @@ def test_the_fill_of_packs_and_the_padding_of_micro_batches_are_shown(texts: Pat
     assert cost["planned"]["padding"] < 0.5 * cost["unplanned"]["padding"]
 
 
+def test_samples_that_are_left_out_fill_no_pack(tmp_path: Path, energon: RunEnergon) -> None:
+    dataset = folder_at(write_texts(tmp_path / "texts", train=(400, 500), val=(5,)))
+    costs = 1 + np.arange(len(dataset)) % 99
+    costs[::40] = 1000
+    write_column(dataset.storage, dataset.index, "tokens", costs)
+    options = ("--packing", "best_fit", "--pack-capacity", "tokens=300", "--lanes", 2, "--json")
+    facts = {
+        oversized: energon("plan", tmp_path / "texts", *options, "--oversized", oversized).json["steps"][0]
+        for oversized in ("skip", "alone")
+    }
+    (skipped,), (alone,) = facts["skip"]["costs"], facts["alone"]["costs"]
+    assert 0.9 < skipped["planned"]["fill"] <= 1 < alone["planned"]["fill"]
+    assert 0.5 < skipped["unplanned"]["fill"] <= skipped["planned"]["fill"]
+    assert skipped["micro_batch"] <= 300
+    assert facts["skip"]["samples"] == 900 - int((costs[:900] == 1000).sum()) < facts["alone"]["samples"] == 900
+
+
 def test_a_script_is_run_up_to_its_first_loader(texts: Path, tmp_path: Path, energon: RunEnergon) -> None:
     script = tmp_path / "train.py"
     script.write_text(

@@ -214,10 +214,14 @@ class _Planner:
             if lane.length is not None and window * lane.plan.samples >= lane.length:
                 continue
             of_lane = lane.before(window)[1]
-            groups = lane.groups(window, of_lane)
-            costs.append(of_lane)
-            planned.append((np.concatenate(groups), np.array([*map(len, groups)])))
-            unplanned.append((np.arange(len(of_lane)), _counts_in_turn(lane.plan, of_lane)))
+            # Samples that the run leaves out make no steps, with a plan or without.
+            kept = ~lane.is_left_out(of_lane)
+            if not kept.any():
+                continue
+            groups = [group for group in lane.groups(window, of_lane) if kept[group[0]]]
+            costs.append(of_lane[kept])
+            planned.append(((np.cumsum(kept) - 1)[np.concatenate(groups)], np.array([*map(len, groups)])))
+            unplanned.append((np.arange(len(costs[-1])), _counts_in_turn(lane.plan, costs[-1])))
         every, padded = len(costs) == len(chosen), self.reader.groups is not None and self.reader.groups.window.padded
         return (
             _measured(costs, planned, self.packs, every=every, padded=padded),

@@ -8,7 +8,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from ...cached_property import cached_property
-from ...order import LaneOrder, MixHistory, PlannedLane, worker_share
+from ...order import LaneOrder, MixHistory, PlannedLane, WindowPlan, worker_share
 from ..contract.lane import Lane
 from ..contract.running import StageTraits
 from ..contract.stage import IteratedDataset, Running, SavableDataset, State
@@ -33,12 +33,14 @@ class ReadDataset(SavableDataset[Raw]):
 
     Attributes:
         history: The earlier mixes of a restored run; None if its mix never changed.
+        window_samples: Samples of a window of a restored run whose groups are planned; 0 if they follow from the costs.
         quarantined: Samples that are passed over as excluded ones are: pairs of a source's number, and the sample's
             number in its index.
     """
 
     entry_schema = COUNT
     history: MixHistory | None = None
+    window_samples: int = 0
     quarantined: frozenset[tuple[int, int]] = frozenset()
 
     def __init__(
@@ -153,14 +155,19 @@ class ReadDataset(SavableDataset[Raw]):
         samples: LaneSamples | None = lane.shared.get(LaneSamples) if lane.shared else None
         return running if samples is None else counted_reader(running, samples)
 
+    def window_plan(self, lanes: int) -> WindowPlan | None:
+        """Return the rule of windows of a run; None if it plans no groups."""
+        if self.groups is None:
+            return None
+        # Windows keep the size that they began with, whatever the mix and the costs are now.
+        if self.window_samples:
+            return replace(self.groups.window, samples=self.window_samples)
+        first = range(len(self.sources)) if self.history is None else self.history.first_sources
+        return self.groups.window_of(first, lanes)
+
     def lane_order(self, lane: int, *, lanes: int, seed: int, deals: bool = False) -> LaneOrder:
         samples, plan = [source.samples for source in self.sources], self.plan
-        history, groups = self.history, self.groups
-        # Windows keep the size that they began with, whatever the mix has now.
-        window = None
-        if groups is not None:
-            first = range(len(samples)) if history is None else history.first_sources
-            window = groups.window_of(first, lanes)
+        history, groups, window = self.history, self.groups, self.window_plan(lanes)
         order: LaneOrder
         if history is not None and isinstance(plan, ShuffledPlan):
             # Each mix of the run continues where the one before it ended; a window that had begun keeps its mix.

@@ -210,6 +210,12 @@ def plans_groups(chain: SavableDataset[Any]) -> bool:
     return isinstance(chain, PlannedGroupsDataset)
 
 
+def planned_window(chain: SavableDataset[Any], lanes: int) -> int:
+    """Return the number of samples of a window of a run; 0 if it plans no groups."""
+    plan = planning_reader(chain)[0].window_plan(lanes) if plans_groups(chain) else None
+    return 0 if plan is None else plan.samples
+
+
 def groups_of_batch(chain: SavableDataset[Any]) -> int:
     """Return the number of planned groups of a micro-batch: of packs, several may make one."""
     groups, stage = 1, chain

@@ -15,7 +15,7 @@ from ...pipeline.contract.rank_stage import cut_rank_stages, open_on_rank
 from ...pipeline.contract.stage import SavableDataset, State, as_stage
 from ...pipeline.failures.error_handlers import keys_of_sample
 from ...pipeline.reading.read import dealt_samples
-from ...pipeline.stages.batch import plans_groups
+from ...pipeline.stages.batch import planned_window
 from ...progress_bar import progress_bar
 from ..states.mix_history import MixChanges
 from ..states.mixes.begun import begin_as
@@ -237,6 +237,7 @@ class LoaderRun:
             **position._asdict(),
             kind=lanes.kind,
             deal=dealt_samples(self.chain, lanes.lanes),
+            window=planned_window(self.chain, lanes.lanes),
             mix_changes=self.mix_changes,
             ranks_at=self.numbering.ranks_at,
             skip_steps=self.numbering.skips,
@@ -249,15 +250,15 @@ class LoaderRun:
         if self.stats is not None:
             self.stats.end_profile()
         config = self.built.worker_config
-        if plans_groups(self.built):
-            saved, lane_states = with_new_costs(self.built, saved, lane_states)
-        # A run that began with other ranks or exclusions counts as the saved one does.
+        # A run that began with other ranks, exclusions or windows counts as the saved one does.
         dataset = self.built.identity()
-        before = None if dataset == saved.dataset else self.state()
+        is_begun_so = dataset == saved.dataset and planned_window(self.built, saved.lanes) == saved.window
+        before = None if is_begun_so else self.state()
         try:
             if before is not None:
                 begin_as(self.built, saved)
                 dataset = self.built.identity()
+                saved, lane_states = with_new_costs(self.built, saved, lane_states)
             # Compare the run with the saved one as a whole; only a difference is examined further.
             mix = ContinuedMix(chain=self.built, changes=(), change=None)
             here = (dataset, config.seed_offset, self.lanes.lanes, dealt_samples(self.built, saved.lanes))

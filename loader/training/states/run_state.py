@@ -19,7 +19,8 @@ A state is plain data: nested dicts and lists of str, int, float, bool and None.
 ``checksum``  of the other entries, as canonical JSON: a state that was damaged or edited is refused
 ============  ========================================================================
 
-A state of one small source also has ``deal``, the samples of the micro-batches that the lanes take in turn. A state
+A state of one small source also has ``deal``, the samples of the micro-batches that the lanes take in turn. One of a
+run whose groups are planned has ``window``, the samples of a window, which the run keeps when its costs change. A state
 converted to another number of ranks also has ``counted_on``: the number of ranks on which ``steps`` were counted. A
 state of a run whose mix of datasets changed also has ``mix_changes`` (see :mod:`.mix_history`). One of a run that skips
 steps has ``skip_steps``: lists of the first step, the end, and their micro-batches. A state of a run that changed its
@@ -81,6 +82,7 @@ class RunState:
         kind: Order of the lanes; None if the state does not have it.
         deal: Samples of the micro-batches that the lanes take in turn from the epochs of a small source; 0 if each lane
             has a stream of its own.
+        window: Samples of a window in which groups are planned; 0 if none are planned.
         counted_on: The number of ranks on which ``steps`` were counted; None: ``ranks``.
         ranks_at: The numbers of ranks that the run had; empty if it never changed.
     """
@@ -97,6 +99,7 @@ class RunState:
     dataset: Any = None
     kind: _KIND | None = None
     deal: COUNT = 0
+    window: COUNT = 0
     counted_on: RANKS | None = None
     mix_changes: MixChanges = ()
     ranks_at: tuple[tuple[COUNT, RANKS], ...] = ()
@@ -140,6 +143,7 @@ class RunState:
             "dataset": self.dataset,
             # Entries without a value are left out, so that most states stay small.
             **({"deal": self.deal} if self.deal else {}),
+            **({"window": self.window} if self.window else {}),
             **({} if self.counted_on in (None, self.ranks) else {"counted_on": self.counted_on}),
             **({"mix_changes": list(self.mix_changes)} if self.mix_changes else {}),
             **({"ranks_at": list(map(list, self.ranks_at))} if len(self.ranks_at) > 1 else {}),
@@ -296,7 +300,7 @@ def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
             f"expected one state of each of the {plural(first.ranks, 'rank')}, found those of ranks {ranks}",
             hint="pass the states or files of all ranks; in a run save_state_global() gathers the states",
         )
-    for name in ("lanes", "ranks", "seed", "kind", "deal", "counted_on", "dataset", "ranks_at", "skip_steps"):
+    for name in ("lanes", "ranks", "seed", "kind", "deal", "window", "counted_on", "dataset", "ranks_at", "skip_steps"):
         if any(getattr(state, name) != getattr(first, name) for state in states):
             raise StateError(f"the states are of different runs: their {name!r} differ")
     if any(len(state.steps) != len(first.steps) for state in states):

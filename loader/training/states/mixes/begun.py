@@ -1,4 +1,4 @@
-"""Begin a chain as a saved run began: on as many ranks, and with the same samples left out."""
+"""Begin a chain as a saved run began: on as many ranks, with the same samples left out and windows of its size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .leaves import DescribedLeaf, match_leaves, sources_in
 
 
 def begin_as(chain: SavableDataset[object], saved: RunState) -> None:
-    """Count the steps and number the samples of a chain as a saved run does.
+    """Count the steps, number the samples and cut the windows of a chain as a saved run does.
 
     Raises:
         StateError: The numbers of the samples that take no turn are damaged.
@@ -24,6 +24,7 @@ def begin_as(chain: SavableDataset[object], saved: RunState) -> None:
     number_as([source for reader in readers for source in reader.sources], saved)
     for reader in readers:
         reader.number_again()
+        reader.window_samples = saved.window
 
 
 def number_as(sources: Sequence[Source], saved: RunState) -> None:

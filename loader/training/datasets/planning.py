@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast, get_args
 
@@ -110,6 +110,8 @@ def planning_of(
     values = {name: _argument(encoder, name, given.get(name)) for name in PLANNING_ARGUMENTS}
     balance, packing, capacity = values["balance"], values["packing"], values["pack_capacity"]
     batch_cost, oversized, samples = values["batch_cost"], values["oversized"] or "error", values["plan_window"]
+    check_integers({"plan_window": samples})
+    check_at_least(1, "sample", or_none=True, plan_window=samples)
     if balance is None and packing is None and batch_cost is None:
         for name in ("pack_capacity", "padded", "oversized", "plan_window"):
             if values[name]:
@@ -121,14 +123,23 @@ def planning_of(
             "balance, packing and batch_cost exclude each other",
             hint="packs that are full cost the same: packing needs no balance",
         )
+    if packing is None and capacity is not None:
+        raise ConfigError("pack_capacity has no effect without packing", hint="batch_cost limits micro-batches")
+    if batch_cost is not None and batch_size not in (None, 1):
+        raise ConfigError(
+            f"batch_size={batch_size} has no effect with batch_cost, which says how many samples a micro-batch has",
+            hint="leave batch_size out",
+        )
+    if packing is not None and not isinstance(packing, str):
+        raise ConfigError(
+            f"expected packing to be the name of a packer, found {packing!r}", hint='pass packing="best_fit"'
+        )
     if oversized not in get_args(Oversized):
         raise ConfigError(f"expected oversized to be 'error', 'skip', 'alone' or 'hook', found {oversized!r}")
-    check_integers({"plan_window": samples})
     padded, allow_new_costs = values["padded"] or False, values["allow_new_costs"] or False
     check_booleans({"padded": padded, "allow_new_costs": allow_new_costs})
     if padded and packing is not None:
         raise ConfigError("packs are not padded", hint="pass padded=True with balance or batch_cost")
-    check_at_least(1, "sample", or_none=True, plan_window=samples)
     workers = config.world_size * config.num_workers
     if config.lanes is not None and config.lanes < workers:
         raise ConfigError(
@@ -155,7 +166,7 @@ def planning_of(
             hint=f'pass {name}={{"tokens": 8192}}; the names are columns, or formulas over columns',
         )
     for cost, limit in limits.items():
-        if not isinstance(limit, int | float) or not np.isfinite(limit) or limit <= 0:
+        if isinstance(limit, bool) or not isinstance(limit, int | float) or not np.isfinite(limit) or limit <= 0:
             raise ConfigError(f"expected a capacity above 0 of {cost!r}, found {limit!r}")
     packer = "best_fit" if packing is None else packing
     packer_named(packer)
@@ -193,14 +204,11 @@ def _argument(encoder: Any, name: str, given: Any) -> Any:
 
 
 def _formulas(costs: Any, name: str) -> dict[str, str]:
-    if isinstance(costs, Mapping):
-        formulas = dict(costs)
-    else:
-        listed = [costs] if isinstance(costs, str) else list(costs)
-        formulas = {cost: cost for cost in listed}
-    if not formulas or not all(isinstance(text, str) and text.strip() for text in formulas.values()):
+    listed = [costs] if isinstance(costs, str) or not isinstance(costs, Iterable) else [*costs]
+    texts = [*costs.values()] if isinstance(costs, Mapping) else listed
+    if not texts or not all(isinstance(text, str) and text.strip() for text in [*listed, *texts]):
         raise ConfigError(
             f"expected {name} to be a column or a formula over columns, or several, found {costs!r}",
             hint=f'pass {name}="tokens", or {name}=["tokens", "ceil(width / 28) * ceil(height / 28)"]',
         )
-    return formulas
+    return dict(zip(listed, texts, strict=True))

@@ -88,7 +88,18 @@ def test_a_script_is_run_up_to_its_first_loader(texts: Path, tmp_path: Path, ene
     assert [
         steps["ranks"] for steps in energon("plan", script, texts, "--world-size", "8,16", "--json").json["steps"]
     ] == [8, 16]
+    assert [steps["ranks"] for steps in energon("plan", script, texts, "--world-size", 1, "--json").json["steps"]] == [
+        1
+    ]
     assert not (tmp_path / "ran").exists()
+    # The lanes of the script hold for other numbers of ranks, if they divide them.
+    script.write_text(script.read_text().replace("num_workers=2", "num_workers=2, lanes=8"))
+    (own,) = energon("plan", script, texts, "--json").json["steps"]
+    (other,) = energon("plan", script, texts, "--world-size", 2, "--json").json["steps"]
+    assert (other["ranks"], other["window"]) == (2, own["window"])
+    refused = energon("plan", script, texts, "--world-size", 3)
+    assert refused.code == 1
+    assert "expected lanes to be a multiple of world_size=3, found 8" in refused.err
     script.write_text("raise SystemExit(3)")
     done = energon("plan", script)
     assert done.code == 1

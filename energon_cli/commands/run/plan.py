@@ -25,7 +25,7 @@ _DEFAULTS = {"shuffle_buffer_size": 1000, "max_samples_per_sequence": 100}  # of
 @click.argument("arguments", metavar="[ARGS]...", nargs=-1, type=click.UNPROCESSED)
 @plan_options
 @shared_options("steps", help="Plan N steps.  [default: an epoch]")
-@run_options_of(Parsed("loader.inspect.runs", "parse_ranks"), default="1")
+@run_options_of(Parsed("loader.inspect.runs", "parse_ranks"), default=None)
 @click.option("--ranks-of-node", metavar="N", type=click.IntRange(min=1), default=8, help="Ranks of a machine.")
 @shared_options("json")
 def plan(
@@ -33,7 +33,7 @@ def plan(
     *,
     arguments: tuple[str, ...],
     steps: int | None,
-    world_size: tuple[int, ...],
+    world_size: tuple[int, ...] | None,
     seed: int,
     ranks_of_node: int,
     as_json: bool,
@@ -62,13 +62,14 @@ def plan(
 
     # A script has the arguments of its run; otherwise the options have.
     if path.endswith(".py"):
-        facts = plan_script(path, arguments, ranks=world_size if world_size != (1,) else (), steps=steps)
+        facts = plan_script(path, arguments, ranks=world_size or (), steps=steps)
     else:
         if arguments:
             raise click.UsageError("Arguments are for scripts (.py); PATH is a dataset.")
         planning = take_planning(options)
         if not {"balance", "packing", "batch_cost"} & set(planning):
             raise click.UsageError("Name what is planned: --balance, --packing with --pack-capacity, or --batch-cost.")
+        world_size = world_size or (1,)
         for ranks in world_size:
             check_lanes(options["lanes"], ranks)
         defaults = {name: value for name, value in _DEFAULTS.items() if options[name] is None}

@@ -18,6 +18,7 @@ from ...errors import ConfigError, StorageError
 from ...order import default_lanes
 from ...pipeline.contract.rank_stage import cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset
+from ...pipeline.contract.worker_config import WorkerConfig
 from .explain import RunFacts, explain_run
 from .planned_run import PlannedRun, RunRequest
 from .step_costs import StepCostFacts, step_costs
@@ -157,14 +158,9 @@ def run_script() -> None:
 
 def _steps_of(dataset: SavableDataset[Any], ranks: Sequence[int], steps: int | None) -> list[StepCostFacts]:
     chain, config = cut_rank_stages(dataset)[0], dataset.worker_config
-    return [
-        step_costs(
-            chain,
-            ranks=count,
-            lanes=(config.lanes if not ranks else None)
-            or default_lanes(count, config.num_workers, has_buffers=chain.waits),
-            seed=config.seed_offset,
-            steps=steps,
-        )
-        for count in ranks or [config.world_size]
-    ]
+    facts = []
+    for count in ranks or [config.world_size]:
+        lanes = WorkerConfig(rank=0, world_size=count, num_workers=config.num_workers, lanes=config.lanes).lanes
+        lanes = lanes or default_lanes(count, config.num_workers, has_buffers=chain.waits)
+        facts.append(step_costs(chain, ranks=count, lanes=lanes, seed=config.seed_offset, steps=steps))
+    return facts

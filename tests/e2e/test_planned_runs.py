@@ -378,7 +378,7 @@ TRACED: dict[str, dict[str, Any]] = {
     "balanced": BALANCED,
     "balanced by a formula": BALANCED | {"balance": {"work": "tokens * tokens"}, "padded": True},
     "balanced by two costs": BALANCED | {"balance": {"all": "tokens", "most": "min(tokens, 30)"}},
-    "filled": FILLED | {"batch_size": 5},
+    "filled": FILLED,
     "filled with padding": FILLED | {"padded": True},
 }
 

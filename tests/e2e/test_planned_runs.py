@@ -171,7 +171,7 @@ def costs(dataset: Any, count: int) -> list[Any]:
 
 def test_a_sample_above_the_capacity_is_named(data: Path) -> None:
     config = WorkerConfig(rank=0, world_size=1, num_workers=0)
-    small = PACKS | {"pack_capacity": {"tokens": 30}}
+    small = PACKS | {"pack_capacity": {"tokens": np.int64(30)}}
     named = r"\d+ of 157 samples above the capacity of a pack, tokens 30: 'train_"
     with pytest.raises(ConfigError, match=named) as error:
         build(data, config, **small)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, cast, get_args
 
 import numpy as np
@@ -166,7 +168,7 @@ def planning_of(
             hint=f'pass {name}={{"tokens": 8192}}; the names are columns, or formulas over columns',
         )
     for cost, limit in limits.items():
-        if isinstance(limit, bool) or not isinstance(limit, int | float) or not np.isfinite(limit) or limit <= 0:
+        if isinstance(limit, bool) or not isinstance(limit, Real) or not math.isfinite(limit) or limit <= 0:
             raise ConfigError(f"expected a capacity above 0 of {cost!r}, found {limit!r}")
     packer = "best_fit" if packing is None else packing
     packer_named(packer)

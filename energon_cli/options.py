@@ -358,18 +358,19 @@ def suggest_choices(parameters: Iterable[click.Parameter]) -> None:
             parameter.type = _Choice(parameter.type.choices, case_sensitive=parameter.type.case_sensitive)
 
 
-def run_options_of(ranks: click.IntRange | Parsed, *, default: Any = 1) -> Callable[[F], F]:
+def run_options_of(ranks: click.IntRange | Parsed, *, default: Any = 1, text: str = "Ranks.") -> Callable[[F], F]:
     """Return a decorator that adds the options which describe a run.
 
     Args:
         ranks: Type of the number of ranks, or of several numbers to compare.
         default: Its default.
+        text: Its help text.
     """
     return combined(
         click.option(
             "--batch-size", metavar="B", type=click.IntRange(min=1), default=1, help="Samples of a micro-batch."
         ),
-        click.option("--world-size", metavar="R", type=ranks, default=default, help="Ranks."),
+        click.option("--world-size", metavar="R", type=ranks, default=default, help=text),
         shared_options("num_workers", metavar="W", type=click.IntRange(min=0), default=0, help="Of a rank."),
         shared_options("split_part", default="train", help="Part of the split."),
         click.option("--shuffle-buffer-size", metavar="N", type=click.IntRange(min=0), help="Samples shuffled freely."),

@@ -25,7 +25,9 @@ _DEFAULTS = {"shuffle_buffer_size": 1000, "max_samples_per_sequence": 100}  # of
 @click.argument("arguments", metavar="[ARGS]...", nargs=-1, type=click.UNPROCESSED)
 @plan_options
 @shared_options("steps", help="Plan N steps.  [default: an epoch]")
-@run_options_of(Parsed("loader.inspect.runs", "parse_ranks"), default=None)
+@run_options_of(
+    Parsed("loader.inspect.runs", "parse_ranks"), default=None, text="Ranks.  [default: 1, or the script's]"
+)
 @click.option("--ranks-of-node", metavar="N", type=click.IntRange(min=1), default=8, help="Ranks of a machine.")
 @shared_options("json")
 def plan(

@@ -197,6 +197,7 @@ def test_arguments_that_contradict_each_other_are_refused(data: Path) -> None:
         ({"pack_capacity": {"tokens": 9}, "plan_window": None}, "pack_capacity has no effect without"),
         ({"plan_window": 0}, "expected plan_window of at least 1 sample, or None, found 0"),
         (BALANCED | {"pack_capacity": {"tokens": 9}}, "pack_capacity has no effect without packing"),
+        (BALANCED | {"oversized": "skip"}, "oversized has no effect with balance"),
         (FILLED | {"pack_capacity": {"tokens": 9}}, "pack_capacity has no effect without packing"),
         (FILLED | {"batch_size": 4}, "batch_size=4 has no effect with batch_cost"),
         (PACKS | {"packing": ["best_fit"]}, r"expected packing to be the name of a packer, found \['best_fit'\]"),

@@ -125,13 +125,7 @@ def planning_of(
             "balance, packing and batch_cost exclude each other",
             hint="packs that are full cost the same: packing needs no balance",
         )
-    if packing is None and capacity is not None:
-        raise ConfigError("pack_capacity has no effect without packing", hint="batch_cost limits micro-batches")
-    if batch_cost is not None and batch_size not in (None, 1):
-        raise ConfigError(
-            f"batch_size={batch_size} has no effect with batch_cost, which says how many samples a micro-batch has",
-            hint="leave batch_size out",
-        )
+    _check_effects(values, batch_size)
     if packing is not None and not isinstance(packing, str):
         raise ConfigError(
             f"expected packing to be the name of a packer, found {packing!r}", hint='pass packing="best_fit"'
@@ -184,6 +178,19 @@ def planning_of(
         kind="buffer" if is_measured else "batches" if packing is None else "packs",
         allow_new_costs=allow_new_costs,
     )
+
+
+def _check_effects(values: Mapping[str, Any], batch_size: int | None) -> None:
+    """Raise a ``ConfigError`` if an argument has no effect with the others."""
+    if values["packing"] is None and values["pack_capacity"] is not None:
+        raise ConfigError("pack_capacity has no effect without packing", hint="batch_cost limits micro-batches")
+    if values["batch_cost"] is not None and batch_size not in (None, 1):
+        raise ConfigError(
+            f"batch_size={batch_size} has no effect with batch_cost, which says how many samples a micro-batch has",
+            hint="leave batch_size out",
+        )
+    if values["balance"] is not None and values["oversized"] is not None:
+        raise ConfigError("oversized has no effect with balance, which has no limit", hint="leave oversized out")
 
 
 def _are_measured(encoder: Any, costs: Mapping[str, float], sources: Sequence[Source]) -> bool:

@@ -153,7 +153,7 @@ def test_buttons_for_the_selection_are_shown_while_there_is_one(browser: Any) ->
     assert run(browser, is_shown)
     run(browser, "document.querySelector('button[title=\"select nothing\"]').click()")
     assert not run(browser, is_shown)
-    assert run(browser, "document.querySelectorAll('.cell.chosen').length") == 0
+    wait(lambda: run(browser, "document.querySelectorAll('.cell.chosen').length") == 0)
 
 
 def test_the_keyboard_opens_a_sample_and_its_neighbour_and_returns(browser: Any) -> None:
@@ -209,6 +209,7 @@ def test_a_search_survives_a_reload_and_the_way_back(browser: Any) -> None:
     wait(lambda: text_of(browser, "#status") == "10 found")
     browser.refresh()
     wait(lambda: text_of(browser, "#status") == "10 found")
+    wait(lambda: text_of(browser, ".cell span"))
     run(browser, "document.querySelector('.cell').click()")
     wait(lambda: text_of(browser, "h1"))
     browser.back()

@@ -69,7 +69,7 @@ export class Grid {
   take(place) {
     const cell = this.spare.pop() ?? element("div", { class: "cell" });
     cell.style.width = `${this.width}px`; cell.style.height = `${this.height}px`;
-    cell.onclick = (event) => { this.focus = place; this.open(this.row(place), event); this.schedule(); };
+    cell.onclick = (event) => { this.focus = place; this.open(cell.shown ?? this.row(place), event); this.schedule(); };
     this.canvas.append(cell);
     this.cells.set(place, cell);
     return cell;

@@ -59,6 +59,12 @@ class Addresses:
         )
         return f"{base}{path}?{query}&response-content-disposition={shown}&x-id=GetObject"
 
+    def sign_upload(self, base: str, name: str) -> str:
+        """Return an address to which the bytes of a file, or of a part of one, are put."""
+        expires = str(int(time.time() + self.moved_s + self.lifetime_s))
+        path = f"/uploads/{name}"
+        return f"{base}{path}?Expires={expires}&Signature={_sign(path, expires)}"
+
     def fault(self, path: str, query: str) -> str:
         """Return what is wrong with an address that a client asks for: ``expired``, ``signature`` or nothing."""
         arguments = {name: values[0] for name, values in parse_qs(query).items()}

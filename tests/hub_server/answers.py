@@ -144,17 +144,19 @@ class Refused(Exception):  # noqa: N818 - an answer
         status: Of HTTP.
         code: The ``X-Error-Code``, by which the client chooses its exception; empty for errors without one.
         message: The ``X-Error-Message``.
+        more: More fields of the body.
     """
 
-    def __init__(self, status: int, code: str, message: str) -> None:
+    def __init__(self, status: int, code: str, message: str, more: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
-        self.status, self.message = status, message
+        self.status = status
+        self.body = {"error": message, **(more or {})}
         self.headers = {"X-Error-Message": " ".join(message.split()).encode("ascii", "replace").decode()}
         if code:
             self.headers["X-Error-Code"] = code
 
     def answer(self) -> Answer:
-        return json_answer({"error": self.message}, self.status, self.headers)
+        return json_answer(self.body, self.status, self.headers)
 
     # The client also takes a 401 without a code for a missing repository, but only of https://; hence the code.
     @classmethod

@@ -30,8 +30,8 @@ def take_revision(segments: list[str]) -> tuple[str, list[str]]:
 # ------------------------------------------------------------------------------------------------------------- the API
 
 
-def answer_api(hub: HubServer, repository: Repository, request: Request, action: list[str]) -> Answer:
-    """Answer a request to ``/api/{datasets,models,spaces}/OWNER/NAME/…``.
+def answer_api(hub: HubServer, repository: Repository, request: Request, action: list[str]) -> Answer | None:
+    """Answer a request to ``/api/{datasets,models,spaces}/OWNER/NAME/…``; None: it does not read.
 
     Args:
         hub: The hub.
@@ -59,7 +59,7 @@ def answer_api(hub: HubServer, repository: Repository, request: Request, action:
             hub.check_files(repository, request)
             commit_at(repository, take_revision(rest)[0])
             return hub.xet_token(repository, "read")
-    raise Refused(404, "", f"Cannot {request.method} {request.path}")
+    return None
 
 
 def commit_at(repository: Repository, revision: str) -> Commit:

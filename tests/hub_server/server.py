@@ -23,6 +23,8 @@ from .faults import Fault, FaultPlan
 from .limits import RateLimits
 from .reading import answer_api, resolve, resolve_cached, send_blob, send_raw, take_revision
 from .repositories import Blob, Repository
+from .writing import answer_lfs, answer_repositories, answer_upload, answer_writes
+from .xet import XetStore
 
 __all__ = ["HubServer", "User", "hub_server"]
 
@@ -62,6 +64,7 @@ class HubServer:
         faults: The planned faults; may be replaced while the server runs.
         limits: The rate limits.
         addresses: How addresses are signed, and for how long.
+        part_bytes: Files that are larger are uploaded by LFS in parts of this size.
         redirect_status: With which the resolver leads to a signed address.
         sends_small_files: Whether the resolver sends regular files itself; else it leads to ``/api/resolve-cache/…``,
             as the hub does.
@@ -73,12 +76,14 @@ class HubServer:
         self.faults = FaultPlan()
         self.limits = RateLimits()
         self.addresses = Addresses()
-        self.xet_store = xet_store
+        self.xet = XetStore(xet_store) if xet_store else None
+        self.part_bytes = 64 << 20
         self.redirect_status = 302
         self.sends_small_files = False
         self.log: list[LoggedRequest] = []
         self.errors: list[Exception] = []
-        self.blobs: dict[str, Blob] = {}  # by sha256
+        self.blobs: dict[str, Blob] = {}  # of LFS, by SHA-256
+        self.parts: dict[str, bytes] = {}  # of files that are being uploaded: SHA-256/number
         self.repositories: dict[tuple[str, str], Repository] = {}
         self.tokens: dict[str, User] = {}
         self._renamed: dict[tuple[str, str], str] = {}
@@ -143,8 +148,8 @@ class HubServer:
 
     @property
     def xet_url(self) -> str:
-        """The server of chunks of Xet: a folder, or where there is none."""
-        return f"local://{self.xet_store}" if self.xet_store else f"{self.cdn_url}/xet"
+        """Where the chunks of Xet are; without a store, an address that has none."""
+        return self.xet.url if self.xet else f"{self.cdn_url}/xet"
 
     # -------------------------------------------------------------------------------------------- what a test sets up
 
@@ -170,7 +175,7 @@ class HubServer:
             is_xet=xet,
             on_blob=self._keep,
             on_rename=self._rename,
-            xet_hash=lambda blob: hashlib.sha256(f"xet {blob.sha256}".encode()).hexdigest(),
+            xet_hash=self._xet_hash,
         )
         self.repositories[kind, name] = repository
         return repository
@@ -203,6 +208,12 @@ class HubServer:
     def _keep(self, blob: Blob) -> None:
         if blob.is_lfs:
             self.blobs[blob.sha256] = blob
+
+    def _xet_hash(self, blob: Blob) -> str:
+        """Return the name of a blob in Xet; without a store, one that only looks like it."""
+        if self.xet is None:
+            return hashlib.sha256(f"xet {blob.sha256}".encode()).hexdigest()
+        return self.xet.put_bytes(blob.data) if isinstance(blob.data, bytes) else self.xet.put([blob.data])[0]
 
     def _rename(self, repository: Repository, name: str) -> None:
         self.repositories[repository.kind, name] = self.repositories.pop((repository.kind, repository.name))
@@ -270,6 +281,8 @@ class HubServer:
             text = "Request has expired" if wrong == "expired" else "The signature does not match"
             xml = f'<?xml version="1.0"?><Error><Code>{code}</Code><Message>{text}</Message></Error>'
             return Answer(403, xml.encode(), {"Content-Type": "application/xml"})
+        if request.method == "PUT":
+            return answer_upload(self, request)
         blob = self.blobs.get(request.path.rpartition("/")[2])
         if blob is None:
             return Answer(404, b'<?xml version="1.0"?><Error><Code>NoSuchKey</Code></Error>')
@@ -278,22 +291,29 @@ class HubServer:
     # ------------------------------------------------------------------------------------------------------- routes
 
     def _route(self, request: Request) -> Answer:
-        segments = request.segments
-        match segments:
+        match request.segments:
             case ["api", "whoami-v2"]:
                 return self._whoami(request)
+            case ["api", "validate-yaml"]:
+                return json_answer({"errors": [], "warnings": []})
+            case ["api", "repos", ("create" | "move" | "delete") as action]:
+                return answer_repositories(self, request, action)
             case ["api", "resolve-cache", kind, owner, name, commit, *rest] if kind in _KINDS:
-                return resolve_cached(self, self.find(kind, owner, name, request), request, commit, rest)
+                return resolve_cached(self, self.find(kind, owner, name, request=request), request, commit, rest)
             case ["api", kind, owner, name, *action] if kind in _KINDS:
-                return answer_api(self, self.find(kind, owner, name, request), request, action)
+                repository = self.find(kind, owner, name, request=request)
+                read = answer_api(self, repository, request, action)
+                return read if read is not None else answer_writes(self, repository, request, action)
             case [("datasets" | "spaces") as kind, owner, name, *rest]:
-                return self._file(self.find(kind, owner, name, request), request, rest)
+                return self._file(self.find(kind, owner, name, request=request), request, rest)
             case [owner, name, *rest] if owner not in ("api", "datasets", "spaces"):
-                return self._file(self.find("models", owner, name, request), request, rest)
+                return self._file(self.find("models", owner, name, request=request), request, rest)
         raise Refused(404, "", f"Cannot {request.method} {request.path}")
 
     def _file(self, repository: Repository, request: Request, rest: list[str]) -> Answer:
         match rest:
+            case ["info", "lfs", "objects", ("batch" | "verify" | "complete") as action]:
+                return answer_lfs(self, repository, request, action)
             case ["resolve", *further]:
                 return resolve(self, repository, request, *take_revision(further))
             case ["raw", *further]:
@@ -343,10 +363,10 @@ class HubServer:
             raise Refused.bad_token()
         return self.tokens[request.token]
 
-    def find(self, kind: str, owner: str, name: str, request: Request) -> Repository:
+    def find(self, kind: str, owner: str, name: str, *, request: Request) -> Repository:
         """Return the repository of a request, if the client may see it."""
         user = self.user(request)
-        full_name = unescaped([owner, name])
+        full_name = unescaped([owner, name.removesuffix(".git")])
         if (kind, full_name) in self._renamed and (kind, full_name) not in self.repositories:
             renamed = self._renamed[kind, full_name]
             moved = request.path.replace(f"{owner}/{name}", renamed, 1)
@@ -363,9 +383,13 @@ class HubServer:
         user = self.user(request)
         if not repository.gated or (user and (user.owns(repository) or user.name in repository.granted)):
             return
+        page_url = self.page_url(repository)
+        raise Refused.gated(repository.kind, repository.name, page_url, is_anonymous=user is None)
+
+    def page_url(self, repository: Repository) -> str:
+        """Return the address of a repository's page."""
         place = "" if repository.kind == "models" else f"{repository.kind}/"
-        page = f"{self.url}/{place}{repository.name}"
-        raise Refused.gated(repository.kind, repository.name, page, is_anonymous=user is None)
+        return f"{self.url}/{place}{repository.name}"
 
 
 def _kind(request: Request) -> str:

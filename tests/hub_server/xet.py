@@ -110,9 +110,8 @@ def _text(digest: bytes) -> str:
 
 
 def _run(task: Mapping[str, object]) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM], input=json.dumps(task), capture_output=True, text=True, timeout=60
-    )
+    command = [sys.executable, "-c", _PROGRAM]
+    done = subprocess.run(command, check=False, input=json.dumps(task), capture_output=True, text=True, timeout=60)
     if done.returncode:
         raise RuntimeError(f"hf-xet failed in {task['endpoint']}:\n{done.stderr}")
     return done.stdout

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +20,10 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
-from huggingface_hub.utils import get_session, parse_ratelimit_headers
+from huggingface_hub.utils._http import get_session, parse_ratelimit_headers
 
 from tests.hub_server import PLANS, Fault, FaultPlan, HubServer, hub_server
+from tests.source_tree import ROOT
 
 TAR = bytes(range(256)) * 400
 NAME = "cats/pictures"
@@ -175,10 +179,10 @@ def test_files_of_gated_repositories_are_for_who_was_granted_access(hub: HubServ
     repository = hub.create("datasets", NAME, gated=True)
     repository.commit({"README.md": b"# Cats"})
     token = hub.add_user("dogs")
-    for anybody, status in ((False, 401), (token, 403)):
-        assert client(hub, anybody).dataset_info(NAME).gated == "manual"
+    for other_token, status in ((False, 401), (token, 403)):
+        assert client(hub, other_token).dataset_info(NAME).gated == "manual"
         with pytest.raises(GatedRepoError) as refused:
-            client(hub, anybody).hf_hub_download(NAME, "README.md", repo_type="dataset", cache_dir=tmp_path)
+            client(hub, other_token).hf_hub_download(NAME, "README.md", repo_type="dataset", cache_dir=tmp_path)
         assert refused.value.response.status_code == status
     repository.grant("dogs")
     assert client(hub, token).hf_hub_download(NAME, "README.md", repo_type="dataset", cache_dir=tmp_path)
@@ -298,3 +302,27 @@ def test_the_log_has_no_secrets(hub: HubServer) -> None:
     assert (resolved.kind, resolved.status, resolved.has_token) == ("resolver", 302, True)
     assert (sent.kind, sent.status, sent.sent_bytes, sent.has_token, sent.range) == ("cdn", 206, 10, False, (0, 9))
     assert not any(secret in str(hub.log) for secret in (token, "Signature", "Expires"))
+
+
+def test_a_program_serves_a_folder_to_benchmarks(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/0000.tar").write_bytes(TAR)
+    command = [sys.executable, "-m", "tests.hub_server", "--repository", f"datasets/{NAME}={tmp_path / 'data'}"]
+    with subprocess.Popen(
+        [*command, "--user", "dogs=team"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        url, token = program.stdout.readline().strip(), program.stdout.readline().strip()
+        plan = json.dumps({"faults": [{"kind": "500", "of": "cdn", "requests": [0]}]})
+        print(f"plan {plan}", file=program.stdin, flush=True)
+        assert program.stdout.readline() == "planned\n"
+        address = hf_hub_url(NAME, "0000.tar", repo_type="dataset", endpoint=url)
+        statuses = [get_session().get(address, headers={"Authorization": f"Bearer {token}"}).status_code for _ in "12"]
+        print(f"log {tmp_path / 'log'}\ncounts", file=program.stdin, flush=True)
+        assert program.stdout.readline() == "4\n"
+        requests = {"resolver GET 302": 2, "cdn GET 500": 1, "cdn GET 200": 1}
+        assert json.loads(program.stdout.readline())["requests"] == requests
+        program.stdin.close()
+    assert statuses == [500, 200]
+    assert [json.loads(line)["fault"] for line in (tmp_path / "log").read_text().splitlines()] == ["", "500", "", ""]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from huggingface_hub import CommitOperationAdd, CommitOperationCopy, CommitOperationDelete, HfApi, constants
@@ -88,7 +89,7 @@ def test_bytes_that_the_hub_has_are_not_uploaded_again(hub: HubServer, api: HfAp
 
 def test_files_are_deleted_and_copied(hub: HubServer, api: HfApi) -> None:
     hub.repositories["datasets", NAME].commit({"a/1.txt": b"1", "a/2.txt": b"2", "b.txt": b"b", "c.tar": TAR})
-    operations = [
+    operations: list[CommitOperationAdd | CommitOperationCopy | CommitOperationDelete] = [
         CommitOperationDelete("a/"),
         CommitOperationCopy("c.tar", "d.tar"),
         CommitOperationAdd("e.txt", b"e"),
@@ -114,7 +115,7 @@ def test_a_commit_on_another_parent_is_refused(hub: HubServer, api: HfApi) -> No
 def test_branches_tags_and_pull_requests_are_made(hub: HubServer, api: HfApi) -> None:
     api.create_branch(NAME, branch="next/try", repo_type="dataset")
     api.create_tag(NAME, tag="v1", repo_type="dataset")
-    common = {"repo_id": NAME, "repo_type": "dataset"}
+    common: dict[str, Any] = {"repo_id": NAME, "repo_type": "dataset"}
     api.upload_file(path_or_fileobj=b"1", path_in_repo="a.txt", revision="next/try", **common)
     opened = api.upload_file(path_or_fileobj=b"2", path_in_repo="b.txt", create_pr=True, **common)
     assert (opened.pr_revision, files(hub, "refs/pr/1")) == ("refs/pr/1", {"b.txt": b"2"})

@@ -18,7 +18,7 @@ _KEY = b"of the tests"
 
 @dataclass(slots=True)
 class Addresses:
-    """How a hub signs addresses.
+    """The way in which a hub signs addresses.
 
     Attributes:
         lifetime_s: Seconds for which one is valid; an hour on the hub.
@@ -36,7 +36,7 @@ class Addresses:
 
         Args:
             base: URL of the server that has the blob.
-            repository: The repository, of which the path has a digest.
+            repository: The repository, whose digest is in the path.
             blob: The blob.
             file_name: Under which browsers save it.
         """

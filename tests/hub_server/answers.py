@@ -62,7 +62,7 @@ class Request:
 
     @property
     def range(self) -> tuple[int, int] | None:
-        """The first and last byte that are asked for; of the last n bytes (-n, -1)."""
+        """The first and last byte that are requested; of the last n bytes (-n, -1)."""
         unit, _, asked = self.headers.get("range", "").partition("=")
         first, dash, last = asked.strip().partition("-")
         if unit.strip().lower() != "bytes" or not dash or "," in asked:

@@ -21,7 +21,7 @@ __all__ = ["Fault", "FaultPlan"]
 #   "wrong range"    send the bytes of another range, with its Content-Range
 #   "expired"        answer 403, as if the signed address had expired
 #   "pointer"        send the pointer of LFS in place of the file
-#   "lost answer"    do what is asked for, then reset before the answer
+#   "lost answer"    do what is requested, then reset before the answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

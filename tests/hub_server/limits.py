@@ -1,4 +1,4 @@
-"""How many requests a hub answers in a window: counted apart for each kind, and for each user or address."""
+"""The number of requests that a hub answers in a window: by kind, and by user or address."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RateLimits:
 
     Attributes:
         window_s: Length of a window; all begin at once, when the hub starts.
-        api: Requests to the API in a window, in place of those of the user's plan.
+        api: Requests to the API in a window, instead of the limit of the user's plan.
         resolvers: The same for the resolver.
         pages: The same for pages.
         is_on: Whether requests over the limit are refused; the headers are sent in any case.

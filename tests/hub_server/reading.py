@@ -1,8 +1,9 @@
-"""What a hub answers to those who read: the API of repositories, their trees and refs, and the resolver of files."""
+"""Answers to clients that read: the API of repositories, their trees and refs, and the resolver of files."""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, urlencode
@@ -81,7 +82,7 @@ def _info(hub: HubServer, repository: Repository, request: Request, revision: st
         siblings.append(sibling)
     last = commit.date if commit else "2026-01-01T00:00:00.000Z"
     info: dict[str, Any] = {
-        "_id": f"{abs(hash(repository.name)):024x}"[:24],
+        "_id": hashlib.sha1(repository.name.encode()).hexdigest()[:24],
         "id": repository.name,
         "author": repository.owner,
         "sha": commit.sha if commit else None,
@@ -105,7 +106,7 @@ def _info(hub: HubServer, repository: Repository, request: Request, revision: st
 
 
 def _tree(hub: HubServer, repository: Repository, request: Request, revision: str, rest: list[str]) -> Answer:
-    """Answer a page of a listing; its ``Link`` has the next one, which goes on after the last path of this one."""
+    """Answer a page of a listing; its ``Link`` has the next one, which begins after the last path of this one."""
     commit = commit_at(repository, revision)
     folder = unescaped(rest).strip("/")
     is_expanded = request.flag("expand")
@@ -115,10 +116,10 @@ def _tree(hub: HubServer, repository: Repository, request: Request, revision: st
     page = commit.tree.page(folder, is_recursive=request.flag("recursive"), after=after, most=most)
     if page is None:
         raise Refused.no_entry(f"{folder} on {revision}")
-    entries, goes_on = page
+    entries, has_more = page
     listed = [entry.as_json(repository.last_change(commit, entry.path) if is_expanded else None) for entry in entries]
     headers = {"X-Total-Count": str(len(commit.tree.files))}
-    if goes_on:
+    if has_more:
         following = base64.b64encode(json.dumps({"file_name": entries[-1].path}).encode()).decode()
         query = {name: values[0] for name, values in request.arguments.items()} | {"limit": most, "cursor": following}
         headers["Link"] = f'<{hub.url}{request.path}?{urlencode(query)}>; rel="next"'
@@ -230,7 +231,7 @@ def send_raw(hub: HubServer, repository: Repository, request: Request, revision:
 
 
 def send_blob(blob: Blob, request: Request, headers: dict[str, str]) -> Answer:
-    """Answer with a blob or the range of it that is asked for."""
+    """Answer with a blob or the range of it that is requested."""
     headers = {
         "ETag": f'"{blob.etag}"',
         "Accept-Ranges": "bytes",

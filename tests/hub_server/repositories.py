@@ -244,7 +244,7 @@ class Repository:
             message: Title and, after an empty line, description.
             is_lfs: Says of a path and size whether it is stored in LFS.
             hashed: False: names large files by path, size and time of change instead of their bytes, which may be
-                many, or none at all, as those of a sparse file.
+                many, or none at all, as in a sparse file.
         """
         if isinstance(files, Path):
             root = files
@@ -326,7 +326,7 @@ class Repository:
         raise KeyError(revision)
 
     def history(self, revision: str) -> list[Commit]:
-        """Return a commit and those before it, the last one first."""
+        """Return a commit and the commits before it, the last one first."""
         found = []
         commit: Commit | None = self.find(revision)
         while commit is not None:

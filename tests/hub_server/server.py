@@ -148,7 +148,7 @@ class HubServer:
 
     @property
     def xet_url(self) -> str:
-        """Where the chunks of Xet are; without a store, an address that has none."""
+        """The address of the chunks of Xet; without a store, one that has none."""
         return self.xet.url if self.xet else f"{self.cdn_url}/xet"
 
     # -------------------------------------------------------------------------------------------- what a test sets up
@@ -415,6 +415,6 @@ def _faulty(fault: Fault) -> Answer | None:
 
 @contextmanager
 def hub_server(*, port: int = 0, cdn_port: int = 0, xet_store: Path | None = None) -> Iterator[HubServer]:
-    """Run a hub in a thread of this process; arguments are those of :class:`HubServer`."""
+    """Run a hub in a thread of this process; it takes the arguments of :class:`HubServer`."""
     with HubServer(port=port, cdn_port=cdn_port, xet_store=xet_store) as hub:
         yield hub

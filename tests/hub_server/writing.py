@@ -1,4 +1,4 @@
-"""What a hub answers to those who write: repositories, branches, commits, and uploads of large files by LFS."""
+"""Answers to clients that write: repositories, branches, commits, and uploads of large files by LFS."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _set_ref(repository: Repository, ref: str, commit: str) -> None:
 
 
 def _preupload(hub: HubServer, repository: Repository, request: Request, revision: str) -> Answer:
-    """Say of each file whether the client puts it into the commit or uploads it before."""
+    """Decide of each file whether the client puts it into the commit or uploads it before."""
     _check_commit(hub, repository, request)
     commit = commit_at(repository, revision) if repository.refs else None
     files = []
@@ -237,7 +237,7 @@ def answer_lfs(hub: HubServer, repository: Repository, request: Request, action:
 
 
 def answer_upload(hub: HubServer, request: Request) -> Answer:
-    """Take the bytes of a file, or of a part of one, at a signed address."""
+    """Store the bytes of a file, or of a part of one, that come to a signed address."""
     name = request.path.removeprefix("/uploads/")
     if "/" in name:
         hub.parts[name] = request.body

@@ -69,7 +69,7 @@ class XetStore:
     def get(self, sizes: Mapping[str, int]) -> dict[str, tuple[Path, str]]:
         """Return the file and the hash in Xet of each SHA-256 that the store has.
 
-        The store is read through links in another folder, since whoever writes it at this time has locked its database.
+        The store is read through links in another folder, since a client that writes to it has locked its database.
 
         Args:
             sizes: Sizes of the files by SHA-256.

@@ -242,7 +242,7 @@ def test_requests_are_counted_apart_by_kind_and_user(hub: HubServer) -> None:
     ):
         answer = get_session().head(path, headers=headers, follow_redirects=False)
         found = parse_ratelimit_headers(answer.headers)
-        limit = PLANS[plan][kind == "resolvers"]
+        limit = getattr(PLANS[plan], kind)
         assert found is not None
         assert (found.resource_type, found.limit, found.remaining) == (kind, limit, limit - 1)
         assert (found.window_seconds, found.reset_in_seconds <= 300) == (300, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,8 @@ from urllib.parse import parse_qs, unquote
 from .repositories import Blob
 
 __all__ = ["Answer", "LoggedRequest", "Refused", "Request", "json_answer", "unescaped"]
+
+_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
 
 @dataclass(slots=True)
@@ -63,13 +66,12 @@ class Request:
     @property
     def range(self) -> tuple[int, int] | None:
         """The first and last byte that are requested; of the last n bytes (-n, -1)."""
-        unit, _, asked = self.headers.get("range", "").partition("=")
-        first, dash, last = asked.strip().partition("-")
-        if unit.strip().lower() != "bytes" or not dash or "," in asked:
-            return None
-        if not first:
-            return -int(last), -1
-        return int(first), int(last) if last else 1 << 62
+        match = _RANGE.fullmatch(self.headers.get("range", ""))
+        if match is None or match[0].endswith("=-"):
+            return None  # several ranges are answered by the whole file, too
+        if not match[1]:
+            return -int(match[2]), -1
+        return int(match[1]), int(match[2]) if match[2] else 1 << 62
 
 
 @dataclass(slots=True)

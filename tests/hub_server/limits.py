@@ -6,19 +6,29 @@ import math
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 __all__ = ["PLANS", "RateLimits"]
 
-# Requests in five minutes to the API and to the resolver, as https://huggingface.co/docs/hub/rate-limits lists them
-# (read in November 2026). It has no such table for pages, which only people ask for; 100 are a guess.
+
+class Plan(NamedTuple):
+    """The requests of a user in five minutes."""
+
+    api: int
+    resolvers: int
+    pages: int
+
+
+# As https://huggingface.co/docs/hub/rate-limits lists them (November 2026). Anonymous users are counted by address;
+# each member of an organization has the limits of its plan.
 PLANS = {
-    "anonymous": (500, 3_000),
-    "free": (1_000, 5_000),
-    "pro": (2_500, 12_000),
-    "team": (3_000, 20_000),
-    "enterprise": (6_000, 50_000),
+    "anonymous": Plan(500, 3_000, 100),
+    "free": Plan(1_000, 5_000, 200),
+    "pro": Plan(2_500, 12_000, 400),
+    "team": Plan(3_000, 20_000, 400),
+    "enterprise": Plan(6_000, 50_000, 600),
+    "enterprise plus": Plan(10_000, 100_000, 1_000),
 }
-_PAGES = 100
 _NAMES = {"api": "api", "resolver": "resolvers", "page": "pages"}  # kind of a request → its name in the headers
 
 
@@ -57,9 +67,8 @@ class RateLimits:
             self._window = window
             self._used.clear()
         name = _NAMES[kind]
-        api, resolvers = PLANS[plan]
-        own = {"api": self.api, "resolvers": self.resolvers, "pages": self.pages}[name]
-        limit = own if own is not None else {"api": api, "resolvers": resolvers, "pages": _PAGES}[name]
+        override: int | None = getattr(self, name)
+        limit: int = getattr(PLANS[plan], name) if override is None else override
         self._used[who, name] += 1
         left = limit - self._used[who, name]
         seconds = math.ceil((window + 1) * self.window_s - passed)

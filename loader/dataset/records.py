@@ -64,15 +64,16 @@ class RecordDataset(Dataset):
             self.index.file(file),
             self.open_file(self.index.shards[file]),
             within,
+            wanted=None if names is None else names.__contains__,
             max_json_bytes=max_json_bytes,
         )
         return {name: value for name, value in parts.items() if names is None or name in names}
 
-    def locator(self, wanted: Callable[[str], bool]) -> Callable[..., SampleLocations]:  # noqa: ARG002 - reads all
+    def locator(self, wanted: Callable[[str], bool]) -> Callable[..., SampleLocations]:  # noqa: ARG002 - of all
         return self.index.locate
 
-    def stored_parts(self, file: ReadableFile, sample: int, wanted: Callable[[str], bool]) -> dict[str, Any]:  # noqa: ARG002
-        return self.index.read(file, sample)
+    def stored_parts(self, file: ReadableFile, sample: int, wanted: Callable[[str], bool]) -> dict[str, Any]:
+        return self.index.read(file, sample, wanted)
 
     def open_shard(self, shard: ShardEntry) -> ReadableFile:
         return self.index.file(self.index.number_of(shard.name)).open()
@@ -115,8 +116,15 @@ def _index_of_file(opened: RecordFile, shard_counts: Mapping[str, int]) -> Recor
     return RecordIndex(opened.storage, f"{zlib.crc32(repr(layout.shards).encode()):08x}", layout, opened=opened)
 
 
+def is_media_value(value: Any) -> bool:
+    """Return True for a picture, sound or video of a table: a dict of ``bytes`` and a ``path``."""
+    return isinstance(value, dict) and value.keys() <= {"bytes", "path"} and isinstance(value.get("bytes"), bytes)
+
+
 def as_bytes(value: Any) -> bytes:
-    """Return the bytes of a part: a text as UTF-8, other values as JSON; an array is a list."""
+    """Return the bytes of a part: a text as UTF-8, media as they are, others as JSON; an array is a list."""
+    if is_media_value(value):
+        value = value["bytes"]
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):

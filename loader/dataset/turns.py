@@ -8,6 +8,9 @@ import numpy as np
 
 from ..arrays import IntArray
 from ..cached_property import cached_property
+from ..format.records.folder_index import RecordIndex
+from ..format.records.row_groups import RowGroupEnds
+from .dataset import Dataset
 from .packed_numbers import pack_numbers, unpack_numbers
 from .selection import Selection
 
@@ -61,3 +64,25 @@ class Turns:
     def numbers(self) -> IntArray:
         """Return the numbers in the index of all samples, those that are passed over included."""
         return self.selection.numbers(np.delete(np.arange(len(self.selection)), self._omitted))
+
+    @cached_property
+    def row_groups(self) -> RowGroupEnds | None:
+        """The row groups of a table; None for others, and if its index does not have them."""
+        index = self.selection.dataset.index if isinstance(self.selection.dataset, Dataset) else None
+        groups = index.row_groups if isinstance(index, RecordIndex) else None
+        if groups is None or not len(self):
+            return None
+        # Find the row groups of each run of neighbours, and the first sample of each.
+        ends, kept, (begins, firsts) = np.cumsum(groups[:, 0]), self.selection.filter, self.ranges
+        starts, groups_at = list[IntArray](), list[IntArray]()
+        for begin, first, size in zip(begins, firsts, np.diff(begins, append=len(self)).tolist(), strict=True):
+            if kept is not None:
+                rows = first + np.arange(size)
+                group = ends.searchsorted(kept.numbers(rows), side="right")
+            else:  # neighbours have all groups from the first to the last
+                low, high = ends.searchsorted([first, first + size - 1], side="right")
+                rows, group = np.concatenate([[first], ends[low:high]]), np.arange(low, high + 1)
+            starts.append(begin + rows - first)
+            groups_at.append(group)
+        is_first = np.diff(np.concatenate(groups_at), prepend=-1) != 0
+        return RowGroupEnds(np.append(np.concatenate(starts)[is_first][1:], len(self)), int(groups[:, 1].mean()))

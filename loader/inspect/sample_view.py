@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..cached_property import cached_property
 from ..dataset.dataset import Dataset
+from ..dataset.records import as_bytes, is_media_value
 from ..dataset.split_parts import is_excluded
 from ..errors import EnergonError, TrustError, error_text
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig, is_own_module
 from ..format.nv_meta import FOLDER
+from ..format.records.folder_index import RecordIndex
 from ..parts.kinds import TORCH
 from ..parts.large_parts import SHOWN_JSON_BYTES
 from ..storage import EPath
@@ -125,13 +127,18 @@ class Viewer:
 
     def build(self, parts: Mapping[str, Any], sample_number: int) -> Any:
         """Build a sample of its parts; a crude one, too."""
+        from ..samples.decoding.media_values import decode_media
+
         builder, config = self._builder, self.dataset.documents.config
         if isinstance(builder, TrustError):
             raise builder
         # A field map decodes only the parts it needs, and its errors name the others.
         if config is None or config.field_map is None:
             parts = {name: data for name, data in parts.items() if builder.part_filter(name)}
-        return builder.build(parts, key=self.dataset.index.full_key(sample_number))
+        index = self.dataset.index
+        if isinstance(index, RecordIndex) and index.media_of(sample_number):
+            parts = decode_media(parts, index.media_of(sample_number), view_decoder(config).decode_part)
+        return builder.build(parts, key=index.full_key(sample_number))
 
     def view(self, sample_number: int, title: str) -> SampleView:
         """Read one sample and describe it.
@@ -183,7 +190,9 @@ def view_decoder(config: DatasetConfig | None) -> SampleDecoder:
 def describe_parts(parts: Mapping[str, Any]) -> tuple[FieldView, ...]:
     """Describe the raw parts of a sample; parts that are values, as in Parquet files, by their type."""
     return tuple(
-        describe_part(name, data) if isinstance(data, bytes) else describe_value(name, data)
+        describe_part(name, as_bytes(data))
+        if isinstance(data, bytes) or is_media_value(data)
+        else describe_value(name, data)
         for name, data in parts.items()
     )
 

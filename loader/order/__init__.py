@@ -6,6 +6,7 @@
 ``lane_mixes.py``         the mixes of one lane: position → (source, position in the source's stream)
 ``finite_pass.py``        one pass, also of repetitions or of micro-batches that are known ahead, over the lanes
 ``source_order.py``       (source, lane, position) → (epoch, sample), for sources that repeat without end
+``row_blocks.py``         the same for large tables, whose row groups are decoded as a whole
 ``blend.py``              position → (source, position in the source's stream)
 ``volume_blend.py``       sizes of the items so far → the source of the next one
 ``windows.py``            samples of a lane in windows, whose groups cost nearly the same

@@ -29,6 +29,10 @@ from .permutation import (
     mix as mix,
     permute as permute,
 )
+from .row_blocks import (
+    groups_of_block as groups_of_block,
+    has_blocks as has_blocks,
+)
 from .source_order import (
     SLICES_PER_LANE as SLICES_PER_LANE,
     WITH_REPLACEMENT as WITH_REPLACEMENT,

@@ -16,7 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arrays import IntArray
+from ..format.records.row_groups import RowGroupEnds
 from .permutation import Words, extend, mix, permute
+from .row_blocks import BlockShuffle
 
 _Value = TypeVar("_Value", bound=np.generic)
 
@@ -30,7 +32,7 @@ _MIN_WINDOW_SLICES = 16
 _MAX_EPOCHS_TOGETHER = 1 << 20  # bounds the positions of all epochs that are shuffled together; no run is longer
 
 # Purposes of random numbers; each is hashed into the number's key.
-_ROTATION, _SLICES, _WINDOW, _TURNS, _DRAWS = 1, 2, 3, 4, 5
+_ROTATION, _SLICES, _WINDOW, _TURNS, _DRAWS, _ROW_GROUPS, _BLOCKS = 1, 2, 3, 4, 5, 6, 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,8 @@ class SourceOrder:
         epochs_together: Number of epochs whose slices are permuted together, a million at most; -1 draws slices with
             replacement; None keeps the stored order: neither slices nor windows move, for any shuffle buffer.
         seed: Seed of the run and of the source's place in it.
+        row_groups: The row groups of a table, in whose blocks samples are shuffled, instead of slices and windows; None
+            for other sources.
     """
 
     samples: int
@@ -52,6 +56,7 @@ class SourceOrder:
     shuffle_buffer: int = 0
     epochs_together: int | None = 1
     seed: int = 0
+    row_groups: RowGroupEnds | None = None
 
 
 class SourceOrders:
@@ -138,6 +143,19 @@ class SourceShuffle:
         self._window_seed, self._rotation_seed, self._slice_seed = (
             mix(seed, purpose) for purpose in (_WINDOW, _ROTATION, _SLICES)
         )
+        # Tables have blocks of row groups instead.
+        self._tables = {
+            row: BlockShuffle(
+                source.row_groups,
+                lanes,
+                (mix(seed, _ROW_GROUPS)[row : row + 1], mix(seed, _BLOCKS)[row : row + 1]),
+                has_buffer=source.shuffle_buffer > 1,
+            )
+            for row, source in enumerate(sources)
+            if source.row_groups is not None
+        }
+        self._has_no_windows = self._is_unshuffled.copy()
+        self._has_no_windows[[*self._tables]] = True
 
     def within_window(
         self, source: IntArray, lane: int | IntArray, cycle: IntArray, in_cycle: IntArray, length: IntArray
@@ -150,7 +168,7 @@ class SourceShuffle:
         Returns:
             Places in the same cycles; all of shape (m,).
         """
-        is_unshuffled = take_by_source(self._is_unshuffled, source)
+        is_unshuffled = take_by_source(self._has_no_windows, source)
         if is_unshuffled.all():
             return in_cycle
         # Find the window, which is shorter at the end of the cycle.
@@ -184,15 +202,21 @@ class SourceShuffle:
         Returns:
             The epochs, counted from the group's first, and the sample numbers; all of shape (m,).
         """
-        is_unshuffled = take_by_source(self._is_unshuffled, source)
+        is_unshuffled, moved = take_by_source(self._is_unshuffled, source), in_group
         if not is_unshuffled.all():
             shuffled = _where(
                 take_by_source(self.with_replacement, source),
                 lambda: self._drawn(source, group_number, in_group),
                 lambda: self._permuted(source, group_number, in_group, together),
             )
-            in_group = np.where(is_unshuffled, in_group, shuffled)
-        return np.divmod(in_group, take_by_source(self.samples, source))
+            moved = np.where(is_unshuffled, in_group, shuffled)
+        epoch, sample = np.divmod(moved, take_by_source(self.samples, source))
+        # The samples of tables replace those of their slices.
+        for row, table in self._tables.items():
+            rows = np.flatnonzero(source == row)
+            columns = (np.broadcast_to(values, source.shape)[rows] for values in (group_number, in_group, together))
+            epoch[rows], sample[rows] = table.locate(*columns)
+        return epoch, sample
 
     def _drawn(self, source: IntArray, group_number: IntArray, in_group: IntArray) -> IntArray:
         """Draw slices with replacement; a slice that passes the source's end continues at its start."""

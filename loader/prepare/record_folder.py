@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,13 @@ from ..format.index.layout import (
 from ..format.jsonl.index import IDX_SUFFIX, LINE, build_jsonl_index, open_jsonl_index, prepare_jsonl
 from ..format.jsonl.lines import BYTE_ORDER_MARK
 from ..format.nv_meta import INDEX_FOLDER, INDEX_SQLITE
-from ..format.records.folder_index import RecordIndex, open_record_file, open_record_index, part_sets_of_files
+from ..format.records.folder_index import (
+    ROW_GROUPS_FILE,
+    RecordIndex,
+    open_record_file,
+    open_record_index,
+    part_sets_of_files,
+)
 from ..format.records.record_file import read_record
 from ..storage import FileInfo, Storage, list_once
 from ..version import __version__
@@ -47,6 +54,7 @@ class _Counted:
     samples: int
     part_bytes: Mapping[str, int]
     contents: Contents = field(default_factory=Contents)
+    row_groups: Sequence[tuple[int, int]] = ()  # samples and bytes of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +76,7 @@ class _Count:
                 offsets = index(self.storage, shard.name).offsets
                 counted = _Counted(len(offsets) - 1, {LINE: shard.size_bytes})
                 return replace(counted, contents=self._inspect(shard, offsets))
-            return _counted(self.storage, shard.name)
+            return _counted(self.storage, shard)
         except (FormatError, StorageError) as error:
             return error
 
@@ -95,9 +103,9 @@ class _Count:
         return contents
 
 
-def _counted(storage: Storage, name: str) -> _Counted:
-    file = open_record_file(storage, name)
-    return _Counted(len(file), file.part_bytes())
+def _counted(storage: Storage, shard: FileInfo) -> _Counted:
+    file = open_record_file(storage, shard.name, shard)
+    return _Counted(len(file), file.part_bytes(), row_groups=file.row_groups())
 
 
 class RecordPrepare(RunningPrepare):
@@ -136,7 +144,9 @@ class RecordPrepare(RunningPrepare):
                 "the files hold no samples", shard=self._workspace.storage.path(""), hint="check the path of the folder"
             )
         part_sets = part_sets_of_files(layout.shards, [counted[shard.name].part_bytes for shard in layout.shards])
-        self._index = RecordIndex(self._workspace.storage, "", layout, part_sets=part_sets)
+        groups = [group for shard in layout.shards for group in counted[shard.name].row_groups]
+        row_groups = np.array(groups, np.int64) if groups else None
+        self._index = RecordIndex(self._workspace.storage, "", layout, part_sets=part_sets, row_groups=row_groups)
 
     def _count(self) -> dict[str, _Counted]:
         counted: dict[str, _Counted] = {}
@@ -182,6 +192,8 @@ class RecordPrepare(RunningPrepare):
             return {LINE: line.removeprefix(BYTE_ORDER_MARK)}
         from ..format.records.row_file import RowFile
 
+        if storage.checks_versions:  # of files in an object store, only the footers are read
+            return {}
         file = RowFile(storage, shard.name)
         if max(file.group_bytes) > max_bytes:  # a row is read with its whole row group
             return {}
@@ -270,7 +282,7 @@ def _unchanged(storage: Storage, previous: RecordIndex, search: ShardSearch) -> 
         if entry is None or not entry.is_version(shard):
             continue
         try:
-            counted = _counted(storage, shard.name)
+            counted = _counted(storage, shard)
         except EnergonError:
             continue
         if counted.samples == entry.samples:
@@ -313,6 +325,10 @@ def _publish(
         f"{folder}/layout.json": encode_struct(index.layout),
         **files,
     }
+    if index.row_groups is not None:
+        table = BytesIO()
+        np.save(table, index.row_groups)
+        contents[f"{folder}/{ROW_GROUPS_FILE}"] = table.getvalue()
     # The folder may have had tar shards before.
     sqlite = [INDEX_SQLITE] if workspace.storage.exists(INDEX_SQLITE) else []
     return workspace.publish(

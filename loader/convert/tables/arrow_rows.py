@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -13,16 +12,15 @@ import numpy as np
 
 from ...engine import Account
 from ...errors import ConfigError, EnergonError, FormatError, SampleError, plural
+from ...format.records.table_schema import class_names, features_of, is_bytes, is_list, is_media
 from ..rows.row import CellReader, CellRef, Row, UrlRef
 from .arrow_files import ArrowTable, Batch, readable_batches
-from .columns import EXAMPLE_ROWS, ClassNames, ColumnType, PartColumns, TableColumn, TableLayout
+from .columns import EXAMPLE_ROWS, ColumnType, PartColumns, TableColumn, TableLayout
 from .named_files import NamedFiles
 from .part_values import CellOf, RowMaker, media_bytes, part_bytes
 from .table_files import TableFile
 
 _EXAMPLE_BYTES = 32 << 20
-_FEATURES = b"huggingface"
-_MAX_DEPTH = 32  # of features in each other
 
 
 def survey_columns(tables: Iterable[ArrowTable], files: NamedFiles) -> list[TableColumn]:
@@ -361,11 +359,11 @@ def arrow_columns(schema: Any, files: NamedFiles) -> list[TableColumn]:
             f"the name {name!r} is that of {plural(count, 'column')}, so that their values cannot be told apart",
             hint="rename the columns",
         )
-    features = _features(schema.metadata or {})
+    features = features_of(schema)
     columns = []
     for field in schema:
         feature: Any = features.get(field.name) or {}
-        names, type_ = _class_names(feature), _type_of(field.type)
+        names, type_ = class_names(feature), _type_of(field.type)
         if type_ == "number list" and names:
             type_ = "nested"  # the numbers of classes
         is_label = isinstance(names, tuple) and feature.get("_type") == "ClassLabel"
@@ -419,12 +417,11 @@ def _type_of(type_: Any) -> ColumnType:
         inner = _type_of(type_.storage_type)
         return "nested" if inner == "number list" else inner  # it has a shape of its own
     # Media come first: their structs would be nested values.
-    if _is_bytes(type_):
+    if is_bytes(type_):
         return "bytes"
-    if _is_media(type_):
+    if is_media(type_):
         return "media"
-    is_view = str(type_).startswith(("list_view<", "large_list_view<"))
-    if is_view or types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
+    if is_list(type_):
         inner = _type_of(type_.value_type)
         if types.is_integer(type_.value_type) or types.is_floating(type_.value_type):
             return "number list"
@@ -436,48 +433,3 @@ def _type_of(type_: Any) -> ColumnType:
     if types.is_integer(type_):
         return "integer"
     return "number" if types.is_floating(type_) or types.is_decimal(type_) else "nested"
-
-
-def _is_bytes(type_: Any) -> bool:
-    from pyarrow import types
-
-    if types.is_dictionary(type_):
-        type_ = type_.value_type
-    is_binary = types.is_binary(type_) or types.is_large_binary(type_) or types.is_fixed_size_binary(type_)
-    return is_binary or str(type_) == "binary_view"
-
-
-def _is_media(type_: Any) -> bool:
-    from pyarrow import types
-
-    if not types.is_struct(type_):
-        return False
-    fields = {type_.field(index).name: type_.field(index).type for index in range(type_.num_fields)}
-    return "bytes" in fields and _is_bytes(fields["bytes"]) and fields.keys() <= {"bytes", "path", "sampling_rate"}
-
-
-def _features(metadata: Mapping[bytes, bytes]) -> Mapping[str, Any]:
-    """Return what Hugging Face datasets note about columns, by name."""
-    try:
-        features = json.loads(metadata.get(_FEATURES, b"{}"))["info"]["features"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return {}
-    return features if isinstance(features, dict) else {}
-
-
-def _class_names(feature: Any, depth: int = 0) -> ClassNames:
-    """Return the names of classes in a feature of Hugging Face datasets."""
-    if depth > _MAX_DEPTH:
-        return ()
-    # A list has its feature in a list of its own, or under a name that depends on the version.
-    if isinstance(feature, list):
-        return _class_names(feature[0], depth + 1) if len(feature) == 1 else ()
-    if not isinstance(feature, dict):
-        return ()
-    if feature.get("_type") == "ClassLabel":
-        names = feature.get("names")
-        return tuple(map(str, names)) if isinstance(names, list) else ()
-    if isinstance(feature.get("_type"), str):
-        return _class_names(feature.get("feature"), depth + 1)
-    fields = {name: _class_names(inner, depth + 1) for name, inner in feature.items()}
-    return {name: names for name, names in fields.items() if names}

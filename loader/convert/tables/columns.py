@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 
 from ...arrays import IntArray, union
 from ...errors import SampleError
 from ...format.documents.conversation import PATHS_IN_TEXT
+from ...format.records.table_schema import ClassNames
 from ...parts.kinds import usual_extension
 from ...prepare.contents.texts import Texts
 from .inline_data import inline_contents, is_inline
@@ -40,10 +41,6 @@ of numbers in an Arrow table, which says their type."""
 Role = Literal["key", "split", "path", "url", "bytes", "text", "label", "json", "array", "document", "not written"]
 """What becomes of a column: the key, the split part, or a part of the sample; ``document`` is that of lists of texts
 and pictures that line up, and of what belongs to them."""
-
-
-ClassNames: TypeAlias = "tuple[str, ...] | Mapping[str, ClassNames]"
-"""Names of classes, by their numbers; of an object, by its fields. The elements of a list have these names, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ import numpy as np
 
 from ...errors import SampleError, StorageError
 from ...format.documents.conversation import CONVERSATION_KEYS
+from ...format.records.table_schema import ClassNames
 from ...parts.kinds import kind_of_name, with_extension
 from ...storage import is_url, open_parent
 from ..rows.documents import NO_ITEMS, lined_up_items, with_items
@@ -31,7 +32,7 @@ from ..rows.row import (
     ValueRef,
     unique_part,
 )
-from .columns import ClassNames, PartColumns, Role, TableColumn, TableLayout, texts_in
+from .columns import PartColumns, Role, TableColumn, TableLayout, texts_in
 from .inline_data import inline_contents
 from .named_files import NamedFiles, extension_of_path, is_link, plain_url, split_extension
 from .split_names import split_part

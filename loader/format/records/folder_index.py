@@ -7,7 +7,8 @@ Parquet file. So the folder's index has no columns, only ``layout.json``.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,11 @@ from ..nv_meta import INDEX_FOLDER, outdated
 from .record_file import RecordFile, locations_of, record_number
 
 
-def open_record_file(storage: Storage, name: str) -> RecordFile:
+def open_record_file(storage: Storage, name: str, info: FileInfo | None = None) -> RecordFile:
     """Open a file of numbered samples.
+
+    Args:
+        info: Its version in an object store, if it is known: then no request is made for it.
 
     Raises:
         ImportError: The package that reads the format is not installed.
@@ -52,7 +56,7 @@ def open_record_file(storage: Storage, name: str) -> RecordFile:
         case "parquet":
             from .row_file import RowFile
 
-            return RowFile(storage, name)
+            return RowFile(storage, name, info if storage.checks_versions else None)
     raise ConfigError("expected a file whose name ends with .jsonl, .bin or .parquet", at=storage.path(name))
 
 
@@ -61,13 +65,24 @@ def open_record_path(path: str) -> RecordFile:
     return open_record_file(*open_parent(path))
 
 
+ROW_GROUPS_FILE = "row_groups.npy"
+"""File next to the layout with the samples and the bytes of each row group. Earlier versions wrote none: then the
+dataset keeps the order that it had."""
+
+
 class RecordIndex(AbstractIndex):
     """The index of a folder of files of numbered samples. A sample's key is its number in its file.
 
     Args:
         part_sets: The table of part sets, if it is known.
+        row_groups: Samples and bytes of the row groups, if they are known.
         opened: The only file, if it is open already.
+
+    Attributes:
+        is_announced: Samples that are located will be read soon, and the files note them.
     """
+
+    is_announced = True
 
     def __init__(
         self,
@@ -76,6 +91,7 @@ class RecordIndex(AbstractIndex):
         layout: Layout,
         *,
         part_sets: PartSets | None = None,
+        row_groups: IntArray | None = None,
         opened: RecordFile | None = None,
     ) -> None:
         super().__init__(uuid, layout, path=storage.path(f"{INDEX_FOLDER}/{uuid}"))
@@ -89,6 +105,7 @@ class RecordIndex(AbstractIndex):
             )
         self._storage = storage
         self._known_part_sets = part_sets
+        self._known_row_groups = row_groups
         self._files: dict[int, RecordFile] = {} if opened is None else {0: opened}
         self._first = np.array(self._shard_starts, np.int64)
 
@@ -105,7 +122,7 @@ class RecordIndex(AbstractIndex):
         file = self._files.get(shard)
         if file is None:
             entry = self.shards[shard]
-            file = open_record_file(self._storage, entry.name)
+            file = open_record_file(self._storage, entry.name, entry.info)
             if (len(file), file.size_bytes) != (entry.samples, entry.size_bytes):
                 raise outdated(
                     f"the file has changed since it was prepared: it had {plural(entry.samples, 'sample')} in "
@@ -122,6 +139,30 @@ class RecordIndex(AbstractIndex):
         if table is not None:
             return table
         return part_sets_of_files(self.shards, [self.file(position).part_names for position in range(len(self.shards))])
+
+    @property
+    def schema(self) -> Any:
+        """The schema of the first table."""
+        return getattr(self.file(0), "schema", None)
+
+    @cached_property
+    def row_groups(self) -> IntArray | None:
+        """Samples and bytes of the row groups of all files, shape (groups, 2); None if the index has no such table."""
+        name = f"{INDEX_FOLDER}/{self.uuid}/{ROW_GROUPS_FILE}"
+        if self._known_row_groups is not None:
+            return self._known_row_groups
+        if self.format != "parquet" or not self.uuid or not self._storage.exists(name):
+            return None
+        try:
+            groups: IntArray = np.load(BytesIO(read_document(self._storage, name)), allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise outdated(f"not a table of row groups: {error}", self._storage.path(name)) from error
+        is_table = groups.ndim == 2 and groups.shape[1] == 2 and groups.dtype == np.int64
+        ends = np.cumsum(groups[:, 0]) if is_table and groups.min(initial=0) >= 0 else np.empty(0, np.int64)
+        files = [shard.first_sample + shard.samples for shard in self.shards]
+        if not np.isin(files, [0, *ends]).all() or (len(ends) and ends[-1] != len(self)):
+            raise outdated("the row groups are not those of the files", self._storage.path(name))
+        return groups[groups[:, 0] > 0]
 
     @cached_property
     def _number_by_name(self) -> dict[str, int]:
@@ -154,7 +195,8 @@ class RecordIndex(AbstractIndex):
         for position in np.unique(shard).tolist() if len(self.shards) > 1 else [0]:
             rows = shard == position
             file = self.file(position)
-            file.expect(within[rows])
+            if self.is_announced:
+                file.expect(within[rows])
             start[rows], size[rows] = file.spans(within[rows])
         part = self.part_names[0] if self.part_names else ""
         located = locations_of(samples, keys=within, shard=shard, spans=(start, size), part=part)
@@ -163,9 +205,13 @@ class RecordIndex(AbstractIndex):
         into.extend(located)
         return into
 
-    def read(self, file: ReadableFile, sample: int) -> dict[str, Any]:
+    def read(self, file: ReadableFile, sample: int, wanted: Callable[[str], bool] | None = None) -> dict[str, Any]:
         shard, within = self.place(sample)
-        return self.file(shard).read(file, within)
+        return self.file(shard).read(file, within, wanted)
+
+    def media_of(self, sample: int) -> Mapping[str, str]:
+        """Return the parts of a sample that are media; see :attr:`.RecordFile.media`."""
+        return self.file(self.place(sample)[0]).media
 
     def values(self, parts: Mapping[str, Any], sample: int) -> dict[str, Any]:
         shard, within = self.place(sample)

@@ -46,7 +46,7 @@ class LineFile(RecordFile):
     def _fault(self, message: str) -> FormatError:
         return FormatError(message, shard=self.path, hint=f"run: energon prepare {self.path}")
 
-    def read(self, file: ReadableFile, sample: int) -> dict[str, Any]:
+    def read(self, file: ReadableFile, sample: int, wanted: object = None) -> dict[str, Any]:  # noqa: ARG002 - one part
         return {LINE: read_line(file, self.offsets, sample, path=self.path)}
 
     def values(self, parts: Mapping[str, Any], sample: int) -> dict[str, Any]:

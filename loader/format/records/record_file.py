@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,6 +29,9 @@ class RecordFile(ABC):
 
     # True if the parts are bytes for a decoder; False if :meth:`values` returns the final values.
     decodes: ClassVar[bool]
+
+    media: Mapping[str, str] = MappingProxyType({})
+    """Parts whose values are pictures, sounds or videos, with the extension of those of unknown kind."""
 
     def __init__(
         self, storage: Storage, name: str, info: FileInfo | None, *, size_bytes: int, part_names: tuple[str, ...]
@@ -72,8 +76,12 @@ class RecordFile(ABC):
         )
 
     @abstractmethod
-    def read(self, file: ReadableFile, sample: int) -> dict[str, Any]:
-        """Read the parts of one sample, as they are stored."""
+    def read(self, file: ReadableFile, sample: int, wanted: Callable[[str], bool] | None = None) -> dict[str, Any]:
+        """Read the parts of one sample, as they are stored.
+
+        Args:
+            wanted: Returns True for the parts that are needed; a file may read others, too. None: all are.
+        """
 
     @abstractmethod
     def values(self, parts: Mapping[str, Any], sample: int) -> dict[str, Any]:
@@ -82,6 +90,10 @@ class RecordFile(ABC):
     def part_bytes(self) -> dict[str, int]:
         """Return the bytes of all samples by part."""
         return {self.part_names[0]: self.size_bytes}
+
+    def row_groups(self) -> list[tuple[int, int]]:
+        """Return the samples and the bytes of each group of samples that are decoded together; none for other files."""
+        return []
 
     def facts(self) -> dict[str, Any]:
         """Return facts that only this format has, as plain data."""
@@ -93,11 +105,17 @@ class RecordFile(ABC):
 
 
 def read_record(
-    file: RecordFile, opened: ReadableFile, sample: int, *, max_json_bytes: int | None = None
+    file: RecordFile,
+    opened: ReadableFile,
+    sample: int,
+    *,
+    wanted: Callable[[str], bool] | None = None,
+    max_json_bytes: int | None = None,
 ) -> dict[str, Any]:
     """Read the parts of one sample of an open file: bytes for a decoder, or final values.
 
     Args:
+        wanted: Returns True for the parts that are needed; None: all are.
         max_json_bytes: Of larger JSON parts only the first bytes are read; None reads all parts whole.
     """
     if file.decodes and max_json_bytes is not None:
@@ -105,7 +123,7 @@ def read_record(
         if size_bytes > max_json_bytes:
             head = opened.read_at(int(start), HEAD_BYTES)
             return {name: LargePart(int(size_bytes), max_json_bytes, head) for name in file.part_names}
-    return limit_parts(file.values(file.read(opened, sample), sample), max_json_bytes)
+    return limit_parts(file.values(file.read(opened, sample, wanted), sample), max_json_bytes)
 
 
 def locations_of(

@@ -23,6 +23,7 @@ from ...errors import FormatError, SampleError, plural
 from ...parts.other_file import refuse_other_file
 from ...storage import ClosesOnExit, FileInfo, FileStream, ReadableFile, Storage
 from .record_file import RecordFile
+from .table_schema import labelled_columns, media_columns, name_of_class
 
 CACHED_BYTES = 256 << 20  # limit of the decoded row groups that a process keeps; it keeps at least one
 
@@ -32,21 +33,28 @@ READY_BYTES = 128 << 20
 _MAX_REFUSED = 10_000
 
 
+Columns = tuple[str, ...] | None
+"""The columns that are read; None for all."""
+
+RowKey = tuple[int, int, Columns]
+"""Serial number of a file, number of a row group or a row in it, and the columns that were read."""
+
+
 class RowCache:
     """The decoded row groups of a process, up to :data:`CACHED_BYTES`; the one that was not used longest goes first.
 
-    It also holds the announced rows, up to :data:`READY_BYTES`. Threads may use it at the same time: each change of its
-    dicts is one step, and a row or row group that another thread has dropped is decoded again.
+    It also holds the announced rows, up to :data:`READY_BYTES` of these. Threads may use it at the same time: each
+    change of its dicts is one step, and a row or row group that another thread has dropped is decoded again.
     """
 
     def __init__(self) -> None:
         self.ready_bytes = 0
-        self._ready: dict[tuple[int, int], tuple[dict[str, Any], int]] = {}
+        self._ready: dict[RowKey, tuple[dict[str, Any], int]] = {}
         self._refused = 0  # rows in a row that found no room
-        self._groups: OrderedDict[tuple[int, int], tuple[list[tuple[str, Any]], int]] = OrderedDict()
+        self._groups: OrderedDict[RowKey, tuple[list[tuple[str, Any]], int]] = OrderedDict()
         self._bytes = 0
 
-    def get(self, key: tuple[int, int], decode: Callable[[], Any]) -> list[tuple[str, Any]]:
+    def get(self, key: RowKey, decode: Callable[[], Any]) -> list[tuple[str, Any]]:
         """Return names and Arrow columns of a row group; decode it if it is not here."""
         cached = self._groups.get(key)
         if cached is not None:
@@ -57,12 +65,12 @@ class RowCache:
         columns = list(zip(table.column_names, table.columns, strict=True))
         self._groups[key] = columns, table.nbytes
         self._bytes += table.nbytes
-        while self._bytes > CACHED_BYTES and len(self._groups) > 1:
+        while self._bytes + self.ready_bytes > CACHED_BYTES and len(self._groups) > 1:
             _, (_, size_bytes) = self._groups.popitem(last=False)
             self._bytes -= size_bytes
         return columns
 
-    def has_room(self, key: tuple[int, int], size_bytes: int) -> bool:
+    def has_room(self, key: RowKey, size_bytes: int) -> bool:
         """Return True if there is room for an announced row that is not here yet.
 
         An iteration that ends early never reads its announced rows. So many refusals drop all of them.
@@ -78,11 +86,11 @@ class RowCache:
             self.ready_bytes = self._refused = 0
         return False
 
-    def add(self, key: tuple[int, int], row: dict[str, Any], size_bytes: int) -> None:
+    def add(self, key: RowKey, row: dict[str, Any], size_bytes: int) -> None:
         self._ready[key] = row, size_bytes
         self.ready_bytes += size_bytes
 
-    def take(self, key: tuple[int, int]) -> dict[str, Any] | None:
+    def take(self, key: RowKey) -> dict[str, Any] | None:
         """Remove and return an announced row; None if it is not here."""
         row, size_bytes = self._ready.pop(key, (None, 0))
         self.ready_bytes -= size_bytes
@@ -101,6 +109,7 @@ _MAX_ROWS = 1 << 62
 _MAX_GROUP_BYTES = 4 << 30  # each worker process decodes at least one
 _VALUE_BITS = {"BOOLEAN": 1, "INT64": 64, "DOUBLE": 64, "INT96": 64}  # others: 32, or an offset of 32
 _MAGIC = b"PAR1"
+_END_BYTES = 64 << 10  # that pyarrow reads at once, too; larger footers take another read
 _COPY_AGAIN = "copy the file again: it is truncated or damaged"
 
 
@@ -109,20 +118,21 @@ class RowGroups(ClosesOnExit):
 
     Args:
         info: Size and version of the file, if they are known.
+        metadata: Its footer, if it was read before.
     """
 
-    def __init__(self, storage: Storage, name: str, info: FileInfo | None = None) -> None:
+    def __init__(self, storage: Storage, name: str, info: FileInfo | None = None, *, metadata: Any = None) -> None:
         self.path = storage.path(name)
         self.serial = next(serials)
         # Without pyarrow, fail before the file is opened.
         _import_parquet()
         self._file = storage.open(name, info)
         self.size_bytes = self._file.size_bytes
+        self.metadata = metadata
         try:
-            # Check the end of the file, and read the footer.
-            self._check_end()
-            self._open()
-            self.metadata: Any = self._parquet.metadata
+            # Read the footer, by one read if it is not very large.
+            self._open(b"" if metadata is not None else self._checked_end())
+            self.metadata = self._parquet.metadata
             self.schema: Any = self._parquet.schema_arrow
             self.rows: list[int] = [
                 self.metadata.row_group(group).num_rows for group in range(self.metadata.num_row_groups)
@@ -138,20 +148,23 @@ class RowGroups(ClosesOnExit):
             raise
         finalize(self, row_cache.drop, self.serial).atexit = False  # most files are dropped without close()
 
-    def _open(self) -> None:
+    def _open(self, end: bytes = b"") -> None:
         """Open the file in pyarrow, for this process."""
         self._lock = Lock()
         self._process = os.getpid()
-        self._parquet = _import_parquet().ParquetFile(FileStream(self._file))
+        self._parquet = _import_parquet().ParquetFile(_KnownEnd(self._file, end), metadata=self.metadata)
 
-    def _check_end(self) -> None:
-        if self._file.read_at(max(0, self.size_bytes - len(_MAGIC)), len(_MAGIC)) != _MAGIC:
+    def _checked_end(self) -> bytes:
+        """Return the last bytes of the file, which have the footer."""
+        end = self._file.read_at(max(0, self.size_bytes - _END_BYTES), min(self.size_bytes, _END_BYTES))
+        if not end.endswith(_MAGIC):
             refuse_other_file(self.path, "parquet")
             raise FormatError(
                 f"expected a Parquet file, which ends with {_MAGIC!r}; this one does not",
                 shard=self.path,
                 hint=_COPY_AGAIN,
             )
+        return end
 
     def _damaged(self, what: str, error: Exception) -> FormatError:
         return FormatError(f"{what} cannot be read: {_first_line(error)}", shard=self.path, hint=_COPY_AGAIN)
@@ -164,17 +177,17 @@ class RowGroups(ClosesOnExit):
             footer_bytes = min(int.from_bytes(end, "little"), self.size_bytes)
             return zlib.crc32(self._file.read_at(self.size_bytes - footer_bytes, footer_bytes))
 
-    def row(self, group: int, row: int) -> dict[str, Any]:
+    def row(self, group: int, row: int, names: Columns = None) -> dict[str, Any]:
         """Return a row of a row group as Python objects by column."""
-        columns = row_cache.get((self.serial, group), lambda: self.decode(group))
+        columns = row_cache.get((self.serial, group, names), lambda: self.decode(group, names))
         try:
             return {name: column[row].as_py() for name, column in columns}
         except (ValueError, OverflowError):  # of one value, which must not cost the other rows
             return PartialRow(columns, row)
 
-    def decode(self, group: int) -> Any:
-        """Return a row group as an Arrow table."""
-        size_bytes = _decoded_bytes(self.metadata.row_group(group))
+    def decode(self, group: int, names: Columns = None) -> Any:
+        """Return a row group as an Arrow table; only the bytes of the named columns are read."""
+        size_bytes = _decoded_bytes(self.metadata.row_group(group), names)
         if size_bytes > _MAX_GROUP_BYTES:
             raise FormatError(
                 f"row group {group} needs at least {size_bytes:,} bytes of memory; expected at most "
@@ -187,7 +200,9 @@ class RowGroups(ClosesOnExit):
         try:
             with self._lock:  # pyarrow deadlocks if two threads read from one Python file
                 # One thread: worker processes already use all cores.
-                table = self._parquet.read_row_group(group, use_threads=False)
+                table = self._parquet.read_row_group(
+                    group, columns=None if names is None else [*names], use_threads=False
+                )
             if table.num_rows != self.rows[group]:
                 raise ValueError(f"expected {plural(self.rows[group], 'row')}, found {table.num_rows:,}")  # noqa: TRY301
             return table
@@ -211,6 +226,18 @@ class RowGroups(ClosesOnExit):
         self._file.close()
 
 
+class _KnownEnd(FileStream):
+    """A file whose last bytes are known."""
+
+    def __init__(self, file: ReadableFile, end: bytes) -> None:
+        super().__init__(file)
+        self._end = end
+
+    def _read_here(self, wanted: int) -> bytes:
+        start = self._position - (self._size - len(self._end))
+        return self._end[start : start + wanted] if start >= 0 else super()._read_here(wanted)
+
+
 class PartialRow(dict[str, Any]):
     """The values of a row that Python can hold, and the errors of the other ones by column."""
 
@@ -230,10 +257,11 @@ def _first_line(error: Exception) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in lines[0])
 
 
-def _decoded_bytes(group: Any) -> int:
+def _decoded_bytes(group: Any, names: Columns) -> int:
     """Return the least memory that the values of a row group take; compressed, they may have far fewer bytes."""
     columns = map(group.column, range(group.num_columns))
-    return sum(column.num_values * _VALUE_BITS.get(column.physical_type, 32) // 8 for column in columns)
+    read = (column for column in columns if names is None or column.path_in_schema.split(".", 1)[0] in names)
+    return sum(column.num_values * _VALUE_BITS.get(column.physical_type, 32) // 8 for column in read)
 
 
 def _import_parquet() -> Any:
@@ -254,15 +282,22 @@ class RowFile(RecordFile):
 
     decodes = False
 
-    def __init__(self, storage: Storage, name: str) -> None:
-        info = storage.stat(name)
+    def __init__(self, storage: Storage, name: str, info: FileInfo | None = None) -> None:
+        info = info or storage.stat(name)
         with RowGroups(storage, name, info) as groups:
             metadata = groups.metadata
+            self._metadata = metadata if storage.checks_versions else None  # a file of this machine may be replaced
             self.ends = np.cumsum(groups.rows)
             self.group_bytes = [metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups)]
+            self.schema: Any = groups.schema
             self.columns = {field.name: str(field.type) for field in groups.schema}
-            super().__init__(storage, name, info, size_bytes=groups.size_bytes, part_names=tuple(self.columns))
-            self._column_bytes = _column_bytes(metadata)
+            # Names of classes are values of a column next to their numbers.
+            labels = {f"{name}_name": (name, names) for name, names in labelled_columns(groups.schema).items()}
+            self._labels = {part: label for part, label in labels.items() if part not in self.columns}
+            names = (*self.columns, *self._labels)
+            super().__init__(storage, name, info, size_bytes=groups.size_bytes, part_names=names)
+            self.media = media_columns(groups.schema)
+            self._column_bytes = {**_column_bytes(metadata), **dict.fromkeys(self._labels, 0)}
             self._expected: dict[int, list[int]] = {}  # row group → its announced rows
             self._serial = next(serials)
             self._footer = groups.checksum()
@@ -282,22 +317,31 @@ class RowFile(RecordFile):
                 self._expected.setdefault(group, []).append(sample)
 
     def _open(self) -> ReadableFile:
-        return RowGroups(self.storage, self.name, self._info)
+        return RowGroups(self.storage, self.name, self._info, metadata=self._metadata)
 
-    def read(self, file: ReadableFile, sample: int) -> dict[str, Any]:
+    def _columns_of(self, wanted: Callable[[str], bool] | None) -> Columns:
+        """Return the columns from which the wanted parts are made; None for all."""
+        if wanted is None:
+            return None
+        needed = {self._labels[part][0] for part in self._labels if wanted(part)}
+        names = tuple(name for name in self.columns if name in needed or wanted(name))
+        return None if len(names) == len(self.columns) else names
+
+    def read(self, file: ReadableFile, sample: int, wanted: Callable[[str], bool] | None = None) -> dict[str, Any]:
         """Read one row; neighbours in its row group are then in memory."""
         if not isinstance(file, RowGroups):
             raise TypeError(f"expected the file that open() returned, found {file!r}")
-        ready = row_cache.take((self._serial, sample))
+        names = self._columns_of(wanted)
+        ready = row_cache.take((self._serial, sample, names))
         if ready is not None:
             return ready
         group = int(np.searchsorted(self.ends, sample, side="right"))
         first = int(self.ends[group - 1]) if group else 0
         size_bytes = self.group_bytes[group] // max(1, int(self.ends[group]) - first)  # mean of a row
         for other in self._expected.pop(group, ()):
-            if other != sample and row_cache.has_room((self._serial, other), size_bytes):
-                row_cache.add((self._serial, other), file.row(group, other - first), size_bytes)
-        return file.row(group, sample - first)
+            if other != sample and row_cache.has_room((self._serial, other, names), size_bytes):
+                row_cache.add((self._serial, other, names), file.row(group, other - first, names), size_bytes)
+        return file.row(group, sample - first, names)
 
     def values(self, parts: Mapping[str, Any], sample: int) -> dict[str, Any]:
         if isinstance(parts, PartialRow):
@@ -309,11 +353,17 @@ class RowFile(RecordFile):
                 source=self.path,
                 hint="correct the value, or write the column with another type",
             )
-        return dict(parts)
+        names = {
+            part: name_of_class(parts[name], names) for part, (name, names) in self._labels.items() if name in parts
+        }
+        return {**parts, **names}
 
     def part_bytes(self) -> dict[str, int]:
         """Return the uncompressed size of each column."""
         return dict(self._column_bytes)
+
+    def row_groups(self) -> list[tuple[int, int]]:
+        return [*zip(np.diff(self.ends, prepend=0).tolist(), self.group_bytes, strict=True)]
 
     def facts(self) -> dict[str, Any]:
         """Return the types of the columns, and the number and size of the row groups."""

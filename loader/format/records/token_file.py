@@ -172,7 +172,7 @@ class TokenFile(RecordFile):
             raise self.outside(int(numbers[first]), int(start[first]), int(start[first]) + int(size[first]))
         return start, size
 
-    def read(self, file: ReadableFile, sample: int) -> dict[str, Any]:
+    def read(self, file: ReadableFile, sample: int, wanted: object = None) -> dict[str, Any]:  # noqa: ARG002 - one part
         start, size = self.spans(np.array([sample]))
         return {TOKENS: file.read_at(int(start[0]), int(size[0]))}
 

@@ -13,6 +13,7 @@ from ...format.documents.sample_types import SampleTypeSpec
 from ...format.documents.subset import resolve_subset
 from ...format.documents.value_name import PartNames
 from ...format.nv_meta import FOLDER
+from ...format.records.folder_index import RecordIndex
 from ...prepare.contents.proposals import Proposal, dropped_parts
 from ...prepare.contents.proposed_fields import propose_field_map
 from ...prepare.contents.sample_layouts import find_layout
@@ -269,6 +270,7 @@ def view_first_sample(folder: ShardFolder, choice: DatasetYaml, *, trust_code: b
     """Build the first sample as chosen and describe it; ``fault`` holds why it cannot be built."""
     from ...samples.building.dataset_code import DatasetCode
     from ...samples.building.sample_builder import SampleBuilder
+    from ...samples.decoding.media_values import decode_media
 
     first = folder.contents
     article = "an" if choice.spec.name[0] in "AEIO" else "a"
@@ -280,7 +282,10 @@ def view_first_sample(folder: ShardFolder, choice: DatasetYaml, *, trust_code: b
             DatasetCode(folder.storage.path(FOLDER), trust_code),
             decoder=None if first.holds_values else view_decoder(config),
         )
-        sample = builder.build(first.parts, key=first.key)  # a field map decodes only the parts it needs
+        parts = first.parts
+        if first.holds_values and isinstance(first.index, RecordIndex):
+            parts = decode_media(parts, first.index.media_of(0), view_decoder(config).decode_part)
+        sample = builder.build(parts, key=first.key)  # a field map decodes only the parts it needs
         faults = field_map_warnings(choice, folder, trust_code=trust_code)
         return SampleView(title=title, fields=describe_sample(sample), fault="\n".join(faults) or None)
     except EnergonError as error:

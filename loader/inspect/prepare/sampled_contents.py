@@ -18,6 +18,7 @@ from ...format.documents.messages import nearest_names
 from ...format.index.layout import AbstractIndex, once_warning
 from ...format.index.object_commit import read_committed_documents
 from ...format.nv_meta import FOLDER, SPLIT_JSON, SPLIT_YAML
+from ...format.records.folder_index import RecordIndex
 from ...parts.kinds import PICKLE, TORCH, part_extension
 from ...parts.part_sets import Missing, PartSets
 from ...prepare.contents.findings import Contents
@@ -50,7 +51,7 @@ class SampledContents:
         is_first: That is the first sample of all.
         parts: Its parts, name → bytes; of a row of a Parquet file, column → value.
         examples: Keys and parts of samples with other part sets.
-        holds_values: The parts are columns of Parquet files, which are not decoded.
+        holds_values: The parts are columns of Parquet files: only media are decoded.
         are_first: These are only the first samples of a source, not all of them.
         warnings: Sentences about part names that are probably not intended.
         other_parts: Names of the parts of samples that are not here.
@@ -94,6 +95,10 @@ class SampledContents:
     @cached_property
     def seen(self) -> SeenParts:
         """The parts, as proposals of sample types take them."""
+        if self.holds_values and isinstance(self.index, RecordIndex) and self.samples:
+            from .table_columns import columns_seen  # imports pyarrow
+
+            return columns_seen(self.index.schema)
         return SeenParts(
             self.part_names,
             self.contents.json_example(),
@@ -105,8 +110,8 @@ class SampledContents:
 
     @cached_property
     def proposal(self) -> Proposal:
-        """The sample types, the likeliest first; crude for columns, whose names do not tell their types."""
-        return propose(SeenParts([]) if self.holds_values else self.seen)
+        """The sample types, the likeliest first."""
+        return propose(self.seen)
 
     @property
     def conflicts(self) -> list[str]:

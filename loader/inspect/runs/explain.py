@@ -15,7 +15,7 @@ import numpy as np
 from ...arrays import IntArray
 from ...dataset.packed_numbers import count_packed
 from ...errors import ConfigError, plural
-from ...order import DealtOrder, EditedOrder, RepeatedOrder, possible_ranks
+from ...order import DealtOrder, EditedOrder, RepeatedOrder, groups_of_block, possible_ranks
 from ...pipeline.reading.dataset_source import DatasetSource
 from ...pipeline.reading.read_ahead import READ_AHEAD_BYTES
 from ...pipeline.reading.source import Source
@@ -98,7 +98,8 @@ class RunFacts:
         random_shard_share: Expected share if each sample was drawn at random, with the weights of the mix.
         mixing: Mean distance in the stored order between neighbours of a lane's stream; 1 as in a random permutation,
             0 in the stored order.
-        notes: How the shares are to be read, if weights are shares of volumes.
+        notes: How the shares are to be read, if weights are shares of volumes; and the blocks of row groups in which
+            tables are shuffled.
         stretches: The parts of the run between changes of its weights; empty if they do not change.
     """
 
@@ -155,11 +156,24 @@ def explain_run(run: PlannedRun, steps: int) -> RunFacts:
         storages=storage_facts(run, used, reads_per_sample),
         **shuffling,
         findings=(),
-        notes=() if run.volume_mix is None else tuple(run.volume_mix.notes()),
+        notes=(*(() if run.volume_mix is None else run.volume_mix.notes()), *_notes_of_tables(run)),
         stretches=stretches,
     )
     # Look for what is probably not intended.
     return replace(run_facts, findings=tuple(_findings(run, run_facts)))
+
+
+def _notes_of_tables(run: PlannedRun) -> Iterator[str]:
+    """Yield how far the samples of tables are shuffled, whose row groups are decoded as a whole."""
+    for source, table in zip(run.sources, run.plan.tables(run.sources), strict=False):
+        if table is not None:
+            size = groups_of_block(table, run.lanes)
+            groups = len(table.ends)
+            samples = plural(round(size * source.samples / groups), "sample")
+            yield (
+                f"{source.request.ref.path} is shuffled by blocks of {plural(size, 'row group')} of {groups:,}, about "
+                f"{samples}: a micro-batch comes from one block; slices and the shuffle buffer have no effect"
+            )
 
 
 def _cache_bytes() -> int:
@@ -289,7 +303,9 @@ def _findings(run: PlannedRun, facts: RunFacts) -> Iterator[RunFinding]:
         yield RunFinding(
             kind="poor shuffle",
             message="; ".join(causes),
-            hint="raise shuffle_buffer_size, which costs no memory, or lower max_samples_per_sequence",
+            hint="write the table with smaller row groups, or its rows in random order"
+            if run.plan.tables(run.sources)
+            else "raise shuffle_buffer_size, which costs no memory, or lower max_samples_per_sequence",
         )
 
 

@@ -273,7 +273,8 @@ class PlannedRun:
     @cached_property
     def order(self) -> StreamOrder:
         """The streams of all lanes, of a run whose mix never changed."""
-        return self.plan.order([source.samples for source in self.sources], lanes=self.lanes, seed=self.seed)
+        samples = [source.samples for source in self.sources]
+        return self.plan.order(samples, lanes=self.lanes, seed=self.seed, tables=self.plan.tables(self.sources))
 
     @property
     def is_planned(self) -> bool:

@@ -126,7 +126,7 @@ class WorkerConfig:
         global_error_handler: Called for a sample that fails; by default logs and skips it.
         restore_error_handler: Called for a sample that fails while a state is restored; by default raises.
         lanes: L, a multiple of the world size, for a new run; a restored run keeps its number. By default
-            ``lcm(world_size, 48)``; with packing or grouping, ``world_size · num_workers``.
+            ``lcm(world_size, 48)``; with packing, grouping or a large Parquet table, ``world_size · num_workers``.
         skip_tolerance: Consecutive samples that a hook of a lane may skip before it has kept any, or fail for with a
             ``failure_tolerance`` of 0; more end the run, and so does a pass that skips all samples. None allows
             any number. The default is 20,000, or 20 times the samples of the data if these are more, up to a million.

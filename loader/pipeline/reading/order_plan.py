@@ -8,6 +8,7 @@ from functools import lru_cache
 from math import ceil
 from typing import Any, ClassVar
 
+from ...format.records.row_groups import RowGroupEnds
 from ...order import (
     SLICES_PER_LANE,
     WITH_REPLACEMENT,
@@ -20,13 +21,18 @@ from ...order import (
     SequentialPass,
     SourceOrder,
     StreamOrder,
+    has_blocks,
     mix,
     pass_samples,
 )
 from .planned_schedule import PlannedSchedule
+from .source import Source
 
 _SOURCE = 21  # purpose of the random numbers: part of their seed
 _MAX_ROUND = 1 << 62
+
+Tables = tuple[RowGroupEnds | None, ...]
+"""The row groups of each source that is shuffled by blocks of them; empty if no source is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,16 +82,27 @@ class ShuffledPlan:
         is_plain = self.repeats and self.schedule is None and self.epochs_together != (WITH_REPLACEMENT,)
         return self.deal if is_plain and len(samples) == 1 and samples[0] < SLICES_PER_LANE * lanes else None
 
-    def order(self, samples: Sequence[int], *, lanes: int, seed: int) -> StreamOrder:
+    def tables(self, sources: Sequence[Source]) -> Tables:
+        """Return the row groups of the sources that this plan shuffles by blocks of them."""
+        tables = [source.turns.row_groups if source.members[0].folder.holds_values else None for source in sources]
+        pairs = zip(tables, self.epochs_together, strict=True)
+        chosen = tuple(
+            table if table is not None and has_blocks(table, together) else None for table, together in pairs
+        )
+        return chosen if any(table is not None for table in chosen) else ()
+
+    def order(self, samples: Sequence[int], *, lanes: int, seed: int, tables: Tables = ()) -> StreamOrder:
         """Return the order of sources with these numbers of samples."""
-        return _shuffled_order(self, tuple(samples), lanes, seed)
+        return _shuffled_order(self, tuple(samples), lanes, seed, tables)
 
-    def source_order(self, samples: int, seed: int) -> SourceOrder:
+    def source_order(self, samples: int, seed: int, tables: Tables) -> SourceOrder:
         """Return the order of the only source, with this number of samples."""
-        return _source_orders(self, (samples,), seed, (0,))[0]
+        return _source_orders(self, (samples,), seed, (0,), tables)[0]
 
-    def edited_order(self, samples: Sequence[int], mixes: Sequence[Mix], *, lanes: int, seed: int) -> EditedOrder:
-        return _edited_order(self, tuple(samples), tuple(mixes), lanes, seed)
+    def edited_order(
+        self, samples: Sequence[int], mixes: Sequence[Mix], *, lanes: int, seed: int, tables: Tables = ()
+    ) -> EditedOrder:
+        return _edited_order(self, tuple(samples), tuple(mixes), lanes, seed=seed, tables=tables)
 
     def items(self, samples: Sequence[int]) -> int | None:
         """Return the number of samples of a pass; None without end."""
@@ -121,12 +138,16 @@ class SequentialPlan:
     repeats: ClassVar[bool] = False
     starts_over: ClassVar[bool] = True
 
+    def tables(self, sources: Sequence[Source]) -> Tables:  # noqa: ARG002 - not shuffled
+        return ()
+
     def order(
         self,
         samples: Sequence[int],
         *,
         lanes: int,
         seed: int,  # noqa: ARG002 - not shuffled
+        tables: Tables = (),  # noqa: ARG002
     ) -> StreamOrder:
         order = SequentialPass(tuple(samples), lanes)
         return order if self.deal is None else PrebatchedPass(order, self.deal)
@@ -167,8 +188,8 @@ def samples_of_round(samples: Sequence[int], weights: Sequence[float]) -> int:
 
 
 @lru_cache(maxsize=64)  # shared by all lanes of a process
-def _shuffled_order(plan: ShuffledPlan, samples: tuple[int, ...], lanes: int, seed: int) -> StreamOrder:
-    sources = _source_orders(plan, samples, seed, range(len(samples)))
+def _shuffled_order(plan: ShuffledPlan, samples: tuple[int, ...], lanes: int, seed: int, tables: Tables) -> StreamOrder:
+    sources = _source_orders(plan, samples, seed, range(len(samples)), tables)
     # Lanes that take chunks share one stream; otherwise, each lane has a stream of its own.
     chunk = plan.chunk_samples(samples, lanes)
     streams = lanes if chunk is None else 1
@@ -190,13 +211,13 @@ def _shuffled_order(plan: ShuffledPlan, samples: tuple[int, ...], lanes: int, se
 
 @lru_cache(maxsize=64)
 def _edited_order(
-    plan: ShuffledPlan, samples: tuple[int, ...], mixes: tuple[Mix, ...], lanes: int, seed: int
+    plan: ShuffledPlan, samples: tuple[int, ...], mixes: tuple[Mix, ...], lanes: int, *, seed: int, tables: Tables
 ) -> EditedOrder:
-    return EditedOrder(_source_orders(plan, samples, seed, mixes[-1].origins), mixes, lanes, seed)
+    return EditedOrder(_source_orders(plan, samples, seed, mixes[-1].origins, tables), mixes, lanes, seed)
 
 
 def _source_orders(
-    plan: ShuffledPlan, samples: Sequence[int], seed: int, origins: Sequence[int]
+    plan: ShuffledPlan, samples: Sequence[int], seed: int, origins: Sequence[int], tables: Tables
 ) -> tuple[SourceOrder, ...]:
     return tuple(
         SourceOrder(
@@ -205,9 +226,10 @@ def _source_orders(
             shuffle_buffer=plan.shuffle_buffer,
             epochs_together=together,
             seed=int(mix(seed, _SOURCE, origin)),
+            row_groups=table,
         )
-        for origin, count, length, together in zip(
-            origins, samples, plan.slice_lengths, plan.epochs_together, strict=True
+        for origin, count, length, together, table in zip(
+            origins, samples, plan.slice_lengths, plan.epochs_together, tables or (None,) * len(samples), strict=True
         )
     )
 

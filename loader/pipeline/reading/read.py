@@ -8,7 +8,9 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from ...cached_property import cached_property
-from ...order import LaneOrder, MixHistory, PlannedLane, WindowPlan, worker_share
+from ...format.records.folder_index import RecordIndex
+from ...format.records.row_file import CACHED_BYTES
+from ...order import LaneOrder, MixHistory, PlannedLane, WindowPlan, groups_of_block, worker_share
 from ..contract.lane import Lane
 from ..contract.running import StageTraits
 from ..contract.stage import IteratedDataset, Running, SavableDataset, State
@@ -107,7 +109,12 @@ class ReadDataset(SavableDataset[Raw]):
 
     @property
     def traits(self) -> StageTraits:
-        return StageTraits(one_to_one=True, endless=self.plan.repeats, starts_over=self.plan.starts_over)
+        return StageTraits(
+            one_to_one=True,
+            endless=self.plan.repeats,
+            starts_over=self.plan.starts_over,
+            buffers=bool(self.plan.tables(self.sources)),  # each lane holds a block of row groups
+        )
 
     @property
     def items(self) -> int | None:
@@ -148,6 +155,14 @@ class ReadDataset(SavableDataset[Raw]):
         order = self.lane_order(lane.number, lanes=lane.count, seed=lane.seed, deals=lane.deals)
         if isinstance(order, PlannedLane):
             lane.shared[PlannedLane] = order
+        # Rows need no announcement where the cache holds the blocks of all tables and lanes.
+        tables = [*zip(self.sources, self.plan.tables(self.sources), strict=False)]
+        blocks = sum(groups_of_block(table, lane.count) * table.group_bytes for _, table in tables if table is not None)
+        lanes = -(-lane.count // (self.worker_config.world_size * max(1, self.worker_config.num_workers)))
+        for source, table in tables:
+            index = source.members[0].folder.index
+            if table is not None and isinstance(index, RecordIndex):
+                index.is_announced = lanes * blocks > CACHED_BYTES
         running = LaneReader(self, order, lane, state)
         together: LaneReaders | None = lane.shared.get(LaneReaders) if lane.shared else None
         if together is not None:
@@ -166,7 +181,7 @@ class ReadDataset(SavableDataset[Raw]):
         return self.groups.window_of(first, lanes)
 
     def lane_order(self, lane: int, *, lanes: int, seed: int, deals: bool = False) -> LaneOrder:
-        samples, plan = [source.samples for source in self.sources], self.plan
+        samples, plan, tables = [source.samples for source in self.sources], self.plan, self.plan.tables(self.sources)
         history, groups, window = self.history, self.groups, self.window_plan(lanes)
         order: LaneOrder
         if history is not None and isinstance(plan, ShuffledPlan):
@@ -174,12 +189,12 @@ class ReadDataset(SavableDataset[Raw]):
             mixes = history.mixes(plan.weights, None if plan.schedule is None else plan.schedule.in_samples)
             step = 1 if window is None else window.samples
             ends = tuple(-(-end // step) * step for end in history.ends_of(lane))
-            order = plan.edited_order(samples, mixes, lanes=lanes, seed=seed).lane(lane, ends)
+            order = plan.edited_order(samples, mixes, lanes=lanes, seed=seed, tables=tables).lane(lane, ends)
         else:
             # A mix that never changed has the order of the plan.
             if isinstance(plan, ShuffledPlan) and plan.repeats and not deals:
                 plan = replace(plan, deal=None)
-            order = plan.order(samples, lanes=lanes, seed=seed).lane(lane)
+            order = plan.order(samples, lanes=lanes, seed=seed, tables=tables).lane(lane)
         return order if groups is None or window is None else groups.lane(order, window, seed)
 
 

@@ -102,7 +102,10 @@ class LaneReaders:
     @cached_property
     def _orders(self) -> SourceOrders:
         _, lanes, seed = self._lane
-        orders = [each.plan.source_order(each.source.samples, each.seed(seed)) for each in self._places]
+        orders = [
+            each.plan.source_order(each.source.samples, each.seed(seed), each.plan.tables([each.source]))
+            for each in self._places
+        ]
         return SourceOrders(tuple(orders), lanes)
 
     @property

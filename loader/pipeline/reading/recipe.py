@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from ...cached_property import cached_property
 from ...dataset.dataset import Dataset
+from ...errors import SampleError
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.providers import LoadRequest, resolve_key_format
 from ...format.nv_meta import FOLDER
@@ -16,7 +17,8 @@ from ...format.records.folder_index import RecordIndex
 from ...samples.building.dataset_code import DatasetCode
 from ...samples.building.described_dataset import DescribedDataset
 from ...samples.building.sample_builder import RawSample, SampleBuilder, sources_of
-from ...samples.decoding.decoder import AnyDecoder, whole_sample_decoder
+from ...samples.decoding.decoder import AnyDecoder, part_function, whole_sample_decoder
+from ...samples.decoding.media_values import DecodePart, decode_media
 from ...samples.types import CrudeSample
 from ...stores.aux_store import open_aux_store, open_own_store
 from ...stores.decode_store import DecodeFileStore
@@ -97,8 +99,27 @@ class DatasetRecipe(Recipe):
     @cached_property
     def build(self) -> Callable[[RawSample, tuple[Any, ...]], Any]:  # type: ignore[override] # read only
         path, labels, folder = self.request.ref.path, self.request.subflavors, self.folder
-        values = folder.index.values if isinstance(folder.index, RecordIndex) else None
+        values = self._values if isinstance(folder.index, RecordIndex) else None
         return self.builder.raw_builder(path, labels, values=values, are_lines=folder.holds_lines)
+
+    @cached_property
+    def _decode_part(self) -> DecodePart | None:
+        return part_function(self.decoder, trust_code=self.request.ref.trust_code)
+
+    def _values(self, parts: Mapping[str, Any], sample: int) -> dict[str, Any]:
+        """Return the values of a record by its number, with decoded media."""
+        index = cast("RecordIndex", self.folder.index)
+        values, media = index.values(parts, sample), index.media_of(sample)
+        if not media or self._decode_part is None:
+            return values
+        try:
+            return decode_media(values, media, self._decode_part)
+        except SampleError as error:
+            key = index.full_key(sample)
+            source = self.folder.storage.path(index.shard_of(sample).name)
+            raise SampleError(
+                f"sample {key!r}: {error.message}", key=key, part=error.part, source=source, hint=error.hint
+            ) from error.__cause__
 
     @property
     def members(self) -> tuple[DatasetRecipe, ...]:  # type: ignore[override] # read only

@@ -14,7 +14,7 @@ from ...format.documents.field_map import parse_field_expression
 from ...format.documents.sample_types import CRUDE, SAMPLE_TYPES, SampleTypeSpec
 from ...parts.kinds import kind_of_name, part_extension
 from .findings import json_expressions
-from .proposed_fields import SeenParts, candidates, propose_field_map
+from .proposed_fields import SeenParts, candidates, fields_from_parts
 from .sample_layouts import SampleLayout, find_layout
 
 _RARE = 0.01  # share of the samples that may lack a field, and up to which part sets and values decide nothing
@@ -92,7 +92,7 @@ def propose(seen: SeenParts) -> Proposal:
     # A picture under another name is kept; code may build samples that no field map describes.
     disguised = [name for name in seen.names if not seen.is_decoded(name)]
     usual = [name for name in seen.names if not common or any(name in parts for parts in common)]
-    layout = None if disguised else find_layout(usual, seen.example)
+    layout = None if disguised or seen.is_table else find_layout(usual, seen.example)
     if first and layout is not None and layout.type_name != "InterleavedSample":
         layout = None
     if layout is not None or disguised:
@@ -109,7 +109,7 @@ def _fits(seen: SeenParts, common: Sequence[Sequence[str]]) -> list[_Fit]:
     # Count the samples that fit, and the parts that each type would drop.
     fits = []
     for spec in (spec for spec in reversed([*SAMPLE_TYPES.values()]) if not spec.crude):
-        field_map = propose_field_map(spec, seen)
+        field_map = fields_from_parts(spec, seen)
         lost = dropped_parts(spec, field_map, seen, common)
         fits.append(_Fit(spec=spec, field_map=field_map, lost=lost, too_few=_too_few(spec, field_map, seen)))
     # Values inside json are data if a type that drops no part uses them, if they are answers, or if no type has them.
@@ -153,6 +153,9 @@ def _too_few(spec: SampleTypeSpec, field_map: Mapping[str, str], seen: SeenParts
 
 def _disguise(part_name: str, seen: SeenParts) -> str:
     contents = (seen.kinds or {})[part_name]
+    if seen.is_table:
+        column = f"column {seen.shown(part_name)!r} is {contents.description}"
+        return f"{column}, which stay bytes: energon import finds out what they are; {_CRUDE} keep all columns"
     does = "keep as bytes" if kind_of_name(part_name) == "bytes" else f"decode as {kind_of_name(part_name)}"
     return (
         f"part {part_name!r} is {contents.description}, which loaders {does} under this name: name it"
@@ -183,7 +186,7 @@ def _reason(best: _Fit, layout: SampleLayout | None, seen: SeenParts) -> str | N
     used = {part.part for each in best.field_map.values() for part in parse_field_expression(each)}
     unread = [name for name in seen.names if name not in used]
     if unread and layout is None:
-        pieces.append(f"no field of {spec.name} holds {', '.join(unread)}, so training does not read it")
+        pieces.append(f"no field of {spec.name} holds {_named(unread, seen)}, so training does not read it")
     return "; ".join(pieces) or None
 
 
@@ -193,7 +196,10 @@ def _named(names: Sequence[str], seen: SeenParts) -> str:
     numbers = {name: "mostly numbers, which are no text" for name, texts in seen.texts.items() if not texts.has_words}
     what = _untyped(seen) | of_texts | numbers
     more = f" and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else ""
-    return ", ".join(f"{name} ({what[name]})" if name in what else name for name in names[:_MAX_NAMED]) + more
+    shown = {name: seen.shown(name) for name in names}
+    if seen.is_table and seen.json_part in shown:  # the columns inside
+        shown[str(seen.json_part)] = ", ".join(list(seen.example or ())[:_MAX_NAMED])
+    return ", ".join(f"{shown[n]} ({what[n]})" if n in what else shown[n] for n in names[:_MAX_NAMED]) + more
 
 
 def dropped_parts(

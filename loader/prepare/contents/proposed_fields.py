@@ -18,7 +18,7 @@ _PART_KINDS_OF_FIELD_KIND: Mapping[str, tuple[str, ...]] = {
     "any": ("tree", "array"),
     "audio": ("audio",),
     "image": ("image",),
-    "image_list": ("image",),
+    "image_list": ("image", "images"),
     "images": ("array",),
     "label": ("label",),
     "label_name": ("text", "class"),
@@ -69,6 +69,25 @@ class SeenParts:
     texts: Mapping[str, Texts] = dataclass_field(default_factory=dict)  # part name → what its texts have in common
     # returns the number of inspected json parts that have all values of such expressions, and of all
     count_with: Callable[[Sequence[str]], tuple[int, int]] = lambda _: (1, 1)
+    lists: frozenset[str] = frozenset()  # parts that are lists of pictures, sounds or videos
+    is_table: bool = False  # parts are columns, or values inside json are
+    columns: Mapping[str, str] = dataclass_field(default_factory=dict)  # part name → the column that it is
+
+    def shown(self, expression: str) -> str:
+        """Return the expression of a part as the samples have it: of a table, the expression of a column.
+
+        >>> SeenParts(["jpg", "json"], is_table=True, columns={"jpg": "photo"}).shown("jpg,json[meta][url]")
+        'photo,meta[url]'
+        """
+        if not self.is_table:
+            return expression
+        values = [self._column_value(value) for value in parse_field_expression(expression)]
+        return ",".join(value.expression for value in values)
+
+    def _column_value(self, value: ValueName) -> ValueName:
+        if value.part in self.columns or not value.path:
+            return ValueName(self.columns.get(value.part, value.part), value.path)
+        return ValueName(str(value.path[0]), value.path[1:])
 
     def kind(self, name: str) -> PartKind:
         return kind_of_part(name, (self.kinds or {}).get(name))
@@ -90,6 +109,7 @@ class SeenParts:
             texts = self.texts.get(name) if self.kind(name) == "text" else None
             if is_part_name(name) and self.is_decoded(name) and (texts is None or texts.has_words):
                 kinds[name] = "class" if texts is not None and texts.classes() else self.kind(name)
+                kinds[name] += "s" if name in self.lists else ""
         return kinds
 
 
@@ -106,6 +126,11 @@ def propose_field_map(spec: SampleTypeSpec, seen: SeenParts) -> dict[str, str]:
     >>> propose_field_map(SAMPLE_TYPES["VQASample"], SeenParts(["jpg", "json"], {"query": "why?", "answers": ["so"]}))
     {'image': 'jpg', 'context': 'json[query]', 'answers': 'json[answers]'}
     """
+    return {name: seen.shown(expression) for name, expression in fields_from_parts(spec, seen).items()}
+
+
+def fields_from_parts(spec: SampleTypeSpec, seen: SeenParts) -> dict[str, str]:
+    """Return what :func:`propose_field_map` does, of a table with parts in place of columns."""
     proposal: dict[str, str] = {}
     for field in spec.fields:
         if _BASES.get(field.name, field.name) not in (*proposal, field.name):
@@ -124,7 +149,7 @@ def only_field_map(spec: SampleTypeSpec, seen: SeenParts) -> dict[str, str] | No
     {'image': 'jpg', 'caption': 'txt'}
     >>> only_field_map(SAMPLE_TYPES["CaptioningSample"], SeenParts(["jpg", "txt", "json"], {"caption": "a cat"}))
     """
-    field_map = propose_field_map(spec, seen)
+    field_map = fields_from_parts(spec, seen)
     by_name = {name: seen.kind(name) for name in seen.names}
     claimed: set[str] = set()
     for field in spec.fields:
@@ -135,7 +160,7 @@ def only_field_map(spec: SampleTypeSpec, seen: SeenParts) -> dict[str, str] | No
         if may_be_inside or used != fitting or claimed & fitting:
             return None
         claimed |= fitting
-    return field_map if all(name in field_map for name in spec.required) else None
+    return propose_field_map(spec, seen) if all(name in field_map for name in spec.required) else None
 
 
 def candidates(spec: SampleTypeSpec, field_name: str, seen: SeenParts) -> Iterator[str]:

@@ -32,6 +32,7 @@ from ...parts.open_picture import pixel_limit
 from ...parts.picture_traits import picture_traits
 from ...parts.unread_picture import UnreadPictureError
 from ..decoding.image_decode import IMAGE_FORMS, convert_image, open_image
+from ..decoding.media_values import media_contents
 from ..decoding.part_decode import decode_part, part_error
 from ..trust import is_trusted
 from .dataset_code import DatasetCode
@@ -137,9 +138,26 @@ class DecodeCheck:
     def check_values(self, key: str, values: Mapping[str, Any]) -> list[tuple[str | None, str]]:
         """Check a sample whose parts are final values, as the columns of Parquet files are.
 
-        It takes the arguments of a call, but decodes no part.
+        It takes the arguments of a call. Of the values, only media are decoded.
         """
-        return self._check_sample(key, values, dict(values), decodes=False)
+        faults: list[tuple[str | None, str]] = []
+        checked: dict[str, Any] = {}
+        for name, value in values.items():
+            try:
+                checked[name] = self._check_media(name, value)
+            except (ImportError, UnreadPictureError):
+                checked[name] = CHECKED_IMAGE
+            except EnergonError as error:
+                faults.append((name, f"column {name!r}: {error.message}"))
+        return faults or self._check_sample(key, values, checked, decodes=False)
+
+    def _check_media(self, name: str, value: Any) -> Any:
+        if isinstance(value, list) and value and isinstance(value[0], Mapping):
+            return [self._check_media(name, each) for each in value]
+        if not isinstance(value, Mapping) or "bytes" not in value or not value.keys() <= {"bytes", "path"}:
+            return value
+        contents = media_contents(value, name, "")
+        return None if contents is None else self._check_part(*contents)
 
     def _check_part(self, name: str, data: bytes) -> Any:
         # A part may be too large to be read, or empty, whatever its kind.

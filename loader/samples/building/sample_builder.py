@@ -16,10 +16,9 @@ from ...format.documents.field_map import MissingPartError
 from ...format.documents.providers import KeyFormat
 from ...format.jsonl.lines import BYTE_ORDER_MARK
 from ...storage import EPath
-from ..decoding.decoder import AnyDecoder, PartDecoders, SampleDecoder, whole_sample_decoder
+from ..decoding.decoder import AnyDecoder, SampleDecoder, part_function, whole_sample_decoder
 from ..decoding.part_decode import QUICK_DECODERS
 from ..source_info import SourceInfo
-from ..trust import is_trusted
 from ..types import ConversationSample, CrudeSample, Sample
 from .dataset_code import DatasetCode, MetaFunction, SampleRecipe, described_by
 
@@ -143,10 +142,7 @@ class SampleBuilder:
     @cached_property
     def decode_part(self) -> Callable[[str, bytes], Any] | None:
         """Function that decodes a part, given its name and bytes; None keeps all parts as bytes."""
-        decoder = self._decoder
-        if type(decoder) is SampleDecoder:
-            return PartDecoders(decoder, trust_code=self._trust_code).decode
-        return None if decoder is None else partial(decoder.decode_part, trust_code=is_trusted(self._trust_code))
+        return part_function(self._decoder, trust_code=self._trust_code)
 
     def part_filter(self, part_name: str) -> bool:
         """Return True if parts of this name must be read."""

@@ -345,6 +345,15 @@ class PartDecoders(dict[str, Callable[[bytes], Any] | None]):
             raise part_error(part_name, data, error) from error
 
 
+def part_function(decoder: AnyDecoder | None, *, trust_code: bool) -> Callable[[str, bytes], Any] | None:
+    """Return the function that decodes a part, given its name and bytes; None keeps all parts as bytes."""
+    if type(decoder) is SampleDecoder:
+        return PartDecoders(decoder, trust_code=trust_code).decode
+    if decoder is None or whole_sample_decoder(decoder) is not None:
+        return None
+    return partial(cast("SampleDecoder", decoder).decode_part, trust_code=is_trusted(trust_code))
+
+
 def media_form(av_decode: str | None) -> MediaFormName:
     """Check an ``av_decode`` option, and return the form of audio and video; None means bytes."""
     names: tuple[MediaFormName, ...] = get_args(MediaFormName)

@@ -41,9 +41,9 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     groups: list[int] = []
     original = RowGroups.decode
 
-    def decode(self: Any, group: int) -> Any:
+    def decode(self: Any, group: int, names: Any = None) -> Any:
         groups.append(group)
-        return original(self, group)
+        return original(self, group, names)
 
     monkeypatch.setattr(RowGroups, "decode", decode)
     return groups
@@ -190,7 +190,7 @@ def test_announced_rows_that_are_never_read_make_room(
     for _ in range(20):
         reader.index.file(0).expect(np.arange(7))
         reader.read_parts(0)
-        found.add(cache.take((reader.index.file(0)._serial, 1)) is None)  # type: ignore[attr-defined]
+        found.add(cache.take((reader.index.file(0)._serial, 1, None)) is None)  # type: ignore[attr-defined]
     assert False in found  # rows of earlier readers did not keep all the room
     cache._ready.clear()
     cache.ready_bytes = 0

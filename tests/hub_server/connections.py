@@ -94,6 +94,10 @@ class Connection(asyncio.Protocol):
             if headers.get("expect", "").lower() == "100-continue":
                 self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             is_chunked = headers.get("transfer-encoding", "").lower() == "chunked"
+            if first.count(" ") != 2:
+                self.transport.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+                self.transport.close()
+                return
             self._head = first, headers, -1 if is_chunked else int(headers.get("content-length", "0"))
         first, headers, size = self._head
         body = self._take_chunks() if size < 0 else self._take(size)
@@ -169,7 +173,10 @@ class Connection(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         try:
             with path.open("rb") as file:
-                logged.sent_bytes = await loop.sendfile(self.transport, file, answer.start, answer.size)
+                while logged.sent_bytes < answer.size:  # in pieces, since a client may leave
+                    size = min(_SENDFILE_BYTES, answer.size - logged.sent_bytes)
+                    at = answer.start + logged.sent_bytes
+                    logged.sent_bytes += await loop.sendfile(self.transport, file, at, size)
         except (ConnectionError, RuntimeError):  # the client has gone; the latter says so of a closing transport
             self.transport.abort()
             return

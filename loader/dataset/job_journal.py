@@ -15,7 +15,7 @@ from ..errors import StorageError
 from ..format.data_kind import is_tar_file
 from ..format.dataset_ref import DatasetRef
 from ..format.nv_meta import FOLDER, JOBS_FOLDER, REQUEST_JSON, TEMPORARY_INDEX
-from ..storage import FileInfo, RemoteStorage, is_writable
+from ..storage import FileInfo, is_writable
 from .dataset import Dataset
 
 
@@ -34,8 +34,7 @@ def job_journal(ref: DatasetRef, name: str, options: Mapping[str, str], kind: An
     if is_temporary or ref.kind.is_file or is_tar_file(ref.path):
         raise no_journal(ref.path)
     storage = ref.storage()
-    is_web_server = isinstance(storage, RemoteStorage) and not storage.can_list
-    if is_web_server or not is_writable(storage, FOLDER):
+    if not is_writable(storage, FOLDER):
         raise StorageError(
             "the results of shares are kept in this folder, and it cannot be written",
             path=storage.path(FOLDER),

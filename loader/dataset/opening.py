@@ -14,7 +14,7 @@ from ..format.documents.next_command import command_for_ref, fault_of_file
 from ..format.index.current import index_folders, prefetch_documents
 from ..format.index.layout import ROW_COLUMNS
 from ..format.index.object_commit import read_committed_documents
-from ..format.nv_meta import FOLDER, INDEX_FOLDER
+from ..format.nv_meta import FOLDER, INDEX_FOLDER, TEMPORARY_INDEX
 from ..format.records.folder_index import open_record_index
 from ..format.unfinished import check_finished
 from ..storage import FilesAhead, Storage, missing_folder
@@ -73,7 +73,9 @@ def folder_at(
     if not data_kind(next(iter(counts), "")).is_file:
         # The index is opened at its first use, once for the dataset and its documents.
         open_tars = cache(partial(open_tar_index, storage, counts, reads_samples=reads_samples))
-        return TarDataset(Documents(ref, storage, counts, open_tars), counts, open_tars, rechecks=rechecks)
+        documents = Documents(ref, storage, counts, open_tars)
+        is_elsewhere = ref.has_other_folder and not os.path.basename(ref.folder).startswith(TEMPORARY_INDEX)
+        return TarDataset(documents, counts, open_tars, rechecks=rechecks, checks_parts=is_elsewhere)
     open_records = cache(partial(open_record_index, storage, counts))
     return RecordDataset(Documents(ref, storage, counts, open_records), counts, open_records, rechecks=rechecks)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from ..cached_property import cached_property
 from ..errors import ConfigError
 from ..format.data_kind import Kind
+from ..format.index.checked_shard import CheckedShard
 from ..format.index.current import current_index
 from ..format.index.dataset_index import DatasetIndex, PartLocation
 from ..format.index.fresh_shard import open_fresh_shard
@@ -19,7 +20,12 @@ from .dataset import Dataset, Documents, PartPlace
 
 
 class TarDataset(Dataset):
-    """A prepared folder of tar shards."""
+    """A prepared folder of tar shards.
+
+    Args:
+        checks_parts: Compare each part with its header, because the index is not from where the shards are.
+        others: As for :class:`.Dataset`.
+    """
 
     kind: Kind = "tar shards"
 
@@ -30,8 +36,10 @@ class TarDataset(Dataset):
         open_index: Callable[[], DatasetIndex],
         *,
         rechecks: bool = False,
+        checks_parts: bool = False,
     ) -> None:
         super().__init__(documents, shard_counts, rechecks=rechecks)
+        self._checks_parts = checks_parts
         self.is_fetched = documents.storage.checks_versions
         self._open_index = open_index
 
@@ -56,10 +64,10 @@ class TarDataset(Dataset):
     def read_range(self, shard: ShardEntry, part: PartLocation, start: int = 0, stop: int | None = None) -> bytes:
         """Read the bytes ``[start, stop)`` of a part that is located; fewer at its end."""
         stop = part.size_bytes if stop is None else min(stop, part.size_bytes)
-        if start >= stop:
+        if start >= stop and part.size_bytes:
             return b""
         file = self.open_file(shard)
-        data = file.read_at(part.offset + start, stop - start)
+        data = file.read_at(part.offset + start, max(0, stop - start))
         if len(data) < stop - start:
             read_sample(file, [part], shard=self.storage.path(shard.name))  # raises the error
         return data
@@ -84,7 +92,8 @@ class TarDataset(Dataset):
         return read_sample(file, locations, shard=self.storage.path(self.index.shard_of(sample).name))
 
     def open_shard(self, shard: ShardEntry) -> ReadableFile:
-        return open_fresh_shard(self.storage, self.index, shard)
+        file = open_fresh_shard(self.storage, self.index, shard)
+        return CheckedShard(file, self.index, shard, self.storage.path(shard.name)) if self._checks_parts else file
 
 
 def open_tar_index(storage: Storage, shard_counts: dict[str, int], *, reads_samples: bool = False) -> DatasetIndex:

@@ -10,6 +10,7 @@ from ..errors import ConfigError
 from ..storage import Storage, open_storage, resolve_path
 from .data_kind import DataKind, data_kind, data_path
 from .nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
+from .user_index import find_index
 
 # Names of the attributes of a reference that choose its documents, which are also keys of metadatasets.
 DOCUMENT_CHOICES = ("split_config", "dataset_config", "meta_folder")
@@ -86,14 +87,22 @@ class DatasetRef:
         return self.dataset_config or DATASET_YAML
 
     @property
+    def other_folder(self) -> str | None:
+        """The folder used instead of ``.nv-meta``: the named one, or the data's in a folder of indexes; None without.
+        """
+        named = self.meta_folder
+        return find_index(self.path) if named is None and self.kind.format == "folder" else named
+
+    @property
     def has_other_folder(self) -> bool:
         """True if another folder is used instead of ``.nv-meta``."""
-        return self.meta_folder is not None
+        return self.other_folder is not None
 
     @property
     def folder(self) -> str:
         """The folder of the documents, as the caller names it: ``.nv-meta``, or the one that is used instead."""
-        return FOLDER if self.meta_folder is None else self.meta_folder
+        other = self.other_folder
+        return FOLDER if other is None else other
 
     @property
     def folder_flags(self) -> list[str]:
@@ -109,7 +118,8 @@ class DatasetRef:
         >>> DatasetRef("/data/coco", meta_folder="/home/me/coco-meta").storage().path(".nv-meta/.info.json")
         '/home/me/coco-meta/.info.json'
         """
-        return open_storage(self.path, replaced=None if self.meta_folder is None else (FOLDER, self.meta_folder))
+        other = self.other_folder
+        return open_storage(self.path, replaced=None if other is None else (FOLDER, other))
 
     def resolved(self, folder: str | None = None) -> DatasetRef:
         """Return the reference with absolute paths, which start from a folder, or from the working directory."""

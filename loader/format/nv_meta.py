@@ -52,3 +52,19 @@ def is_filter_name(name: str) -> bool:
     (True, False)
     """
     return re.fullmatch(FILTER_NAME, name) is not None
+
+
+_SHARED_FILE = re.compile(
+    rf"split\.(yaml|json)|dataset\.yaml|part_sets\.json|filter_{FILTER_NAME}\.(json|idx)"
+    r"|columns/[A-Za-z]\w{0,99}\.(json|npy|valid\.npy|utf8)",
+    re.ASCII,
+)
+
+
+def is_shared_file(name: str) -> bool:
+    """Return True for a file of ``.nv-meta`` that an index file may have next to the columns: never code.
+
+    >>> is_shared_file("columns/width.npy"), is_shared_file("sample_loader.py"), is_shared_file("../split.yaml")
+    (True, False, False)
+    """
+    return _SHARED_FILE.fullmatch(name) is not None

@@ -30,7 +30,7 @@ from ..format.dataset_ref import DatasetRef
 from ..format.nv_meta import FOLDER
 from ..metadataset.datasets import ChosenSamples, OpenDataset, choose_samples, named_datasets
 from ..similarity import NearDuplicates, near_duplicates_of
-from ..storage import RemoteStorage, is_writable
+from ..storage import is_writable
 from .lint import LintRequest, run_lint
 from .stats import StatsRequest, collect_stats
 
@@ -289,8 +289,7 @@ def _open_prepared(ref: DatasetRef | str, *, split_parts: Sequence[str] = ()) ->
 def _check_writable(folder: Dataset) -> None:
     # A single file has no hidden folder: its filters are next to it.
     storage, target = folder.storage, "" if isinstance(folder, SingleFile) else FOLDER
-    is_web_server = isinstance(storage, RemoteStorage) and not storage.can_list
-    if is_web_server or not is_writable(storage, target):
+    if not is_writable(storage, target):
         raise StorageError(
             "samples of this dataset cannot be excluded: it is read-only",
             path=storage.path(target),

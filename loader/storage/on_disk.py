@@ -21,8 +21,10 @@ _MAX_FLUSHED_FILES = 1000  # more are flushed with all other files of the machin
 def is_writable(storage: Storage, folder: str) -> bool:
     """Return True if files can be created in a folder, or in a missing folder once it is created.
 
-    For an object store this is known only by writing.
+    For an object store this is known only by writing; a web server refuses it.
     """
+    if not getattr(storage, "can_list", True):
+        return False
     try:
         path = storage.target(folder)
     except StorageError:

@@ -70,6 +70,7 @@ class ShardEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     etag: str = ""  # version in an object store
     left_out: tuple[AccountEntry, ...] = ()  # members that belong to no sample, by reason
     store: str = ""  # the store of that version; empty in indexes of older versions
+    footer: str = ""  # checksum of the footer of a Parquet file, in an index that was shared
 
     @classmethod
     def of_file(cls, file: FileInfo, *, samples: int, first_sample: int, **facts: Any) -> ShardEntry:
@@ -260,13 +261,13 @@ def decode_layout(data: bytes, *, file: str) -> Layout:
         with suppress(msgspec.DecodeError, RecursionError):
             layout = msgspec.json.decode(data, type=Layout)
             if layout.version == LAYOUT_VERSION:
-                _check_shards(layout)
+                check_layout(layout)
                 return layout
         values = json.loads(data)
         version = values.get("version") if isinstance(values, dict) else None
         if version == LAYOUT_VERSION:
             layout = msgspec.convert(values, Layout)
-            _check_shards(layout)
+            check_layout(layout)
             return layout
         message = f"expected an index layout of version {LAYOUT_VERSION}, found {str(version)[:40]!r}"
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
@@ -274,7 +275,8 @@ def decode_layout(data: bytes, *, file: str) -> Layout:
     raise outdated(message, file)
 
 
-def _check_shards(layout: Layout) -> None:
+def check_layout(layout: Layout) -> None:
+    """Raise a ``ValueError`` if shards have names that lead elsewhere, or other numbers of samples than the layout."""
     check_shard_names(shard.name for shard in layout.shards)
     first = 0
     for shard in layout.shards:

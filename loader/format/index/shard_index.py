@@ -364,7 +364,7 @@ def decode_shard_index(
         columns: dict[str, Any] = dict(_split_columns(rest, header.pop("rows")))
         index = ShardIndex(**header, **columns)
         if not is_trusted:
-            _check_ranges(index, index.end_offset if shard_size is None else min(shard_size, index.end_offset))
+            check_shard_index(index, index.end_offset if shard_size is None else min(shard_size, index.end_offset))
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
         raise FormatError(f"not an index of a shard: {error}", shard=name) from error
     return index
@@ -382,7 +382,7 @@ def _split_columns(data: bytes, rows: tuple[int, ...]) -> Iterator[tuple[str, np
         start += count * dtype.itemsize
 
 
-def _check_ranges(index: ShardIndex, end: int) -> None:
+def check_shard_index(index: ShardIndex, end: int) -> None:
     """Raise a ``ValueError`` if columns contradict each other, or lead out of a shard that ends at byte ``end``."""
     # The columns must have the rows that others count.
     samples, parts = len(index), len(index.part_name)

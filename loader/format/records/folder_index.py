@@ -129,6 +129,9 @@ class RecordIndex(AbstractIndex):
                     f"{entry.size_bytes:,} bytes, now {len(file):,} in {file.size_bytes:,}",
                     self._storage.path(entry.name),
                 )
+            if entry.footer and footer_of(self._storage, entry.info) != entry.footer:
+                fault = f"expected a footer with the checksum {entry.footer}: the file is not the indexed one"
+                raise outdated(fault, self._storage.path(entry.name))
             self._files[shard] = file
         return file
 
@@ -238,6 +241,15 @@ def open_record_index(storage: Storage, shard_counts: Mapping[str, int]) -> Reco
     # Another tool prepared the folder, or a prepare was interrupted while it renamed its files.
     layout = layout_of(storage, shard_counts)
     return RecordIndex(storage, uuid or f"{zlib.crc32(repr(layout.shards).encode()):08x}", layout)
+
+
+def footer_of(storage: Storage, file: FileInfo) -> str:
+    """Return the checksum of the footer of a Parquet file, which says where its values are; empty for other files."""
+    if not file.name.endswith(".parquet"):
+        return ""
+    end = file.size_bytes - 8
+    footer_bytes = int.from_bytes(storage.read(file.name, max(0, end), end + 4), "little")
+    return f"{zlib.crc32(storage.read(file.name, max(0, end - footer_bytes), file.size_bytes)):08x}"
 
 
 def part_sets_of_files(shards: Sequence[ShardEntry], part_names: Iterable[Iterable[str]]) -> PartSets:

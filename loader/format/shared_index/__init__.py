@@ -1,0 +1,1 @@
+"""The index of a dataset as one file (``docs/reference/index-file.md``)."""

@@ -11,6 +11,8 @@ import click
 
 from loader.errors import StorageError
 
+from .console import show_note
+
 if TYPE_CHECKING:
     from loader.format import DatasetRef
 
@@ -74,3 +76,21 @@ def check_ref(ref: DatasetRef, *, takes_tar: bool = True) -> DatasetRef:
             raise click.UsageError(f"{path}: {fault[0]}. {fault[1][:1].upper()}{fault[1][1:]}")
         raise click.UsageError(f"{path} is a file; pass the folder that contains it: {os.path.join(folder or '.', '')}")
     return ref
+
+
+def writable(ref: DatasetRef, *, prepares: bool = False) -> DatasetRef:
+    """Return the reference under which metadata are written; a note names the folder that read-only data get.
+
+    The datasets of a metadataset get folders, too, where they are found by their paths.
+    """
+    from loader.dataset.shared_index import writable_ref
+    from loader.metadataset import named_datasets
+
+    if ref.kind.is_mix:
+        for dataset in named_datasets([ref]):
+            writable(dataset.ref)
+        return ref
+    written = writable_ref(ref, prepares=prepares)
+    if written is not ref:
+        show_note(f"{ref.path} is read-only: its metadata are kept in {written.folder}")
+    return written

@@ -31,6 +31,7 @@ COMMANDS = {
     "prepare-media": LazyCommand(
         ".make.prepare_media:prepare_media", "Collect sizes and durations of media files in a folder."
     ),
+    "index": LazyCommand(".make.index:index", "Share the index of a dataset as one file."),
     "info": LazyCommand(".look.info:info", "Describe a dataset on one screen."),
     "lint": LazyCommand(".look.lint:lint", "Check a dataset and list all its faults."),
     "rule": LazyCommand(".look.rule:rule", "Explain codes of findings and of unused input."),
@@ -79,7 +80,8 @@ _WORDS = {
     "info": "count describe du inspect len list ls size status summary tree",
     "lint": "check fsck test validate verify",
     "merge": "combine concat concatenate join",
-    "prepare": "index init scan setup",
+    "index": "publish pull push",
+    "prepare": "init scan setup",
     "preview": "display head peek print sample samples show tail view",
     "profile": "bench benchmark run speed time",
     "reshard": "repack rewrite shard shuffle sort",

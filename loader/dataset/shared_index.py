@@ -29,7 +29,7 @@ from ..prepare.workspace import open_workspace
 from ..storage import LocalStorage, RemoteStorage, Storage, is_url, is_writable, open_parent
 from ..storage.user_indexes import index_name
 from .dataset import Dataset
-from .opening import folder_at
+from .opening import dataset_at
 
 _OF_OTHERS = (SPLIT_YAML, SPLIT_JSON, DATASET_YAML)  # documents that decide what a run reads, and as what
 
@@ -75,7 +75,11 @@ def push_index(ref: DatasetRef, destination: str) -> PushedIndex:
     Raises:
         StorageError: The dataset is not prepared, or the file cannot be written.
     """
-    dataset = folder_at(ref)
+    dataset = dataset_at(ref)
+    if dataset.is_file:
+        raise ConfigError(
+            f"expected a prepared folder, found {ref.kind.title}", at=ref.path, hint="a single file needs no index"
+        )
     if destination.endswith("/") or (not is_url(destination) and os.path.isdir(destination)):
         destination = f"{destination.rstrip('/')}/{index_name(ref.path)}{ENDING}"
     storage, name = open_parent(destination)
@@ -83,8 +87,9 @@ def push_index(ref: DatasetRef, destination: str) -> PushedIndex:
     index, layout = dataset.index, _with_footers(dataset)
     with storage.create(name) as file:
         writer = IndexFileWriter(file, layout)
-        for shard in layout.shards if isinstance(index, DatasetIndex) else ():
-            writer.add_shard(index.rows_of(shard))
+        if isinstance(index, DatasetIndex):
+            for shard in index.shards:
+                writer.add_shard(index.rows_of(shard))
         files = dict(_files_of(dataset))
         for file_name, path in files.items():
             writer.add_file(file_name, dataset.storage.read(path))
@@ -216,21 +221,23 @@ def _write_columns(opened: IndexFile, work: Storage) -> tuple[ShardEntry, ...]:
         return writer.finish(prepared_by=layout.prepared_by)[0].shards
 
 
-def writable_ref(ref: DatasetRef) -> DatasetRef:
+def writable_ref(ref: DatasetRef, *, prepares: bool = False) -> DatasetRef:
     """Return the reference under which the metadata of a dataset are written.
 
     Data that refuse to be written, and name no other folder, get a folder in the user's folder of indexes, into which
-    their ``.nv-meta`` is copied, if they have one.
+    their ``.nv-meta`` is copied.
+
+    Args:
+        prepares: The data are to be prepared: those without ``.nv-meta`` get a folder, too.
     """
     if ref.has_other_folder or ref.kind.format != "folder" or is_tar_file(ref.path):
         return ref
     storage = ref.storage()
-    if not storage.exists("") and not is_prepared(storage):
-        return ref  # opening it raises
-    if is_writable(storage, FOLDER):
+    has_index = is_prepared(storage)
+    if not (has_index or (prepares and storage.exists(""))) or is_writable(storage, FOLDER):
         return ref
     folder = index_folder_of(ref.path)
-    if is_prepared(storage):
+    if has_index:
         with tempfile.TemporaryDirectory() as temporary:
             pull_index(push_index(ref, f"{temporary}/").path, folder, with_split=True)
     return replace(ref, meta_folder=folder)

@@ -88,8 +88,7 @@ class DatasetRef:
 
     @property
     def other_folder(self) -> str | None:
-        """The folder used instead of ``.nv-meta``: the named one, or the data's in a folder of indexes; None without.
-        """
+        """The folder used instead of ``.nv-meta``, a named one or one of the folders of indexes; None without."""
         named = self.meta_folder
         return find_index(self.path) if named is None and self.kind.format == "folder" else named
 

@@ -14,7 +14,7 @@ from loader.errors import escape_controls, plural
 from ...command import energon_command
 from ...console import facts_of, is_terminal, output_console, print_json, print_reports, show_note
 from ...dataset_options import dataset_options, query_options
-from ...dataset_paths import check_ref
+from ...dataset_paths import check_ref, writable
 from ...engine_options import EngineChoice, engine_options
 from ...options import shared_options
 from ...progress import ProgressBar
@@ -127,6 +127,7 @@ def exclude(
         _undo(ref, is_mix=is_mix, as_json=as_json)
         return
     # Choose samples, and exclude them.
+    ref = ref if dry_run else writable(ref)
     with engine.open() as opened, ProgressBar("Checking samples", unit="samples") as bar:
         request = library.ExcludeRequest(
             ref=ref,

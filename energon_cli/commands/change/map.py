@@ -13,7 +13,7 @@ from loader.errors import error_text, escape_controls, plural
 from ...command import energon_command
 from ...console import facts_of, output_console, print_json, printing_to_stderr, show_note, show_warning
 from ...dataset_options import copy_options, dataset_options
-from ...dataset_paths import check_ref
+from ...dataset_paths import check_ref, writable
 from ...engine_options import ENGINE_PARAMETERS, EngineChoice, engine_options
 from ...options import parse_names, shared_options
 from ...progress import ProgressBar
@@ -138,6 +138,8 @@ def map_dataset(
             show_values(source, function, samples, **forms, show=_print_value)
         return
     # Choose the samples.
+    if targets["to_dataset"] is None:
+        ref = writable(ref)
     source = whole_dataset(ref)
     folder = source.folder
     samples = find_samples(folder, query)

@@ -16,7 +16,7 @@ from loader.inspect import print_part_sets, print_table
 from ...command import energon_command
 from ...console import output_console, print_reports, show_note, write_file
 from ...dataset_options import dataset_options, query_options
-from ...dataset_paths import check_ref
+from ...dataset_paths import check_ref, writable
 from ...engine_options import EngineChoice, engine_options
 from ...options import shared_options
 from ...progress import ProgressBar
@@ -133,6 +133,9 @@ def stats(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--write") from error
     # Collect the statistics of each dataset, and show them or keep them for the JSON.
+    if written or costs:
+        for dataset in datasets:
+            writable(dataset.ref)
     reports: list[StatsReport] = []
     with engine.open() as where, open_datasets(datasets) as opened:
         ends = ShareEnds(where)

@@ -55,7 +55,7 @@ class CheckedShard(ClosesOnExit):
 
     def read_at(self, offset: int, size_bytes: int) -> bytes:
         start = self._start_of_read(offset)
-        return self._checked(self._file.read_at(start, offset + size_bytes - start), start, offset, size_bytes)
+        return self.checked(self._file.read_at(start, offset + size_bytes - start), start, offset, size_bytes)
 
     def fetch(self, offset: int, size_bytes: int) -> PendingRead | None:
         start = self._start_of_read(offset)
@@ -73,15 +73,14 @@ class CheckedShard(ClosesOnExit):
         self._file.close()
 
     def _start_of_read(self, offset: int) -> int:
-        """Return the offset from which to read, so that the headers of a part that begins at ``offset`` are read, too.
-        """
+        """Return the offset from which to read, so that a part that begins at ``offset`` comes with its headers."""
         part = int(np.searchsorted(self._start, offset))
         if part == len(self._start) or self._start[part] != offset or self._is_checked[part]:
             return offset
         free = int(self._free[part])
         return offset - BLOCK if self._is_plain or offset - free > _NEAR else free
 
-    def _checked(self, data: bytes, start: int, offset: int, size_bytes: int) -> bytes:
+    def checked(self, data: bytes, start: int, offset: int, size_bytes: int) -> bytes:
         """Return the wanted bytes of a read that began at ``start``, after a check of all parts that it has."""
         low = int(np.searchsorted(self._stop, offset, side="right"))
         high = int(np.searchsorted(self._start, offset + size_bytes, side="right"))
@@ -131,17 +130,18 @@ class CheckedShard(ClosesOnExit):
 
 
 @dataclass(slots=True)
-class _Bytes:
+class _Bytes(ReadableFile):
     """Bytes of a file that were read, from ``start`` on; others are read from the file.
 
     Offsets count from ``origin``. No bytes from ``end`` on are read.
     """
 
-    file: ReadableFile | _Bytes
+    file: ReadableFile
     data: bytes
     start: int
     origin: int = 0
     end: int | None = None
+    size_bytes: int = 0
 
     def read_at(self, offset: int, size_bytes: int) -> bytes:
         first = offset + self.origin
@@ -163,4 +163,4 @@ class _CheckedRead:
         return self.pending.is_done()
 
     def result(self) -> bytes:
-        return self.shard._checked(self.pending.result(), *self.span)
+        return self.shard.checked(self.pending.result(), *self.span)

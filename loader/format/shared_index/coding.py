@@ -1,4 +1,4 @@
-"""Encode the columns of an index to few bytes, and decode them quickly: numpy and zlib alone, a block of shards at a time.
+"""Encode the columns of an index to few bytes, a block of shards at a time, and decode them quickly: by numpy and zlib.
 
 What a tar file implies is not stored: a part begins where the one before it ends, and a key is often the next number.
 """

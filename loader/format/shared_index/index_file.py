@@ -215,4 +215,3 @@ def _check(manifest: Manifest) -> None:
     for file in manifest.files:
         if not is_shared_file(file.name):
             raise ValueError(f"an index has no file {file.name[:100]!r}")
-

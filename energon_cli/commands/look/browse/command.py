@@ -17,7 +17,7 @@ from loader.errors import ConfigError, StorageError
 from ....command import energon_command
 from ....console import print_json, show_note
 from ....dataset_options import dataset_options
-from ....dataset_paths import check_ref
+from ....dataset_paths import check_ref, writable
 from ....options import shared_options
 from ....progress import ProgressBar
 
@@ -79,6 +79,8 @@ def browse(
         ) from error
     # Read the indexes; shards that are not prepared are scanned. Previews read the default dataset file.
     checked = [check_ref(replace(ref, dataset_config=None)) for ref in refs]
+    if options["edit"]:
+        checked = [writable(ref) for ref in checked]
     with ProgressBar("Scanning", unit="shards") as bar:
         catalogue = Catalogue(checked, lambda now: bar.update(now.shards_done, now.shards_total))
     # Serve pages until Ctrl-C; the address is shown once they can be opened.

@@ -19,6 +19,7 @@ from loader.prepare import PreparePlan, SplitRequest, parse_ratio
 from loader.storage import is_url
 
 from ....console import is_terminal
+from ....dataset_paths import writable
 from ....engine_options import EngineChoice
 from ..prepare_media import media_filter_of
 
@@ -50,6 +51,7 @@ class PrepareFlags:
         """Gather the options of the command; options of the plan have the names of the library."""
         names = {"dataset_config": "dataset_yaml_name", "meta_folder": "meta_folder", "trust_code": "trust_code"}
         ref = DatasetRef(path, **{name: options.pop(option) for name, option in names.items()})
+        ref = ref if options["dry_run"] else writable(ref, prepares=True)
         options.pop("tmp_path")  # of megatron-energon, which it moves shards in
         options["media"] = media_filter_of(options)
         workers = max(1, usable_cores() if engine.num_workers is None else engine.num_workers)

@@ -116,6 +116,12 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture(scope="session", autouse=True)
+def index_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep the indexes of read-only data away from those of the user who runs the tests."""
+    os.environ["ENERGON_INDEX"] = str(tmp_path_factory.mktemp("indexes"))
+
+
+@pytest.fixture(scope="session", autouse=True)
 def forked_pools() -> Iterator[None]:
     """Fork the workers of commands that run in the process of a test, as those of a program are.
 

@@ -16,7 +16,7 @@ from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_files import is_prepared
 from ..format.index.current import read_uuid
 from ..format.index.dataset_index import DatasetIndex
-from ..format.index.layout import PART_SETS_FILE, Layout, ShardEntry, encode_struct
+from ..format.index.layout import PART_SETS_FILE, Layout, encode_struct
 from ..format.index.publish import STAGING
 from ..format.index.writer import IndexWriter
 from ..format.nv_meta import DATASET_YAML, FOLDER, INDEX_FOLDER, SPLIT_JSON, SPLIT_YAML, is_shared_file
@@ -172,14 +172,18 @@ def pull_index(
         # Write the index under staging names, and publish it with the files that are taken.
         taken, left, documents = list[str](), list[str](), dict[str, str]()
         with open_workspace(storage, None) as workspace:
-            shards = _write_columns(opened, workspace.work)
-            renames = [(STAGED_INDEX, f"{INDEX_FOLDER}/{manifest.uuid}")]
+            index, renames = f"{INDEX_FOLDER}/{manifest.uuid}", list[tuple[str, str]]()
+            if force:
+                storage.remove(index)
+            if not storage.exists(f"{index}/layout.json"):
+                _write_columns(opened, workspace.work)
+                renames.append((STAGED_INDEX, index))
             for file_name, contents in opened.files():
                 final = f"{FOLDER}/{file_name}"
                 if file_name in _OF_OTHERS:
                     documents[file_name] = contents.decode("utf-8", "replace")
                 if file_name == PART_SETS_FILE:
-                    if not manifest.blocks:
+                    if renames and not manifest.blocks:
                         workspace.work.write(f"{STAGED_INDEX}/{PART_SETS_FILE}", contents)
                 elif (file_name in _OF_OTHERS and not with_split) or (storage.exists(final) and not force):
                     left.append(file_name)
@@ -190,11 +194,11 @@ def pull_index(
                     renames.append((staged, final))
             workspace.publish(
                 UUID(manifest.uuid),
-                shards,
+                manifest.layout.shards,
                 renames=renames,
                 files={},
                 previous=read_uuid(storage),
-                removals=[f"{INDEX_FOLDER}/{manifest.uuid}"],
+                removals=[],
             )
     return PulledIndex(
         folder=target,
@@ -208,17 +212,17 @@ def pull_index(
     )
 
 
-def _write_columns(opened: IndexFile, work: Storage) -> tuple[ShardEntry, ...]:
-    """Write the staged folder of the index; return its shards."""
+def _write_columns(opened: IndexFile, work: Storage) -> None:
+    """Write the staged folder of the index."""
     layout = opened.manifest.layout
     if not opened.manifest.blocks:
         work.write(f"{STAGED_INDEX}/layout.json", encode_struct(layout))
-        return layout.shards
+        return
     # All that follows from the columns is computed again, so that it cannot contradict them.
     with IndexWriter(work, STAGED_INDEX, durable=False) as writer:
         for entry, index in opened.shards():
             writer.add(entry.info, index)
-        return writer.finish(prepared_by=layout.prepared_by)[0].shards
+        writer.finish(prepared_by=layout.prepared_by)
 
 
 def writable_ref(ref: DatasetRef, *, prepares: bool = False) -> DatasetRef:

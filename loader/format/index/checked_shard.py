@@ -19,6 +19,18 @@ _REGULAR = frozenset(b"0\x007")
 _NEAR = 16 << 10  # bytes between two parts that are read with the second one: extension headers, or a small member
 
 
+def header_at(file: ReadableFile, offset: int, path: str) -> tuple[bytes, int]:
+    """Return the name and the size in a header itself; the name of no regular file is empty.
+
+    Raises:
+        FormatError: There is no header.
+    """
+    header = file.read_at(offset, BLOCK)
+    check_header(header, shard=path, offset=offset)
+    name = header_name(header) if header[156] in _REGULAR else b""
+    return name, header_size(header, shard=path, offset=offset)
+
+
 class CheckedShard(ClosesOnExit):
     """An open shard whose parts are read together with their headers, each for the first time.
 
@@ -97,7 +109,7 @@ class CheckedShard(ClosesOnExit):
         part_name = self._index.part_names[int(self._index.part_name[row])]
         expected = encode_name(f"{self._index.key(sample)}.{part_name}")
         try:
-            found = self._header(start, file) if self._is_plain else self._member(part, file)
+            found = header_at(file, start - BLOCK, self._path) if self._is_plain else self._member(part, file)
         except FormatError as error:
             shown = f"no header, {error.message}"
         else:
@@ -105,19 +117,13 @@ class CheckedShard(ClosesOnExit):
                 return
             shown = f"{decode_name(found[0])!r}, {found[1]} bytes"
         raise FormatError(
-            f"the shard is not as the index says: sample {self._index.key(sample)!r} has its part {part_name!r} at byte"
-            f" {start}; expected the header of {decode_name(expected)!r}, {size} bytes, found {shown}",
+            f"the shard has changed since it was indexed, or the index is wrong: sample {self._index.key(sample)!r} has"
+            f" its part {part_name!r} at byte {start}; expected the header of {decode_name(expected)!r}, {size} bytes;"
+            f" found {shown}",
             shard=self._path,
             offset=start - BLOCK,
             hint=f"run energon prepare again, or energon index pull; the index is {self._index.path}",
         )
-
-    def _header(self, start: int, file: _Bytes) -> tuple[bytes, int]:
-        """Return name and size in the header before the contents."""
-        header, offset = file.read_at(start - BLOCK, BLOCK), start - BLOCK
-        check_header(header, shard=self._path, offset=offset)
-        name = header_name(header) if header[156] in _REGULAR else b""
-        return name, header_size(header, shard=self._path, offset=offset)
 
     def _member(self, part: int, file: _Bytes) -> tuple[bytes, int]:
         """Return name and size as the extension headers before the header change them."""

@@ -6,8 +6,9 @@ from ...errors import FormatError
 from ...escaped_log import get_logger
 from ...storage import ReadableFile, Storage
 from ..nv_meta import outdated
-from ..tar.header import BLOCK, check_header, header_name, header_size
+from ..tar.header import BLOCK
 from ..tar.names import decode_name, printable
+from .checked_shard import header_at
 from .dataset_index import DatasetIndex, PartLocation
 from .layout import ShardEntry
 
@@ -56,11 +57,9 @@ def _report_touched(index: DatasetIndex, name: str, path: str) -> None:
 
 def _check_header_of(file: ReadableFile, path: str, key: str, part: PartLocation, *, plain: bool) -> None:
     offset = part.offset - BLOCK
-    header = file.read_at(offset, BLOCK)
-    check_header(header, shard=path, offset=offset)
-    name, expected = decode_name(header_name(header)), f"{key}.{part.name}"
+    found, size = header_at(file, offset, path)
+    name, expected = decode_name(found), f"{key}.{part.name}"
     # In shards that are not plain, a PAX or GNU header may have renamed the member.
-    size = header_size(header, shard=path, offset=offset)
     if plain and (name, size) != (expected, part.size_bytes):
         raise outdated(
             "the shard has changed since it was indexed: expected the header of "

@@ -1,0 +1,99 @@
+"""Columns of an index file: exact, and few bytes a sample."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from loader.format.index.layout import ShardEntry
+from loader.format.index.shard_index import ShardRows
+from loader.format.shared_index.coding import BlockRows, decode_block, decompress, encode_block
+
+NAMES = ("jpg", "txt", "json", "npy", "cls")
+MEDIANS = (150_000, 120, 3_000, 50_000, 700)  # bytes of the parts
+
+
+def shard_of(keys: Sequence[bytes], sizes: Any, gaps: Any = 0) -> tuple[ShardRows, ShardEntry]:
+    """Return a shard whose parts follow one another, with some free blocks before each."""
+    parts = np.asarray(sizes, np.int64).reshape(len(keys), -1)
+    size = parts.ravel()
+    steps = 1 + (size + 511) // 512 + np.asarray(gaps)
+    block = 1 + np.cumsum(steps) - steps
+    rows = ShardRows(
+        part_ends=np.arange(1, len(keys) + 1) * parts.shape[1],
+        key_ends=np.cumsum([len(key) for key in keys], dtype=np.int64),
+        key_bytes=np.frombuffer(b"".join(keys), np.uint8),
+        part_names=NAMES[: parts.shape[1]],
+        part_name=np.tile(np.arange(parts.shape[1], dtype=np.uint32), len(keys)),
+        part_block=block,
+        part_size=size,
+    )
+    end = int((steps.sum() + 20) * 512)
+    entry = ShardEntry(
+        name="a.tar", size_bytes=end, mtime_ns=0, samples=len(keys), first_sample=0, end_offset=end, plain=True
+    )
+    return rows, entry
+
+
+def check_round_trip(shards: Sequence[tuple[ShardRows, ShardEntry]]) -> int:
+    """Encode and decode shards; return the number of bytes."""
+    rows, encoded = encode_block([rows for rows, _ in shards], {name: number for number, name in enumerate(NAMES)})
+    decoded = list(decode_block(rows, encoded, [entry for _, entry in shards], NAMES))
+    for (given_rows, _), found in zip(shards, decoded, strict=True):
+        assert (found.part_offset // 512).tolist() == given_rows.part_block.tolist()
+        for name in ("part_size", "part_ends", "key_ends", "key_bytes", "part_name"):
+            assert getattr(found, name).tolist() == getattr(given_rows, name).tolist(), name
+    return sum(map(len, encoded))
+
+
+KEYS: dict[str, Callable[[np.random.Generator, int], bytes]] = {
+    "numbers": lambda _, number: b"%09d" % number,
+    "numbers of any length": lambda _, number: b"image_%d" % number,
+    "hexadecimal": lambda random, _: random.bytes(8).hex().encode(),
+    "any bytes": lambda random, _: random.integers(1, 255, 16, np.uint8).tobytes(),
+}
+
+
+@pytest.mark.parametrize(("parts", "most"), [(2, 40), (5, 70)])
+@pytest.mark.parametrize("form", KEYS)
+def test_a_sample_takes_few_bytes(form: str, parts: int, most: int) -> None:
+    random = np.random.default_rng(0)
+    sizes = np.exp(random.normal(np.log(MEDIANS[:parts]), 0.7, (10_000, parts))).astype(np.int64)
+    size_bytes = check_round_trip([shard_of([KEYS[form](random, number) for number in range(10_000)], sizes)])
+    assert size_bytes / 10_000 <= most * 0.75
+
+
+@given(
+    shards=st.lists(
+        st.lists(st.tuples(st.binary(max_size=12), st.integers(0, 1 << 40), st.integers(0, 9)), min_size=1, max_size=9),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_any_columns_are_exact(shards: list[list[tuple[bytes, int, int]]]) -> None:
+    made = []
+    for samples in shards:
+        keys, sizes, gaps = zip(*samples, strict=True)
+        made.append(shard_of(keys, sizes, gaps))
+    check_round_trip(made)
+
+
+@pytest.mark.parametrize("column", range(6))
+def test_columns_of_other_lengths_are_refused(column: int) -> None:
+    rows, entry = shard_of([b"a", b"b", b"c"], [5, 600, 7])
+    counted, encoded = encode_block([rows], {"jpg": 0})
+    for wrong in (b"", b"\3abc", b"\1" + zlib.compress(b"\0" * 10_000), encoded[column][:-1], encoded[column] + b"x"):
+        with pytest.raises(ValueError, match=r"expected|keys cannot|columns have|incomplete|incorrect|invalid"):
+            list(decode_block(counted, [*encoded[:column], wrong, *encoded[column + 1 :]], [entry], ("jpg",)))
+    with pytest.raises(ValueError, match=r"expected|columns have"):
+        list(decode_block(BlockRows(4, 3, 3), encoded, [entry], ("jpg",)))
+
+
+def test_no_more_is_decompressed_than_is_expected() -> None:
+    with pytest.raises(ValueError, match="expected 10 bytes, found more"):
+        decompress(zlib.compress(bytes(100_000_000)), 10)

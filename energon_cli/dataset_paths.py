@@ -78,7 +78,7 @@ def check_ref(ref: DatasetRef, *, takes_tar: bool = True) -> DatasetRef:
     return ref
 
 
-def writable(ref: DatasetRef, *, prepares: bool = False) -> DatasetRef:
+def writable(ref: DatasetRef, **how: bool) -> DatasetRef:
     """Return the reference under which metadata are written; a note names the folder that read-only data get.
 
     The datasets of a metadataset get folders, too, where they are found by their paths.
@@ -90,7 +90,7 @@ def writable(ref: DatasetRef, *, prepares: bool = False) -> DatasetRef:
         for dataset in named_datasets([ref]):
             writable(dataset.ref)
         return ref
-    written = writable_ref(ref, prepares=prepares)
+    written = writable_ref(ref, **how)
     if written is not ref:
         show_note(f"{ref.path} is read-only: its metadata are kept in {written.folder}")
     return written

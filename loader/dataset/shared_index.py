@@ -26,7 +26,7 @@ from ..format.user_index import index_folder_of
 from ..prepare.destination import check_destination
 from ..prepare.staging import STAGED_INDEX
 from ..prepare.workspace import open_workspace
-from ..storage import LocalStorage, RemoteStorage, Storage, is_url, is_writable, open_parent
+from ..storage import LocalStorage, Storage, is_url, is_writable, lists_files, open_parent
 from ..storage.user_indexes import index_name
 from .dataset import Dataset
 from .opening import dataset_at
@@ -115,9 +115,7 @@ def _files_of(dataset: Dataset) -> Iterator[tuple[str, str]]:
     part_sets = f"{INDEX_FOLDER}/{dataset.index.uuid}/{PART_SETS_FILE}"
     if storage.exists(part_sets):
         yield PART_SETS_FILE, part_sets
-    if isinstance(storage, RemoteStorage) and not storage.can_list:
-        return
-    for file in storage.list(FOLDER):
+    for file in storage.list(FOLDER) if lists_files(storage) else ():
         name = file.name.removeprefix(f"{FOLDER}/")
         if is_shared_file(name) and name not in _OF_OTHERS:
             yield name, file.name
@@ -225,7 +223,7 @@ def _write_columns(opened: IndexFile, work: Storage) -> None:
         writer.finish(prepared_by=layout.prepared_by)
 
 
-def writable_ref(ref: DatasetRef, *, prepares: bool = False) -> DatasetRef:
+def writable_ref(ref: DatasetRef, *, prepares: bool = False, is_trial: bool = False) -> DatasetRef:
     """Return the reference under which the metadata of a dataset are written.
 
     Data that refuse to be written, and name no other folder, get a folder in the user's folder of indexes, into which
@@ -233,6 +231,7 @@ def writable_ref(ref: DatasetRef, *, prepares: bool = False) -> DatasetRef:
 
     Args:
         prepares: The data are to be prepared: those without ``.nv-meta`` get a folder, too.
+        is_trial: Nothing is written: data with ``.nv-meta`` keep it.
     """
     if ref.has_other_folder or ref.kind.format != "folder" or is_tar_file(ref.path):
         return ref
@@ -241,6 +240,8 @@ def writable_ref(ref: DatasetRef, *, prepares: bool = False) -> DatasetRef:
     if not (has_index or (prepares and storage.exists(""))) or is_writable(storage, FOLDER):
         return ref
     folder = index_folder_of(ref.path)
+    if has_index and is_trial:
+        return ref
     if has_index:
         with tempfile.TemporaryDirectory() as temporary:
             pull_index(push_index(ref, f"{temporary}/").path, folder, with_split=True)

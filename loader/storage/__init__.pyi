@@ -7,6 +7,7 @@ from .on_disk import (
     check_target as check_target,
     flush_files as flush_files,
     is_writable as is_writable,
+    lists_files as lists_files,
     rename_file as rename_file,
 )
 from .protocol import (

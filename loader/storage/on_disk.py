@@ -18,12 +18,17 @@ _FLUSH_THREADS = 8  # disks carry out several flushes together
 _MAX_FLUSHED_FILES = 1000  # more are flushed with all other files of the machine, in one call
 
 
+def lists_files(storage: Storage) -> bool:
+    """Return True unless the files of a dataset's ``.nv-meta`` are on a web server, which lists and takes none."""
+    return getattr(storage, "can_list", True)
+
+
 def is_writable(storage: Storage, folder: str) -> bool:
     """Return True if files can be created in a folder, or in a missing folder once it is created.
 
     For an object store this is known only by writing; a web server refuses it.
     """
-    if not getattr(storage, "can_list", True):
+    if not lists_files(storage):
         return False
     try:
         path = storage.target(folder)

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..errors import ConfigError, StorageError
 from .local import LocalStorage, read_only_error
+from .on_disk import lists_files
 from .protocol import FileInfo, FilesAhead, Storage, StoredFile, list_once
 from .remote import PROTOCOLS, RemoteStorage, redact_urls
 from .temporary_files import left_command, partials_of, size_of
@@ -225,6 +226,11 @@ class SplitStorage:
         self.main = main
         self._folder = folder
         self._other = other
+
+    @property
+    def can_list(self) -> bool:
+        """True if the files of the folder can be listed."""
+        return lists_files(self._other)
 
     def _is_replaced(self, name: str) -> bool:
         return f"{name}/".startswith(f"{self._folder}/")

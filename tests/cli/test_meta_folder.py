@@ -14,21 +14,56 @@ from tests.cli.test_prepare import files_of
 from tests.small_disks import read_only
 
 
-def test_a_read_only_folder_is_reported_before_anything_else(captions: Path, energon: RunEnergon) -> None:
+def test_the_metadata_of_a_read_only_folder_are_kept_in_the_folder_of_indexes(
+    captions: Path, tmp_path: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENERGON_INDEX", str(tmp_path / "mine"))
+    before = files_of(captions)
     with read_only(captions):
-        done = energon("prepare", captions, "--yes")
         dry = energon("prepare", captions, "--yes", "--dry-run")
-    assert done.code == 1
-    assert "no permission to write .nv-meta in this folder" in done.err
-    assert "--meta-folder DIR" in done.err
-    assert (dry.code, "warning: no permission to write .nv-meta" in dry.err) == (0, True)
-    assert "would prepare" in dry.out
+        assert (dry.code, "would prepare" in dry.out, (tmp_path / "mine").exists()) == (0, True, False)
+        done = energon("prepare", captions, "--yes")
+        [folder] = (tmp_path / "mine").iterdir()
+        assert (done.code, f"its metadata are kept in {folder}" in done.err) == (0, True), done
+        # All commands find them there, and those that write do so there.
+        assert energon("info", captions, "--json").json["samples"] == 12
+        assert energon("lint", captions).code == 0
+        assert energon("exclude", captions, "000004").code == 0
+        assert energon("stats", captions, "--write", "jpg.width").code == 0
+        assert energon("preview", captions, "--split-parts", "val").code == 0
+        assert "up to date" in energon("prepare", captions, "--yes").out
+    assert "shard_001.tar/000004" in (folder / "split.yaml").read_text()
+    assert (folder / "columns/jpg_width.npy").exists()
+    assert files_of(captions) == before
 
 
-def test_a_read_only_folder_is_reported_before_the_first_prompt(captions: Path) -> None:
-    with read_only(captions), TerminalRun("prepare", captions) as run:
+def test_what_is_written_about_a_prepared_read_only_folder_is_kept_there_too(
+    captions: Path, tmp_path: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENERGON_INDEX", str(tmp_path / "mine"))
+    assert energon("prepare", captions, "--yes").code == 0
+    (tmp_path / "mixes").mkdir()
+    mix = write_mix(tmp_path / "mixes", train={"path": "../captions"})
+    before = files_of(captions)
+    with read_only(captions):
+        assert energon("exclude", captions, "000004", "--dry-run").code == 0
+        assert not (tmp_path / "mine").exists()
+        done = energon("exclude", mix, "000004")
+        assert (done.code, "is read-only: its metadata are kept in" in done.err) == (0, True), done
+        listed = energon("exclude", captions, "--list", "--json").json
+        assert listed["samples"] == 1
+        assert energon("info", captions, "--json").json["samples"] == 12
+        assert energon("exclude", captions, "--undo").code == 0
+        assert energon("exclude", captions, "--list", "--json").json["samples"] == 0
+    assert files_of(captions) == before
+
+
+def test_a_read_only_meta_folder_is_reported_before_the_first_prompt(captions: Path, tmp_path: Path) -> None:
+    meta = tmp_path / "meta"
+    meta.mkdir()
+    with read_only(meta), TerminalRun("prepare", captions, "--meta-folder", str(meta)) as run:
         assert run.finish() == 1
-        assert "--meta-folder DIR" in run.text
+        assert "no permission to write to this folder" in run.text
         assert "How should" not in run.text
 
 

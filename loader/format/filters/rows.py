@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import ConfigError, FormatError, plural
-from ...storage import RemoteStorage, Storage, map_file, read_document
+from ...storage import Storage, lists_files, map_file, read_document
 from ..documents.messages import short_repr
 from ..nv_meta import FOLDER, INFO_JSON, is_filter_name
 
@@ -28,7 +28,7 @@ _IN_FOLDER = re.compile(rf"{re.escape(FOLDER)}/filter_(.+)\.json")
 
 def filter_names(storage: Storage) -> list[str]:
     """List the filters of a prepared dataset; none on a web server, which lists no files."""
-    if (isinstance(storage, RemoteStorage) and not storage.can_list) or not storage.exists(INFO_JSON):
+    if not lists_files(storage) or not storage.exists(INFO_JSON):
         return []
     matches = (_IN_FOLDER.fullmatch(file.name) for file in storage.list(FOLDER))
     return sorted(match[1] for match in matches if match and is_filter_name(match[1]))

@@ -51,7 +51,7 @@ class PrepareFlags:
         """Gather the options of the command; options of the plan have the names of the library."""
         names = {"dataset_config": "dataset_yaml_name", "meta_folder": "meta_folder", "trust_code": "trust_code"}
         ref = DatasetRef(path, **{name: options.pop(option) for name, option in names.items()})
-        ref = ref if options["dry_run"] else writable(ref, prepares=True)
+        ref = writable(ref, prepares=True, is_trial=options["dry_run"])
         options.pop("tmp_path")  # of megatron-energon, which it moves shards in
         options["media"] = media_filter_of(options)
         workers = max(1, usable_cores() if engine.num_workers is None else engine.num_workers)

@@ -83,7 +83,7 @@ def writable(ref: DatasetRef, **how: bool) -> DatasetRef:
 
     The datasets of a metadataset get folders, too, where they are found by their paths.
     """
-    from loader.dataset.shared_index import writable_ref
+    from loader.dataset import writable_ref
     from loader.metadataset import named_datasets
 
     if ref.kind.is_mix:

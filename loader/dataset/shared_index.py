@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from uuid import UUID, uuid4
 
 import msgspec
 
 from ..errors import ConfigError
-from ..format.data_kind import is_tar_file
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_files import is_prepared
 from ..format.index.current import read_uuid
@@ -21,7 +20,7 @@ from ..format.index.publish import STAGING
 from ..format.index.writer import IndexWriter
 from ..format.nv_meta import DATASET_YAML, FOLDER, INDEX_FOLDER, SPLIT_JSON, SPLIT_YAML, is_shared_file
 from ..format.records.folder_index import footer_of
-from ..format.shared_index.index_file import ENDING, IndexFile, IndexFileWriter, is_uuid
+from ..format.shared_index.index_file import ENDING, IndexFile, write_index_file
 from ..format.user_index import index_folder_of
 from ..prepare.destination import check_destination
 from ..prepare.staging import STAGED_INDEX
@@ -32,41 +31,32 @@ from .dataset import Dataset
 from .opening import dataset_at
 
 _OF_OTHERS = (SPLIT_YAML, SPLIT_JSON, DATASET_YAML)  # documents that decide what a run reads, and as what
+_UUID_LENGTH = 36  # indexes of other tools have other names
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PushedIndex:
-    """An index file that was written."""
-
-    path: str
-    size_bytes: int
-    samples: int
-    shards: int
-    files: tuple[str, ...]  # files of ``.nv-meta`` that it has
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PulledIndex:
-    """An index that was put into a folder.
+@dataclass(frozen=True, slots=True)
+class SharedIndex:
+    """An index that was pushed or pulled.
 
     Attributes:
-        data: URL of the data that the index is of; empty for a folder of another machine.
-        taken: The files of ``.nv-meta`` that came with it.
+        path: The index file, or the folder into which it was pulled.
+        data: URL of the data that the index is of; empty for a folder of a machine.
+        files: The files of ``.nv-meta`` that came with it.
         left: Those that were not taken: the folder has others, or they are the split and sample type of others.
         documents: The texts of the split file and of ``dataset.yaml``.
     """
 
-    folder: str
+    path: str
     data: str
-    revision: str
     samples: int
     shards: int
-    taken: tuple[str, ...]
-    left: tuple[str, ...]
-    documents: Mapping[str, str]
+    size_bytes: int
+    files: Sequence[str]
+    left: Sequence[str] = ()
+    documents: Mapping[str, str] = field(default_factory=dict)
 
 
-def push_index(ref: DatasetRef, destination: str) -> PushedIndex:
+def push_index(ref: DatasetRef, destination: str) -> SharedIndex:
     """Write the index of a prepared dataset, its split, sample type, columns and filters, as one file.
 
     Args:
@@ -84,24 +74,18 @@ def push_index(ref: DatasetRef, destination: str) -> PushedIndex:
         destination = f"{destination.rstrip('/')}/{index_name(ref.path)}{ENDING}"
     storage, name = open_parent(destination)
     # Write the columns of tar shards; tables have none, but the checksums of their footers.
-    index, layout = dataset.index, _with_footers(dataset)
+    index, layout, files = dataset.index, _with_footers(dataset), dict(_files_of(dataset))
+    data = dataset.storage.url if is_url(ref.path) else ""  # a path of this machine is none of others
     with storage.create(name) as file:
-        writer = IndexFileWriter(file, layout)
-        if isinstance(index, DatasetIndex):
-            for shard in index.shards:
-                writer.add_shard(index.rows_of(shard))
-        files = dict(_files_of(dataset))
-        for file_name, path in files.items():
-            writer.add_file(file_name, dataset.storage.read(path))
-        data = dataset.storage.url if is_url(ref.path) else ""
-        writer.finish(data=data, uuid=index.uuid if is_uuid(index.uuid) else str(uuid4()))
-    return PushedIndex(
-        path=storage.path(name),
-        size_bytes=writer.size_bytes,
-        samples=layout.samples,
-        shards=len(layout.shards),
-        files=tuple(files),
-    )
+        size_bytes = write_index_file(
+            file,
+            layout,
+            map(index.rows_of, index.shards) if isinstance(index, DatasetIndex) else (),
+            ((each, dataset.storage.read(path)) for each, path in files.items()),
+            data=data,
+            uuid=index.uuid if len(index.uuid) == _UUID_LENGTH else str(uuid4()),
+        )
+    return SharedIndex(storage.path(name), data, layout.samples, len(layout.shards), size_bytes, list(files))
 
 
 def _files_of(dataset: Dataset) -> Iterator[tuple[str, str]]:
@@ -113,7 +97,7 @@ def _files_of(dataset: Dataset) -> Iterator[tuple[str, str]]:
     if storage.exists(f"{FOLDER}/{dataset.ref.dataset_file}"):
         yield DATASET_YAML, f"{FOLDER}/{dataset.ref.dataset_file}"
     part_sets = f"{INDEX_FOLDER}/{dataset.index.uuid}/{PART_SETS_FILE}"
-    if storage.exists(part_sets):
+    if storage.exists(part_sets) and not isinstance(dataset.index, DatasetIndex):  # they follow from its columns
         yield PART_SETS_FILE, part_sets
     for file in storage.list(FOLDER) if lists_files(storage) else ():
         name = file.name.removeprefix(f"{FOLDER}/")
@@ -134,7 +118,7 @@ def pull_index(
     data: str | None = None,
     with_split: bool = False,
     force: bool = False,
-) -> PulledIndex:
+) -> SharedIndex:
     """Fetch an index file, check it, and put it as a meta folder into a folder.
 
     Args:
@@ -152,23 +136,22 @@ def pull_index(
     local = source.local_path(name)  # one transfer: its parts are many
     with LocalStorage(local.parent).open(local.name) as file:
         opened = IndexFile(file, source.path(name))
-        manifest = opened.manifest
+        manifest, layout = opened.manifest, opened.manifest.layout
         # Find the folder, and check that it has no other use.
         known = data or manifest.data
-        if folder is None and not known:
+        target = index_folder_of(known) if folder is None and known else folder or ""
+        if not target or is_url(target):
             raise ConfigError(
-                "this index was made of data at a local path",
-                at=source.path(name),
-                hint="name the data with --data PATH, or a folder for the index, which --meta-folder names later",
+                f"expected a folder of this machine for this index of {known or 'data at a local path'}",
+                at=target or source.path(name),
+                hint="name the data with --data PATH, or a folder, which --meta-folder names later",
             )
-        target = index_folder_of(known) if folder is None else folder
-        if is_url(target):
-            raise ConfigError("expected a folder of this machine", at=target, hint="copy the index file to this URL")
         storage = LocalStorage(name, replaced=(FOLDER, target))
-        names = [shard.name for shard in manifest.layout.shards]
+        names = [shard.name for shard in layout.shards]
         check_destination(storage, DatasetRef(name, meta_folder=target), shards=names, force=force)
         # Write the index under staging names, and publish it with the files that are taken.
-        taken, left, documents = list[str](), list[str](), dict[str, str]()
+        files: dict[bool, list[str]] = {True: [], False: []}  # taken, and left
+        documents = {}
         with open_workspace(storage, None) as workspace:
             index, renames = f"{INDEX_FOLDER}/{manifest.uuid}", list[tuple[str, str]]()
             if force:
@@ -176,37 +159,19 @@ def pull_index(
             if not storage.exists(f"{index}/layout.json"):
                 _write_columns(opened, workspace.work)
                 renames.append((STAGED_INDEX, index))
-            for file_name, contents in opened.files():
-                final = f"{FOLDER}/{file_name}"
-                if file_name in _OF_OTHERS:
-                    documents[file_name] = contents.decode("utf-8", "replace")
-                if file_name == PART_SETS_FILE:
-                    if renames and not manifest.blocks:
-                        workspace.work.write(f"{STAGED_INDEX}/{PART_SETS_FILE}", contents)
-                elif (file_name in _OF_OTHERS and not with_split) or (storage.exists(final) and not force):
-                    left.append(file_name)
-                else:
-                    taken.append(file_name)
-                    staged = f"{STAGING}/shared/{file_name}"
-                    workspace.work.write(staged, contents)
-                    renames.append((staged, final))
-            workspace.publish(
-                UUID(manifest.uuid),
-                manifest.layout.shards,
-                renames=renames,
-                files={},
-                previous=read_uuid(storage),
-                removals=[],
-            )
-    return PulledIndex(
-        folder=target,
-        data=manifest.data,
-        revision=manifest.revision,
-        samples=manifest.layout.samples,
-        shards=len(names),
-        taken=tuple(taken),
-        left=tuple(left),
-        documents=documents,
+            for each, part in manifest.files.items():
+                contents, final = opened.read(part), f"{index if each == PART_SETS_FILE else FOLDER}/{each}"
+                if each in _OF_OTHERS:
+                    documents[each] = contents.decode("utf-8", "replace")
+                is_taken = (with_split or each not in _OF_OTHERS) and (force or not storage.exists(final))
+                files[is_taken].append(each)
+                if is_taken:
+                    workspace.work.write(f"{STAGING}/shared/{each}", contents)
+                    renames.append((f"{STAGING}/shared/{each}", final))
+            previous, identity = read_uuid(storage), UUID(manifest.uuid)
+            workspace.publish(identity, layout.shards, renames=renames, files={}, previous=previous, removals=[])
+    return SharedIndex(
+        target, manifest.data, layout.samples, len(names), file.size_bytes, files[True], files[False], documents
     )
 
 
@@ -233,7 +198,7 @@ def writable_ref(ref: DatasetRef, *, prepares: bool = False, is_trial: bool = Fa
         prepares: The data are to be prepared: those without ``.nv-meta`` get a folder, too.
         is_trial: Nothing is written: data with ``.nv-meta`` keep it.
     """
-    if ref.has_other_folder or ref.kind.format != "folder" or is_tar_file(ref.path):
+    if ref.has_other_folder or ref.kind.format != "folder":
         return ref
     storage = ref.storage()
     has_index = is_prepared(storage)

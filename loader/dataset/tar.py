@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from ..cached_property import cached_property
 from ..errors import ConfigError
 from ..format.data_kind import Kind
-from ..format.index.checked_shard import CheckedShard
+from ..format.index.checked_parts import CheckedParts
 from ..format.index.current import current_index
 from ..format.index.dataset_index import DatasetIndex, PartLocation
 from ..format.index.fresh_shard import open_fresh_shard
@@ -93,7 +93,7 @@ class TarDataset(Dataset):
 
     def open_shard(self, shard: ShardEntry) -> ReadableFile:
         file = open_fresh_shard(self.storage, self.index, shard)
-        return CheckedShard(file, self.index, shard, self.storage.path(shard.name)) if self._checks_parts else file
+        return CheckedParts(file, self.index, shard, self.storage.path(shard.name)) if self._checks_parts else file
 
 
 def open_tar_index(storage: Storage, shard_counts: dict[str, int], *, reads_samples: bool = False) -> DatasetIndex:

@@ -50,8 +50,8 @@ def bare(texts: Path, tmp_path: Path) -> Path:
 
 def test_a_pulled_index_gives_the_same_batches(texts: Path, bare: Path, tmp_path: Path) -> None:
     pulled = pull_index(str(tmp_path / PUSHED), str(tmp_path / "meta"), with_split=True)
-    assert pulled.taken == ("split.yaml", "dataset.yaml")
-    assert (pulled.samples, pulled.shards, pulled.left) == (218, 9, ())
+    assert pulled.files == ["split.yaml", "dataset.yaml"]
+    assert (pulled.samples, pulled.shards, pulled.left) == (218, 9, [])
     assert batches(bare, meta_folder=tmp_path / "meta") == batches(texts)
     # All columns are equal, and the index keeps its name, by which states know it.
     made, found = folder_at(str(texts)), folder_at(DatasetRef(str(bare), meta_folder=str(tmp_path / "meta")))
@@ -67,7 +67,7 @@ def test_data_find_their_index_in_the_folders_of_indexes(
     with pytest.raises(EnergonError, match="no prepared dataset"):
         batches(bare)
     pulled = pull_index(str(tmp_path / PUSHED), data=str(bare), with_split=True)
-    assert pulled.folder.startswith(f"{tmp_path}/mine/bare-")
+    assert pulled.path.startswith(f"{tmp_path}/mine/bare-")
     assert batches(bare) == batches(texts)
     # One of others comes after the folder next to the data, and the user's own before it.
     shutil.move(tmp_path / "mine", tmp_path / "shared")
@@ -82,12 +82,12 @@ def test_data_find_their_index_in_the_folders_of_indexes(
 def test_decisions_of_others_are_taken_on_request_alone(bare: Path, tmp_path: Path) -> None:
     meta = tmp_path / "meta"
     pulled = pull_index(str(tmp_path / PUSHED), str(meta))
-    assert (pulled.taken, pulled.left) == ((), ("split.yaml", "dataset.yaml"))
+    assert (pulled.files, pulled.left) == ([], ["split.yaml", "dataset.yaml"])
     assert "TextSample" in pulled.documents["dataset.yaml"]
     assert open_dataset(bare, meta_folder=meta).parts(3) == {"txt": b"text 3"}
     # What the user has written there stays.
     (meta / "split.yaml").write_text("split_parts: {train: ['train_0.tar']}\n")
-    assert pull_index(str(tmp_path / PUSHED), str(meta), with_split=True).left == ("split.yaml",)
+    assert pull_index(str(tmp_path / PUSHED), str(meta), with_split=True).left == ["split.yaml"]
     assert "val" not in (meta / "split.yaml").read_text()
     pull_index(str(tmp_path / PUSHED), str(meta), with_split=True, force=True)
     assert "val" in (meta / "split.yaml").read_text()
@@ -265,24 +265,32 @@ def test_200_mutations_of_the_file_are_refused_or_exact(texts: Path, bare: Path,
     ("change", "fault"),
     [
         (lambda table: table["layout"]["shards"][0].update(name="../x.tar"), "expected the name of a"),
-        (lambda table: table["files"][0].update(name="../../evil.yaml"), "an index has no file"),
-        (lambda table: table["files"][0].update(name="sample_loader.py"), "an index has no file"),
-        (lambda table: table.update(uuid="../../x"), "expected a uuid"),
+        (
+            lambda table: table["files"].update({"../../evil.yaml": table["files"].pop("split.yaml")}),
+            "an index has no file",
+        ),
+        (
+            lambda table: table["files"].update({"sample_loader.py": table["files"].pop("split.yaml")}),
+            "an index has no file",
+        ),
+        (lambda table: table.update(uuid="../../x"), "badly formed"),
         (lambda table: table["blocks"].clear(), "its blocks have 0 of 9 shards"),
-        (lambda table: table["blocks"][0].update(parts=1 << 40), "Expected `int` <= "),
-        (lambda table: table["blocks"][0].update(parts=5), "expected 5 bytes"),
-        (lambda table: table["blocks"][0]["columns"][0].__setitem__(0, 1 << 49), "behind the end of the file"),
+        (lambda table: table["blocks"][0]["columns"][0].__setitem__(2, 1 << 40), "Expected `int` <= "),
+        (lambda table: table["blocks"][0]["columns"][0].__setitem__(2, 5), "its checksum or size is wrong"),
+        (lambda table: table["blocks"][0]["columns"].pop(), "expected the columns parts, part_name"),
+        (lambda table: table["blocks"][0]["columns"].reverse(), "expected numbers"),
+        (lambda table: table["blocks"][0]["columns"][0].__setitem__(0, 1 << 49), "is cut off"),
         (lambda table: table["layout"]["shards"][0].update(end_offset=512), "values outside of"),
     ],
 )
 def test_a_forged_table_leads_nowhere(bare: Path, tmp_path: Path, change: Any, fault: str) -> None:
     data = (tmp_path / PUSHED).read_bytes()
-    start = int.from_bytes(data[-40:-32], "little")
-    table = json.loads(zlib.decompress(data[start:-40]))
+    start = int.from_bytes(data[-44:-36], "little")
+    table = json.loads(zlib.decompress(data[start:-44]))
     change(table)
     text = json.dumps(table).encode()
     packed = zlib.compress(text)
-    numbers = [(start, 8), (len(packed), 8), (len(text), 4), (zlib.crc32(packed), 4)]
+    numbers = [(start, 8), (len(packed), 8), (len(text), 8), (zlib.crc32(packed), 4)]
     trailer = b"".join(number.to_bytes(width, "little") for number, width in numbers)
     (tmp_path / "forged").write_bytes(data[:start] + packed + trailer + data[-16:])
     with pytest.raises(FormatError, match="not an index file, or a damaged one") as caught:
@@ -299,7 +307,7 @@ def test_a_folder_with_another_use_is_refused(texts: Path, bare: Path, tmp_path:
     prepare(other)
     with pytest.raises(ConfigError, match="has the metadata of another dataset"):
         pull_index(str(tmp_path / PUSHED), str(other / ".nv-meta"))
-    with pytest.raises(ConfigError, match="made of data at a local path"):
+    with pytest.raises(ConfigError, match="of data at a local path"):
         pull_index(str(tmp_path / PUSHED))
     with pytest.raises(ConfigError, match="expected a folder of this machine"):
         pull_index(str(tmp_path / PUSHED), "s3://bucket/meta")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -10,13 +9,13 @@ import click
 from loader.errors import escape_controls, plural
 
 from ...command import CONTEXT_SETTINGS, LazyCommand, LazyGroup, add_common_options, energon_command
-from ...console import is_terminal, output_console, print_json, show_note
+from ...console import output_console, print_json, show_note
 from ...dataset_options import dataset_options
 from ...dataset_paths import check_ref
 from ...options import shared_options
 
 if TYPE_CHECKING:
-    from loader.dataset.shared_index import PulledIndex
+    from loader.dataset import SharedIndex
     from loader.format import DatasetRef
 
 
@@ -37,24 +36,17 @@ def push(ref: DatasetRef, *, dest: str, as_json: bool) -> None:
         Publish it on a web server's bucket:
             energon index push /data/coco s3://public/indexes/coco.energon-index
     """
-    from loader.dataset.shared_index import push_index
+    from loader.dataset import push_index
 
     pushed = push_index(check_ref(ref, takes_tar=False), dest)
-    if as_json:
-        print_json(pushed)
-        return
-    each = f", {pushed.size_bytes / max(1, pushed.samples):.1f} bytes a sample"
-    text = f"wrote {pushed.path}: {plural(pushed.samples, 'sample')} in {plural(pushed.shards, 'shard')}{each}"
-    output_console().print(escape_controls(text), style="green")
-    if pushed.files:
-        show_note(f"with {', '.join(pushed.files)}")
+    _show(pushed, f"wrote {pushed.path}", as_json=as_json)
 
 
 @energon_command("pull")
 @click.argument("url")
 @click.argument("folder", required=False)
 @click.option("--data", metavar="PATH", help="Path or URL of the data, if the index was made of a copy elsewhere.")
-@click.option("--with-split/--without-split", default=None, help="Take the split and sample type of others, or not.")
+@click.option("--with-split", is_flag=True, help="Take the split and sample type of others.")
 @shared_options("force_overwrite", help="Replace files in FOLDER, and the metadata of another dataset.")
 @shared_options("json")
 def pull(
@@ -62,7 +54,7 @@ def pull(
     folder: str | None,
     *,
     data: str | None,
-    with_split: bool | None,
+    with_split: bool,
     force_overwrite: bool,
     as_json: bool,
 ) -> None:
@@ -84,27 +76,26 @@ def pull(
         Put it into a folder of your own:
             energon index pull coco.energon-index /home/me/coco-meta
     """
-    from loader.dataset.shared_index import pull_index
+    from loader.dataset import pull_index
 
-    pulled = pull_index(url, folder, data=data, with_split=bool(with_split), force=force_overwrite)
-    left = [name for name in pulled.left if name in pulled.documents]
-    # Show the documents of others, and ask for them.
-    if left and not as_json and with_split is None:
-        for name in left:
-            click.echo(escape_controls(f"{name}:\n{pulled.documents[name]}", keep="\n"))
-        if is_terminal(sys.stdin) and is_terminal(sys.stderr) and click.confirm("Take them?", err=True):
-            pulled = pull_index(url, folder, data=data, with_split=True, force=force_overwrite)
-    print_json(pulled) if as_json else _show(pulled, data or pulled.data)
+    pulled = pull_index(url, folder, data=data, with_split=with_split, force=force_overwrite)
+    _show(pulled, f"put the index of {data or pulled.data or 'the data'} into {pulled.path}", as_json=as_json)
 
 
-def _show(pulled: PulledIndex, data: str) -> None:
-    size = f"{plural(pulled.samples, 'sample')} in {plural(pulled.shards, 'shard')}"
-    text = f"put the index of {data or 'the data'} into {pulled.folder}: {size}"
+def _show(shared: SharedIndex, text: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(shared)
+        return
+    for name in shared.left:
+        if name in shared.documents:
+            click.echo(escape_controls(f"{name}:\n{shared.documents[name]}", keep="\n"))
+    text += f": {plural(shared.samples, 'sample')} in {plural(shared.shards, 'shard')}"
+    text += f", {shared.size_bytes / max(1, shared.samples):.1f} bytes a sample"
     output_console().print(escape_controls(text), style="green")
-    if pulled.taken:
-        show_note(f"with {', '.join(pulled.taken)}")
-    if pulled.left:
-        show_note(f"without {', '.join(pulled.left)}: pass --with-split for the split and sample type of others")
+    if shared.files:
+        show_note(f"with {', '.join(shared.files)}")
+    if shared.left:
+        show_note(f"without {', '.join(shared.left)}: pass --with-split for the split and sample type of others")
 
 
 _COMMANDS = {

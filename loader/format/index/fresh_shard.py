@@ -8,7 +8,7 @@ from ...storage import ReadableFile, Storage
 from ..nv_meta import outdated
 from ..tar.header import BLOCK
 from ..tar.names import decode_name, printable
-from .checked_shard import header_at
+from .checked_parts import parse_header
 from .dataset_index import DatasetIndex, PartLocation
 from .layout import ShardEntry
 
@@ -57,7 +57,7 @@ def _report_touched(index: DatasetIndex, name: str, path: str) -> None:
 
 def _check_header_of(file: ReadableFile, path: str, key: str, part: PartLocation, *, plain: bool) -> None:
     offset = part.offset - BLOCK
-    found, size = header_at(file, offset, path)
+    found, size = parse_header(file.read_at(offset, BLOCK), path, offset)
     name, expected = decode_name(found), f"{key}.{part.name}"
     # In shards that are not plain, a PAX or GNU header may have renamed the member.
     if plain and (name, size) != (expected, part.size_bytes):

@@ -1,61 +1,51 @@
 """Write and read the file that holds the index of a dataset, and what belongs to it.
 
-A file begins with a magic number. Then come the parts, which a table at the end names with their sizes and checksums.
+A file begins with a magic number. Then come compressed parts, and at the end a table of them with sizes and checksums.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import struct
 import zlib
-from collections.abc import Iterator
-from typing import Annotated, BinaryIO
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Annotated, BinaryIO, NamedTuple
+from uuid import UUID
 
 import msgspec
 
-from ...errors import FormatError
+from ...errors import FormatError, plural
 from ...storage import ReadableFile, max_document_bytes
 from ..index.layout import Layout, ShardEntry, check_layout
 from ..index.shard_index import ShardIndex, ShardRows, check_shard_index
 from ..nv_meta import is_shared_file
-from .coding import COLUMNS, MAX_ROWS, BlockRows, decode_block, decompress, encode_block
+from .coding import COLUMNS, decode_block, encode_block
 
 ENDING = ".energon-index"
 
 _MAGIC = b"energon-index-1\n"
-_TRAILER = struct.Struct("<QQII")  # start and compressed bytes of the table, its bytes, its CRC-32
+_TRAILER = struct.Struct("<QQQI")  # the part of the table
 _SAMPLES_OF_BLOCK = 1 << 17
-_MAX_FILE_BYTES = 1 << 30
+_MAX_PART_BYTES = 1 << 30  # before compression, so that a small file cannot fill the memory
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]
-_Rows = Annotated[int, msgspec.Meta(ge=0, le=MAX_ROWS)]
 
 
-class Part(msgspec.Struct, frozen=True, array_like=True):
+class Part(NamedTuple):
     """A range of bytes of the file."""
 
     start: _Count
     size_bytes: _Count
-    checksum: int  # CRC-32
+    contents_bytes: Annotated[int, msgspec.Meta(ge=0, le=_MAX_PART_BYTES)]  # before compression
+    checksum: int  # CRC-32 of the bytes in the file
 
 
 class _Block(msgspec.Struct, frozen=True, kw_only=True):
     """The columns of consecutive shards."""
 
-    shards: _Rows
-    samples: _Rows
-    parts: _Rows
-    key_bytes: Annotated[int, msgspec.Meta(ge=0, le=8 * MAX_ROWS)]
+    shards: _Count
     columns: tuple[Part, ...]
-
-
-class _StoredFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of ``.nv-meta``."""
-
-    name: str
-    size_bytes: Annotated[int, msgspec.Meta(ge=0, le=_MAX_FILE_BYTES)]
-    part: Part  # compressed
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +57,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         uuid: Name of the index; an index that is pulled keeps it.
         layout: The shards, each with its size and version, and the part names.
         blocks: The columns of tar shards; empty for tables, which have none.
+        files: Files of ``.nv-meta``.
     """
 
     data: str
@@ -74,59 +65,59 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     uuid: str
     layout: Layout
     blocks: tuple[_Block, ...] = ()
-    files: tuple[_StoredFile, ...] = ()
+    files: dict[str, Part] = {}
 
 
-class IndexFileWriter:
-    """Writes an index file in one pass: blocks and files, then :meth:`finish`."""
+def write_index_file(
+    file: BinaryIO,
+    layout: Layout,
+    rows: Iterable[ShardRows],
+    files: Iterable[tuple[str, bytes]],
+    *,
+    data: str,
+    uuid: str,
+) -> int:
+    """Write an index file in one pass; return its number of bytes.
 
-    def __init__(self, file: BinaryIO, layout: Layout) -> None:
-        self._file = file
-        self._layout = layout
-        self._part_names = {stats.name: number for number, stats in enumerate(layout.part_stats)}
-        self._blocks: list[_Block] = []
-        self._files: list[_StoredFile] = []
-        self._waiting: list[ShardRows] = []
-        self._samples = 0
-        self.size_bytes = file.write(_MAGIC)
+    Args:
+        rows: The rows of each tar shard of the layout.
+        files: Files of ``.nv-meta``: name and contents.
+        data: As in :class:`Manifest`, as ``uuid``.
+    """
+    written = file.write(_MAGIC)
 
-    def add_shard(self, rows: ShardRows) -> None:
-        """Add the rows of the next shard of the layout."""
-        self._waiting.append(rows)
-        self._samples += len(rows.part_ends)
-        if self._samples >= _SAMPLES_OF_BLOCK:
-            self._end_block()
-
-    def _end_block(self) -> None:
-        if not self._waiting:
-            return
-        rows, columns = encode_block(self._waiting, self._part_names)
-        if max(rows.parts, rows.samples, rows.key_bytes // 8) > MAX_ROWS:
-            raise FormatError(f"a shard has more than {MAX_ROWS:,} parts", hint="split it into smaller ones")
-        parts = tuple(map(self._add, columns))
-        self._blocks.append(_Block(shards=len(self._waiting), **rows._asdict(), columns=parts))
-        self._waiting, self._samples = [], 0
-
-    def add_file(self, name: str, data: bytes) -> None:
-        """Add a file of ``.nv-meta``."""
-        if len(data) <= _MAX_FILE_BYTES:
-            self._files.append(_StoredFile(name=name, size_bytes=len(data), part=self._add(zlib.compress(data))))
-
-    def _add(self, data: bytes) -> Part:
-        part = Part(self.size_bytes, len(data), zlib.crc32(data))
-        self.size_bytes += self._file.write(data)
+    def add(contents: bytes) -> Part:
+        nonlocal written
+        if len(contents) > _MAX_PART_BYTES:
+            raise FormatError(
+                f"a shard or column has {len(contents):,} bytes in the index, more than {_MAX_PART_BYTES:,}",
+                hint="write smaller shards: energon reshard; or remove the column",
+            )
+        packed = zlib.compress(contents)
+        part = Part(written, len(packed), len(contents), zlib.crc32(packed))
+        written += file.write(packed)
         return part
 
-    def finish(self, *, data: str, uuid: str) -> None:
-        """Write the last block and the table."""
-        self._end_block()
-        manifest = Manifest(
-            data=data, uuid=uuid, layout=self._layout, blocks=tuple(self._blocks), files=tuple(self._files)
-        )
-        # The standard library writes names that are not UTF-8, unlike msgspec.
-        table = json.dumps(msgspec.to_builtins(manifest)).encode("ascii")
-        part = self._add(zlib.compress(table))
-        self._add(_TRAILER.pack(part.start, part.size_bytes, len(table), part.checksum) + _MAGIC)
+    names = {stats.name: name_id for name_id, stats in enumerate(layout.part_stats)}
+    blocks = [_Block(shards=len(some), columns=tuple(map(add, encode_block(some, names)))) for some in _in_blocks(rows)]
+    stored = {name: add(contents) for name, contents in files}
+    manifest = Manifest(data=data, uuid=uuid, layout=layout, blocks=tuple(blocks), files=stored)
+    # The standard library writes names that are not UTF-8, unlike msgspec.
+    table = add(json.dumps(msgspec.to_builtins(manifest)).encode("ascii"))
+    return written + file.write(_TRAILER.pack(*table) + _MAGIC)
+
+
+def _in_blocks(rows: Iterable[ShardRows]) -> Iterator[list[ShardRows]]:
+    block: list[ShardRows] = []
+    samples = 0
+    for some in rows:
+        block.append(some)
+        samples += len(some.part_ends)
+        if samples >= _SAMPLES_OF_BLOCK:
+            yield block
+            block, samples = [], 0
+    if block:
+        yield block
 
 
 class IndexFile:
@@ -146,12 +137,11 @@ class IndexFile:
         trailer = file.read_at(max(0, file.size_bytes - end), end)
         if file.read_at(0, len(_MAGIC)) != _MAGIC or not trailer.endswith(_MAGIC) or len(trailer) < end:
             raise self._damaged(f"it does not begin and end with {_MAGIC!r}")
-        start, compressed, size_bytes, checksum = _TRAILER.unpack_from(trailer)
-        if size_bytes > max_document_bytes():
-            raise self._damaged(f"its table has {size_bytes:,} bytes")
         try:
-            table = decompress(self._read(Part(start, compressed, checksum)), size_bytes)
-            self.manifest = msgspec.convert(json.loads(table), Manifest)
+            table = Part(*_TRAILER.unpack_from(trailer))
+            if table.contents_bytes > max_document_bytes():
+                raise self._damaged(f"its table has {table.contents_bytes:,} bytes")
+            self.manifest = msgspec.convert(json.loads(self.read(table)), Manifest)
             _check(self.manifest)
         except (ValueError, RecursionError, msgspec.ValidationError) as error:
             raise self._damaged(error) from error
@@ -162,34 +152,28 @@ class IndexFile:
         Raises:
             FormatError: The columns are damaged, or contradict each other.
         """
-        manifest, first = self.manifest, 0
-        names = [stats.name for stats in manifest.layout.part_stats]
-        for block in manifest.blocks:
-            entries = manifest.layout.shards[first : (first := first + block.shards)]
-            try:
-                columns = [self._read(part) for part in block.columns]
-                rows = BlockRows(block.samples, block.parts, block.key_bytes)
-                for entry, index in zip(entries, decode_block(rows, columns, entries, names), strict=True):
+        layout, first = self.manifest.layout, 0
+        names = [stats.name for stats in layout.part_stats]
+        try:
+            for block in self.manifest.blocks:
+                entries = layout.shards[first : (first := first + block.shards)]
+                indexes = decode_block([self.read(part) for part in block.columns], entries, names)
+                for entry, index in zip(entries, indexes, strict=True):
                     check_shard_index(index, min(entry.size_bytes, entry.end_offset))
                     yield entry, index
-            except (ValueError, IndexError, OverflowError) as error:
-                raise self._damaged(error) from error
+        except (ValueError, OverflowError) as error:
+            raise self._damaged(error) from error
 
-    def files(self) -> Iterator[tuple[str, bytes]]:
-        """Yield the files of ``.nv-meta``: name and contents."""
-        for file in self.manifest.files:
-            try:
-                yield file.name, decompress(self._read(file.part), file.size_bytes)
-            except ValueError as error:
-                raise self._damaged(error) from error
-
-    def _read(self, part: Part) -> bytes:
-        if part.start + part.size_bytes > self._file.size_bytes:
-            raise ValueError("a part ends behind the end of the file")
-        data = self._file.read_at(part.start, part.size_bytes)
-        if len(data) != part.size_bytes or zlib.crc32(data) != part.checksum:
-            raise ValueError(f"the checksum of the part at byte {part.start:,} is wrong")
-        return data
+    def read(self, part: Part) -> bytes:
+        """Return the contents of a part."""
+        packed = self._file.read_at(part.start, min(part.size_bytes, self._file.size_bytes))
+        contents, stream = b"", zlib.decompressobj()
+        if len(packed) == part.size_bytes and zlib.crc32(packed) == part.checksum:
+            with suppress(zlib.error):
+                contents = stream.decompress(packed, part.contents_bytes + 1)
+        if len(contents) != part.contents_bytes or not stream.eof:
+            raise self._damaged(f"the part at byte {part.start:,} is cut off, or its checksum or size is wrong")
+        return contents
 
     def _damaged(self, fault: object) -> FormatError:
         return FormatError(
@@ -197,21 +181,16 @@ class IndexFile:
         )
 
 
-def is_uuid(text: str) -> bool:
-    """Return True for the name of an index of ours."""
-    return re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", text) is not None
-
-
 def _check(manifest: Manifest) -> None:
     """Raise a ``ValueError`` for names that lead elsewhere, and numbers that contradict each other."""
     check_layout(manifest.layout)
-    if not is_uuid(manifest.uuid):
-        raise ValueError(f"expected a uuid, found {manifest.uuid[:40]!r}")
     shards = manifest.layout.shards
-    is_tar = any(shard.name.endswith(".tar") for shard in shards)
     in_blocks = sum(block.shards for block in manifest.blocks)
-    if in_blocks != len(shards) * is_tar or any(len(block.columns) != len(COLUMNS) for block in manifest.blocks):
-        raise ValueError(f"its blocks have {in_blocks:,} of {len(shards):,} shards")
-    for file in manifest.files:
-        if not is_shared_file(file.name):
-            raise ValueError(f"an index has no file {file.name[:100]!r}")
+    if in_blocks != len(shards) * any(shard.name.endswith(".tar") for shard in shards):
+        raise ValueError(f"its blocks have {in_blocks:,} of {plural(len(shards), 'shard')}")
+    if any(len(block.columns) != len(COLUMNS) for block in manifest.blocks):
+        raise ValueError(f"expected the columns {', '.join(COLUMNS)}")
+    wrong = [name for name in manifest.files if not is_shared_file(name)]
+    if wrong:
+        raise ValueError(f"an index has no file {wrong[0][:99]!r}")
+    UUID(manifest.uuid)  # raises

@@ -52,19 +52,19 @@ def test_an_index_is_pushed_to_a_bucket_and_pulled_from_a_web_server(
     shutil.rmtree(bucket.folder / "a/.nv-meta")
     monkeypatch.setenv("ENERGON_INDEX", str(tmp_path / "mine"))
     pulled = pull_index(f"{web}/{name}", with_split=True)
-    assert (pulled.data, pulled.folder.startswith(f"{tmp_path}/mine/a-")) == (f"{bucket.url}/a", True)
+    assert (pulled.data, pulled.path.startswith(f"{tmp_path}/mine/a-")) == (f"{bucket.url}/a", True)
     assert keys(f"{bucket.url}/a") == expected
     assert keys(f"{bucket.url}/a", workers=2) == expected
 
 
 def test_each_part_costs_no_further_request(bucket: Bucket, tmp_path: Path) -> None:
     shutil.copytree(bucket.folder / "a/.nv-meta", tmp_path / "meta")
-    beside, elsewhere = (
+    near, elsewhere = (
         folder_at(DatasetRef(f"{bucket.url}/a", meta_folder=meta)) for meta in (None, str(tmp_path / "meta"))
     )
-    beside.read_parts(0), elsewhere.read_parts(0)
-    for number in range(1, len(beside)):
-        counts = [len(bucket.requests(lambda one=one: one.read_parts(number))) for one in (beside, elsewhere)]  # type: ignore[misc] # noqa: B023
+    near.read_parts(0), elsewhere.read_parts(0)
+    for number in range(1, len(near)):
+        counts = [len(bucket.requests(lambda one=one: one.read_parts(number))) for one in (near, elsewhere)]  # type: ignore[misc] # noqa: B023
         assert counts[1] <= counts[0]
 
 

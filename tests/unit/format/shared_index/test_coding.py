@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 
 from loader.format.index.layout import ShardEntry
 from loader.format.index.shard_index import ShardRows
-from loader.format.shared_index.coding import BlockRows, decode_block, decompress, encode_block
+from loader.format.shared_index.coding import decode_block, encode_block
 
 NAMES = ("jpg", "txt", "json", "npy", "cls")
 MEDIANS = (150_000, 120, 3_000, 50_000, 700)  # bytes of the parts
@@ -42,13 +42,13 @@ def shard_of(keys: Sequence[bytes], sizes: Any, gaps: Any = 0) -> tuple[ShardRow
 
 def check_round_trip(shards: Sequence[tuple[ShardRows, ShardEntry]]) -> int:
     """Encode and decode shards; return the number of bytes."""
-    rows, encoded = encode_block([rows for rows, _ in shards], {name: number for number, name in enumerate(NAMES)})
-    decoded = list(decode_block(rows, encoded, [entry for _, entry in shards], NAMES))
+    encoded = encode_block([rows for rows, _ in shards], {name: number for number, name in enumerate(NAMES)})
+    decoded = list(decode_block(encoded, [entry for _, entry in shards], NAMES))
     for (given_rows, _), found in zip(shards, decoded, strict=True):
         assert (found.part_offset // 512).tolist() == given_rows.part_block.tolist()
         for name in ("part_size", "part_ends", "key_ends", "key_bytes", "part_name"):
             assert getattr(found, name).tolist() == getattr(given_rows, name).tolist(), name
-    return sum(map(len, encoded))
+    return sum(len(zlib.compress(column)) for column in encoded)
 
 
 KEYS: dict[str, Callable[[np.random.Generator, int], bytes]] = {
@@ -86,14 +86,7 @@ def test_any_columns_are_exact(shards: list[list[tuple[bytes, int, int]]]) -> No
 @pytest.mark.parametrize("column", range(6))
 def test_columns_of_other_lengths_are_refused(column: int) -> None:
     rows, entry = shard_of([b"a", b"b", b"c"], [5, 600, 7])
-    counted, encoded = encode_block([rows], {"jpg": 0})
-    for wrong in (b"", b"\3abc", b"\1" + zlib.compress(b"\0" * 10_000), encoded[column][:-1], encoded[column] + b"x"):
-        with pytest.raises(ValueError, match=r"expected|keys cannot|columns have|incomplete|incorrect|invalid"):
-            list(decode_block(counted, [*encoded[:column], wrong, *encoded[column + 1 :]], [entry], ("jpg",)))
-    with pytest.raises(ValueError, match=r"expected|columns have"):
-        list(decode_block(BlockRows(4, 3, 3), encoded, [entry], ("jpg",)))
-
-
-def test_no_more_is_decompressed_than_is_expected() -> None:
-    with pytest.raises(ValueError, match="expected 10 bytes, found more"):
-        decompress(zlib.compress(bytes(100_000_000)), 10)
+    encoded = encode_block([rows], {"jpg": 0})
+    for wrong in (b"", b"\3abc", b"\1" + bytes(10_000), b"\1", encoded[column][:-1], encoded[column] + b"x"):
+        with pytest.raises(ValueError, match=r"expected numbers|other numbers of rows"):
+            list(decode_block([*encoded[:column], wrong, *encoded[column + 1 :]], [entry], ("jpg",)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ from ...storage import ClosesOnExit, PendingRead, ReadableFile
 from ..nv_meta import contradictory
 from ..tar.header import BLOCK, check_header, header_name, header_size
 from ..tar.names import decode_name, encode_name
-from ..tar.scan import TarScan, read_members
+from ..tar.scan import TarScan
 from .dataset_index import DatasetIndex
 from .layout import ShardEntry
 
@@ -19,19 +20,18 @@ _REGULAR = frozenset(b"0\x007")
 _NEAR = 16 << 10  # bytes between two parts that are read with the second one: extension headers, or a small member
 
 
-def header_at(file: ReadableFile, offset: int, path: str) -> tuple[bytes, int]:
+def parse_header(header: bytes, path: str, offset: int) -> tuple[bytes, int]:
     """Return the name and the size in a header itself; the name of no regular file is empty.
 
     Raises:
-        FormatError: There is no header.
+        FormatError: It is no header.
     """
-    header = file.read_at(offset, BLOCK)
     check_header(header, shard=path, offset=offset)
     name = header_name(header) if header[156] in _REGULAR else b""
     return name, header_size(header, shard=path, offset=offset)
 
 
-class CheckedShard(ClosesOnExit):
+class CheckedParts(ClosesOnExit):
     """An open shard whose parts are read together with their headers, each for the first time.
 
     Args:
@@ -43,12 +43,12 @@ class CheckedShard(ClosesOnExit):
 
     def __init__(self, file: ReadableFile, index: DatasetIndex, shard: ShardEntry, path: str) -> None:
         self.size_bytes = file.size_bytes
-        self._file, self._index, self._path, self._is_plain = file, index, path, shard.plain
+        self._file, self._index, self._path = file, index, path
         # Find the rows of the shard, which have all parts of its samples, and sort them by their offsets.
         first, last = shard.first_sample, shard.first_sample + shard.samples
         ends = np.concatenate([[0], index.part_ends[:last]] if not first else [index.part_ends[first - 1 : last]])
         rows = slice(int(ends[0]), int(ends[-1]))
-        self._row = rows.start
+        self._row, self._names = rows.start, index.part_name
         start = index.part_offset[rows].astype(np.int64) * BLOCK
         self._order = np.argsort(start, kind="stable")
         self._start, self._size = start[self._order], index.part_size[rows].astype(np.int64)[self._order]
@@ -61,7 +61,7 @@ class CheckedShard(ClosesOnExit):
             or (self._size < 0).any()
             or (self._start - self._free[:-1] < BLOCK).any()
             or self._free[-1] > self.size_bytes
-            or (index.part_name[rows] >= len(index.part_names)).any()
+            or (self._names[rows] >= len(index.part_names)).any()
         ):
             raise contradictory("parts of a shard overlap, lead out of it, or have no name", index.path)
 
@@ -90,78 +90,69 @@ class CheckedShard(ClosesOnExit):
         if part == len(self._start) or self._start[part] != offset or self._is_checked[part]:
             return offset
         free = int(self._free[part])
-        return offset - BLOCK if self._is_plain or offset - free > _NEAR else free
+        return free if offset - free <= _NEAR else offset - BLOCK
 
     def checked(self, data: bytes, start: int, offset: int, size_bytes: int) -> bytes:
         """Return the wanted bytes of a read that began at ``start``, after a check of all parts that it has."""
         low = int(np.searchsorted(self._stop, offset, side="right"))
         high = int(np.searchsorted(self._start, offset + size_bytes, side="right"))
         for part in (np.flatnonzero(~self._is_checked[low:high]) + low).tolist():
-            self._check(part, _Bytes(self._file, data, start))
+            self._check(part, data, start)
             self._is_checked[part] = True
         return data[offset - start :]
 
-    def _check(self, part: int, file: _Bytes) -> None:
-        # Find the name and the size that the shard has for these bytes.
-        start, size = int(self._start[part]), int(self._size[part])
+    def _check(self, part: int, data: bytes, data_start: int) -> None:
         row = self._row + int(self._order[part])
         sample = int(np.searchsorted(self._index.part_ends, row, side="right"))
-        part_name = self._index.part_names[int(self._index.part_name[row])]
-        expected = encode_name(f"{self._index.key(sample)}.{part_name}")
+        start, key, name = int(self._start[part]), self._index.key(sample), self._index.part_names[self._names[row]]
+        expected = encode_name(f"{key}.{name}"), int(self._size[part])
         try:
-            found = header_at(file, start - BLOCK, self._path) if self._is_plain else self._member(part, file)
+            actual = self._name_and_size(part, data, data_start)
         except FormatError as error:
             shown = f"no header, {error.message}"
         else:
-            if found == (expected, size):
+            if actual == expected:
                 return
-            shown = f"{decode_name(found[0])!r}, {found[1]} bytes"
+            shown = f"{decode_name(actual[0])!r}, {actual[1]} bytes"
         raise FormatError(
-            f"the shard has changed since it was indexed, or the index is wrong: sample {self._index.key(sample)!r} has"
-            f" its part {part_name!r} at byte {start}; expected the header of {decode_name(expected)!r}, {size} bytes;"
-            f" found {shown}",
+            f"the shard has changed since it was indexed, or the index is wrong: sample {key!r} has its part {name!r}"
+            f" at byte {start}; expected the header of {decode_name(expected[0])!r}, {expected[1]} bytes; found "
+            + shown,
             shard=self._path,
             offset=start - BLOCK,
             hint=f"run energon prepare again, or energon index pull; the index is {self._index.path}",
         )
 
-    def _member(self, part: int, file: _Bytes) -> tuple[bytes, int]:
-        """Return name and size as the extension headers before the header change them."""
-        free, start, size = int(self._free[part]), int(self._start[part]), int(self._free[part + 1])
-        scan = TarScan(size - free, self._path, is_far=True)
-        between = _Bytes(file, file.read_at(free, min(start - free, _NEAR)), free, origin=free, end=start)
-        members = list(read_members(between, scan))
-        name, offset, size = (members[-1].names[-1], members[-1].content_offset[-1], members[-1].size_bytes[-1])
-        return (bytes(name) if offset == start - free else b"", int(size))
+    def _name_and_size(self, part: int, data: bytes, data_start: int) -> tuple[bytes, int]:
+        """Return the name and the size that the shard has for a part, from its headers in ``data`` or in the file."""
+        free, start, end = int(self._free[part]), int(self._start[part]), int(self._free[part + 1])
 
+        def read(offset: int, size_bytes: int) -> bytes:
+            first, stop = free + offset, min(free + offset + size_bytes, start)
+            if data_start <= first and stop <= data_start + len(data):
+                return data[first - data_start : stop - data_start]
+            return self._file.read_at(first, max(0, stop - first))
 
-@dataclass(slots=True)
-class _Bytes(ReadableFile):
-    """Bytes of a file that were read, from ``start`` on; others are read from the file.
-
-    Offsets count from ``origin``. No bytes from ``end`` on are read.
-    """
-
-    file: ReadableFile
-    data: bytes
-    start: int
-    origin: int = 0
-    end: int | None = None
-    size_bytes: int = 0
-
-    def read_at(self, offset: int, size_bytes: int) -> bytes:
-        first = offset + self.origin
-        stop = first + size_bytes if self.end is None else min(first + size_bytes, self.end)
-        if self.start <= first and stop <= self.start + len(self.data):
-            return self.data[first - self.start : stop - self.start]
-        return self.file.read_at(first, max(0, stop - first))
+        # One header alone has no extension headers before it; else all that is between the two parts is scanned.
+        if start - free == BLOCK:
+            return parse_header(read(0, BLOCK), self._path, free)
+        scan = TarScan(end - free, self._path, is_far=True)
+        requests = scan.requests()
+        wanted = next(requests)
+        with suppress(StopIteration):
+            while True:
+                wanted = requests.send(read(*wanted))
+        last = scan.batches[-1]
+        if not len(last.names) or last.content_offset[-1] != start - free:
+            return b"", 0
+        return bytes(last.names[-1]), int(last.size_bytes[-1])
 
 
 @dataclass(slots=True)
 class _CheckedRead:
     """A read of a checked shard that is under way."""
 
-    shard: CheckedShard
+    shard: CheckedParts
     pending: PendingRead
     span: tuple[int, int, int]
 

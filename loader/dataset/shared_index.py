@@ -178,7 +178,7 @@ def pull_index(
 def _write_columns(opened: IndexFile, work: Storage) -> None:
     """Write the staged folder of the index."""
     layout = opened.manifest.layout
-    if not opened.manifest.blocks:
+    if not opened.manifest.columns:
         work.write(f"{STAGED_INDEX}/layout.json", encode_struct(layout))
         return
     # All that follows from the columns is computed again, so that it cannot contradict them.

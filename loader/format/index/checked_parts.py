@@ -52,7 +52,6 @@ class CheckedParts(ClosesOnExit):
         start = index.part_offset[rows].astype(np.int64) * BLOCK
         self._order = np.argsort(start, kind="stable")
         self._start, self._size = start[self._order], index.part_size[rows].astype(np.int64)[self._order]
-        self._stop = self._start + np.maximum(self._size, 1)
         self._is_checked = np.zeros(len(start), np.bool_)
         # Between two parts is a header, at least.
         self._free = np.concatenate([[0], self._start + ((self._size + BLOCK - 1) & -BLOCK)])
@@ -94,7 +93,7 @@ class CheckedParts(ClosesOnExit):
 
     def checked(self, data: bytes, start: int, offset: int, size_bytes: int) -> bytes:
         """Return the wanted bytes of a read that began at ``start``, after a check of all parts that it has."""
-        low = int(np.searchsorted(self._stop, offset, side="right"))
+        low = max(0, int(np.searchsorted(self._start, offset, side="right")) - 1)
         high = int(np.searchsorted(self._start, offset + size_bytes, side="right"))
         for part in (np.flatnonzero(~self._is_checked[low:high]) + low).tolist():
             self._check(part, data, start)

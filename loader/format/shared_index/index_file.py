@@ -20,13 +20,12 @@ from ...storage import ReadableFile, max_document_bytes
 from ..index.layout import Layout, ShardEntry, check_layout
 from ..index.shard_index import ShardIndex, ShardRows, check_shard_index
 from ..nv_meta import is_shared_file
-from .coding import COLUMNS, decode_block, encode_block
+from .coding import decode_shard, encode_shard
 
 ENDING = ".energon-index"
 
 _MAGIC = b"energon-index-1\n"
 _TRAILER = struct.Struct("<QQQI")  # the part of the table
-_SAMPLES_OF_BLOCK = 1 << 17
 _MAX_PART_BYTES = 1 << 30  # before compression, so that a small file cannot fill the memory
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]
@@ -41,13 +40,6 @@ class Part(NamedTuple):
     checksum: int  # CRC-32 of the bytes in the file
 
 
-class _Block(msgspec.Struct, frozen=True, kw_only=True):
-    """The columns of consecutive shards."""
-
-    shards: _Count
-    columns: tuple[Part, ...]
-
-
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The table at the end of the file: which data the index is of, and where its parts are.
 
@@ -56,7 +48,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         revision: Commit of the data, if its store has commits.
         uuid: Name of the index; an index that is pulled keeps it.
         layout: The shards, each with its size and version, and the part names.
-        blocks: The columns of tar shards; empty for tables, which have none.
+        columns: Those of each tar shard; empty for tables, which have none.
         files: Files of ``.nv-meta``.
     """
 
@@ -64,7 +56,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     revision: str = ""
     uuid: str
     layout: Layout
-    blocks: tuple[_Block, ...] = ()
+    columns: tuple[Part, ...] = ()
     files: dict[str, Part] = {}
 
 
@@ -99,25 +91,12 @@ def write_index_file(
         return part
 
     names = {stats.name: name_id for name_id, stats in enumerate(layout.part_stats)}
-    blocks = [_Block(shards=len(some), columns=tuple(map(add, encode_block(some, names)))) for some in _in_blocks(rows)]
+    columns = tuple(add(encode_shard(some, names)) for some in rows)
     stored = {name: add(contents) for name, contents in files}
-    manifest = Manifest(data=data, uuid=uuid, layout=layout, blocks=tuple(blocks), files=stored)
+    manifest = Manifest(data=data, uuid=uuid, layout=layout, columns=columns, files=stored)
     # The standard library writes names that are not UTF-8, unlike msgspec.
     table = add(json.dumps(msgspec.to_builtins(manifest)).encode("ascii"))
     return written + file.write(_TRAILER.pack(*table) + _MAGIC)
-
-
-def _in_blocks(rows: Iterable[ShardRows]) -> Iterator[list[ShardRows]]:
-    block: list[ShardRows] = []
-    samples = 0
-    for some in rows:
-        block.append(some)
-        samples += len(some.part_ends)
-        if samples >= _SAMPLES_OF_BLOCK:
-            yield block
-            block, samples = [], 0
-    if block:
-        yield block
 
 
 class IndexFile:
@@ -152,15 +131,13 @@ class IndexFile:
         Raises:
             FormatError: The columns are damaged, or contradict each other.
         """
-        layout, first = self.manifest.layout, 0
+        layout = self.manifest.layout
         names = [stats.name for stats in layout.part_stats]
         try:
-            for block in self.manifest.blocks:
-                entries = layout.shards[first : (first := first + block.shards)]
-                indexes = decode_block([self.read(part) for part in block.columns], entries, names)
-                for entry, index in zip(entries, indexes, strict=True):
-                    check_shard_index(index, min(entry.size_bytes, entry.end_offset))
-                    yield entry, index
+            for entry, part in zip(layout.shards, self.manifest.columns, strict=True):
+                index = decode_shard(self.read(part), entry, names)
+                check_shard_index(index, min(entry.size_bytes, entry.end_offset))
+                yield entry, index
         except (ValueError, OverflowError) as error:
             raise self._damaged(error) from error
 
@@ -185,11 +162,8 @@ def _check(manifest: Manifest) -> None:
     """Raise a ``ValueError`` for names that lead elsewhere, and numbers that contradict each other."""
     check_layout(manifest.layout)
     shards = manifest.layout.shards
-    in_blocks = sum(block.shards for block in manifest.blocks)
-    if in_blocks != len(shards) * any(shard.name.endswith(".tar") for shard in shards):
-        raise ValueError(f"its blocks have {in_blocks:,} of {plural(len(shards), 'shard')}")
-    if any(len(block.columns) != len(COLUMNS) for block in manifest.blocks):
-        raise ValueError(f"expected the columns {', '.join(COLUMNS)}")
+    if len(manifest.columns) != len(shards) * any(shard.name.endswith(".tar") for shard in shards):
+        raise ValueError(f"it has columns of {len(manifest.columns):,} of {plural(len(shards), 'shard')}")
     wrong = [name for name in manifest.files if not is_shared_file(name)]
     if wrong:
         raise ValueError(f"an index has no file {wrong[0][:99]!r}")

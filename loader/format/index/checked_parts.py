@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -102,7 +103,7 @@ class CheckedParts(ClosesOnExit):
 
     def _check(self, part: int, data: bytes, data_start: int) -> None:
         row = self._row + int(self._order[part])
-        sample = int(np.searchsorted(self._index.part_ends, row, side="right"))
+        sample = int(bisect_right(self._index.part_ends.data, row))
         start, key, name = int(self._start[part]), self._index.key(sample), self._index.part_names[self._names[row]]
         expected = encode_name(f"{key}.{name}"), int(self._size[part])
         try:

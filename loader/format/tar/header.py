@@ -76,7 +76,7 @@ def _checksums(header: bytes) -> tuple[int, int]:
     counted = header[:148] + b" " * 8 + header[156:BLOCK]
     unsigned = sum(counted)
     # Some old tars (SunOS, NeXT) summed signed chars.
-    return unsigned, unsigned - 256 * sum(byte > 127 for byte in counted)
+    return unsigned, unsigned if counted.isascii() else unsigned - 256 * sum(byte > 127 for byte in counted)
 
 
 def damaged(message: str, shard: str, offset: int, *, cure: str = "copy the shard again") -> FormatError:

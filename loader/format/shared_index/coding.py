@@ -6,6 +6,7 @@ What a tar file implies is not stored: a part begins where the one before it end
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,7 @@ def encode_shard(rows: ShardRows, part_names: Mapping[str, int]) -> bytes:
     """
     ids = np.array([part_names[name] for name in rows.part_names], np.int64)
     size, block = rows.part_size.astype(np.int64), rows.part_block.astype(np.int64)
-    columns: tuple[IntArray, ...] = (
+    columns: tuple[Any, ...] = (
         np.diff(rows.part_ends.astype(np.int64), prepend=0),
         ids[rows.part_name] if len(ids) else ids,
         size,

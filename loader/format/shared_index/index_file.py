@@ -48,7 +48,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         revision: Commit of the data, if its store has commits.
         uuid: Name of the index; an index that is pulled keeps it.
         layout: The shards, each with its size and version, and the part names.
-        columns: Those of each tar shard; empty for tables, which have none.
+        columns: The part of each tar shard; empty for tables, which have no columns.
         files: Files of ``.nv-meta``.
     """
 

@@ -86,10 +86,8 @@ def writable(ref: DatasetRef, **how: bool) -> DatasetRef:
     from loader.dataset import writable_ref
     from loader.metadataset import named_datasets
 
-    if ref.kind.is_mix:
-        for dataset in named_datasets([ref]):
-            writable(dataset.ref)
-        return ref
+    for dataset in named_datasets([ref]) if ref.kind.is_mix and not how else ():
+        writable(dataset.ref)
     written = writable_ref(ref, **how)
     if written is not ref:
         show_note(f"{ref.path} is read-only: its metadata are kept in {written.folder}")

@@ -201,12 +201,12 @@ def writable_ref(ref: DatasetRef, *, prepares: bool = False, is_trial: bool = Fa
     if ref.has_other_folder or ref.kind.format != "folder":
         return ref
     storage = ref.storage()
+    if is_writable(storage, FOLDER):
+        return ref
     has_index = is_prepared(storage)
-    if not (has_index or (prepares and storage.exists(""))) or is_writable(storage, FOLDER):
+    if is_trial if has_index else not (prepares and storage.exists("")):
         return ref
     folder = index_folder_of(ref.path)
-    if has_index and is_trial:
-        return ref
     if has_index:
         with tempfile.TemporaryDirectory() as temporary:
             pull_index(push_index(ref, f"{temporary}/").path, folder, with_split=True)

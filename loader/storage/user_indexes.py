@@ -16,7 +16,7 @@ from ..errors import StorageError
 from .local import LocalStorage
 from .node_cache.private_folder import parse_bytes
 from .remote import redact_urls
-from .urls import is_url, normal_url, split_url
+from .urls import is_url, split_url
 
 FOLDERS_VARIABLE = "ENERGON_INDEX"
 """Environment variable with folders and URLs, separated by ``:``. Indexes are looked up in all, and written to the
@@ -55,7 +55,7 @@ def index_name(path: str) -> str:
     'coco-989d1be7ef8a8ddf'
     """
     protocol, rest = split_url(path)
-    where = normal_url(redact_urls(path)).rstrip("/") if protocol else os.path.abspath(rest)
+    where = redact_urls(path).rstrip("/") if protocol else os.path.abspath(rest)
     digest = hashlib.sha256(where.encode("utf-8", "surrogateescape")).hexdigest()
     return f"{re.sub(r'[^0-9A-Za-z._-]+', '-', where.rpartition('/')[2])[:40]}-{digest[:16]}"
 

@@ -46,6 +46,7 @@ CREATE TABLE sample_parts (
 @pytest.fixture
 def dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalStorage:
     """Write a dataset as another tool does, with shards older than its index.sqlite."""
+    monkeypatch.delenv("ENERGON_INDEX", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = tmp_path / "data #1?mode=rwc%20é\udcff"
     folder.mkdir()

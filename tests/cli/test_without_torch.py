@@ -59,6 +59,8 @@ get data 000000 json
 extract data 000000 -o extracted
 export data data.jsonl
 reshard data resharded
+index push data data.energon-index
+index pull data.energon-index pulled --with-split
 add-parts data added --from pictures --nonmatch none --rename jpg=image.new.jpg
 exclude data --list
 embed data --model minhash

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import cache, partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from ..errors import ConfigError, StorageError
 from ..format.data_kind import data_kind
@@ -12,16 +13,17 @@ from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_files import read_shard_info
 from ..format.documents.next_command import command_for_ref, fault_of_file
 from ..format.index.current import index_folders, prefetch_documents
-from ..format.index.layout import ROW_COLUMNS
+from ..format.index.layout import ROW_COLUMNS, AbstractIndex
 from ..format.index.object_commit import read_committed_documents
 from ..format.nv_meta import FOLDER, INDEX_FOLDER, TEMPORARY_INDEX
 from ..format.records.folder_index import open_record_index
 from ..format.unfinished import check_finished
-from ..storage import FilesAhead, Storage, missing_folder
+from ..storage import FilesAhead, Storage, missing_folder, read_at
 from .dataset import Dataset, Documents
 from .records import RecordDataset, SingleFile
 from .tar import TarDataset, open_tar_index, tar_index
 
+_Index = TypeVar("_Index", bound=AbstractIndex)
 _MAX_LISTINGS = 5  # of a dataset that is being prepared
 
 
@@ -72,12 +74,21 @@ def folder_at(
         raise _not_prepared(storage, ref)
     if not data_kind(next(iter(counts), "")).is_file:
         # The index is opened at its first use, once for the dataset and its documents.
-        open_tars = cache(partial(open_tar_index, storage, counts, reads_samples=reads_samples))
+        open_tars = cache(
+            partial(_opened, storage, partial(open_tar_index, storage, counts, reads_samples=reads_samples))
+        )
         documents = Documents(ref, storage, counts, open_tars)
         is_elsewhere = ref.has_other_folder and not os.path.basename(ref.folder).startswith(TEMPORARY_INDEX)
         return TarDataset(documents, counts, open_tars, rechecks=rechecks, checks_parts=is_elsewhere)
-    open_records = cache(partial(open_record_index, storage, counts))
+    open_records = cache(partial(_opened, storage, partial(open_record_index, storage, counts)))
     return RecordDataset(Documents(ref, storage, counts, open_records), counts, open_records, rechecks=rechecks)
+
+
+def _opened(storage: Storage, open_index: Callable[[], _Index]) -> _Index:
+    # Samples are read from the commit that was indexed, wherever the branch is now.
+    index = open_index()
+    read_at(storage.url, index.layout.commit)
+    return index
 
 
 def tars_at(ref: DatasetRef | str | os.PathLike[str]) -> TarDataset:

@@ -38,7 +38,7 @@ from ..format.records.folder_index import (
     part_sets_of_files,
 )
 from ..format.records.record_file import read_record
-from ..storage import FileInfo, Storage, list_once
+from ..storage import FileInfo, Storage, commit_of, list_once
 from ..version import __version__
 from .contents.findings import MAX_JSON_BYTES, Contents, ContentSampler, parse_document
 from .plan import PreparePlan, PrepareProgress, PrepareReport, RunningPrepare, ScanHow, SplitRequest
@@ -138,7 +138,7 @@ class RecordPrepare(RunningPrepare):
         for shard in self._search.shards:
             is_known = shard.name in self._known
             self.contents.merge(self._task.inspect_again(shard) if is_known else counted[shard.name].contents)
-        layout = _layout(self._search, counted)
+        layout = _layout(self._search, counted, commit_of(self._workspace.storage.url))
         if not layout.samples:
             raise FormatError(
                 "the files hold no samples", shard=self._workspace.storage.path(""), hint="check the path of the folder"
@@ -290,7 +290,7 @@ def _unchanged(storage: Storage, previous: RecordIndex, search: ShardSearch) -> 
     return unchanged
 
 
-def _layout(search: ShardSearch, counted: Mapping[str, _Counted]) -> Layout:
+def _layout(search: ShardSearch, counted: Mapping[str, _Counted], commit: str) -> Layout:
     entries, stats = [], dict[str, tuple[int, int]]()
     total = 0
     for shard in search.shards:
@@ -308,6 +308,7 @@ def _layout(search: ShardSearch, counted: Mapping[str, _Counted]) -> Layout:
         ),
         prepared_by=f"energon-toolkit {__version__}",
         prepared_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        commit=commit,
     )
 
 

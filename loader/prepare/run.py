@@ -22,7 +22,7 @@ from ..format.index.sample_bytes import read_sample
 from ..format.media.tables import MediaReport
 from ..format.nv_meta import INDEX_FOLDER, INDEX_SQLITE, SPLIT_YAML
 from ..parts.large_parts import is_limited
-from ..storage import RemoteStorage, Storage, list_once
+from ..storage import RemoteStorage, Storage, list_once, read_present
 from .collect_media import collect_media
 from .contents.findings import ContentSampler
 from .destination import check_destination
@@ -107,6 +107,8 @@ def open_prepare(
     if isinstance(storage, RemoteStorage):
         plan = _at_url(plan)
     # Find the shards, if the caller has not, and check the destination and the split before anything is scanned.
+    if search is None:
+        read_present(storage.url)
     list_once(storage, "")
     search = search or find_shards(storage, exclude=plan.exclude)
     check_destination(storage, plan.ref, shards=search.names, force=plan.force)

@@ -18,7 +18,7 @@ from ..format.index.writer import DuplicateKeys, IndexWriter
 from ..format.media.tables import read_media_filter
 from ..format.nv_meta import FOLDER, INDEX_SQLITE, SPLIT_YAML
 from ..format.tar.header import has_tar_idx
-from ..storage import FileInfo, Storage, flush_files
+from ..storage import FileInfo, Storage, commit_of, flush_files
 from ..version import __version__
 from .contents.findings import Contents
 from .plan import PreparePlan
@@ -149,7 +149,9 @@ def stage_index(inputs: PrepareInputs, scans: ShardScans) -> StagedIndex:
             compat = stack.enter_context(closing(_open_compat_files(inputs)))
         with IndexWriter(work, STAGED_INDEX, kept=inputs.previous.index, durable=False) as writer:
             contents = _write_shards(inputs, scans, writer, compat)
-            index, duplicates = writer.finish(prepared_by=f"energon-toolkit {__version__}")
+            index, duplicates = writer.finish(
+                prepared_by=f"energon-toolkit {__version__}", commit=commit_of(inputs.storage.url)
+            )
         flush_files(work, [STAGED_INDEX])  # while another thread writes index.sqlite
         # Refuse shards without samples, and complete the compat files.
         if not len(index):

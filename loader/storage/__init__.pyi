@@ -26,9 +26,12 @@ from .protocol import (
 from .remote import (
     DownloadOptions as DownloadOptions,
     RemoteStorage as RemoteStorage,
+    commit_of as commit_of,
     few_tries as few_tries,
     may_fork as may_fork,
     may_use_rust as may_use_rust,
+    read_at as read_at,
+    read_present as read_present,
     remember_options as remember_options,
     use_rust_here as use_rust_here,
 )

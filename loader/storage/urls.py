@@ -14,7 +14,7 @@ from ..errors import ConfigError, StorageError
 from .local import LocalStorage, read_only_error
 from .on_disk import lists_files
 from .protocol import FileInfo, FilesAhead, Storage, StoredFile, list_once
-from .remote import PROTOCOLS, RemoteStorage, redact_urls
+from .remote import PROTOCOLS, RemoteStorage, redact_urls, split_container
 from .temporary_files import left_command, partials_of, size_of
 
 _LOCAL_PREFIXES = ("file://", "local://", "msc://__filesystem__")
@@ -104,7 +104,7 @@ def normal_url(path: str) -> str:
 
 def _normal_url(url: str, *, written: str) -> str:
     protocol, _, location = url.partition("://")
-    bucket, _, key = location.partition("/")
+    bucket, key = split_container(protocol, location)
     normal = posixpath.normpath(key)
     if normal.split("/", 1)[0] == "..":
         message = f"the path {redact_urls(written)!r} leads out of the bucket"

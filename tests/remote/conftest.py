@@ -18,6 +18,7 @@ from s3_server import free_port, s3_server, server_process
 from loader.storage.node_cache import block_cache
 from loader.storage.remote.clients import choice, helper_client
 from loader.storage.remote.clients.http_client import HttpClient
+from loader.storage.remote.clients.hub.hub_client import HubClient
 from tests.object_server import ObjectServer
 from tests.source_tree import ROOT
 
@@ -48,7 +49,7 @@ def closed_world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
 def forget_clients() -> None:
     """Let the next request open a new client, with the environment as it is then."""
     for connection in choice._connections.values():
-        if isinstance(connection.client, HttpClient):
+        if isinstance(connection.client, HttpClient | HubClient):
             connection.client.close()
     choice._connections.clear()
     choice._fetchers.clear()

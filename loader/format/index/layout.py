@@ -131,6 +131,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     duplicate_keys: _Count  # number of samples with the key of an earlier sample
     prepared_by: str
     prepared_at: str
+    commit: str = ""  # of the repository on the Hugging Face Hub whose shards were indexed
 
     @classmethod
     def of_shards(
@@ -141,6 +142,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         duplicate_keys: int = 0,
         prepared_by: str = "",
         prepared_at: str = "",
+        commit: str = "",
     ) -> Layout:
         stats = tuple(part_stats)
         return cls(
@@ -152,6 +154,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
             duplicate_keys=duplicate_keys,
             prepared_by=prepared_by,
             prepared_at=prepared_at,
+            commit=commit,
         )
 
 

@@ -133,7 +133,7 @@ class IndexWriter(ExitStack):
         self._parts += len(rows.part_name)
         self._key_bytes += len(rows.key_bytes)
 
-    def finish(self, *, prepared_by: str) -> tuple[DatasetIndex, DuplicateKeys]:
+    def finish(self, *, prepared_by: str, commit: str = "") -> tuple[DatasetIndex, DuplicateKeys]:
         """Close the other columns, and write the key table and the layout; return the index."""
         self._runs.finish_run()
         if self._kept and self._kept_first:
@@ -144,6 +144,7 @@ class IndexWriter(ExitStack):
             self._part_stats(),
             prepared_by=prepared_by,
             prepared_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            commit=commit,
         )
         index = DatasetIndex(self._storage, "staged", folder=self._folder, layout=layout)
         duplicates = _duplicates(index, self._write_key_table())

@@ -2,12 +2,14 @@
 
 from .clients.choice import may_fork as may_fork, may_use_rust as may_use_rust, use_rust_here as use_rust_here
 from .clients.connection import few_tries as few_tries
+from .clients.hub.revisions import commit_of as commit_of, read_at as read_at, read_present as read_present
 from .object_url import (
     PROTOCOLS as PROTOCOLS,
     hide_query as hide_query,
     host_of as host_of,
     redact_urls as redact_urls,
     secret_fault as secret_fault,
+    split_container as split_container,
 )
 from .options import (
     DownloadOptions as DownloadOptions,

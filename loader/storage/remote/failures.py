@@ -10,7 +10,8 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from ...errors import FormatError, StorageError
-from .options import options_for
+from .object_url import parse_object_url
+from .options import endpoint_of, options_for
 
 NO_ANSWER = frozenset({"unreachable", "slow", "broken"})
 """Kinds of failures after which it is unknown whether there is such a service: nothing that it says has arrived."""
@@ -36,7 +37,8 @@ class RequestFailure(OSError):  # noqa: N818 - it is no error of the caller
             ``exists``, ``denied``, ``unreachable`` (no connection was made), ``slow``, ``broken`` (no whole answer),
             ``refused`` (an address), ``too large``, ``given up`` (the host was), ``no bucket``, ``no listing``,
             ``no ranges``, ``odd name`` (of a listed object), ``read-only``, ``wrong region``, ``expired``
-            (credentials), ``skewed clock``, ``archived`` or empty.
+            (credentials), ``skewed clock``, ``archived``, ``no repository``, ``gated``, ``no revision``,
+            ``wrong token``, ``disabled``, ``offline``, ``pointer`` (of Git LFS), ``read-only hub``, or empty.
         retry_after_s: Seconds that the server asks to wait.
     """
 
@@ -100,15 +102,22 @@ _HINTS = {
     "no listing": "give the folder that it serves, or the URL of its bucket (s3://…)",
     "no ranges": "use a web server that answers range requests, such as nginx; python -m http.server does not",
     "read-only": "write to the folder that it serves, or to its bucket (s3://…)",
+    "disabled": "the hub has disabled it: see its page",
+    "offline": "unset HF_HUB_OFFLINE, or give a folder of this machine to which the dataset was downloaded",
+    "pointer": "its owner has to upload the file itself: git lfs push, or hf upload",
+    "read-only hub": "write to a folder, then upload it with: hf upload",
+    "wrong token": "log in again with: hf auth login; or set HF_TOKEN to a token that is valid",
     "wrong region": "set AWS_REGION, or the storage option region, to the region of the bucket",
 }
 _CREDENTIALS = {
+    "hf": "HF_TOKEN, or log in with: hf auth login",
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or the role of this machine",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS, or run gcloud auth application-default login",
     "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or others of AZURE_STORAGE_*",
     "msc": "the credentials of this profile, in the file that MSC_CONFIG names",
 }
 _ENDPOINTS = {
+    "hf": "HF_ENDPOINT, or the storage option endpoint_url",
     "s3": "AWS_ENDPOINT_URL, or the storage option endpoint_url",
     "gs": "the storage option endpoint_url",
     "az": "the storage option endpoint_url",
@@ -148,6 +157,8 @@ def _hint(kind: str, url: str, tries: int) -> str | None:
     protocol = "az" if protocol in ("abfs", "abfss") else protocol
     if kind == "denied":
         return _access_hint(protocol, url)
+    if kind in ("no repository", "gated", "no revision"):
+        return _repository_hint(kind, url)
     if kind == "no bucket":
         endpoint = f", and the endpoint: {_ENDPOINTS[protocol]}" if protocol in _ENDPOINTS else ""
         return f"check the name of the bucket{endpoint}"
@@ -157,6 +168,16 @@ def _hint(kind: str, url: str, tries: int) -> str | None:
     if kind == "changed":
         return _ANOTHER_WRITER
     return _HINTS.get(kind, _START_AGAIN if tries > 1 and kind != "exists" else None)
+
+
+def _repository_hint(kind: str, url: str) -> str:
+    object_url = parse_object_url(url)
+    page = f"{endpoint_of('hf', options_for(url)).rstrip('/')}/{object_url.container}"
+    if kind == "gated":
+        return f"accept its conditions at {page}, and log in with: hf auth login; or set HF_TOKEN"
+    if kind == "no revision":
+        return f"the branch or tag was removed, or a commit was forced away: see {page}/branches"
+    return f"check the name at {page}; for a private repository, log in with: hf auth login; or set HF_TOKEN"
 
 
 def _access_hint(protocol: str, url: str) -> str:

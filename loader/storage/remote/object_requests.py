@@ -180,12 +180,14 @@ class ServedVersions:
 
         Empty for a profile of multi-storage-client, which may be a store that has another URL, too.
         """
-        protocol, container, _, account, _ = self._place
+        protocol, container, _, account, *_ = self._place
         options = options_for(self._url)
         if not options.check_versions:
             return None
         if protocol == "msc":
             return ""
+        if protocol == "hf":
+            return "hf"  # versions are digests of the contents, in each revision, repository and mirror
         if protocol == "az":
             account = account or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME", "")
         text = "\0".join((endpoint_of(protocol, options).rstrip("/"), account, container))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import warnings
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from ...errors import ConfigError
 
-PROTOCOLS = frozenset({"s3", "gs", "az", "abfs", "abfss", "http", "https", "msc", "rclone"})
+PROTOCOLS = frozenset({"s3", "gs", "az", "abfs", "abfss", "http", "https", "msc", "rclone", "hf"})
 """Protocols of object stores."""
 
 _CANNOT = "cannot use this URL: "
@@ -19,20 +19,29 @@ _SECRETS = re.compile(
     r"(?P<start>\b(?:[a-z0-9.-]+\+)?(?:dss|abfss?)://[^/\s?#:@]+@(?![^/\s?#]*@)|\b[a-z][a-z0-9+.-]*://)(?:[^/\s?#]*@|[^/\s?#@:]*:(?!\d*/)[^\s?#@]*@)?(?P<path>[^\s?'\"<>]*)(?P<query>\?[^\s'\"<>]*)?",
     re.IGNORECASE,
 )
+_REPOSITORY = re.compile(r"(?:(?:datasets|spaces)/)?[\w.-]+/[\w.-]+", re.ASCII)
+_SPECIAL_REVISION = re.compile(r"refs/(?:pr|convert)/[^/]+")
+_CONTAINER = re.compile(
+    rf"(?:(?:datasets|spaces|models)/)?[^/@]+/[^/@]+(?:@(?:{_SPECIAL_REVISION.pattern}(?=/|$)|[^/]*))?"
+)
 
 
 class ObjectUrl(NamedTuple):
     """The parts of a URL."""
 
-    # `s3`, `gs`, `az`, `http`, `https` or `msc`; Azure's other names are `az`, and `rclone` is `msc`.
+    # `s3`, `gs`, `az`, `http`, `https`, `hf` or `msc`; Azure's other names are `az`, and `rclone` is `msc`.
     protocol: str
-    container: str  # bucket, container, `host[:port]` or profile
+    container: str  # bucket, container, `host[:port]`, profile, or repository, such as `datasets/OWNER/NAME`
     key: str  # path in it, without slashes at its ends
     account: str = ""  # account of Azure, from an `abfs://container@account.…` URL
     profiles: int = 0  # state of the files with profiles when a `msc` URL was opened
+    revision: str = ""  # branch, tag or commit of a repository, as it is written; empty for its main branch
 
     def __str__(self) -> str:
         at = f"@{self.account}.dfs.core.windows.net" if self.account else ""
+        if self.revision:
+            is_special = _SPECIAL_REVISION.fullmatch(self.revision) is not None
+            at = f"@{self.revision if is_special else quote(self.revision, safe='')}"
         root = f"{'abfss' if self.account else self.protocol}://{self.container}{at}"
         return f"{root}/{self.key}" if self.key else root
 
@@ -41,15 +50,17 @@ def parse_object_url(url: str) -> ObjectUrl:
     """Split a URL into its parts.
 
     >>> parse_object_url("s3://bucket/data/coco/")
-    ObjectUrl(protocol='s3', container='bucket', key='data/coco', account='', profiles=0)
+    ObjectUrl(protocol='s3', container='bucket', key='data/coco', account='', profiles=0, revision='')
     >>> str(parse_object_url("abfs://images@team.dfs.core.windows.net/coco"))
     'abfss://images@team.dfs.core.windows.net/coco'
+    >>> str(parse_object_url("hf://datasets/me/cats@refs%2Fpr%2F1/train")), parse_object_url("hf://me/cats@v1").revision
+    ('hf://datasets/me/cats@refs/pr/1/train', 'v1')
     """
     # Split it, with the other names of protocols.
     protocol, _, rest = url.partition("://")
-    container, _, key = rest.partition("/")
+    container, key = split_container(protocol, rest)
     key = key.strip("/")
-    account = ""
+    account = revision = ""
     if protocol == "rclone":
         protocol = "msc"
         # megatron-energon warns of the same class, which Python shows by default.
@@ -63,6 +74,15 @@ def parse_object_url(url: str) -> ObjectUrl:
             account, _, domain = host.partition(".")
             if domain not in ("dfs.core.windows.net", "blob.core.windows.net"):
                 raise _invalid(url, f"expected abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH, found {domain!r}")
+    if protocol == "hf":
+        container, at, quoted = container.removeprefix("models/").partition("@")
+        revision = unquote(quoted)
+        if not _REPOSITORY.fullmatch(container) or (at and not revision):
+            raise _invalid(
+                url,
+                "it names no repository",
+                "write hf://datasets/OWNER/NAME/PATH, or hf://datasets/OWNER/NAME@REVISION/PATH",
+            )
     # Refuse what no URL of a dataset has.
     if "?" in rest:
         raise _invalid(url, "a URL of a dataset has no query", "give options by storage_options or --storage-option")
@@ -74,7 +94,27 @@ def parse_object_url(url: str) -> ObjectUrl:
         raise _invalid(url, "it has a part '.' or '..'", "write the whole path")
     if protocol in ("http", "https") and not urlsplit(f"http://{container}").hostname:
         raise _invalid(url, "it has no host", "write it like https://host/path")
-    return ObjectUrl(protocol, container, key, account)
+    return ObjectUrl(protocol, container, key, account, revision=revision)
+
+
+def split_container(protocol: str, rest: str) -> tuple[str, str]:
+    """Split what follows a protocol into the bucket, or the repository with its revision, and the path in it.
+
+    >>> split_container("s3", "bucket/a/b"), split_container("hf", "datasets/me/cats@refs/pr/1/a/b")
+    (('bucket', 'a/b'), ('datasets/me/cats@refs/pr/1', 'a/b'))
+    """
+    match = _CONTAINER.match(rest) if protocol == "hf" else None
+    container = rest.partition("/")[0] if match is None else match[0]
+    return container, rest[len(container) + 1 :]
+
+
+def is_commit(revision: str) -> bool:
+    """Return True if a revision is a commit, which never changes, and no branch or tag.
+
+    >>> is_commit("main"), is_commit("0123456789" * 4)
+    (False, True)
+    """
+    return re.fullmatch(r"[0-9a-f]{40}", revision) is not None
 
 
 def redact_urls(text: str) -> str:

@@ -32,6 +32,7 @@ class StorageOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         request_s: Seconds that one request to a web server may take, with its redirects.
         max_requests: Requests at a time, for each process.
         check_versions: Compare the versions of objects (ETags); False compares their sizes alone.
+        commit: Commit of a repository of the Hugging Face Hub that is read; None takes the present one of its branch.
         cache_dir: Folder of the cache of this node; None takes that in ``ENERGON_CACHE_DIR``, an empty text no cache.
         cache_bytes: Most bytes of the cache, such as ``500GB``; None takes the number in ``ENERGON_CACHE_BYTES``.
     """
@@ -47,6 +48,7 @@ class StorageOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     request_s: float = 300.0
     max_requests: int = 64
     check_versions: bool = True
+    commit: str | None = None
     cache_dir: str | None = None
     cache_bytes: int | str | None = None
 
@@ -72,6 +74,7 @@ class DownloadOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _OF_NODE = ("cache_dir", "cache_bytes")
+_ENDPOINT_VARIABLES = {"s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), "hf": ("HF_ENDPOINT",)}
 _CREDENTIALS = ("key", "secret", "token", "password", "sas", "credential")
 
 
@@ -113,12 +116,12 @@ def _options(url: str, text: str) -> StorageOptions:
 
 def endpoint_of(protocol: str, options: StorageOptions) -> str:
     """Return the endpoint of a protocol; empty for the provider's own."""
-    if options.endpoint_url or protocol != "s3":
-        return options.endpoint_url or ""
-    for variable in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
+    if options.endpoint_url:
+        return options.endpoint_url
+    for variable in _ENDPOINT_VARIABLES.get(protocol, ()):
         if os.environ.get(variable):
             return _check_endpoint(os.environ[variable], variable)
-    return ""
+    return "https://huggingface.co" if protocol == "hf" else ""
 
 
 def _check_endpoint(url: str, name: str) -> str:

@@ -6,6 +6,7 @@
 `obstore_client.py`  requests by obstore: S3, GCS, Azure; its stores and their settings
 `msc_client.py`      profiles of multi-storage-client
 `http_client.py`     requests to web servers
+`hub/`               repositories of the Hugging Face Hub
 `limited_answer.py`  connections to allowed addresses, and answers within limits of time and bytes
 `helper_client.py`   requests sent through a helper process, and messages to it
 `helper.py`          the helper process

@@ -15,6 +15,7 @@ from .connection import Connection, ObjectClient
 from .helper_client import ForkLock, HelperClient
 
 _WEB = ("http", "https")
+_PYTHON = (*_WEB, "hf")  # protocols whose clients are written in Python
 
 _lock = ForkLock()
 _connections: dict[tuple[object, ...], Connection] = {}
@@ -49,6 +50,10 @@ def may_fork() -> bool:
 def open_url(url: str) -> ObjectUrl:
     """Parse a URL whose objects are to be read; a profile is read again if its file has changed."""
     object_url = parse_object_url(url)
+    if object_url.protocol == "hf":
+        from .hub.revisions import pin_commit
+
+        pin_commit(object_url)
     return object_url._replace(profiles=_state_of_profiles()) if object_url.protocol == "msc" else object_url
 
 
@@ -88,7 +93,7 @@ def connection_of(url: ObjectUrl, options: StorageOptions) -> Connection:
             connection = _connections.get(key)
             if connection is None:
                 client = _open(url, options, direct=direct)
-                _has_used_rust = _has_used_rust or (direct and url.protocol not in _WEB)
+                _has_used_rust = _has_used_rust or (direct and url.protocol not in _PYTHON)
                 connection = Connection(client, fetcher_of(url).pace, options, _bucket(url), _answered)
                 _connections[key] = connection
     return connection
@@ -105,10 +110,14 @@ def has_answered(url: ObjectUrl) -> bool:
 
 
 def _bucket(url: ObjectUrl) -> tuple[str, ...]:
-    return url.protocol, url.container, url.account
+    return url.protocol, url.container, url.account, url.revision
 
 
 def _open(url: ObjectUrl, options: StorageOptions, *, direct: bool) -> ObjectClient:
+    if url.protocol == "hf":
+        from .hub.hub_client import HubClient
+
+        return HubClient(url, options)
     if url.protocol in _WEB:
         from .http_client import HttpClient
 

@@ -8,7 +8,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from typing import BinaryIO, NamedTuple, NoReturn
@@ -42,7 +42,7 @@ _NO_URL = re.compile(r"[\x00-\x1f\x7f]")
 _MAX_HOST = 1000  # characters: those of DNS have 253, and the conversion of a long one takes minutes
 
 _ANY = frozenset[AddressKind]({"public", "private", "special"})
-_AFTER = {"public": PUBLIC, "private": PRIVATE, "special": _ANY}
+AFTER = {"public": PUBLIC, "private": PRIVATE, "special": _ANY}
 """Kind of an address → kinds of those that it may redirect to."""
 
 
@@ -61,6 +61,16 @@ class _Line(NamedTuple):
     kind: AddressKind
 
 
+class WebAnswer(NamedTuple):
+    """An answer, whatever its status is."""
+
+    status: int
+    headers: dict[str, str]  # by names in lower case
+    data: bytes
+    url: str  # that was requested
+    kind: AddressKind  # of the server's address
+
+
 class HttpClient:
     """Requests to web servers."""
 
@@ -76,7 +86,11 @@ class HttpClient:
         self._tls: ssl.SSLContext | None = None
 
     def get(self, key: str, start: int, stop: int) -> Received:
-        with self._answer("GET", self._url(key), {"Range": f"bytes={start}-{stop - 1}"}) as answer:
+        return self.get_range(self._url(key), start, stop)
+
+    def get_range(self, url: str, start: int, stop: int, *, allowed: frozenset[AddressKind] = _ANY) -> Received:
+        """Get the bytes [start, stop) of a URL of any server at an allowed address, or those up to its end."""
+        with self._answer("GET", url, {"Range": f"bytes={start}-{stop - 1}"}, allowed=allowed) as answer:
             # A whole file serves only for a range that begins it, and reaches its end.
             is_whole = answer.status == 200  # which a server may send for all of a file
             content_range = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
@@ -105,6 +119,22 @@ class HttpClient:
         """Send a request without a body to a URL of any server, which may have a query, and return the answer's."""
         with self._answer(method, url) as answer:
             return answer.read_most(_MAX_WHOLE_BYTES)
+
+    def ask(self, method: str, url: str, *, headers: Mapping[str, str], most_bytes: int) -> WebAnswer:
+        """Send a request, and return the answer with any status; redirects are not followed.
+
+        Args:
+            most_bytes: Most bytes of the body of an answer with status 200 or 206; other bodies are left out.
+        """
+        limits = RequestLimits(stall_s=self._options.stall_s, request_s=self._options.request_s, clock=self._clock)
+        target = _parse(url)
+        line, answer = self._send(method, target, dict(headers), _ANY, limits)
+        try:
+            data = answer.read_most(most_bytes) if answer.status in (200, 206) else b""
+            heads = {name.lower(): value for name, value in answer.headers.items()}
+            return WebAnswer(answer.status, heads, data, url, line.kind)
+        finally:
+            self._keep(target, line, answer)
 
     def download(self, url: str, file: BinaryIO, most: int, *, allowed: frozenset[AddressKind]) -> None:
         """Write what a URL of any server names to a file.
@@ -168,7 +198,7 @@ class HttpClient:
                     yield answer
                     return
                 url = _redirected(url, location)
-                allowed &= _AFTER[line.kind]
+                allowed &= AFTER[line.kind]
             finally:
                 self._keep(target, line, answer)
         raise RequestFailure(f"the server redirects more than {_MAX_REDIRECTS} times", Remedy.GIVE_UP)

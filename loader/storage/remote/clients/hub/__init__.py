@@ -1,0 +1,10 @@
+"""Repositories of the Hugging Face Hub, read where they lie.
+
+==================== =================================================================
+`node_files.py`      small files that the processes of a node share
+`request_pace.py`    the hub's limits of requests, obeyed by the processes of a node
+`hub_requests.py`    requests to the hub: token, limits and errors
+`addresses.py`       where the bytes of files are, until the signed addresses expire
+`hub_client.py`      a repository at a commit, as a client of objects
+==================== =================================================================
+"""

@@ -1,0 +1,176 @@
+"""A repository of the hub at a commit, as a client of objects."""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
+from urllib.parse import quote
+
+from ...failures import Remedy, RequestFailure
+from ...object_url import ObjectUrl, is_commit
+from ...options import StorageOptions
+from ..connection import ClientObject, Received
+from ..http_client import AFTER, HttpClient
+from .addresses import Address, Addresses
+from .hub_requests import HubRequests
+from .node_files import digest_of
+
+_DENIED = ("denied", "expired", "missing")  # what stores of files answer to an address that has expired
+_SHARED_S = 20.0  # within which the processes of a node begin
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+_MAX_POINTER_BYTES = 1024
+
+
+class HubClient:
+    """Files of a repository at one commit; threads share it.
+
+    Args:
+        url: A URL of the repository.
+        options: Options with the commit; without it, :meth:`commit` alone may be called.
+    """
+
+    can_list = True
+
+    def __init__(self, url: ObjectUrl, options: StorageOptions) -> None:
+        self._web = HttpClient(url, options)
+        self._requests = HubRequests(self._web, options)
+        self._repository = url.container
+        self._api = (
+            f"api/{url.container if url.container.startswith(('datasets/', 'spaces/')) else f'models/{url.container}'}"
+        )
+        self._revision = url.revision or "main"
+        self._commit = self._revision if is_commit(self._revision) else options.commit or ""
+        root = f"{self._requests.endpoint}/{self._repository}/resolve/{self._commit}"
+        self._addresses = Addresses(self._requests, root)
+        self.refresh = self._requests.refresh
+        self.close = self._web.close
+
+    def commit(self, *, again: bool = False) -> str:
+        """Return the present commit of the revision.
+
+        Args:
+            again: Ask for it also if a process of this node has a moment ago, since several often start together.
+        """
+        files = self._requests.files
+        name = f"revision-{digest_of(self._requests.identity, self._repository, self._revision)}"
+        with files.hold(name):
+            known = (files.read(name) or b"").decode().partition(" ")
+            if known[2] and not again and abs(time.time() - float(known[2])) < _SHARED_S:
+                return known[0]
+            commit = self._present_commit()
+            files.write(name, f"{commit} {time.time():.0f}".encode())
+        return commit
+
+    def _present_commit(self) -> str:
+        document, _ = self._requests.get_json(f"{self._api}/revision/{quote(self._revision, safe='')}")
+        sha = document.get("sha") if isinstance(document, dict) else None
+        if not (isinstance(sha, str) and is_commit(sha)):
+            raise RequestFailure("the hub names no commit of this revision", Remedy.RETRY_FEW)
+        return sha
+
+    # ---------------------------------------------------------------------------------------------------- reading
+
+    def get(self, key: str, start: int, stop: int) -> Received:
+        address = self._address(key)
+        if start >= address.size_bytes:
+            raise RequestFailure(f"it has {address.size_bytes} bytes", Remedy.GIVE_UP, kind="changed")
+        try:
+            received = self._get_at(address, start, stop)
+        except RequestFailure as failure:
+            if not (address.is_signed and failure.kind in _DENIED):
+                raise
+            # It has expired, or was taken back: ask for another one, once.
+            address = self._addresses.of(quote(key), instead_of=address)
+            received = self._get_at(address, start, stop)
+        _check_no_pointer(received.data, address.size_bytes)
+        if received.size_bytes not in (-1, address.size_bytes):
+            cause = f"the hub says that it has {address.size_bytes} bytes, its store {received.size_bytes}"
+            raise RequestFailure(cause, Remedy.RETRY_FEW)
+        return Received(received.data, address.size_bytes, address.digest)
+
+    def _get_at(self, address: Address, start: int, stop: int) -> Received:
+        if address.is_signed:
+            return self._web.get_range(address.url, start, stop, allowed=AFTER[address.hub_kind])
+        # The resolver sends small files itself, and counts each read of them.
+        headers = {"Range": f"bytes={start}-{min(stop, address.size_bytes) - 1}"}
+        answer = self._requests.ask(
+            "GET", address.url, limit="resolver", headers=headers, most_bytes=address.size_bytes
+        )
+        self._requests.check(answer)
+        data = answer.data[start:stop] if answer.status == 200 else answer.data
+        if len(data) != min(stop, address.size_bytes) - start:
+            raise RequestFailure(
+                f"expected {min(stop, address.size_bytes) - start} bytes, found {len(data)}", Remedy.RETRY
+            )
+        return Received(data, address.size_bytes, address.digest)
+
+    def get_all(self, key: str) -> Received:
+        address = self._address(key)
+        if not address.size_bytes:
+            return Received(b"", 0, address.digest)
+        return self.get(key, 0, address.size_bytes)
+
+    def head(self, key: str) -> ClientObject:
+        address = self._address(key)
+        return ClientObject(key, address.size_bytes, 0, address.digest)
+
+    def _address(self, key: str) -> Address:
+        address = self._addresses.of(quote(key))
+        if not address.url:
+            raise RequestFailure("it does not exist", Remedy.GIVE_UP, kind="missing")
+        return address
+
+    def pages(self, prefix: str) -> Iterator[Sequence[ClientObject]]:
+        # The files of a commit never change, so one process of a node lists them for all.
+        folder = prefix.rstrip("/")
+        name = f"listing-{digest_of(self._requests.identity, self._repository, self._commit, folder)}"
+        files = self._requests.files
+        with files.hold(name):
+            data = files.read(name)
+            listed = None if data is None else _decoded(data)
+            if listed is None:
+                listed = [each for page in self._listed(folder) for each in page]
+                files.write(name, zlib.compress(json.dumps(listed).encode(), 1))
+        if listed:
+            yield [ClientObject(*each) for each in listed]
+
+    def _listed(self, folder: str) -> Iterator[Sequence[ClientObject]]:
+        path = f"{self._api}/tree/{self._commit}{folder and '/'}{quote(folder)}?recursive=true&expand=false"
+        while path:
+            try:
+                entries, path = self._requests.get_json(path)
+            except RequestFailure as failure:
+                if failure.kind == "missing":
+                    return  # of a folder, like one of a bucket
+                raise
+            yield [_object(entry) for entry in entries if entry["type"] == "file"]
+
+    # ---------------------------------------------------------------------------------------------------- writing
+
+    def put(self, *_: object, **__: object) -> NoReturn:
+        raise RequestFailure("a repository is not written file by file", Remedy.GIVE_UP, kind="read-only hub")
+
+    upload = delete = put
+
+
+def _object(entry: dict[str, Any]) -> ClientObject:
+    lfs = entry.get("lfs")
+    return ClientObject(entry["path"], entry["size"], 0, lfs["oid"] if lfs else entry["oid"])
+
+
+def _decoded(data: bytes) -> list[Any] | None:
+    try:
+        listed = json.loads(zlib.decompress(data))
+    except (ValueError, zlib.error):
+        return None  # of another release
+    return listed if isinstance(listed, list) else None
+
+
+def _check_no_pointer(data: bytes, size_bytes: int) -> None:
+    if size_bytes <= _MAX_POINTER_BYTES and data.startswith(_LFS_POINTER):
+        raise RequestFailure(
+            "the repository has a pointer of Git LFS in place of this file", Remedy.GIVE_UP, kind="pointer"
+        )

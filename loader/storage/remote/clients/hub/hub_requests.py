@@ -1,0 +1,146 @@
+"""Requests to a hub: its endpoint, the token, the limits, and errors by the codes that the hub sends."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+from .....errors import ConfigError
+from .....version import __version__
+from ...failures import Remedy, RequestFailure, failure_of_status
+from ...object_url import host_of
+from ...options import StorageOptions, endpoint_of
+from ..http_client import HttpClient, WebAnswer
+from .node_files import digest_of, node_files
+from .request_pace import RequestPace
+
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_MAX_REDIRECTS = 5  # renamed repositories, and the resolver's own cache
+_MAX_REFUSALS = 20  # of one request: other jobs with the same token use up each window
+_MAX_JSON_BYTES = 64 << 20  # a page of 1,000 files has less than 1 MiB
+_CODES = {
+    "RepoNotFound": "no repository",
+    "GatedRepo": "gated",
+    "RevisionNotFound": "no revision",
+    "EntryNotFound": "missing",
+}
+_SECRET_KINDS = ("no repository", "gated")  # a token of another user may read it
+
+
+@dataclass(frozen=True, slots=True)
+class _Client:
+    """The token of this user, and the headers with it."""
+
+    token: str
+    headers: dict[str, str]
+
+
+class HubRequests:
+    """Requests to the hub of the environment; threads share them.
+
+    Attributes:
+        endpoint: The hub's URL, without a slash at its end.
+        files: Files that the processes of this node share, of this hub and token.
+    """
+
+    def __init__(self, web: HttpClient, options: StorageOptions) -> None:
+        self.endpoint = endpoint_of("hf", options).rstrip("/")
+        self.files = node_files(options.cache_dir)
+        self._web = web
+        self._is_anonymous = options.anonymous
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read the token again."""
+        self._client = _client(is_anonymous=self._is_anonymous)
+        self.identity = digest_of(self.endpoint, self._client.token)
+        self.pace = RequestPace(self.files, host_of(self.endpoint).partition("://")[2], self.identity)
+
+    def get_json(self, path: str) -> tuple[Any, str]:
+        """Return the document at a path or URL of the API, and the URL of its next page, which may be empty."""
+        answer = self.ask("GET", urljoin(f"{self.endpoint}/", path), limit="api", most_bytes=_MAX_JSON_BYTES)
+        self.check(answer)
+        try:
+            return json.loads(answer.data), _next_page(answer.headers.get("link", ""))
+        except ValueError:
+            raise RequestFailure("the hub answers with something else than JSON", Remedy.RETRY_FEW) from None
+
+    def ask(
+        self, method: str, url: str, *, limit: str, headers: Mapping[str, str] | None = None, most_bytes: int = 0
+    ) -> WebAnswer:
+        """Send a request as the limit permits, and return the answer; redirects within the hub are followed."""
+        _check_online(self.endpoint)
+        for _ in range(_MAX_REDIRECTS + 1):
+            answer = self._ask(method, url, limit, {**self._client.headers, **(headers or {})}, most_bytes)
+            target = urljoin(url, answer.headers.get("location", ""))
+            if answer.status not in _REDIRECTS or not _is_same_host(url, target):
+                return answer
+            url = target
+        raise RequestFailure(f"the hub redirects more than {_MAX_REDIRECTS} times", Remedy.GIVE_UP)
+
+    def _ask(self, method: str, url: str, limit: str, headers: Mapping[str, str], most_bytes: int) -> WebAnswer:
+        for _ in range(_MAX_REFUSALS):
+            self.pace.wait(limit)
+            answer = self._web.ask(method, url, headers=headers, most_bytes=most_bytes)
+            self.pace.note(limit, answer.headers, is_refused=answer.status == 429)
+            if answer.status != 429:
+                return answer
+        raise RequestFailure(f"429 Too Many Requests {_MAX_REFUSALS} times, each in another window", Remedy.GIVE_UP)
+
+    def check(self, answer: WebAnswer) -> None:
+        """Raise the failure that an answer names, if it is no success and no redirect."""
+        if answer.status < 400:
+            return
+        code = answer.headers.get("x-error-code", "")
+        words = answer.headers.get("x-error-message", "")[:200]
+        kind = _CODES.get(code, "")
+        # A missing repository is named by 401 to those without a token, and so is a wrong token.
+        if not kind and answer.status == 401:
+            kind = "wrong token" if self._client.token else "no repository"
+        if "disabled" in words:
+            kind = "disabled"
+        if not kind:
+            raise failure_of_status(answer.status, f"{answer.status} {words}".strip())
+        cause = words or f"{answer.status} {code}"
+        if kind in _SECRET_KINDS and not self._client.token:
+            cause = f"{cause} (no token was sent)"
+        raise RequestFailure(cause, Remedy.GIVE_UP, kind=kind)
+
+
+def _client(*, is_anonymous: bool) -> _Client:
+    try:
+        from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+    except ImportError as error:
+        raise ConfigError(
+            "hf:// URLs need the package huggingface_hub, version 2 or later",
+            hint='run: pip install "energon-toolkit[hf]"',
+        ) from error
+    headers = build_hf_headers(
+        token=False if is_anonymous else None, library_name="energon-toolkit", library_version=__version__
+    )
+    return _Client(headers.get("authorization", ""), {name.title(): value for name, value in headers.items()})
+
+
+def _check_online(endpoint: str) -> None:
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+        raise RequestFailure(
+            f"HF_HUB_OFFLINE is set, so {host_of(endpoint)} is not asked", Remedy.GIVE_UP, kind="offline"
+        )
+
+
+def _is_same_host(url: str, target: str) -> bool:
+    return urlsplit(url)[:2] == urlsplit(target)[:2]
+
+
+def _next_page(link: str) -> str:
+    """Return the URL that a head ``Link`` names as the next page; empty without one.
+
+    >>> _next_page('<https://huggingface.co/api/x?cursor=a%3D>; rel="next"')
+    'https://huggingface.co/api/x?cursor=a%3D'
+    """
+    url, _, relation = link.partition(">")
+    return url.strip().removeprefix("<") if 'rel="next"' in relation else ""

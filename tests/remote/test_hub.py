@@ -1,0 +1,375 @@
+"""Datasets in read-only repositories of the Hugging Face Hub."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import pickle
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from energon_cli.main import main
+from loader import WorkerConfig, get_savable_loader, get_train_dataset, open_dataset
+from loader.errors import ConfigError, FormatError, StorageError
+from loader.storage import commit_of, open_storage, remember_options
+from loader.storage.remote.clients.hub.hub_client import HubClient
+from loader.storage.remote.object_url import parse_object_url
+from loader.storage.remote.options import OPTIONS_VARIABLE, options_for
+from tests.hub_server import Fault, FaultPlan, HubServer, hub_server
+
+REPOSITORY = "hf://datasets/me/cats"
+SAMPLES = 12  # of a shard
+
+
+@pytest.fixture(autouse=True)
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HubServer]:
+    with hub_server() as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+        monkeypatch.delenv("HF_TOKEN", raising=False)
+        monkeypatch.setenv(OPTIONS_VARIABLE, "{}")
+        remember_options("hf://datasets", {"stall_s": 5, "deadline_s": 20})
+        yield hub
+
+
+def tar_bytes(shard: int, text: str = "caption") -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as tar:
+        for sample in range(SAMPLES):
+            for part, data in (("txt", f"{text} {shard} {sample}".encode()), ("bin", bytes([sample]) * 3000)):
+                member = tarfile.TarInfo(f"{shard}_{sample:03d}.{part}")
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
+    return file.getvalue()
+
+
+def shards(count: int = 4, text: str = "caption") -> dict[str, bytes]:
+    return {f"train/s_{shard:03d}.tar": tar_bytes(shard, text) for shard in range(count)}
+
+
+def prepared(tmp_path: Path, url: str = REPOSITORY) -> Path:
+    folder = tmp_path / "index"
+    arguments = ("--meta-folder", str(folder), "--non-interactive", "--split-ratio", "1,0,0")
+    assert main(["prepare", url, *arguments]) == 0
+    return folder
+
+
+def start_again() -> None:
+    """Forget at which commit this process reads, as a new one does."""
+    os.environ[OPTIONS_VARIABLE] = "{}"
+    for path in Path(os.environ["ENERGON_CACHE_DIR"]).glob("energon-hub-*/answers/revision-*"):
+        path.unlink()  # as if a minute had passed
+
+
+def texts(url: str, meta: Path, workers: int = 0) -> list[str]:
+    config = WorkerConfig(rank=0, world_size=1, num_workers=workers)
+    dataset = get_train_dataset(
+        url, worker_config=config, batch_size=1, shuffle_buffer_size=8, max_samples_per_sequence=4, meta_folder=meta,
+        repeat=False,
+    )  # fmt: skip
+    with get_savable_loader(dataset) as loader:
+        return sorted(batch["txt"][0] for batch in loader)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "hf://datasets/me/cats",
+        "hf://datasets/me/cats@main",
+        "hf://datasets/me/cats@refs/pr/1",
+        "hf://datasets/me/cats@refs%2Fpr%2F1",
+        "hf://datasets/me/cats@v1",
+        "hf://spaces/me/cats",
+        "hf://me/cats",
+        "hf://models/me/cats",
+    ],
+)
+def test_files_of_each_kind_of_repository_and_revision_are_read(hub: HubServer, url: str) -> None:
+    kind = next((kind for kind in ("datasets", "spaces") if f"//{kind}/" in url), "models")
+    repository = hub.create(kind, "me/cats")
+    files = {"a b#c%d@e/é.txt": b"x" * 100, "large.tar": bytes(range(256)) * 400, "empty.txt": b""}
+    commit = repository.commit(files, "refs/pr/1" if "refs" in url else "main")
+    if "@v1" in url:
+        repository.tag("v1")
+    storage = open_storage(url)
+    assert {info.name: info.size_bytes for info in storage.list() if info.name != ".gitattributes"} == {
+        name: len(data) for name, data in files.items()
+    }
+    assert {name: storage.read(name) for name in files} == files
+    assert storage.read("large.tar", 1000, 1500) == files["large.tar"][1000:1500]
+    assert storage.read("a b#c%d@e/é.txt", 3, 9) == b"x" * 6
+    assert storage.stat("large.tar").etag == next(info.etag for info in storage.list() if info.name == "large.tar")
+    assert storage.exists("a b#c%d@e")
+    assert not storage.exists("gone.tar")
+    assert commit_of(url) == commit
+    with pytest.raises(StorageError, match="does not exist"):
+        storage.read("gone.tar")
+
+
+@pytest.mark.parametrize("url", ["hf://datasets", "hf://me", "hf://datasets/me/cats@", "hf://a b/c"])
+def test_a_url_without_a_repository_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="names no repository"):
+        open_storage(url)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_dataset_is_prepared_and_read_with_one_listing_and_one_address_a_shard(
+    hub: HubServer, tmp_path: Path, workers: int
+) -> None:
+    hub.create("datasets", "me/cats").commit(shards())
+    meta = prepared(tmp_path)
+    assert texts(REPOSITORY, meta, workers) == sorted(
+        f"caption {shard} {sample}" for shard in range(4) for sample in range(SAMPLES)
+    )
+    assert hub.count(kind="api", path="/api/datasets/me/cats/tree/*", status=200) == 1
+    assert hub.count(kind="resolver", path="*.tar") == 4
+    assert not hub.count(status=429)
+
+
+def test_a_branch_that_moved_on_is_read_at_the_commit_that_was_indexed(
+    hub: HubServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    repository = hub.create("datasets", "me/cats")
+    old = repository.commit(shards())
+    meta = prepared(tmp_path)
+    before = texts(REPOSITORY, meta)
+    new = repository.commit(shards(text="other"))
+    start_again()
+    with caplog.at_level(logging.WARNING):
+        assert texts(REPOSITORY, meta) == before
+        assert texts(REPOSITORY, meta) == before
+    messages = [record.getMessage() for record in caplog.records if "prepare it again" in record.getMessage()]
+    assert len(messages) == 1
+    assert old[:12] in messages[0]
+    assert new[:12] in messages[0]
+    # Preparing again takes the present commit, also in a process that has read the earlier one.
+    assert main(["prepare", REPOSITORY, "--meta-folder", str(meta), "--non-interactive"]) == 0
+    assert texts(REPOSITORY, meta) == [text.replace("caption", "other") for text in before]
+
+
+def test_a_commit_that_was_chosen_is_read_and_its_shards_have_to_be_those_of_the_index(
+    hub: HubServer, tmp_path: Path
+) -> None:
+    repository = hub.create("datasets", "me/cats")
+    old = repository.commit(shards())
+    meta = prepared(tmp_path)
+    readme = repository.commit({"README.md": b"# Cats"})
+    new = repository.commit(shards(text="other"))
+    start_again()
+    assert texts(f"{REPOSITORY}@{old}", meta) == texts(f"{REPOSITORY}@{readme}", meta)
+    with pytest.raises(FormatError, match="changed since it was prepared"):
+        texts(f"{REPOSITORY}@{new}", meta)
+
+
+def test_a_pickled_storage_reads_the_commit_of_the_process_that_opened_it(hub: HubServer) -> None:
+    repository = hub.create("datasets", "me/cats")
+    repository.commit({"a.txt": b"old"})
+    data = pickle.dumps(open_storage(REPOSITORY))
+    repository.commit({"a.txt": b"new"})
+    start_again()
+    assert pickle.loads(data).read("a.txt") == b"old"
+
+
+FAULTS: dict[str, tuple[Callable[[HubServer], Any], str]] = {
+    "missing": (lambda hub: None, "for a private repository"),
+    "private": (
+        lambda hub: hub.create("datasets", "me/cats", private=True).commit(shards()),
+        "for a private repository",
+    ),
+    "gated": (lambda hub: hub.create("datasets", "me/cats", gated=True).commit(shards()), "accept its conditions at"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_may_not_be_read_names_the_page_and_the_remedy(
+    hub: HubServer, fault: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    FAULTS[fault][0](hub)
+    assert main(["preview", REPOSITORY]) == 1
+    error = capsys.readouterr().err
+    assert FAULTS[fault][1] in " ".join(error.split())
+    assert f"{hub.url}/datasets/me/cats" in error
+    assert "hf auth login" in error
+
+
+def test_tokens_are_sent_and_shown_nowhere(
+    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = hub.add_user("me")
+    monkeypatch.setenv("HF_TOKEN", token)
+    repository = hub.create("datasets", "me/cats", private=True)
+    repository.commit(shards())
+    with caplog.at_level(logging.DEBUG):
+        meta = prepared(tmp_path)
+        texts(REPOSITORY, meta)
+        # An address that is refused for good shows neither the token nor the signature.
+        hub.faults = FaultPlan(faults=[Fault(kind="403", of="cdn")])
+        with pytest.raises(StorageError) as caught:
+            open_storage(REPOSITORY).read("train/s_000.tar", 0, 10)
+    written = "".join(path.read_text("latin-1") for path in meta.rglob("*") if path.is_file())
+    everything = written + caplog.text + str(caught.value) + repr(caught.value) + os.environ[OPTIONS_VARIABLE]
+    assert token not in everything
+    assert "Signature=" not in everything
+    assert not any(request.has_token for request in hub.log if request.kind == "cdn")
+    assert all(request.has_token for request in hub.log if request.kind != "cdn")
+
+
+def test_a_wrong_token_is_named(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.create("datasets", "me/cats").commit(shards())
+    monkeypatch.setenv("HF_TOKEN", "hf_wrong")
+    with pytest.raises(StorageError) as caught:
+        open_storage(REPOSITORY)
+    assert "hf_wrong" not in str(caught.value)
+    assert "HF_TOKEN" in (caught.value.hint or "")
+
+
+def test_what_happens_to_a_repository_during_a_run_is_named_or_ridden_out(hub: HubServer) -> None:
+    repository = hub.create("datasets", "me/cats")
+    repository.commit({f"{name}.tar": tar_bytes(0) for name in "abc"})
+    storage = open_storage(REPOSITORY)
+    data = storage.read("a.tar")
+    repository.rename("you/cats")
+    assert storage.read("b.tar") == data
+    repository.force_push({"a.tar": b"other" * 100})
+    with pytest.raises(StorageError, match="Invalid rev") as caught:
+        storage.read("c.tar")
+    assert "forced away" in (caught.value.hint or "")
+    repository.make_private()
+    with pytest.raises(StorageError) as caught:
+        storage.read("d.tar")
+    assert "private" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("form", ["expires", "amz"])
+def test_addresses_that_expire_are_requested_again_once(hub: HubServer, form: str) -> None:
+    hub.create("datasets", "me/cats").commit({"a.tar": tar_bytes(0)})
+    hub.addresses.form = form
+    storage = open_storage(REPOSITORY)
+    data = storage.read("a.tar")
+    assert all(storage.read("a.tar", start, start + 10) == data[start : start + 10] for start in range(50))
+    assert hub.count(kind="resolver") == 1
+    hub.addresses.moved_s += 3700  # the server's clock says that it has expired
+    assert storage.read("a.tar", 100, 200) == data[100:200]
+    assert hub.count(kind="resolver") == 2
+    hub.faults = FaultPlan(faults=[Fault(kind="expired", of="cdn", requests=[hub.count(kind="cdn")])])
+    assert storage.read("a.tar", 100, 200) == data[100:200]
+
+
+PASSING = ("429", "500", "503", "html", "reset", "reset in body", "short body", "wrong range", "whole file")
+
+
+@pytest.mark.parametrize("kind", PASSING)
+@pytest.mark.parametrize("of", ["api", "resolver", "cdn"])
+def test_a_fault_that_passes_costs_more_requests_and_no_byte(hub: HubServer, kind: str, of: str) -> None:
+    if kind in ("wrong range", "whole file") and of != "cdn":
+        pytest.skip("of ranges")
+    files = {"a.tar": tar_bytes(0), "small.txt": b"small"}
+    hub.create("datasets", "me/cats").commit(files)
+    hub.faults = FaultPlan(faults=[Fault(kind=kind, of=of, requests=[0], retry_after_s=1)])
+    storage = open_storage(REPOSITORY)
+    assert storage.read("a.tar", 1000, 2000) == files["a.tar"][1000:2000]
+    assert storage.read("small.txt") == b"small"
+    assert {info.name for info in storage.list()} >= set(files)
+
+
+def test_a_pointer_of_lfs_in_place_of_a_file_is_named(hub: HubServer) -> None:
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 12345\n"
+    hub.create("datasets", "me/cats").commit({"a.tar": pointer}, is_lfs=lambda path, size: False)
+    with pytest.raises(StorageError, match="pointer of Git LFS") as caught:
+        open_storage(REPOSITORY).read("a.tar", 0, 512)
+    assert "git lfs push" in (caught.value.hint or "")
+
+
+def test_a_proxy_that_answers_with_a_page_is_named(hub: HubServer) -> None:
+    hub.create("datasets", "me/cats").commit({"a.tar": tar_bytes(0)})
+    hub.faults = FaultPlan(faults=[Fault(kind="html 200", of="api")])
+    with pytest.raises(StorageError, match="something else than JSON"):
+        open_storage(REPOSITORY)
+
+
+def test_an_offline_client_asks_nobody(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.create("datasets", "me/cats").commit(shards())
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(StorageError, match="HF_HUB_OFFLINE is set"):
+        open_storage(REPOSITORY)
+    assert not hub.log
+
+
+def test_without_the_package_the_line_that_installs_it_is_named(
+    hub: HubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub.utils", None)
+    with pytest.raises(ConfigError) as caught:
+        open_storage(REPOSITORY)
+    assert "energon-toolkit[hf]" in (caught.value.hint or "")
+
+
+def test_a_public_hub_leads_to_no_private_address(hub: HubServer) -> None:
+    hub.create("datasets", "me/cats").commit({"a.tar": tar_bytes(0)})
+    storage = open_storage(REPOSITORY)
+    with closing(HubClient(parse_object_url(REPOSITORY), options_for(REPOSITORY))) as client:
+        address = client._addresses.of("a.tar")
+        assert address.hub_kind == "private"  # of this test: it may lead to any
+        client._addresses._known["a.tar"] = msgspec.structs.replace(address, hub_kind="public")
+        with pytest.raises(OSError, match="is a private address"):
+            client.get("a.tar", 0, 10)
+    assert storage.read("a.tar", 0, 10)
+
+
+def test_processes_of_a_node_share_listings_and_addresses(hub: HubServer) -> None:
+    hub.create("datasets", "me/cats").commit({f"{n}.tar": tar_bytes(n) for n in range(20)})
+    script = (
+        "import sys; from loader.storage import open_storage\n"
+        f"storage = open_storage({REPOSITORY!r})\n"
+        "names = [info.name for info in storage.list() if info.name.endswith('.tar')]\n"
+        "print(sum(len(storage.read(name, 0, 512)) for name in names))\n"
+    )
+    processes = [subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    assert [process.communicate(timeout=100)[0].strip() for process in processes] == ["10240"] * 4
+    assert hub.count(path="*/tree/*") == 1
+    assert hub.count(kind="resolver") == 20
+    assert hub.count(path="*/revision/*") == 1
+
+
+def test_a_listing_of_many_pages_is_whole(hub: HubServer) -> None:
+    names = {f"folder {n % 7}/file_{n:05d}.txt" for n in range(3500)}
+    hub.create("datasets", "me/cats").commit(dict.fromkeys(names, b"x"))
+    listed = [info.name for info in open_storage(REPOSITORY).list() if info.name.endswith(".txt")]
+    assert set(listed) == names
+    assert listed == sorted(listed)
+    assert hub.count(path="*/tree/*") == 4
+
+
+def test_a_forked_worker_reads_after_its_parent_has(hub: HubServer) -> None:
+    hub.create("datasets", "me/cats").commit({"a.tar": tar_bytes(0)})
+    storage = open_storage(REPOSITORY)
+    data = storage.read("a.tar")
+    pid = os.fork()
+    if not pid:
+        os._exit(0 if storage.read("a.tar", 5, 500) == data[5:500] else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert storage.read("a.tar", 5, 500) == data[5:500]
+
+
+def test_commands_read_where_the_data_lies(hub: HubServer, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    hub.create("datasets", "me/cats").commit(shards())
+    assert main(["info", REPOSITORY, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["samples"] == 4 * SAMPLES
+    meta = prepared(tmp_path)
+    capsys.readouterr()
+    assert main(["lint", REPOSITORY, "--meta-folder", str(meta)]) == 0
+    assert main(["preview", REPOSITORY, "--meta-folder", str(meta)]) == 0
+    assert main(
+        ["get", REPOSITORY, "train/s_001.tar/1_003", "--meta-folder", str(meta), "--output", str(tmp_path / "out")]
+    ) in (0, 2)
+    assert len(open_dataset(REPOSITORY, meta_folder=meta)) == 4 * SAMPLES

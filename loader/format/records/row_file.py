@@ -6,13 +6,12 @@ cache holds, so the rows that were announced are taken from a group when it is d
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from importlib import import_module
 from itertools import count
-from threading import Lock
 from typing import Any
 from weakref import finalize
 
@@ -131,9 +130,9 @@ class RowGroups(ClosesOnExit):
         self.metadata = metadata
         try:
             # Read the footer, by one read if it is not very large.
-            self._open(b"" if metadata is not None else self._checked_end())
-            self.metadata = self._parquet.metadata
-            self.schema: Any = self._parquet.schema_arrow
+            parquet = self._reader(b"" if metadata is not None else self._checked_end())
+            self.metadata = parquet.metadata
+            self.schema: Any = parquet.schema_arrow
             self.rows: list[int] = [
                 self.metadata.row_group(group).num_rows for group in range(self.metadata.num_row_groups)
             ]
@@ -148,11 +147,9 @@ class RowGroups(ClosesOnExit):
             raise
         finalize(self, row_cache.drop, self.serial).atexit = False  # most files are dropped without close()
 
-    def _open(self, end: bytes = b"") -> None:
-        """Open the file in pyarrow, for this process."""
-        self._lock = Lock()
-        self._process = os.getpid()
-        self._parquet = _import_parquet().ParquetFile(_KnownEnd(self._file, end), metadata=self.metadata)
+    def _reader(self, end: bytes = b"") -> Any:
+        """Open the file in pyarrow, for one use: a reader keeps the bytes that it read last, and serves one thread."""
+        return _import_parquet().ParquetFile(_KnownEnd(self._file, end), metadata=self.metadata)
 
     def _checked_end(self) -> bytes:
         """Return the last bytes of the file, which have the footer."""
@@ -195,14 +192,12 @@ class RowGroups(ClosesOnExit):
                 shard=self.path,
                 hint="write the file again with smaller row groups: pyarrow.parquet.write_table(…, row_group_size=…)",
             )
-        if self._process != os.getpid():  # forked while another thread may have read
-            self._open()
         try:
-            with self._lock:  # pyarrow deadlocks if two threads read from one Python file
-                # One thread: worker processes already use all cores.
-                table = self._parquet.read_row_group(
-                    group, columns=None if names is None else [*names], use_threads=False
-                )
+            # One thread: worker processes already use all cores.
+            columns = None if names is None else [*names]
+            table = self._reader().read_row_group(group, columns=columns, use_threads=False)
+            # The pages of large values are as large as the group: else the allocator keeps their memory, too.
+            import_module("pyarrow").default_memory_pool().release_unused()
             if table.num_rows != self.rows[group]:
                 raise ValueError(f"expected {plural(self.rows[group], 'row')}, found {table.num_rows:,}")  # noqa: TRY301
             return table

@@ -185,7 +185,7 @@ def _write_columns(opened: IndexFile, work: Storage) -> None:
     with IndexWriter(work, STAGED_INDEX, durable=False) as writer:
         for entry, index in opened.shards():
             writer.add(entry.info, index)
-        writer.finish(prepared_by=layout.prepared_by)
+        writer.finish(prepared_by=layout.prepared_by, commit=layout.commit)
 
 
 def writable_ref(ref: DatasetRef, *, prepares: bool = False, is_trial: bool = False) -> DatasetRef:

@@ -16,6 +16,7 @@ from ..errors import StorageError
 from .local import LocalStorage
 from .node_cache.private_folder import parse_bytes
 from .remote import redact_urls
+from .remote.object_url import parse_object_url
 from .urls import is_url, split_url
 
 FOLDERS_VARIABLE = "ENERGON_INDEX"
@@ -55,6 +56,8 @@ def index_name(path: str) -> str:
     'coco-989d1be7ef8a8ddf'
     """
     protocol, rest = split_url(path)
+    if protocol == "hf":
+        path = str(parse_object_url(path))  # a revision may be written in several ways
     where = redact_urls(path).rstrip("/") if protocol else os.path.abspath(rest)
     digest = hashlib.sha256(where.encode("utf-8", "surrogateescape")).hexdigest()
     return f"{re.sub(r'[^0-9A-Za-z._-]+', '-', where.rpartition('/')[2])[:40]}-{digest[:16]}"

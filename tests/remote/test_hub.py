@@ -373,3 +373,79 @@ def test_commands_read_where_the_data_lies(hub: HubServer, capsys: pytest.Captur
         ["get", REPOSITORY, "train/s_001.tar/1_003", "--meta-folder", str(meta), "--output", str(tmp_path / "out")]
     ) in (0, 2)
     assert len(open_dataset(REPOSITORY, meta_folder=meta)) == 4 * SAMPLES
+
+
+@pytest.fixture
+def user_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "indexes"
+    monkeypatch.setenv("ENERGON_INDEX", str(folder))
+    return folder
+
+
+def test_what_is_written_about_a_repository_goes_to_the_users_folder(
+    hub: HubServer, user_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub.create("datasets", "me/cats").commit(shards())
+    assert main(["prepare", REPOSITORY, "--non-interactive", "--split-ratio", "1,0,0"]) == 0
+    assert str(user_folder) in capsys.readouterr().err
+    assert main(["exclude", REPOSITORY, "train/s_000.tar/0_000"]) == 0
+    assert main(["info", REPOSITORY, "--json"]) == 0
+    output = capsys.readouterr().out
+    assert json.loads(output[output.index("{") :])["samples"] == 4 * SAMPLES
+    assert {request.method for request in hub.log} <= {"GET", "HEAD"}
+
+
+_TRAIN = """
+import json, sys
+from loader import WorkerConfig, get_savable_loader, get_train_dataset
+url, rank, world_size, steps, state_in, state_out = sys.argv[1], *map(int, sys.argv[2:5]), *sys.argv[5:7]
+config = WorkerConfig(rank=rank, world_size=world_size, num_workers=1, lanes=4)
+dataset = get_train_dataset(
+    url, worker_config=config, batch_size=1, shuffle_buffer_size=4, max_samples_per_sequence=2, repeat=False
+)
+with get_savable_loader(dataset) as loader:
+    if state_in:
+        loader.restore_state_global([json.load(open(path)) for path in state_in.split(",")])
+    for step, batch in zip(range(steps), loader):
+        print(batch["txt"][0], flush=True)
+    json.dump(loader.save_state_rank(), open(state_out, "w"))
+"""
+
+
+def train(url: str, rank: int, world_size: int, *, steps: int, state: str, states: str = "") -> list[str]:
+    arguments = [url, str(rank), str(world_size), str(steps), states, state]
+    result = subprocess.run(
+        [sys.executable, "-c", _TRAIN, *arguments], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines()
+
+
+def test_a_run_on_a_read_only_repository_with_a_pulled_index_is_resumed_after_the_branch_moved_on(
+    hub: HubServer, user_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = hub.create("datasets", "me/cats")
+    repository.commit(shards())
+    # One user prepares, and shares the index in a repository of indexes.
+    assert main(["prepare", REPOSITORY, "--non-interactive", "--split-ratio", "1,0,0"]) == 0
+    assert main(["index", "push", REPOSITORY, str(tmp_path / "cats.energon-index")]) == 0
+    hub.create("datasets", "you/indexes").commit({"cats.energon-index": tmp_path / "cats.energon-index"})
+    # Another one pulls it, looks, checks and trains.
+    monkeypatch.setenv("ENERGON_INDEX", str(tmp_path / "of another user"))
+    hub.start_again()
+    pulled = "hf://datasets/you/indexes/cats.energon-index"
+    assert main(["index", "pull", pulled, "--with-split"]) == 0
+    assert main(["lint", REPOSITORY]) == 0
+    state = tmp_path / "state"
+    begun = [train(REPOSITORY, 0, 1, steps=20, state=f"{state}_0")]
+    repository.commit(shards(text="other"))
+    repository.commit({"README.md": b"# Cats"})
+    for path in Path(os.environ["ENERGON_CACHE_DIR"]).glob("energon-hub-*/answers/revision-*"):
+        path.unlink()
+    rest = [
+        train(REPOSITORY, rank, 2, steps=100, state=f"{state}_{rank}_of_2", states=f"{state}_0") for rank in range(2)
+    ]
+    seen = [text for texts in (*begun, *rest) for text in texts]
+    assert sorted(seen) == sorted(f"caption {shard} {sample}" for shard in range(4) for sample in range(SAMPLES))
+    assert not hub.count(status=429)
+    assert hub.count(path="/api/datasets/me/cats/tree/*", status=200) <= 1

@@ -45,7 +45,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         data: URL of the data, without credentials; empty for a folder of a machine.
-        revision: Commit of the data, if its store has commits.
         uuid: Name of the index; an index that is pulled keeps it.
         layout: The shards, each with its size and version, and the part names.
         columns: The part of each tar shard; empty for tables, which have no columns.
@@ -53,7 +52,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     data: str
-    revision: str = ""
     uuid: str
     layout: Layout
     columns: tuple[Part, ...] = ()

@@ -91,6 +91,7 @@ _CHANGED = {
     "not as indexed": ("since it was prepared", "run energon prepare again on this dataset"),
 }
 _START_AGAIN = "check the network and the service, then start again: nothing was skipped"
+READ_ONLY_HUB = "write to a folder of this machine, then upload it with: hf upload"
 _HINTS = {
     "archived": "it is in an archive, such as Glacier: restore it to a class that can be read, then start again",
     "expired": "the temporary credentials have expired: get new ones, such as by aws sso login",
@@ -105,7 +106,7 @@ _HINTS = {
     "disabled": "the hub has disabled it: see its page",
     "offline": "unset HF_HUB_OFFLINE, or give a folder of this machine to which the dataset was downloaded",
     "pointer": "its owner has to upload the file itself: git lfs push, or hf upload",
-    "read-only hub": "write to a folder, then upload it with: hf upload",
+    "read-only hub": READ_ONLY_HUB,
     "wrong token": "log in again with: hf auth login; or set HF_TOKEN to a token that is valid",
     "wrong region": "set AWS_REGION, or the storage option region, to the region of the bucket",
 }

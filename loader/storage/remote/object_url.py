@@ -19,6 +19,9 @@ _SECRETS = re.compile(
     r"(?P<start>\b(?:[a-z0-9.-]+\+)?(?:dss|abfss?)://[^/\s?#:@]+@(?![^/\s?#]*@)|\b[a-z][a-z0-9+.-]*://)(?:[^/\s?#]*@|[^/\s?#@:]*:(?!\d*/)[^\s?#@]*@)?(?P<path>[^\s?'\"<>]*)(?P<query>\?[^\s'\"<>]*)?",
     re.IGNORECASE,
 )
+MAIN_BRANCH = "main"
+"""The branch of a URL without a revision."""
+
 _REPOSITORY = re.compile(r"(?:(?:datasets|spaces)/)?[\w.-]+/[\w.-]+", re.ASCII)
 _SPECIAL_REVISION = re.compile(r"refs/(?:pr|convert)/[^/]+")
 _CONTAINER = re.compile(
@@ -76,8 +79,8 @@ def parse_object_url(url: str) -> ObjectUrl:
                 raise _invalid(url, f"expected abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH, found {domain!r}")
     if protocol == "hf":
         container, at, quoted = container.removeprefix("models/").partition("@")
-        revision = unquote(quoted)
-        if not _REPOSITORY.fullmatch(container) or (at and not revision):
+        revision = "" if quoted == MAIN_BRANCH else unquote(quoted)
+        if not _REPOSITORY.fullmatch(container) or (at and not quoted):
             raise _invalid(
                 url,
                 "it names no repository",

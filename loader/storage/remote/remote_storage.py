@@ -20,7 +20,7 @@ from ..protocol import FileInfo, FilesAhead, PendingRead, Storage, StoredFile
 from ..shared_answers import answers_here, has_answers, shared
 from .clients.choice import fetcher_of, has_answered, note_answer, open_url
 from .clients.connection import ClientObject, Connection
-from .failures import RequestFailure, missing_object
+from .failures import READ_ONLY_HUB, RequestFailure, missing_object
 from .fetcher import Fetch
 from .listed_folders import ListedFolders, is_visible
 from .object_requests import ObjectRequests, is_readable
@@ -101,7 +101,12 @@ class RemoteStorage(Storage):
     def path(self, name: str) -> str:
         return self._requests.path(name)
 
-    target = path
+    def target(self, name: str) -> str:
+        if self._place.protocol == "hf":
+            raise StorageError(
+                "a repository is written by commits of many files", path=self.path(name), hint=READ_ONLY_HUB
+            )
+        return self.path(name)
 
     # ---------------------------------------------------------------------------------------------------- reading
 

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from urllib.parse import quote
 
 from ...failures import Remedy, RequestFailure
-from ...object_url import ObjectUrl, is_commit
+from ...object_url import MAIN_BRANCH, ObjectUrl, is_commit
 from ...options import StorageOptions
 from ..connection import ClientObject, Received
 from ..http_client import AFTER, HttpClient
@@ -41,7 +41,7 @@ class HubClient:
         self._api = (
             f"api/{url.container if url.container.startswith(('datasets/', 'spaces/')) else f'models/{url.container}'}"
         )
-        self._revision = url.revision or "main"
+        self._revision = url.revision or MAIN_BRANCH
         self._commit = self._revision if is_commit(self._revision) else options.commit or ""
         root = f"{self._requests.endpoint}/{self._repository}/resolve/{self._commit}"
         self._addresses = Addresses(self._requests, root)

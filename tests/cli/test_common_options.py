@@ -155,7 +155,7 @@ def test_similar_names_are_suggested(capsys: pytest.CaptureFixture[str], argumen
         (["view", "x"], "energon preview x"),
         (["inspect", "x"], "energon info x"),
         (["init", "x"], "energon prepare x"),
-        (["index", "x"], "energon prepare x"),
+        (["scan", "x"], "energon prepare x"),
         (["count", "x"], "energon info x"),
         (["Lint", "x"], "energon lint x"),
         (["statistcs", "x"], "energon stats x"),

@@ -20,7 +20,7 @@ from ..format.index.publish import STAGING
 from ..format.index.writer import IndexWriter
 from ..format.nv_meta import DATASET_YAML, FOLDER, INDEX_FOLDER, SPLIT_JSON, SPLIT_YAML, is_shared_file
 from ..format.records.folder_index import footer_of
-from ..format.shared_index.index_file import ENDING, IndexFile, write_index_file
+from ..format.shared_index.index_file import ENDING, MAX_PART_BYTES, IndexFile, write_index_file
 from ..format.user_index import index_folder_of
 from ..prepare.destination import check_destination
 from ..prepare.staging import STAGED_INDEX
@@ -42,7 +42,8 @@ class SharedIndex:
         path: The index file, or the folder into which it was pulled.
         data: URL of the data that the index is of; empty for a folder of a machine.
         files: The files of ``.nv-meta`` that came with it.
-        left: Those that were not taken: the folder has others, or they are the split and sample type of others.
+        left: Those that were not taken: the folder has others, they are the split and sample type of others, or they
+            are too large to be pushed.
         documents: The texts of the split file and of ``dataset.yaml``.
     """
 
@@ -75,17 +76,26 @@ def push_index(ref: DatasetRef, destination: str) -> SharedIndex:
     storage, name = open_parent(destination)
     # Write the columns of tar shards; tables have none, but the checksums of their footers.
     index, layout, files = dataset.index, _with_footers(dataset), dict(_files_of(dataset))
+    left = [each for each, path in files.items() if dataset.storage.stat(path).size_bytes > MAX_PART_BYTES]
     data = dataset.storage.url if is_url(ref.path) else ""  # a path of this machine is none of others
     with storage.create(name) as file:
         size_bytes = write_index_file(
             file,
             layout,
             map(index.rows_of, index.shards) if isinstance(index, DatasetIndex) else (),
-            ((each, dataset.storage.read(path)) for each, path in files.items()),
+            ((each, dataset.storage.read(path)) for each, path in files.items() if each not in left),
             data=data,
             uuid=index.uuid if len(index.uuid) == _UUID_LENGTH else str(uuid4()),
         )
-    return SharedIndex(storage.path(name), data, layout.samples, len(layout.shards), size_bytes, list(files))
+    return SharedIndex(
+        storage.path(name),
+        data,
+        layout.samples,
+        len(layout.shards),
+        size_bytes,
+        [each for each in files if each not in left],
+        left,
+    )
 
 
 def _files_of(dataset: Dataset) -> Iterator[tuple[str, str]]:

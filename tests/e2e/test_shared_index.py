@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from loader import WorkerConfig, get_loader, get_train_dataset, open_dataset
+from loader.dataset import shared_index
 from loader.dataset.opening import folder_at
 from loader.dataset.shared_index import pull_index, push_index
 from loader.dataset.split_parts import open_filter
@@ -109,6 +110,14 @@ def test_columns_and_filters_belong_to_the_index(texts: Path, tmp_path: Path) ->
     found = folder_at(DatasetRef(str(texts), meta_folder=str(tmp_path / "meta")))
     assert open_filter(found, "few").numbers(np.arange(3)).tolist() == [3, 5, 8]
     assert open_column(found.storage, found.index, "score").values.tolist() == list(range(218))
+
+
+def test_a_column_that_is_too_large_is_named(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = folder_at(str(texts))
+    write_column(folder.storage, folder.index, "score", np.arange(218.0))
+    monkeypatch.setattr(shared_index, "MAX_PART_BYTES", 1000)
+    pushed = push_index(DatasetRef(str(texts)), f"{tmp_path}/")
+    assert (pushed.left, "columns/score.npy" in pushed.files) == (["columns/score.npy"], False)
 
 
 def test_parquet_files_are_compared_with_their_footers(tmp_path: Path) -> None:

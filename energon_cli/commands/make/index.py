@@ -95,7 +95,8 @@ def _show(shared: SharedIndex, text: str, *, as_json: bool) -> None:
     if shared.files:
         show_note(f"with {', '.join(shared.files)}")
     if shared.left:
-        show_note(f"without {', '.join(shared.left)}: pass --with-split for the split and sample type of others")
+        why = "pass --with-split for the split and sample type of others" if shared.documents else "they are too large"
+        show_note(f"without {', '.join(shared.left)}: {why}")
 
 
 _COMMANDS = {

@@ -26,7 +26,8 @@ ENDING = ".energon-index"
 
 _MAGIC = b"energon-index-1\n"
 _TRAILER = struct.Struct("<QQQI")  # the part of the table
-_MAX_PART_BYTES = 1 << 30  # before compression, so that a small file cannot fill the memory
+MAX_PART_BYTES = 1 << 27
+"""Limit of a part before compression, so that a small file cannot fill the memory."""
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]
 
@@ -36,7 +37,7 @@ class Part(NamedTuple):
 
     start: _Count
     size_bytes: _Count
-    contents_bytes: Annotated[int, msgspec.Meta(ge=0, le=_MAX_PART_BYTES)]  # before compression
+    contents_bytes: Annotated[int, msgspec.Meta(ge=0, le=MAX_PART_BYTES)]  # before compression
     checksum: int  # CRC-32 of the bytes in the file
 
 
@@ -78,10 +79,10 @@ def write_index_file(
 
     def add(contents: bytes) -> Part:
         nonlocal written
-        if len(contents) > _MAX_PART_BYTES:
+        if len(contents) > MAX_PART_BYTES:
             raise FormatError(
-                f"a shard or column has {len(contents):,} bytes in the index, more than {_MAX_PART_BYTES:,}",
-                hint="write smaller shards: energon reshard; or remove the column",
+                f"a shard has {len(contents):,} bytes in the index, more than {MAX_PART_BYTES:,}",
+                hint="write smaller shards: energon reshard",
             )
         packed = zlib.compress(contents)
         part = Part(written, len(packed), len(contents), zlib.crc32(packed))

@@ -75,27 +75,20 @@ def push_index(ref: DatasetRef, destination: str) -> SharedIndex:
         destination = f"{destination.rstrip('/')}/{index_name(ref.path)}{ENDING}"
     storage, name = open_parent(destination)
     # Write the columns of tar shards; tables have none, but the checksums of their footers.
-    index, layout, files = dataset.index, _with_footers(dataset), dict(_files_of(dataset))
-    left = [each for each, path in files.items() if dataset.storage.stat(path).size_bytes > MAX_PART_BYTES]
+    index, layout, every = dataset.index, _with_footers(dataset), dict(_files_of(dataset))
+    files = {each: path for each, path in every.items() if dataset.storage.stat(path).size_bytes <= MAX_PART_BYTES}
+    left = sorted(every.keys() - files)
     data = dataset.storage.url if is_url(ref.path) else ""  # a path of this machine is none of others
     with storage.create(name) as file:
         size_bytes = write_index_file(
             file,
             layout,
             map(index.rows_of, index.shards) if isinstance(index, DatasetIndex) else (),
-            ((each, dataset.storage.read(path)) for each, path in files.items() if each not in left),
+            ((each, dataset.storage.read(path)) for each, path in files.items()),
             data=data,
             uuid=index.uuid if len(index.uuid) == _UUID_LENGTH else str(uuid4()),
         )
-    return SharedIndex(
-        storage.path(name),
-        data,
-        layout.samples,
-        len(layout.shards),
-        size_bytes,
-        [each for each in files if each not in left],
-        left,
-    )
+    return SharedIndex(storage.path(name), data, layout.samples, len(layout.shards), size_bytes, [*files], left)
 
 
 def _files_of(dataset: Dataset) -> Iterator[tuple[str, str]]:

@@ -75,19 +75,21 @@ def folder_at(
     if not data_kind(next(iter(counts), "")).is_file:
         # The index is opened at its first use, once for the dataset and its documents.
         open_tars = cache(
-            partial(_opened, storage, partial(open_tar_index, storage, counts, reads_samples=reads_samples))
+            partial(_opened, ref, storage, partial(open_tar_index, storage, counts, reads_samples=reads_samples))
         )
         documents = Documents(ref, storage, counts, open_tars)
         is_elsewhere = ref.has_other_folder and not os.path.basename(ref.folder).startswith(TEMPORARY_INDEX)
         return TarDataset(documents, counts, open_tars, rechecks=rechecks, checks_parts=is_elsewhere)
-    open_records = cache(partial(_opened, storage, partial(open_record_index, storage, counts)))
+    open_records = cache(partial(_opened, ref, storage, partial(open_record_index, storage, counts)))
     return RecordDataset(Documents(ref, storage, counts, open_records), counts, open_records, rechecks=rechecks)
 
 
-def _opened(storage: Storage, open_index: Callable[[], _Index]) -> _Index:
-    # Samples are read from the commit that was indexed, wherever the branch is now.
+def _opened(ref: DatasetRef, storage: Storage, open_index: Callable[[], _Index]) -> _Index:
     index = open_index()
-    read_at(storage.url, index.layout.commit)
+    # Samples are read from the commit that was indexed, wherever the branch is now. An index in the repository itself
+    # is of a later commit than the one that was indexed, or even of another repository.
+    if ref.has_other_folder and not ref.folder.startswith(f"{ref.path}/"):
+        read_at(storage.url, index.layout.commit)
     return index
 
 

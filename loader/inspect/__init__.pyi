@@ -101,5 +101,6 @@ from .text import (
     format_bytes as format_bytes,
     format_percent as format_percent,
     plural as plural,
+    requests_text as requests_text,
 )
 from .views import open_views as open_views

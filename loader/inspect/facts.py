@@ -27,7 +27,7 @@ from ..format.index.layout import AbstractIndex
 from ..format.records.folder_index import open_record_file
 from ..format.records.record_file import RecordFile
 from ..format.unfinished import left_sentence
-from ..storage import EPath, Storage, list_once, open_parent
+from ..storage import EPath, Storage, list_once, open_parent, request_needs
 from .facts_of_media import media_facts, media_folder_facts
 from .folder_views import one_line, scan_note
 
@@ -59,7 +59,11 @@ def _has_states(folder: str) -> bool:
 
 
 def path_facts(
-    ref: DatasetRef | str, *, workers: int = 1, on_progress: Callable[[int, int], None] | None = None
+    ref: DatasetRef | str,
+    *,
+    workers: int = 1,
+    nodes: int = 1,
+    on_progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Return the facts about what a path names, as ``energon info --json`` prints them.
 
@@ -67,6 +71,7 @@ def path_facts(
         ref: A dataset, file of samples, folder of media files, metadataset, or tar files that are not prepared. A split
             file or dataset file replaces those that a metadataset names.
         workers: Number of worker processes that scan tar files that are not prepared.
+        nodes: Machines of a run, for which requests to the Hugging Face Hub are counted.
         on_progress: Called during such a scan with the numbers of scanned shards and of all shards.
 
     Raises:
@@ -74,7 +79,15 @@ def path_facts(
         FormatError: The index is damaged.
         StorageError: The path does not exist, or contains no dataset and no tar files.
     """
-    ref = DatasetRef.of(ref)
+    facts = _facts_at(DatasetRef.of(ref), workers=workers, on_progress=on_progress)
+    if "shards" in facts:
+        is_indexed = facts["index"]["state"] != "none"
+        needs = request_needs({facts["path"]: facts["shards"]}, nodes=nodes, is_prepared=is_indexed)
+        facts |= {} if needs is None else {"hub_requests": needs}
+    return facts
+
+
+def _facts_at(ref: DatasetRef, *, workers: int, on_progress: Callable[[int, int], None] | None) -> dict[str, Any]:
     match kind_at(ref):
         case "metadatasets":
             from .metadataset import metadataset_facts  # imported late: only metadatasets need the planner

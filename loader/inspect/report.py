@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ..errors import escape_controls, plural
 from ..storage import short_path
-from .text import format_bytes, format_percent
+from .text import format_bytes, format_percent, requests_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -106,6 +106,8 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         lines.append(("unfinished", f"{escape_controls(facts['unfinished'])}; energon prepare removes them"))
     if facts.get("duplicate_keys"):
         lines.append(("keys", f"{plural(facts['duplicate_keys'], 'sample')} with the key of an earlier sample"))
+    if "hub_requests" in facts:
+        lines.append(("requests", requests_text(facts["hub_requests"])))
     if "compat" in facts:
         lines.append(("compat", "index.sqlite for megatron-energon exists" if facts["compat"] else "no index.sqlite"))
     return lines

@@ -8,6 +8,7 @@ from ..errors import plural as plural  # noqa: PLC0414 - a name of loader.inspec
 
 if TYPE_CHECKING:
     from ..format.media.metadata import AVMetadata
+    from ..storage import RequestNeeds
 
 
 def format_bytes(size_bytes: float) -> str:
@@ -35,6 +36,16 @@ def format_percent(share: float) -> str:
     if 0 < share < 0.0005:
         return "<0.1 %"
     return ">99.9 %" if 0.9995 <= share < 1 else f"{100 * share:.1f} %"
+
+
+def requests_text(needs: RequestNeeds) -> str:
+    """Return one line about the requests to the Hugging Face Hub that a run needs."""
+    listing = f"{plural(needs.listing_pages, 'request')} for a listing; " if needs.listing_pages else ""
+    shares = ", ".join(f"{plan.name} {format_percent(plan.share)}" for plan in needs.plans)
+    return (
+        f"{listing}{plural(needs.nodes, 'node')}: {needs.api:,} to the API at the start, at most "
+        f"{needs.resolver_an_hour:,} to the resolver an hour; of each plan's limits: {shares}"
+    )
 
 
 def av_text(metadata: AVMetadata) -> str:

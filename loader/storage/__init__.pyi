@@ -26,6 +26,7 @@ from .protocol import (
 from .remote import (
     DownloadOptions as DownloadOptions,
     RemoteStorage as RemoteStorage,
+    RequestNeeds as RequestNeeds,
     commit_of as commit_of,
     few_tries as few_tries,
     may_fork as may_fork,
@@ -33,6 +34,7 @@ from .remote import (
     read_at as read_at,
     read_present as read_present,
     remember_options as remember_options,
+    request_needs as request_needs,
     use_rust_here as use_rust_here,
 )
 from .remote_path import AscendingFile as AscendingFile, FileStream as FileStream

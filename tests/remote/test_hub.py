@@ -25,7 +25,7 @@ from loader.storage import commit_of, open_storage, remember_options
 from loader.storage.remote.clients.hub.hub_client import HubClient
 from loader.storage.remote.object_url import parse_object_url
 from loader.storage.remote.options import OPTIONS_VARIABLE, options_for
-from tests.hub_server import Fault, FaultPlan, HubServer, hub_server
+from tests.hub_server import PLANS as REQUESTS_OF_PLANS, Fault, FaultPlan, HubServer, hub_server
 
 REPOSITORY = "hf://datasets/me/cats"
 SAMPLES = 12  # of a shard
@@ -116,7 +116,9 @@ def test_files_of_each_kind_of_repository_and_revision_are_read(hub: HubServer, 
         storage.read("gone.tar")
 
 
-@pytest.mark.parametrize("url", ["hf://datasets", "hf://me", "hf://datasets/me/cats@", "hf://a b/c"])
+@pytest.mark.parametrize(
+    "url", ["hf://datasets", "hf://datasets/me", "hf://me", "hf://datasets/me/cats@", "hf://a b/c"]
+)
 def test_a_url_without_a_repository_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="names no repository"):
         open_storage(url)
@@ -449,3 +451,83 @@ def test_a_run_on_a_read_only_repository_with_a_pulled_index_is_resumed_after_th
     assert sorted(seen) == sorted(f"caption {shard} {sample}" for shard in range(4) for sample in range(SAMPLES))
     assert not hub.count(status=429)
     assert hub.count(path="/api/datasets/me/cats/tree/*", status=200) <= 1
+
+
+def test_info_and_plan_say_how_many_requests_a_run_sends(
+    hub: HubServer,
+    user_folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hub.create("datasets", "me/cats").commit(shards())
+    assert main(["info", REPOSITORY, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["hub_requests"]["listing_pages"] == 1
+    assert main(["prepare", REPOSITORY, "--non-interactive", "--split-ratio", "1,0,0"]) == 0
+    capsys.readouterr()
+    assert main(["info", REPOSITORY, "--nodes", "2", "--json"]) == 0
+    needs = json.loads(capsys.readouterr().out)["hub_requests"]
+    # Two nodes, which share no folder of a cache.
+    hub.start_again()
+    monkeypatch.setenv(OPTIONS_VARIABLE, "{}")
+    for node in ("a", "b"):
+        (tmp_path / node).mkdir()
+        monkeypatch.setenv("ENERGON_CACHE_DIR", str(tmp_path / node))
+        train(REPOSITORY, 0, 1, steps=100, state=str(tmp_path / f"state_{node}"))
+    counted = (hub.count(kind="api"), hub.count(kind="resolver"))
+    assert counted == (needs["api"], needs["resolver_an_hour"]) == (2, 8)
+    assert needs["listing_pages"] == 0
+    limits = {plan["name"].lower(): (plan["api"], plan["resolver"]) for plan in needs["plans"]}
+    assert limits == {name: plan[:2] for name, plan in REQUESTS_OF_PLANS.items()}
+    # A plan counts the nodes by its ranks.
+    options = ["--batch-cost", "txt.bytes=100", "--world-size", "16", "--lanes", "16"]
+    assert main(["plan", REPOSITORY, *options, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["hub_requests"] == needs
+    for command in (["info", REPOSITORY, "--nodes", "2"], ["plan", REPOSITORY, *options]):
+        assert main(command) == 0
+        assert "2 nodes: 2 to the API at the start, at most 8 to the resolver an hour" in capsys.readouterr().out
+    # Nothing is said about other data.
+    assert main(["import", REPOSITORY, str(tmp_path / "copy"), "--yes"]) == 0
+    capsys.readouterr()
+    assert main(["info", str(tmp_path / "copy"), "--json"]) == 0
+    assert "hub_requests" not in json.loads(capsys.readouterr().out)
+
+
+def test_a_dataset_with_its_index_in_the_repository_is_read_at_the_commit_that_has_both(
+    hub: HubServer, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub.create("datasets", "me/cats").commit(shards())
+    meta = prepared(tmp_path)
+    # The index names the commit before itself; copied to another repository, one that is nowhere.
+    index = {f".nv-meta/{path.relative_to(meta)}": path.read_bytes() for path in meta.rglob("*") if path.is_file()}
+    mix = b"__module__: megatron.energon\n__class__: MetadatasetV2\nsplits: {train: {path: .}}\n"
+    for name in ("me/cats", "me/copy"):
+        repository = hub.repositories.get(("datasets", name)) or hub.create("datasets", name)
+        repository.commit({**index, **shards(), "mix.yaml": mix})
+        start_again()
+        url = f"hf://datasets/{name}"
+        with caplog.at_level(logging.WARNING):
+            assert len(open_dataset(url)) == 4 * SAMPLES
+            assert main(["lint", url]) == 0
+            assert main(["info", f"{url}/mix.yaml"]) == 0
+        assert "48 samples" in capsys.readouterr().out
+        assert "prepare it again" not in caplog.text
+
+
+def test_the_hint_of_files_that_are_no_shards_imports_them(
+    hub: HubServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chats = [{"instruction": f"Say {n}.", "output": f"{n}"} for n in range(20)]
+    hub.create("datasets", "me/chats").commit({"chats.json": json.dumps(chats).encode()})
+    monkeypatch.chdir(tmp_path)
+    assert main(["prepare", "hf://datasets/me/chats", "--yes"]) == 1
+    command = capsys.readouterr().err.partition("run: energon ")[2].split("\n")[0]
+    assert command == "import hf://datasets/me/chats chats-dataset --yes"
+    assert main(command.split()) == 0
+    assert len(open_dataset(tmp_path / "chats-dataset")) == 20
+    # No command of this machine unpacks an archive there.
+    packed = {"a.json": json.dumps([{"image": "x.jpg", "caption": "a"}]).encode(), "images.zip": b"PK\5\6" + bytes(18)}
+    hub.create("datasets", "me/packed").commit(packed)
+    assert main(["import", "hf://datasets/me/packed", "packed", "--yes"]) == 1
+    assert "unpack its archives, and import the copy" in " ".join(capsys.readouterr().err.split())
+    assert not hub.count(path="/api/agent-harnesses")  # of the client, which asks once in each process

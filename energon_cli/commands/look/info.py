@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 @energon_command("info")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
 @shared_options("json", "progress")
+@click.option(
+    "--nodes", metavar="N", type=click.IntRange(min=1), default=1, help="Count requests to the hub for N nodes."
+)
 @dataset_options("dataset_config")
-def info(refs: tuple[DatasetRef, ...], *, as_json: bool) -> None:
+def info(refs: tuple[DatasetRef, ...], *, nodes: int, as_json: bool) -> None:
     """Describe the dataset at PATH: samples, shards, split, parts, sample type, and whether its index is up to date.
 
     PATH may also be a .jsonl, .bin or .parquet file, a folder of files after prepare-media, or a metadataset .yaml.
@@ -45,6 +48,8 @@ def info(refs: tuple[DatasetRef, ...], *, as_json: bool) -> None:
             energon info /data/mix.yaml
         Describe a dataset in an object store:
             energon info s3://bucket/coco
+        Count the requests of a run on 32 nodes, and compare them with the limits of the Hugging Face Hub:
+            energon info hf://datasets/OWNER/NAME --nodes 32
         Pass the number of samples to a script:
             energon info /data/coco --json | jq .samples
     """
@@ -55,7 +60,7 @@ def info(refs: tuple[DatasetRef, ...], *, as_json: bool) -> None:
     for position, given in enumerate(refs):
         ref = check_ref(given)
         with ProgressBar("Scanning headers", unit="shards") as bar:
-            facts = path_facts(ref, workers=usable_cores(), on_progress=bar.update)
+            facts = path_facts(ref, workers=usable_cores(), nodes=nodes, on_progress=bar.update)
         documents.append(facts)
         if not as_json:
             if position:

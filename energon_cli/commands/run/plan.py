@@ -84,7 +84,7 @@ def plan(
 
 
 def _show(facts: PlannedSteps, console: Any) -> None:
-    from loader.inspect import print_table
+    from loader.inspect import print_table, requests_text
 
     # The costs of a step, for each number of ranks.
     first = facts.steps[0]
@@ -113,6 +113,8 @@ def _show(facts: PlannedSteps, console: Any) -> None:
         table.append((source.path, f"{source.samples:,}", share, f"{source.epochs:.2f}", used_up))
     print_table(console, ("dataset", ">samples", ">share", ">epochs", ">used up at step"), table)
     console.print(f"a node reads {format_bytes(facts.node_bytes or 0)}")
+    if facts.hub_requests is not None:
+        console.print(f"requests to the hub: {requests_text(facts.hub_requests)}")
 
 
 def _row(ranks: int, cost: CostFacts) -> tuple[str, ...]:

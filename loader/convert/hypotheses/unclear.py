@@ -11,6 +11,7 @@ from ...errors import plural
 from ...format.documents import ImportWay, import_way, quoted
 from ...parts.kinds import HEADER_BYTES, POINTER_STARTS
 from ...parts.other_file import is_unread_archive, refuse_other_file, unpack_command
+from ...storage import is_url
 from ..file_trees.file_names import BINARY_TABLES, TAR_ENDINGS, is_about
 from ..file_trees.tree import FileTree
 from ..layouts.hypothesis import Hypothesis, names_of
@@ -153,6 +154,8 @@ def way_to_import(
     """Return how a tree, or some of its files, is imported; archives are unpacked first."""
     path, root = survey.files.tree.path, _root(survey.files.tree)
     archives = [*([path] if sources and root != path else []), *(os.path.join(root, name) for name in packed)]
+    if archives and is_url(root):
+        return ImportWay(f"for {taken}, copy {root} to this machine, unpack its archives, and import the copy")
     module = "tarfile" if any(archive.lower().endswith(TAR_ENDINGS) for archive in archives[:1]) else "zipfile"
     paths = [os.path.join(root, name) for name in sources]
     way = import_way(path, *options, sources=paths, taken=taken, makes=makes)

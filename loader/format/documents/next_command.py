@@ -189,7 +189,7 @@ def command_for_folder(path: str, names: Sequence[str] | None = None, *, option:
         first = next(name for name in names or () if not is_pair or name.endswith(".bin"))
         return f"{what}: energon info {quoted(os.path.join(path, first))}"
     if is_url(path):
-        return f"copy the folder to this machine, and {import_way(os.path.basename(path.rstrip('/')))}"
+        return str(import_way(os.path.basename(path.rstrip("/")), sources=[path]))
     # Tables and media have a second way that needs no import.
     others = {
         "tables": f"; or, to load its tables as they are: {prepare}",

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from ...order import default_lanes
 from ...pipeline.contract.rank_stage import cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
+from ...storage import RequestNeeds, request_needs
 from .explain import RunFacts, explain_run
 from .planned_run import PlannedRun, RunRequest
 from .step_costs import StepCostFacts, step_costs
@@ -32,11 +34,13 @@ class PlannedSteps:
         steps: The costs of the steps, for each number of ranks.
         run: Shares, repeats and reads of the run on the first number of ranks; None for a script.
         node_bytes: Bytes that a node reads in the run, by the average size of samples; None for a script.
+        hub_requests: Requests to the Hugging Face Hub, on the first number of ranks; None without ``hf://`` datasets.
     """
 
     steps: tuple[StepCostFacts, ...]
     run: RunFacts | None = None
     node_bytes: int | None = None
+    hub_requests: RequestNeeds | None = None
 
 
 def plan_steps(request: RunRequest, *, ranks: Sequence[int], steps: int | None, ranks_of_node: int = 8) -> PlannedSteps:
@@ -57,7 +61,10 @@ def plan_steps(request: RunRequest, *, ranks: Sequence[int], steps: int | None, 
     run = PlannedRun(replace(request, world_size=ranks[0], batch_size=size, planning={}))
     explained = explain_run(run, steps or run.epoch_steps)
     read = sum(source.bytes_read for source in explained.sources)
-    return PlannedSteps(steps=facts, run=explained, node_bytes=read * min(ranks_of_node, ranks[0]) // ranks[0])
+    node_bytes = read * min(ranks_of_node, ranks[0]) // ranks[0]
+    shards = {source.path: source.shards for source in explained.sources}
+    needs = request_needs(shards, nodes=ceil(ranks[0] / ranks_of_node))
+    return PlannedSteps(steps=facts, run=explained, node_bytes=node_bytes, hub_requests=needs)
 
 
 def parse_ranks(text: str) -> tuple[int, ...]:

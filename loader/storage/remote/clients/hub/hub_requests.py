@@ -113,16 +113,16 @@ class HubRequests:
 
 def _client(*, is_anonymous: bool) -> _Client:
     try:
-        from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+        from huggingface_hub.utils import get_token_to_send  # type: ignore[attr-defined]
     except ImportError as error:
         raise ConfigError(
             "hf:// URLs need the package huggingface_hub, version 2 or later",
             hint='run: pip install "energon-toolkit[hf]"',
         ) from error
-    headers = build_hf_headers(
-        token=False if is_anonymous else None, library_name="energon-toolkit", library_version=__version__
-    )
-    return _Client(headers.get("authorization", ""), {name.title(): value for name, value in headers.items()})
+    # Its build_hf_headers would send a request of its own, in each process of a node that has no cache for the answer.
+    token = get_token_to_send(False if is_anonymous else None)
+    headers = {"User-Agent": f"energon-toolkit/{__version__}"} | ({"Authorization": f"Bearer {token}"} if token else {})
+    return _Client(token or "", headers)
 
 
 def _check_online(endpoint: str) -> None:

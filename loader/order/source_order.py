@@ -9,7 +9,7 @@ source of each; the settings of the sources are arrays, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
@@ -56,7 +56,7 @@ class SourceOrder:
     shuffle_buffer: int = 0
     epochs_together: int | None = 1
     seed: int = 0
-    row_groups: RowGroupEnds | None = None
+    row_groups: RowGroupEnds | None = field(default=None, repr=False)
 
 
 class SourceOrders:

@@ -59,6 +59,7 @@ def field_hint(question: FieldQuestion) -> str:
     by_kind: dict[str, list[str]] = {}
     for name in question.part_names:
         by_kind.setdefault(kind_of_name(name), []).append(name)
+    by_kind.pop("bytes", None)  # unknown ones, as all columns of a table are
     alike = next((names for names in by_kind.values() if len(names) > 1), None)
     if alike is not None:
         hints.append(f"whichever is there: {','.join(alike[:2])}")

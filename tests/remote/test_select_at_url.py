@@ -1,4 +1,4 @@
-"""Samples of datasets at URLs are found, copied and excluded; a web server is read-only, and then nothing changes."""
+"""Samples of datasets at URLs are found, copied and excluded; what is excluded on a web server is kept elsewhere."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from loader.dataset.query import SampleQuery
+from loader.errors import StorageError
+from loader.format import DatasetRef
+from loader.inspect import ExcludeRequest, exclude
 from tests.cli.make_mix import write_datasets, write_mix
 from tests.cli.run_energon import RunEnergon, run_in_this_process
 from tests.object_server import ObjectServer
@@ -60,20 +64,33 @@ def test_samples_of_a_mix_are_excluded_and_brought_back(bucket: Path, energon: R
     assert not [*bucket.glob("*.f.*"), *bucket.glob("*/.nv-meta/filter_*.idx")]
 
 
-def test_nothing_changes_if_a_dataset_is_on_a_web_server(
-    bucket: Path, server: ObjectServer, tmp_path: Path, datasets: Path, energon: RunEnergon
+@pytest.mark.usefixtures("bucket")
+def test_nothing_changes_if_the_exclusions_of_a_web_server_cannot_be_kept(
+    server: ObjectServer,
+    tmp_path: Path,
+    datasets: Path,
+    energon: RunEnergon,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("ENERGON_INDEX", "/dev/null/indexes")
     local = Path(shutil.copytree(datasets / "a", tmp_path / "local"))
     mix = write_mix(tmp_path, train=[{"path": str(local)}, {"path": f"{server.url}/data/b"}])
     before = {path: path.read_bytes() for path in (local / ".nv-meta").iterdir() if path.is_file()}
     for options in ([], ["--to-filter", "f"]):
         done = energon("exclude", mix, "000001", *options)
-        assert done.code == 1
-        assert "it is read-only" in done.err
-        assert f"{server.url}/data/b" in done.err
+        assert (done.code, "/dev/null/indexes/b-" in done.err) == (1, True), done
     assert {path: path.read_bytes() for path in (local / ".nv-meta").iterdir() if path.is_file()} == before
     assert energon("exclude", mix, "000001", "--dry-run").code == 0
     assert energon("exclude", mix, "--list").code == 0
+    with pytest.raises(StorageError, match="samples of this dataset cannot be excluded: it is read-only"):
+        exclude(ExcludeRequest(ref=DatasetRef(str(mix)), query=SampleQuery(keys=("000001",)), reason=""))
+    assert {path: path.read_bytes() for path in (local / ".nv-meta").iterdir() if path.is_file()} == before
+    # With a folder of indexes, they are kept there.
+    monkeypatch.setenv("ENERGON_INDEX", str(tmp_path / "indexes"))
+    done = energon("exclude", mix, "000001")
+    assert (done.code, f"{server.url}/data/b is read-only: its metadata are kept in" in done.err) == (0, True), done
+    listed = energon("exclude", mix, "--list", "--json").json["datasets"]
+    assert [one["samples"] for one in listed] == [1, 1]
 
 
 def test_a_web_server_without_listings_shows_datasets_and_their_filters(

@@ -16,6 +16,7 @@ import yaml
 
 from loader import WorkerConfig, get_loader, get_train_dataset
 from loader.dataset.opening import folder_at
+from loader.errors import FormatError
 from loader.format.records import row_file
 from loader.inspect.runs import PlannedRun, RunRequest, explain_run
 from loader.order import row_blocks
@@ -148,3 +149,24 @@ def test_lanes_are_those_of_the_workers_since_each_holds_a_block(table: Path) ->
     assert run.lanes == 6
     (note,) = explain_run(run, 10).notes
     assert "is shuffled by blocks of 2 row groups of 66, about 37 samples" in note
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        b"no array",
+        np.zeros((3, 2)),
+        np.zeros((0, 2), np.int64),
+        np.array([SAMPLES, 1]),
+        np.array([[SAMPLES, 1]]),
+        np.array([[-1, 1], [SAMPLES + 1, 1]]),
+        np.full((FILES, 2), ROWS + 1),
+    ],
+    ids=["bytes", "floats", "empty", "row", "one group", "negative", "more"],
+)
+def test_a_table_of_row_groups_of_other_files_is_refused(table: Path, groups: Any) -> None:
+    (file,) = table.glob(".nv-meta/index/*/row_groups.npy")
+    file.write_bytes(groups) if isinstance(groups, bytes) else np.save(file, groups)
+    with pytest.raises(FormatError, match="row groups") as caught:
+        next(ids(table, config()))
+    assert "row_groups.npy" in str(caught.value)

@@ -124,6 +124,27 @@ def test_a_url_without_a_repository_is_refused(url: str) -> None:
         open_storage(url)
 
 
+@pytest.mark.parametrize(
+    ("page", "url"),
+    [
+        ("datasets/me/cats", "hf://datasets/me/cats"),
+        ("datasets/me/cats/tree/main/train/", "hf://datasets/me/cats@main/train"),
+        ("me/cats/blob/refs%2Fpr%2F1/a.tar", "hf://me/cats@refs%2Fpr%2F1/a.tar"),
+        ("spaces/me/cats/tree/v1", "hf://spaces/me/cats@v1"),
+    ],
+)
+def test_a_page_in_place_of_a_url_is_refused_with_the_url(page: str, url: str) -> None:
+    with pytest.raises(ConfigError, match="is a page") as caught:
+        open_storage(f"https://huggingface.co/{page}")
+    assert caught.value.hint == f"write {url}"
+    parse_object_url(f"https://huggingface.co/{url[5:].partition('@')[0]}/resolve/main/a.tar")  # a file
+
+
+def test_a_commit_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigError, match="commit to be 40 hexadecimal digits, found 'main'"):
+        remember_options(REPOSITORY, {"commit": "main"})
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_dataset_is_prepared_and_read_with_one_listing_and_one_address_a_shard(
     hub: HubServer, tmp_path: Path, workers: int

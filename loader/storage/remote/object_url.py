@@ -28,6 +28,8 @@ _CONTAINER = re.compile(
     rf"(?:(?:datasets|spaces|models)/)?[^/@]+/[^/@]+(?:@(?:{_SPECIAL_REVISION.pattern}(?=/|$)|[^/]*))?"
 )
 
+_HUB_PAGE = re.compile(r"huggingface\.co/((?:(?:datasets|spaces)/)?[^/]+/[^/]+)(?:/(?:tree|blob)/([^/]+)(/.*)?)?/?")
+
 
 class ObjectUrl(NamedTuple):
     """The parts of a URL."""
@@ -86,6 +88,12 @@ def parse_object_url(url: str) -> ObjectUrl:
                 "it names no repository",
                 "write hf://datasets/OWNER/NAME/PATH, or hf://datasets/OWNER/NAME@REVISION/PATH",
             )
+    page = _HUB_PAGE.fullmatch(rest) if protocol == "https" else None
+    if page is not None:  # as a browser shows it
+        revision = f"@{page[2]}" if page[2] else ""
+        raise _invalid(
+            url, "it is a page of the Hugging Face Hub", f"write hf://{page[1]}{revision}{(page[3] or '').rstrip('/')}"
+        )
     # Refuse what no URL of a dataset has.
     if "?" in rest:
         raise _invalid(url, "a URL of a dataset has no query", "give options by storage_options or --storage-option")

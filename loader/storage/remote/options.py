@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ...errors import ConfigError
-from .object_url import PROTOCOLS, parse_object_url, redact_urls
+from .object_url import PROTOCOLS, is_commit, parse_object_url, redact_urls
 
 OPTIONS_VARIABLE = "ENERGON_STORAGE_OPTIONS"
 """Environment variable with options as JSON, URL prefix → options, which workers inherit."""
@@ -92,6 +92,11 @@ def parse_storage_options(options: Mapping[str, Any]) -> StorageOptions:
         names = ", ".join(StorageOptions.__struct_fields__)
         raise ConfigError(f"wrong storage options: {error}", hint=f"options are {names}") from error
     _check_endpoint(parsed.endpoint_url or "", "endpoint_url")
+    if parsed.commit and not is_commit(parsed.commit):
+        raise ConfigError(
+            f"expected the storage option commit to be 40 hexadecimal digits, found {parsed.commit!r}",
+            hint="name a branch or tag in the URL: hf://datasets/OWNER/NAME@REVISION",
+        )
     if min(parsed.deadline_s, parsed.stall_s, parsed.request_s) <= 0 or parsed.max_requests < 1:
         raise ConfigError(
             "expected storage options deadline_s, stall_s and request_s above 0, and max_requests of at least 1"

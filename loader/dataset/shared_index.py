@@ -25,7 +25,7 @@ from ..format.user_index import index_folder_of
 from ..prepare.destination import check_destination
 from ..prepare.staging import STAGED_INDEX
 from ..prepare.workspace import open_workspace
-from ..storage import LocalStorage, Storage, is_url, is_writable, lists_files, open_parent
+from ..storage import LocalStorage, Storage, commit_of, is_url, is_writable, lists_files, open_parent
 from ..storage.user_indexes import index_name
 from .dataset import Dataset
 from .opening import dataset_at
@@ -111,7 +111,9 @@ def _files_of(dataset: Dataset) -> Iterator[tuple[str, str]]:
 def _with_footers(dataset: Dataset) -> Layout:
     layout = dataset.index.layout
     shards = (msgspec.structs.replace(shard, footer=footer_of(dataset.storage, shard.info)) for shard in layout.shards)
-    return msgspec.structs.replace(layout, shards=tuple(shards))
+    # An index in the repository itself names an earlier commit than the one at which its samples are read.
+    commit = commit_of(dataset.storage.url) or layout.commit
+    return msgspec.structs.replace(layout, shards=tuple(shards), commit=commit)
 
 
 def pull_index(

@@ -515,7 +515,11 @@ def test_info_and_plan_say_how_many_requests_a_run_sends(
 
 
 def test_a_dataset_with_its_index_in_the_repository_is_read_at_the_commit_that_has_both(
-    hub: HubServer, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+    hub: HubServer,
+    user_folder: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     hub.create("datasets", "me/cats").commit(shards())
     meta = prepared(tmp_path)
@@ -531,7 +535,12 @@ def test_a_dataset_with_its_index_in_the_repository_is_read_at_the_commit_that_h
             assert len(open_dataset(url)) == 4 * SAMPLES
             assert main(["lint", url]) == 0
             assert main(["info", f"{url}/mix.yaml"]) == 0
-        assert "48 samples" in capsys.readouterr().out
+            assert "48 samples" in capsys.readouterr().out
+            # The copy of the index names the commit of the copied one.
+            assert main(["exclude", url, "train/s_000.tar/0_000"]) == 0
+            start_again()
+            assert main(["lint", url]) == 0
+            assert main(["preview", url]) == 0
         assert "prepare it again" not in caplog.text
 
 

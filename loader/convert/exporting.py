@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -23,9 +23,10 @@ from ..format.dataset_ref import DatasetRef
 from ..format.tar.names import decode_name, is_outside_name, printable, split_member_name
 from ..format.tar.scan import TarScan, read_members
 from ..metadataset.datasets import ChosenSamples, choose_samples, named_datasets, open_datasets
-from ..storage import LocalStorage
+from ..storage import LocalStorage, is_hub_url
 from .export_pieces import Pieces, ReadRequest, SampleWithRepeats, digest_of_samples
 from .sources.dataset import kept_parts
+from .writing.hub_output import new_output_folder
 from .writing.new_output import NewOutput, check_new_output, remove_partials, written_output
 from .writing.place_shard import ShardSource, place_shard
 from .writing.sample_writers import (
@@ -116,6 +117,10 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
         StorageError: A dataset is missing; or the output exists, or cannot be written.
         ShareDone: The engine reads one share, and its samples are read.
     """
+    if is_hub_url(request.output):
+        sources = [ref.path for ref in request.refs]
+        with new_output_folder(request.output, sources=sources, engine=request.engine) as path:
+            return replace(export_samples(replace(request, output=path), on_progress), output=request.output)
     engine = request.engine or Engine()
     earlier = written_output(request.output)
     if earlier is None:

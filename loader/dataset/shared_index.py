@@ -25,7 +25,17 @@ from ..format.user_index import index_folder_of
 from ..prepare.destination import check_destination
 from ..prepare.staging import STAGED_INDEX
 from ..prepare.workspace import open_workspace
-from ..storage import LocalStorage, Storage, commit_of, is_url, is_writable, lists_files, open_parent
+from ..storage import (
+    HubFolder,
+    LocalStorage,
+    Storage,
+    commit_of,
+    is_hub_url,
+    is_url,
+    is_writable,
+    lists_files,
+    open_parent,
+)
 from ..storage.user_indexes import index_name
 from .dataset import Dataset
 from .opening import dataset_at
@@ -73,6 +83,11 @@ def push_index(ref: DatasetRef, destination: str) -> SharedIndex:
         )
     if destination.endswith("/") or (not is_url(destination) and os.path.isdir(destination)):
         destination = f"{destination.rstrip('/')}/{index_name(ref.path)}{ENDING}"
+    if is_hub_url(destination):
+        with HubFolder(destination, is_file=True) as folder:
+            pushed = replace(push_index(ref, folder.path), path=destination)
+            folder.publish(f"Add {destination.rpartition('/')[2]}")
+        return pushed
     storage, name = open_parent(destination)
     # Write the columns of tar shards; tables have none, but the checksums of their footers.
     index, layout, every = dataset.index, _with_footers(dataset), dict(_files_of(dataset))

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from ..arrays import IntArray
+from ..convert.writing.hub_output import new_output_folder
 from ..dataset.job_journal import request_of_data
 from ..engine.journal import Job, Journal
 from ..engine.run import Engine, JobTasks
@@ -22,7 +23,7 @@ from ..errors import ConfigError, SampleError, StorageError, plural
 from ..format.nv_meta import FOLDER, JOBS_FOLDER
 from ..format.unfinished import remove_left_files, remove_leftovers, remove_work_folder
 from ..pipeline.reading.dataset_source import DatasetSource
-from ..storage import LocalStorage, Storage, is_writable, read_document
+from ..storage import LocalStorage, Storage, is_hub_url, is_writable, read_document
 from ..version import __version__
 from .call_limit import CallLimit, TaskCalls
 from .function import UserFunction, one_thread
@@ -156,6 +157,12 @@ def run_map(request: MapRequest, *, on_progress: Callable[[MapProgress], None] |
         WorkerError: The processes of one task were killed three times.
         ShareDone: The engine runs one share, which is done.
     """
+    output = request.output
+    if type(output) is ToDataset and is_hub_url(output.output):
+        sources = [output.ref.path]
+        with new_output_folder(output.output, sources=sources, engine=request.engine) as folder:
+            report = run_map(replace(request, output=replace(output, output=folder)), on_progress=on_progress)
+        return replace(report, written=(output.output,))
     with _locked(request) as storage, one_thread(), TemporaryDirectory(prefix="energon-calls-") as temporary:
         try:
             return _run(request, *_job(request, storage, temporary), on_progress)

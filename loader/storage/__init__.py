@@ -3,6 +3,7 @@
 ================  =============================================================
 `protocol.py`     the interface of a store, its small types, and its errors
 `local.py`        files of this machine
+`hub_folder.py`   a folder whose files are published in a repository of the Hugging Face Hub
 `epath.py`        `EPath`, the path type of megatron-energon
 `on_disk.py`      renames, flushes and checks of files of this machine
 `temporary_files.py` temporary files and folders, and unfinished ones that a killed run has left

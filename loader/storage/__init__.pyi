@@ -1,6 +1,7 @@
 # The public names of this package, each with the module that defines it.
 
 from .epath import EPath as EPath
+from .hub_folder import HubFolder as HubFolder, UnnamedLicenseError as UnnamedLicenseError, is_hub_url as is_hub_url
 from .local import LocalStorage as LocalStorage
 from .memory_map import map_file as map_file
 from .on_disk import (

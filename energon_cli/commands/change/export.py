@@ -19,6 +19,7 @@ from ...console import print_json, show_account, show_note
 from ...dataset_options import copy_options, dataset_options
 from ...dataset_paths import check_ref
 from ...engine_options import EngineChoice, engine_options
+from ...license_option import license_option
 from ...options import combined, parse_size_or_megabytes, shared_options
 from ...progress import ProgressBar
 
@@ -59,6 +60,7 @@ def _export_options(forms: Sequence[str], default: str, *added: Decorator, **sha
     "by the ending of DEST",
     click.option("--link", is_flag=True, help="With webdataset, hard links to whole shards instead of copies."),
     click.option("--raw", is_flag=True, help="With parquet and hf, all parts as bytes."),
+    license_option("dest"),
     partial(engine_options, default_workers="1; of a share, one per core"),
     help="With webdataset, most bytes of a shard.",
 )
@@ -82,6 +84,8 @@ def export(ref: DatasetRef, dest: str, *, file_format: str | None, link: bool, *
             energon export /data/coco plain --format webdataset --link
         Export the validation part:
             energon export s3://bucket/coco val --split-parts val
+        Publish a Parquet file on the Hugging Face Hub:
+            energon export /data/coco hf://datasets/me/coco/coco.parquet --license cc-by-4.0
         Read a share in each job of a Slurm array, then write the file with --merge:
             energon export s3://bucket/coco coco.parquet --share auto
     """

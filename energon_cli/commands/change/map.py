@@ -15,6 +15,7 @@ from ...console import facts_of, output_console, print_json, printing_to_stderr,
 from ...dataset_options import copy_options, dataset_options
 from ...dataset_paths import check_ref, writable
 from ...engine_options import ENGINE_PARAMETERS, EngineChoice, engine_options
+from ...license_option import license_option
 from ...options import parse_names, shared_options
 from ...progress import ProgressBar
 
@@ -54,6 +55,7 @@ _SAMPLES_WITH_GPUS = 256  # of a task, which takes longer by a model
     help="Most samples of a task.  [default: 4096, 256 with GPUs]",
 )
 @copy_options
+@license_option("to_dataset")
 @engine_options
 @dataset_options("dataset_config", "trust_code")
 @shared_options("json", "progress")
@@ -96,6 +98,8 @@ def map_dataset(
             energon map /data/coco quality:is_good --to-filter good
         Resize pictures into a new dataset:
             energon map /data/coco resize.py:resize --to-dataset /data/coco-small
+        Publish what it returns on the Hugging Face Hub:
+            energon map /data/coco resize.py:resize --to-dataset hf://datasets/me/coco-small --license cc-by-4.0
         Run it on a Ray cluster:
             energon map /data/coco quality:score --write score --engine ray --address auto
         Run a share of it in each job of a Slurm array:

@@ -14,6 +14,7 @@ from ...console import facts_of, print_json, show_account, show_note, show_warni
 from ...dataset_options import copy_options, dataset_options
 from ...dataset_paths import check_ref
 from ...engine_options import EngineChoice, engine_options
+from ...license_option import license_option
 from ...options import layout_of, shared_options, shuffle_options
 from ...progress import ProgressBar
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 @shared_options("split_ratio", help="New split by samples.  [default: the split of PATH]")
 @shared_options("keep_parts", "drop_parts")
 @copy_options
+@license_option("dest")
 @engine_options
 @shared_options("compat", "strict", "progress", "json")
 @dataset_options()
@@ -65,6 +67,8 @@ def reshard(
             energon reshard /data/coco /data/good --where 'jpg.width >= 512'
         Copy to an object store:
             energon reshard /data/coco s3://bucket/coco --shuffle --seed 7
+        Publish on the Hugging Face Hub:
+            energon reshard /data/coco hf://datasets/me/coco --license cc-by-4.0
         Write a share of the shards in each job of a Slurm array:
             energon reshard /data/coco /data/coco_shuffled --shuffle --share auto
         Commit the shards of all shares:

@@ -35,6 +35,8 @@ def push(ref: DatasetRef, *, dest: str, as_json: bool) -> None:
             energon index push s3://bucket/coco /shared/coco.energon-index
         Publish it on a web server's bucket:
             energon index push /data/coco s3://public/indexes/coco.energon-index
+        Publish it in a repository of the Hugging Face Hub:
+            energon index push s3://bucket/coco hf://datasets/me/indexes/coco.energon-index
     """
     from loader.dataset import push_index
 

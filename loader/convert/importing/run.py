@@ -33,9 +33,10 @@ from ...format.unfinished import (
 )
 from ...prepare.plan import PreparePlan, PrepareReport, SplitRequest
 from ...prepare.run import run_prepare
-from ...storage import LocalStorage, Storage, may_use_rust, open_storage
+from ...storage import HubFolder, LocalStorage, Storage, is_hub_url, may_use_rust, open_storage
 from ..rows.row import NO_SPLIT
 from ..rows.shard_layout import PlannedShard, order_rows, plan_shards
+from ..writing.hub_output import new_output_folder
 from ..writing.new_folder import check_new_folder, check_not_written
 from ..writing.new_output import check_outside, keep_shards
 from ..writing.written_shards import FileVersion
@@ -84,6 +85,12 @@ def run_import(
         WorkerError: The worker processes of one shard were killed three times.
         ShareDone: The engine writes one share, and its shards are written.
     """
+    # What is for a repository is written to a folder of this machine, and published at the end.
+    if is_hub_url(plan.output):
+        sources = [source.path for source in plan.sources]
+        with new_output_folder(plan.output, sources=sources, engine=plan.runs_on) as folder:
+            plan = replace(plan, output=folder)
+            return run_import(plan, listed=listed, on_progress=on_progress, before_commit=before_commit)
     # Check the plan and the output before anything is listed.
     started = time.perf_counter()
     engine = plan.runs_on
@@ -204,8 +211,11 @@ def check_output(output: str, *, sources: Sequence[str] = (), command: str = "im
         ConfigError: It has other files, is a dataset that no import has written, or is inside of a source.
         StorageError: It is a file.
     """
-    storage = open_storage(output)
     check_outside(output, sources)
+    if is_hub_url(output):
+        with HubFolder(output):
+            return
+    storage = open_storage(output)
     if storage.exists(IMPORT_FOLDER):
         return
     try:

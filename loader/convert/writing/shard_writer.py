@@ -8,12 +8,16 @@ from contextlib import ExitStack
 from functools import lru_cache, partial
 from typing import Any, Literal, Self
 
+from ...engine.journal import AlreadyDoneError
 from ...errors import ConfigError, SampleError
+from ...format.documents.dataset_files import is_prepared
 from ...format.index.shard_index import index_shard
 from ...format.unfinished import WRITING_FOLDER
 from ...prepare.plan import PrepareReport
-from ...storage import open_storage
+from ...storage import HubFolder, is_hub_url, open_storage
+from ...storage.remote import use_storage_options
 from .encoded_parts import encode_part
+from .hub_output import publish
 from .new_folder import check_new_folder
 from .sample_parts import SampleParts, checked_key, description, split_by_hash, type_of_sample
 from .seen_keys import SeenKeys
@@ -53,6 +57,7 @@ class ShardWriter:
         resume: Continue a write that was interrupted, if there is one.
         rank: Number of this writer among others of the same dataset, which does not commit; None for the only one.
         compat: As for :class:`.PreparePlan`.
+        storage_options: Options of the store, such as ``{"license": "cc-by-4.0"}`` for a new card on the hub.
 
     Raises:
         ConfigError: A setting is invalid.
@@ -71,6 +76,7 @@ class ShardWriter:
         resume: bool = False,
         rank: int | None = None,
         compat: bool | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         # Check the settings.
         for name, value in (("shard_bytes", shard_bytes), ("samples_per_shard", samples_per_shard)):
@@ -95,7 +101,13 @@ class ShardWriter:
         self._rank = rank
         self._description = description(sample_type, field_map)
         self._typed: dict[str, SampleParts] = {}
-        self._storage = open_storage(self._settings["path"])
+        use_storage_options(path, storage_options)
+        path = os.fspath(path)
+        self._hub = HubFolder(path) if is_hub_url(path) else None
+        if self._hub and rank is not None:
+            raise ConfigError("one process writes to a repository", at=path, hint="pass on writer.part(rank)")
+        self._folder = self._hub.path if self._hub else path
+        self._storage = open_storage(self._folder)
         self._records = WrittenShards(self._storage, rank)
         self._open: dict[str, OpenShard] = {}
         self._seen = SeenKeys()
@@ -116,7 +128,7 @@ class ShardWriter:
         Args:
             rank: Number of the process, from 0.
         """
-        return ShardWriter(**self._settings, rank=rank)
+        return ShardWriter(**{**self._settings, "path": self._folder}, rank=rank)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._stack is not None:
@@ -129,26 +141,33 @@ class ShardWriter:
         """Begin to write.
 
         Raises:
+            AlreadyDoneError: An earlier run has written everything to this repository, and did not publish it.
             ConfigError: The folder has other files, a dataset, or the shards of an interrupted write.
             StorageError: It cannot be written, or another process writes there.
         """
-        self._check_output()
-        stack = ExitStack()
-        stack.enter_context(self._storage.lock(self._records.lock))
-        # Continue the earlier write of this writer, or begin it again.
-        if self._records.exists():
-            if self._settings["resume"]:
-                self._keep_finished()
-            elif self._records.finished() is not None:
-                raise ConfigError(
-                    f"{part_name(self._rank)} is written already",
-                    at=self._storage.path(""),
-                    hint="commit it, or pass resume=True",
-                )
-            else:
-                self._records.discard()  # of a process that was killed, and starts again
-        self._records.begin()
-        self._stack = stack
+        with ExitStack() as stack:
+            # Publish what an earlier run has written, if it ended between the last sample and its commit.
+            if self._hub:
+                stack.enter_context(self._hub)
+                if is_prepared(self._storage):
+                    publish(self._hub)
+                    raise AlreadyDoneError("an earlier run has written this; it is published now", at=self._hub.url)
+            self._check_output()
+            stack.enter_context(self._storage.lock(self._records.lock))
+            # Continue the earlier write of this writer, or begin it again.
+            if self._records.exists():
+                if self._settings["resume"]:
+                    self._keep_finished()
+                elif self._records.finished() is not None:
+                    raise ConfigError(
+                        f"{part_name(self._rank)} is written already",
+                        at=self._storage.path(""),
+                        hint="commit it, or pass resume=True",
+                    )
+                else:
+                    self._records.discard()  # of a process that was killed, and starts again
+            self._records.begin()
+            self._stack = stack.pop_all()
         return self
 
     def _check_output(self) -> None:
@@ -180,27 +199,32 @@ class ShardWriter:
         if self._stack is None:
             return
         stack, self._stack = self._stack, None
-        # End the shards of this writer; after an error, leave those that another run can continue.
         with stack:
-            if error is None:
-                try:
-                    for shard in [*self._open.values()]:
-                        self._finish(shard)
-                    self._records.finish(PartRecord(description=self._description))
-                except BaseException as failed:
-                    self._abort(failed)
-                    raise
-            else:
-                self._abort(error)
-                if not self._settings["resume"]:
-                    self._records.discard()
+            self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
+        # End the shards of this writer; after an error, leave those that another run can continue.
+        if error is None:
+            try:
+                for shard in [*self._open.values()]:
+                    self._finish(shard)
+                self._records.finish(PartRecord(description=self._description))
+            except BaseException as failed:
+                self._abort(failed)
+                raise
+        else:
+            self._abort(error)
+            if not self._settings["resume"]:
+                self._records.discard()
         # The only writer, or the first of several, commits the shards of all.
         if self._rank is not None:
             return
         if error is None:
             settings = self._settings
             renames, compat = settings["on_repeat"] == "rename", settings["compat"]
-            self.report = commit_shards(self._storage, path=settings["path"], renames=renames, compat=compat)
+            self.report = commit_shards(self._storage, path=self._folder, renames=renames, compat=compat)
+            if self._hub:
+                publish(self._hub)
         elif not self._settings["resume"]:
             for _, records in [*written_parts(self._storage)]:
                 records.discard()

@@ -33,6 +33,7 @@ class StorageOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         max_requests: Requests at a time, for each process.
         check_versions: Compare the versions of objects (ETags); False compares their sizes alone.
         commit: Commit of a repository of the Hugging Face Hub that is read; None takes the present one of its branch.
+        license: Licence in the card of a new dataset on the hub, such as ``cc-by-4.0``; ``none`` names none.
         cache_dir: Folder of the cache of this node; None takes that in ``ENERGON_CACHE_DIR``, an empty text no cache.
         cache_bytes: Most bytes of the cache, such as ``500GB``; None takes the number in ``ENERGON_CACHE_BYTES``.
     """
@@ -49,6 +50,7 @@ class StorageOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     max_requests: int = 64
     check_versions: bool = True
     commit: str | None = None
+    license: str | None = None
     cache_dir: str | None = None
     cache_bytes: int | str | None = None
 

@@ -10,6 +10,7 @@ import click
 
 from ....command import energon_command
 from ....engine_options import engine_options
+from ....license_option import license_option
 from ....options import ExtensibleChoice, parse_pairs, parse_size, shared_options, shuffle_options
 
 _KINDS = (
@@ -203,6 +204,7 @@ class _Grouping(click.Choice[str]):
     help="Stop if more samples fail: a number, or a share such as 5%.  [default: 1%, at least 1]",
 )
 @shared_options("sample_type", "field_map", "yes", "dry_run", "compat")
+@license_option("output")
 @engine_options
 @shared_options("strict", "progress", "json")
 def import_data(sources: tuple[str, ...], output: str, **flags: Any) -> None:
@@ -230,6 +232,8 @@ def import_data(sources: tuple[str, ...], output: str, **flags: Any) -> None:
             energon import urls.csv /data/pictures --yes --download
         Import to an object store:
             energon import ~/photos s3://bucket/photos --yes
+        Publish on the Hugging Face Hub:
+            energon import ~/photos hf://datasets/me/photos --yes --license cc-by-4.0
         Import from one bucket to another, a share in each job of a Slurm array:
             energon import s3://raw/photos s3://bucket/photos --yes --share auto
         Commit the shards of all shares:

@@ -132,7 +132,7 @@ class _Helper:
 
 
 # Variables that requests depend on: a helper is replaced if they change. Our own options are sent with each request.
-_PREFIXES = ("AWS_", "AZURE_", "GOOGLE_", "MSC_", "HOME", "XDG_CONFIG")
+_PREFIXES = ("AWS_", "AZURE_", "GOOGLE_", "HF_", "MSC_", "HOME", "XDG_CONFIG")
 _lock = ForkLock()
 _helper: _Helper | None = None
 _of_parents: list[_Helper] = []
@@ -183,6 +183,7 @@ class HelperClient:
         self.upload = partial(self._call, "upload")
         self.delete = partial(self._call, "delete")
         self.refresh = partial(self._call, "refresh")
+        self.run_upload = partial(self._call, "run_upload")
 
     def pages(self, prefix: str) -> Iterator[Sequence[ClientObject]]:
         listing, helper = next(_listings), _current()  # which alone has the listing

@@ -7,5 +7,6 @@
 `addresses.py`       where the bytes of files are, until the signed addresses expire
 `request_needs.py`   how many requests a run needs, and the limits of plans
 `hub_client.py`      a repository at a commit, as a client of objects
+`commit_upload.py`   files uploaded by the hub's own client, and named by commits
 ==================== =================================================================
 """

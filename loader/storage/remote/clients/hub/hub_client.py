@@ -15,6 +15,7 @@ from ...options import StorageOptions
 from ..connection import ClientObject, Received
 from ..http_client import AFTER, HttpClient
 from .addresses import Address, Addresses
+from .commit_upload import named_errors, upload_to
 from .hub_requests import HubRequests
 from .node_files import digest_of
 
@@ -154,6 +155,11 @@ class HubClient:
         raise RequestFailure("a repository is not written file by file", Remedy.GIVE_UP, kind="read-only hub")
 
     upload = delete = put
+
+    def run_upload(self, step: str, url: ObjectUrl, *arguments: Any) -> Any:
+        """Run a step of an upload to a URL of this repository, in the helper process: see :class:`.CommitUpload`."""
+        with named_errors(url):
+            return getattr(upload_to(url, self._requests.endpoint), step)(*arguments)
 
 
 def _object(entry: dict[str, Any]) -> ClientObject:

@@ -101,28 +101,30 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
         yield hub
 
 
-def run(*command: str) -> str:
+def run(*command: str) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-    return done.stdout + done.stderr
+    return done
 
 
 @pytest.mark.slow  # about 20 commands on 8 repositories
 def test_the_commands_of_the_page_make_datasets_of_repositories(hub: HubServer, tmp_path: Path) -> None:
     install, *lines = [line for block in blocks(PAGE, "console") for line in commands(block)]
     assert install == "pip install 'energon-toolkit[hf]'"
-    outputs = {line: run("bash", "-c", line) for line in lines}
+    done = {line: run("bash", "-c", line) for line in lines}
     # All datasets are there, and nothing was written to a repository.
     assert {path: len(open_dataset(path)) for path in SAMPLES} == SAMPLES
     assert all(name in PAGE for name in REPOSITORIES)
     assert {request.method for request in hub.log} <= {"GET", "HEAD"}
     assert not hub.count(status=429)
-    assert f"metadata are kept in {tmp_path}/index/cc12m-wds-" in "".join(outputs.values())
-    assert "label_name" in outputs["energon preview hf://datasets/ylecun/mnist"]
+    assert f"metadata are kept in {tmp_path}/index/cc12m-wds-" in "".join(each.stderr for each in done.values())
+    assert "label_name" in done["energon preview hf://datasets/ylecun/mnist"].stdout
     # The files of a repository are listed once, though each command is a process of its own.
     for name in REPOSITORIES:
         assert hub.count(path=f"/api/datasets/{name}/tree/*", status=200) <= 2, name  # the other one of a folder in it
     # The training.
     script = re.findall(r'^```python title="train.py"\n(.*?)^```$', PAGE, flags=re.MULTILINE | re.DOTALL)[0]
     (tmp_path / "train.py").write_text(script)
-    assert run(sys.executable, "train.py").splitlines() == [f"{step} 2 pictures, 2 captions" for step in range(3)]
+    assert run(sys.executable, "train.py").stdout.splitlines() == [
+        f"{step} 2 pictures, 2 captions" for step in range(3)
+    ]

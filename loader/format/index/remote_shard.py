@@ -26,6 +26,7 @@ _STREAM_BYTES = 16 << 20  # of a request
 _STREAMED_AHEAD = 4  # requests of a shard
 _MAX_BUFFERED = 128 << 20  # bytes of all shards that a process streams
 _BYTES_PER_S = 1e9  # of a machine
+_BYTES_PER_S_OF_HUB = 5e7  # to a machine anywhere; the headers of all but small members are read alone
 _BYTES_PER_S_OF_SHARD = 4e8
 _MAX_REQUESTS_PER_S = 5500  # to a prefix of S3
 
@@ -41,6 +42,7 @@ class RemoteIndexer:
         self._storage = storage
         self._mode = mode
         self._at_once = at_once
+        self._bytes_per_s = _BYTES_PER_S_OF_HUB if storage.url.startswith("hf://") else _BYTES_PER_S
         self._buffered = _Budget(_MAX_BUFFERED)
         self._lock = threading.Lock()
         self._jumps: list[int] = []  # bytes between the first two headers of shards that are not neighbours
@@ -90,7 +92,7 @@ class RemoteIndexer:
             self._jumps.append(jump)
             mean_bytes = sum(self._jumps) / len(self._jumps)
         hop_s = max(self._latency_s / self._at_once, 1 / _MAX_REQUESTS_PER_S)
-        return mean_bytes < min(_BYTES_PER_S, self._at_once * _BYTES_PER_S_OF_SHARD) * hop_s
+        return mean_bytes < min(self._bytes_per_s, self._at_once * _BYTES_PER_S_OF_SHARD) * hop_s
 
 
 class _Stream(ClosesOnExit):

@@ -25,7 +25,7 @@ _OTHERS_AT_FIRST = 4.0  # requests of all nodes for each one of this node, befor
 _OTHERS_WEIGHT = 0.25  # of the last observation in the average
 _WINDOW_S = 300.0
 _JITTER_S = 3.0  # over which nodes that waited for the same window begin
-_NAMED_S = 10.0  # shorter pauses are not logged
+_NAMED_S, _NAMED_EACH_S = 10.0, 60.0  # shorter pauses are not logged, and others once a minute
 
 _log = get_logger(__name__)
 
@@ -125,6 +125,7 @@ class RequestPace:
     ) -> None:
         self._files, self._host, self._identity = files, host, identity
         self._clock, self._sleep = clock, sleep
+        self._named_s = 0.0
         self.waited_s = 0.0
         self.sent = {"api": 0, "resolver": 0}
 
@@ -143,7 +144,8 @@ class RequestPace:
             if at_s <= now_s:
                 break
             pause_s = min(at_s - now_s, 2 * state.window_s) + (random.uniform(0, _JITTER_S) if is_late else 0.0)
-            if pause_s > _NAMED_S:
+            if pause_s > _NAMED_S and now_s > self._named_s + _NAMED_EACH_S:
+                self._named_s = now_s
                 _log.warning(
                     "waiting %.0f s: %s of the %.0f requests that %s allows in %.0f s are left",
                     pause_s, f"{max(0, state.left):,.0f}", state.limit, self._host, state.window_s,

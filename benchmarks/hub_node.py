@@ -72,7 +72,7 @@ def main() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    paces = [connection.client._requests.pace for connection in choice._connections.values()]  # noqa: SLF001 - to be measured
+    paces = [connection.client._requests.pace for connection in choice._connections.values()]  # type: ignore[attr-defined]  # noqa: SLF001 - to be measured
     figures = {
         "reads": sum(thread.reads for thread in threads),
         "read_s": sum(thread.read_s for thread in threads),

@@ -61,7 +61,9 @@ class Reader(threading.Thread):
 
 def main() -> None:
     """Read, and print the figures."""
-    url, lanes, first, readers, seconds, rate = sys.argv[1], *map(int, sys.argv[2:5]), *map(float, sys.argv[5:7])
+    url = sys.argv[1]
+    lanes, first, readers = map(int, sys.argv[2:5])
+    seconds, rate = map(float, sys.argv[5:7])
     storage = open_storage(url)
     files = [info for info in storage.list() if info.name.endswith(".tar")]
     source = SourceOrder(samples=len(files) * SAMPLES, slice_length=_SLICE, shuffle_buffer=_BUFFER)

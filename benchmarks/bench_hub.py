@@ -4,8 +4,10 @@ usage: python benchmarks/bench_hub.py [--only NAME]… [--work-folder FOLDER] [-
 
 nodes    32 simulated nodes of two processes with four readers each begin together, and read 2,000 tars in a run's order
 prepare  bytes that the prepare of picture tars reads, of all their bytes
-web      a loader on hf:// beside the same tars on https://, with 20 ms before each answer, in turns
-stream   a loader on hf:// beside `datasets` with streaming, shuffled, in turns
+web      a loader on hf:// against the same tars on https://, with 20 ms before each answer, in turns
+stream   a loader on hf:// against `datasets` with streaming, shuffled, in turns
+webshart a loader, shuffled, against webshart in stored order, on a local copy of the tars, bytes as they are, in turns;
+         --webshart names the Python of an environment with webshart 0.4
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -168,9 +171,11 @@ print(first - started, samples / (time.perf_counter() - begun))
 """
 
 
-def _run(script: str, *arguments: object, **environment: str) -> tuple[float, float]:
+def _run(
+    script: str, *arguments: object, python: Path | str = sys.executable, **environment: str
+) -> tuple[float, float]:
     output = subprocess.run(
-        [sys.executable, "-c", script, *map(str, arguments)],
+        [str(python), "-c", script, *map(str, arguments)],
         env=os.environ | environment, check=True, stdout=subprocess.PIPE, text=True,
     ).stdout  # fmt: skip
     first_s, rate = map(float, output.split()[-2:])
@@ -229,7 +234,7 @@ def web(work: Path, arguments: argparse.Namespace) -> list[list[str]]:
                 pairs.append((ours[1] / theirs[1], ours[1], theirs[1]))
             ratio, ours_rate, theirs_rate = (statistics.median(values) for values in zip(*pairs, strict=True))
             cells = f"{ratio:.2f} × ({ours_rate:,.0f} and {theirs_rate:,.0f} samples/s)"
-            rows.append([f"hf:// beside http://, 20 ms, {workers} workers", cells, "≥ 0.95 ×"])
+            rows.append([f"hf:// against http://, 20 ms, {workers} workers", cells, "≥ 0.95 ×"])
     return rows
 
 
@@ -250,14 +255,75 @@ def stream(work: Path, arguments: argparse.Namespace) -> list[list[str]]:
             rate, their_rate, ratio, first_s, their_s = map(statistics.median, zip(*figures, strict=True))
             cells = f"{ratio:.2f} × ({rate:,.0f} and {their_rate:,.0f} samples/s)"
             rows += [
-                [f"hf:// beside datasets, shuffled over 1,000 samples, arrays, {workers} workers", cells, "ahead"],
+                [f"hf:// against datasets, shuffled over 1,000 samples, arrays, {workers} workers", cells, "ahead"],
                 ["seconds to the first sample, with all imports", f"{first_s:.1f} and {their_s:.1f}", "ahead"],
             ]
     return rows
 
 
+_RAW = """
+import sys, time
+from loader import DefaultTaskEncoder, WorkerConfig, get_savable_loader, get_train_dataset
+
+class Bytes(DefaultTaskEncoder):
+    decoder = None
+
+begun = time.perf_counter()
+dataset = get_train_dataset(
+    sys.argv[1], worker_config=WorkerConfig(rank=0, world_size=1, num_workers=0), batch_size=None, repeat=False,
+    shuffle_buffer_size=1000, max_samples_per_sequence=100, task_encoder=Bytes(),
+)
+with get_savable_loader(dataset) as loader:
+    samples, first = 0, None
+    for sample in loader:
+        samples += 1
+        first = first or time.perf_counter()
+print(first - begun, samples / (time.perf_counter() - begun))
+"""
+
+_WEBSHART = """
+import os, sys, time
+import webshart
+source, metadata = sys.argv[1:3]
+if not os.path.exists(metadata):
+    webshart.MetadataExtractor().extract_metadata(source=source, destination=metadata, max_workers=2)
+begun = time.perf_counter()
+dataset = webshart.discover_dataset(source=source, metadata=metadata)
+samples, first = 0, None
+for file in webshart.TarDataLoader(dataset, load_file_data=True, buffer_size=100):
+    samples += len(file.data) > 0 and file.path.endswith(".jpg")
+    first = first or time.perf_counter()
+print(first - begun, samples / (time.perf_counter() - begun))
+"""
+
+
+def webshart(work: Path, arguments: argparse.Namespace) -> list[list[str]]:
+    """Load a local copy by this library and by webshart in turns; return rows of the table."""
+    if arguments.webshart is None:
+        return []
+    folder = work / "local"
+    if not folder.exists():
+        shutil.copytree(_small(work) / "train", folder)
+        command = ["prepare", str(folder), "--non-interactive", "--split-ratio", "1,0,0"]
+        subprocess.run([sys.executable, "-m", "energon_cli", *command], check=True, stdout=subprocess.DEVNULL)
+    figures = []
+    for _ in range(arguments.rounds):
+        ours = _run(_RAW, folder)
+        theirs = _run(_WEBSHART, _small(work) / "train", work / "webshart", python=arguments.webshart)
+        figures.append((ours[1], theirs[1], ours[1] / theirs[1], ours[0], theirs[0]))
+    rate, their_rate, ratio, first_s, their_s = map(statistics.median, zip(*figures, strict=True))
+    return [
+        [
+            "shuffled, against webshart in order",
+            f"{ratio:.2f} × ({rate:,.0f} and {their_rate:,.0f} samples/s)",
+            "ahead",
+        ],
+        ["seconds to the first sample, without imports", f"{first_s:.3f} and {their_s:.3f}", "ahead"],
+    ]
+
+
 PARTS: dict[str, Callable[[Path, argparse.Namespace], list[list[str]]]] = {
-    "nodes": nodes, "prepare": prepare, "web": web, "stream": stream,
+    "nodes": nodes, "prepare": prepare, "web": web, "stream": stream, "webshart": webshart,
 }  # fmt: skip
 
 
@@ -268,6 +334,7 @@ def main() -> None:
     parser.add_argument("--work-folder", type=Path, default=Path("build/bench_hub"))
     parser.add_argument("--seconds", type=float, default=600.0, help="of the simulated nodes")
     parser.add_argument("--plan", default="free", help="whose limits hold for the simulated nodes")
+    parser.add_argument("--webshart", type=Path, help="Python of an environment with webshart")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     arguments.work_folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The data of the benchmarks of the hub: repositories of tars, sparse where nobody reads what is in them."""
+"""The data of the benchmarks of the hub: repositories of tars, sparse where their contents do not matter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SAMPLE_BYTES = 24_576
 
 
 def sparse_shards(folder: Path, count: int) -> None:
-    """Make tars of one part a sample, whose headers alone take room on the disk; only the first shard has them."""
+    """Make tars that take little room on the disk: their contents are holes, and only the first one has all headers."""
     folder.mkdir(parents=True, exist_ok=True)
     for shard in range(count):
         path = folder / f"shard_{shard:04d}.tar"

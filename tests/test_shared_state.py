@@ -31,6 +31,8 @@ REASONS = {
     "storage/remote/clients/choice.py _is_forked_after_use": "changed after a fork, when there is one thread",
     "storage/remote/clients/choice.py _is_told": "set by the program",
     "storage/remote/clients/choice.py _lock": "a lock",
+    "storage/remote/clients/hub/node_files.py _lock": "a lock",
+    "storage/remote/clients/hub/node_files.py _opened": "changed under _lock",
     "storage/remote/clients/connection.py _is_command": "set before the command starts threads",
     "storage/remote/clients/helper_client.py _helper": "changed under _lock",
     "storage/remote/clients/helper_client.py _listings": "next() of a count is one step",

@@ -10,7 +10,7 @@ SAMPLE_BYTES = 24_576
 
 
 def sparse_shards(folder: Path, count: int) -> None:
-    """Make tars that take little room on the disk: contents are holes, and only the first tar has all headers."""
+    """Write tars that take little room on the disk: contents are holes, and only the first tar has all headers."""
     folder.mkdir(parents=True, exist_ok=True)
     for shard in range(count):
         path = folder / f"shard_{shard:04d}.tar"

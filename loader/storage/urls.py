@@ -107,7 +107,7 @@ def _normal_url(url: str, *, written: str) -> str:
     bucket, key = split_container(protocol, location)
     normal = posixpath.normpath(key)
     if normal.split("/", 1)[0] == "..":
-        message = f"the path {redact_urls(written)!r} leads out of the bucket"
+        message = f"the path {redact_urls(written)!r} leads out of the {'repository' if protocol == 'hf' else 'bucket'}"
         raise ConfigError(message, at=redact_urls(url), hint="write the whole URL")
     return f"{protocol}://{bucket}" if normal == "." else f"{protocol}://{bucket}/{normal}"
 

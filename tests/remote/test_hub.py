@@ -145,6 +145,15 @@ def test_a_commit_that_is_none_is_refused() -> None:
         remember_options(REPOSITORY, {"commit": "main"})
 
 
+def test_a_metadataset_of_a_repository_names_datasets_of_others_by_their_urls(
+    hub: HubServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mix = b"__module__: megatron.energon\n__class__: MetadatasetV2\nsplits: {train: {path: ../dogs}}\n"
+    hub.create("datasets", "me/cats").commit({"mix.yaml": mix})
+    assert main(["info", f"{REPOSITORY}@main/mix.yaml"]) == 1
+    assert "'../dogs' leads out of the repository; write the whole URL" in " ".join(capsys.readouterr().err.split())
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_dataset_is_prepared_and_read_with_one_listing_and_one_address_a_shard(
     hub: HubServer, tmp_path: Path, workers: int

@@ -316,3 +316,18 @@ def test_processes_write_to_one_repository(hub: HubServer, parts: int) -> None:
     assert texts(URL) == [str(rank) for rank in range(parts)]
     with pytest.raises(ConfigError, match="one process writes"):
         ShardWriter(URL, rank=1)
+
+
+def test_an_index_of_a_repository_is_pushed_to_another_one(
+    hub: HubServer, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENERGON_INDEX", str(tmp_path / "indexes"))
+    assert main(["import", str(photos), str(tmp_path / "data"), "--yes", "--split-ratio", "1,0,0"]) == 0
+    shards = {path.name: path.read_bytes() for path in (tmp_path / "data").glob("*.tar")}
+    hub.create("datasets", "them/cats").commit(shards)
+    assert main(["prepare", "hf://datasets/them/cats", "--non-interactive", "--split-ratio", "1,0,0"]) == 0
+    url = "hf://datasets/me/cats/indexes/cats.energon-index"
+    assert main(["index", "push", "hf://datasets/them/cats", url]) == 0
+    monkeypatch.setenv("ENERGON_INDEX", str(tmp_path / "of another user"))
+    assert main(["index", "pull", url, "--with-split"]) == 0
+    assert len(open_dataset("hf://datasets/them/cats")) == PICTURES

@@ -457,7 +457,7 @@ def test_a_run_on_a_read_only_repository_with_a_pulled_index_is_resumed_after_th
     hub: HubServer, user_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository = hub.create("datasets", "me/cats")
-    repository.commit(shards())
+    commit = repository.commit(shards())
     # One user prepares, and shares the index in a repository of indexes.
     assert main(["prepare", REPOSITORY, "--non-interactive", "--split-ratio", "1,0,0"]) == 0
     assert main(["index", "push", REPOSITORY, str(tmp_path / "cats.energon-index")]) == 0
@@ -470,6 +470,7 @@ def test_a_run_on_a_read_only_repository_with_a_pulled_index_is_resumed_after_th
     assert main(["lint", REPOSITORY]) == 0
     state = tmp_path / "state"
     begun = [train(REPOSITORY, 0, 1, steps=20, state=f"{state}_0")]
+    assert commit in Path(f"{state}_0").read_text()
     repository.commit(shards(text="other"))
     repository.commit({"README.md": b"# Cats"})
     for path in Path(os.environ["ENERGON_CACHE_DIR"]).glob("energon-hub-*/answers/revision-*"):

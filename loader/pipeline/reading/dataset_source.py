@@ -142,8 +142,10 @@ class DatasetSource(Source):
         else:
             ends, starts = self.selection.whole
             runs = zlib.crc32(starts.tobytes(), zlib.crc32(ends.tobytes(), start))
+        commit = folder.index.layout.commit
         return {
             "path": self.request.ref.path,
+            **({"commit": commit} if commit else {}),
             **({} if folder.is_file else {"uuid": folder.index.uuid, "split_part": self.split_part}),
             "samples": len(self.selection),
             "which": zlib.crc32(np.array(self.selection.bounds, np.int64).tobytes(), runs),

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.request import HTTPCookieProcessor, build_opener
 
 import msgspec
 import pytest
@@ -453,6 +454,21 @@ def train(url: str, rank: int, world_size: int, *, steps: int, state: str, state
     return result.stdout.splitlines()
 
 
+def first_rows(url: str) -> list[str]:
+    """Return the keys of the first samples that `energon browse` shows."""
+    command = [sys.executable, "-m", "energon_cli", "browse", url, "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        page, _, query = json.loads(server.stdout.readline())["url"].partition("?")
+        opener = build_opener(HTTPCookieProcessor())  # the first page sets the key of this server
+        opener.open(f"{page}?{query}", timeout=20).close()
+        with opener.open(f"{page}api/d/0/rows?start=0&count=3", timeout=20) as answer:
+            rows = json.load(answer)["rows"]
+        server.terminate()
+        server.wait(20)
+    return [row["key"] for row in rows]
+
+
 def test_a_run_on_a_read_only_repository_with_a_pulled_index_is_resumed_after_the_branch_moved_on(
     hub: HubServer, user_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -468,6 +484,7 @@ def test_a_run_on_a_read_only_repository_with_a_pulled_index_is_resumed_after_th
     pulled = "hf://datasets/you/indexes/cats.energon-index"
     assert main(["index", "pull", pulled, "--with-split"]) == 0
     assert main(["lint", REPOSITORY]) == 0
+    assert first_rows(REPOSITORY) == ["0_000", "0_001", "0_002"]
     state = tmp_path / "state"
     begun = [train(REPOSITORY, 0, 1, steps=20, state=f"{state}_0")]
     assert commit in Path(f"{state}_0").read_text()

@@ -36,6 +36,7 @@ from .remote import (
     read_present as read_present,
     remember_options as remember_options,
     request_needs as request_needs,
+    url_at_commit as url_at_commit,
     use_rust_here as use_rust_here,
 )
 from .remote_path import AscendingFile as AscendingFile, FileStream as FileStream

@@ -588,3 +588,12 @@ def test_the_hint_of_files_that_are_no_shards_imports_them(
     assert main(["import", "hf://datasets/me/packed", "packed", "--yes"]) == 1
     assert "unpack its archives, and import the copy" in " ".join(capsys.readouterr().err.split())
     assert not hub.count(path="/api/agent-harnesses")  # of the client, which asks once in each process
+
+
+@pytest.mark.usefixtures("user_folder")
+def test_a_trace_names_the_commit(hub: HubServer, capsys: pytest.CaptureFixture[str]) -> None:
+    commit = hub.create("datasets", "me/cats").commit(shards())
+    assert main(["prepare", REPOSITORY, "--non-interactive", "--split-ratio", "1,0,0"]) == 0
+    capsys.readouterr()
+    assert main(["trace", REPOSITORY, "--step", "1", "--batch-size", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[0])["dataset"] == f"{REPOSITORY}@{commit}"

@@ -16,6 +16,7 @@ from ...order import GONE
 from ...pipeline.contract.item_id import ItemId
 from ...pipeline.contract.stage import State
 from ...pipeline.reading.dataset_source import DatasetSource
+from ...storage import url_at_commit
 from .planned_run import PlannedRun
 from .restored_run import RestoredRun, SamplePlace, samples_of
 
@@ -132,7 +133,7 @@ def _sample(run: PlannedRun, batch_number: int, position: int, row: tuple[int, .
         step=step,
         rank=rank,
         position=position,
-        dataset="" if source is None else source.request.ref.path,
+        dataset="" if source is None else url_at_commit(source.request.ref.path),
         key="" if source is None else source.folder.full_key(index),
         index=index,
         epoch=epoch,

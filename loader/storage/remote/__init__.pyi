@@ -3,7 +3,12 @@
 from .clients.choice import may_fork as may_fork, may_use_rust as may_use_rust, use_rust_here as use_rust_here
 from .clients.connection import few_tries as few_tries
 from .clients.hub.request_needs import RequestNeeds as RequestNeeds, request_needs as request_needs
-from .clients.hub.revisions import commit_of as commit_of, read_at as read_at, read_present as read_present
+from .clients.hub.revisions import (
+    commit_of as commit_of,
+    read_at as read_at,
+    read_present as read_present,
+    url_at_commit as url_at_commit,
+)
 from .object_url import (
     PROTOCOLS as PROTOCOLS,
     hide_query as hide_query,

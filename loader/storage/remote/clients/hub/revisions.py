@@ -23,6 +23,12 @@ def commit_of(url: str) -> str:
     return object_url.revision if is_commit(object_url.revision) else options_for(str(object_url)).commit or ""
 
 
+def url_at_commit(url: str) -> str:
+    """Return a URL of a repository with the commit at which this process reads it; other URLs and paths as they are."""
+    commit = commit_of(url)
+    return str(parse_object_url(url)._replace(revision=commit)) if commit else url
+
+
 def pin_commit(url: ObjectUrl, *, again: bool = False) -> None:
     """Remember the present commit of a URL's revision: neither this process nor one that it starts reads another.
 

@@ -10,7 +10,6 @@ from ....shared_answers import answers_here
 from ...object_url import ObjectUrl, is_commit, parse_object_url
 from ...options import options_for, remember_options
 from ..connection import Retries
-from .hub_client import HubClient
 
 _log = get_logger(__name__)
 
@@ -44,6 +43,8 @@ def pin_commit(url: ObjectUrl, *, again: bool = False) -> None:
     whole = url._replace(key="")
 
     def present() -> bytes:
+        from .hub_client import HubClient  # takes 20 ms, which commands for local data need not wait
+
         with closing(HubClient(whole, options)) as client:
             retries = Retries(options.deadline_s, refresh=client.refresh)
             return retries.run(partial(client.commit, again=again), action="read", url=str(whole)).encode()

@@ -32,6 +32,8 @@ class Arrived:
 class CountingStore:
     """A folder that is read as an object store is, and counts requests."""
 
+    url = "s3://bucket"
+
     def __init__(self, folder: Path) -> None:
         self._folder = LocalStorage(folder)
         self.requests: list[tuple[int, int]] = []

@@ -14,7 +14,7 @@ import pytest
 from loader.errors import StorageError
 from loader.storage import open_storage
 from loader.storage.remote import remember_options
-from loader.storage.remote.clients.http_client import HttpClient, _redirected
+from loader.storage.remote.clients.http_client import HttpClient, redirected
 from loader.storage.remote.clients.limited_answer import PRIVATE, PUBLIC, kind_of_address
 from loader.storage.remote.failures import RequestFailure
 from loader.storage.remote.object_url import parse_object_url
@@ -208,7 +208,7 @@ def test_addresses_have_kinds_in_any_notation(kind: str) -> None:
 
 def test_no_spelling_of_https_allows_a_redirect_to_http() -> None:
     with pytest.raises(RequestFailure, match="not safe"):
-        _redirected("HTTPS://host/x", "http://host/x")
+        redirected("HTTPS://host/x", "http://host/x")
 
 
 @pytest.mark.parametrize(
@@ -278,9 +278,9 @@ def test_a_dataset_that_its_owner_names_may_be_private_but_no_public_one_leads_t
 @pytest.mark.parametrize("target", ["http://a.test/x", "HTTP://a.test/x", "file:///etc/passwd", "ftp://a.test/x"])
 def test_a_redirect_from_https_to_http_is_refused(target: str) -> None:
     with pytest.raises(RequestFailure, match="redirects to a URL that is not safe"):
-        _redirected("https://a.test/x", target)
-    assert _redirected("https://a.test/x", "/y") == "https://a.test/y"
-    assert _redirected("http://a.test/x", "https://a.test/x") == "https://a.test/x"
+        redirected("https://a.test/x", target)
+    assert redirected("https://a.test/x", "/y") == "https://a.test/y"
+    assert redirected("http://a.test/x", "https://a.test/x") == "https://a.test/x"
 
 
 @pytest.mark.parametrize("target", ["http://169.254.169.254/latest/meta-data", "http://[fe80::1]/", "http://0/"])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import logging
 import os
 import pickle
+import re
 import subprocess
 import sys
 import tarfile
@@ -23,7 +25,10 @@ from energon_cli.main import main
 from loader import WorkerConfig, get_savable_loader, get_train_dataset, open_dataset
 from loader.errors import ConfigError, FormatError, StorageError
 from loader.storage import commit_of, open_storage, remember_options
+from loader.storage.remote.clients.http_client import HttpClient, WebAnswer
 from loader.storage.remote.clients.hub.hub_client import HubClient
+from loader.storage.remote.clients.hub.node_files import node_files
+from loader.storage.remote.clients.hub.request_pace import PaceState, next_request, note_answer
 from loader.storage.remote.object_url import parse_object_url
 from loader.storage.remote.options import OPTIONS_VARIABLE, options_for
 from tests.hub_server import PLANS as REQUESTS_OF_PLANS, Fault, FaultPlan, HubServer, hub_server
@@ -597,3 +602,144 @@ def test_a_trace_names_the_commit(hub: HubServer, capsys: pytest.CaptureFixture[
     capsys.readouterr()
     assert main(["trace", REPOSITORY, "--step", "1", "--batch-size", "1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[0])["dataset"] == f"{REPOSITORY}@{commit}"
+
+
+@pytest.fixture
+def alter(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str, WebAnswer], WebAnswer]], None]:
+    """Return what alters the answers of the hub on their way, as a bad mirror does."""
+    plain = HttpClient.ask
+
+    def set_change(change: Callable[[str, WebAnswer], WebAnswer]) -> None:
+        monkeypatch.setattr(
+            HttpClient, "ask", lambda self, *args, **named: change(args[1], plain(self, *args, **named))
+        )
+
+    return set_change
+
+
+Alter = Callable[[Callable[[str, WebAnswer], WebAnswer]], None]
+
+
+def with_headers(answer: WebAnswer, **headers: str) -> WebAnswer:
+    return answer._replace(headers=answer.headers | {name.replace("_", "-"): text for name, text in headers.items()})
+
+
+def test_the_token_stays_with_a_mirror_that_passes_on_the_pages_of_the_hub(hub: HubServer, alter: Alter) -> None:
+    hub.create("datasets", "me/cats").commit({f"{n:04d}.txt": b"x" for n in range(1200)})
+    asked = []
+
+    def change(url: str, answer: WebAnswer) -> WebAnswer:
+        asked.append(url)
+        link = answer.headers.get("link", "")
+        return with_headers(answer, link=link.replace(hub.url, "http://hub.example")) if link else answer
+
+    alter(change)
+    assert sum(info.name.endswith(".txt") for info in open_storage(REPOSITORY).list()) == 1200
+    assert all(url.startswith(f"{hub.url}/") for url in asked)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        b"7",
+        b'{"type": "file"}',
+        b'{"type": "file", "path": 7, "oid": "a", "size": 1}',
+        b'{"type": "file", "path": "a.tar", "oid": "a", "size": -1}',
+        b'{"type": "file", "path": "a.tar", "oid": "a", "size": 1, "lfs": 7}',
+        b"[" * 100_000,
+    ],
+)
+def test_a_listing_of_another_form_is_named(hub: HubServer, alter: Alter, entry: bytes) -> None:
+    hub.create("datasets", "me/cats").commit({"a.tar": tar_bytes(0)})
+    alter(lambda url, answer: answer._replace(data=b"[%s]" % entry) if "/tree/" in url else answer)
+    with pytest.raises(StorageError, match=r"listing is invalid|something else than JSON"):
+        list(open_storage(REPOSITORY).list())
+
+
+def test_a_listing_without_an_end_is_named(hub: HubServer, alter: Alter) -> None:
+    hub.create("datasets", "me/cats").commit({"a.tar": tar_bytes(0)})
+    alter(lambda url, answer: with_headers(answer, link='</api/again>; rel="next"')._replace(data=b"[]", status=200)
+          if "/tree/" in url or "/again" in url else answer)  # fmt: skip
+    with pytest.raises(StorageError, match="same page"):
+        list(open_storage(REPOSITORY).list())
+
+
+@pytest.mark.parametrize("target", ["http://[", "file:///etc/passwd"])
+def test_a_redirect_to_no_url_is_named(hub: HubServer, alter: Alter, target: str) -> None:
+    hub.create("datasets", "me/cats").commit({"a.tar": tar_bytes(0)})
+    alter(lambda url, answer: with_headers(answer, location=target) if "/resolve/" in url else answer)
+    with pytest.raises(StorageError, match="not safe"):
+        open_storage(REPOSITORY).read("a.tar", 0, 10)
+
+
+def test_a_small_file_that_became_a_large_one_is_read(hub: HubServer, alter: Alter) -> None:
+    hub.create("datasets", "me/cats").commit({"a.txt": b"small file"})
+    storage = open_storage(REPOSITORY)
+    assert storage.read("a.txt", 0, 5) == b"small"
+    at_other_host = f"{hub.url.replace('127.0.0.1', 'localhost')}/datasets/me/cats/resolve/main/a.txt"
+    alter(lambda url, answer: with_headers(answer._replace(status=302, data=b""), location=at_other_host))
+    assert storage.read("a.txt", 2, 8) == b"all fi"
+
+
+def test_other_bytes_of_a_small_file_are_refused(hub: HubServer, alter: Alter) -> None:
+    hub.create("datasets", "me/cats").commit({"a.txt": b"small file"})
+    storage = open_storage(REPOSITORY)
+    alter(lambda url, answer: with_headers(answer, content_range="bytes 4-7/10") if answer.status == 206 else answer)
+    with pytest.raises(StorageError, match="received others"):
+        storage.read("a.txt", 2, 6)
+
+
+def test_a_hub_that_repeats_the_token_in_an_error_is_not_quoted(
+    hub: HubServer, alter: Alter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    words = "no user has hf_secret, see https://cas.example/x?Signature=abc"
+    alter(lambda url, answer: with_headers(answer._replace(status=401), x_error_message=words))
+    with pytest.raises(StorageError, match="no user has …") as caught:
+        open_storage(REPOSITORY)
+    assert "hf_secret" not in repr((caught.value, caught.value.__cause__))
+    assert "abc" not in repr((caught.value, caught.value.__cause__))
+
+
+def test_a_full_disk_keeps_what_is_known_in_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, name = node_files(str(tmp_path)), f"pace-{'0' * 32}"
+    files.write(name, b"before")
+
+    def is_full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as context:
+        context.setattr(os, "rename", is_full)
+        files.write(name, b"after")
+    assert files.read(name) == b"after"
+    files.write(name, b"at last")
+    assert files.read(name) == b"at last"
+
+
+@pytest.mark.parametrize("expires", ["1000", "-5", "9" * 400])
+def test_an_address_that_has_expired_by_this_clock_is_used_for_a_while(
+    hub: HubServer, alter: Alter, expires: str
+) -> None:
+    hub.create("datasets", "me/cats").commit({"a.tar": tar_bytes(0)})
+    storage = open_storage(REPOSITORY)
+
+    def change(url: str, answer: WebAnswer) -> WebAnswer:
+        location = re.sub(r"Expires=\d+", f"Expires={expires}", answer.headers.get("location", ""))
+        return with_headers(answer, location=location) if location else answer
+
+    alter(change)
+    with closing(HubClient(parse_object_url(REPOSITORY), options_for(REPOSITORY))) as client:
+        assert client._addresses.of("a.tar") == client._addresses.of("a.tar")
+    assert hub.count(kind="resolver") == 1
+    assert storage.exists("a.tar")
+
+
+def test_a_clock_that_was_set_back_does_not_stop_requests() -> None:
+    late = PaceState(limit=1000, left=0, ends_s=100_000)
+    assert next_request(late, 99_900)[1] == 100_000
+    assert next_request(late, 50)[1] == 50
+
+
+def test_refusals_without_a_time_are_ridden_out_for_a_window() -> None:
+    state = note_answer(PaceState(), {}, 1000.0, is_refused=True)
+    assert 20 * (next_request(state, 1000.0)[1] - 1000) >= state.window_s

@@ -38,7 +38,8 @@ class RequestFailure(OSError):  # noqa: N818 - it is no error of the caller
             ``refused`` (an address), ``too large``, ``given up`` (the host was), ``no bucket``, ``no listing``,
             ``no ranges``, ``odd name`` (of a listed object), ``read-only``, ``wrong region``, ``expired``
             (credentials), ``skewed clock``, ``archived``, ``no repository``, ``gated``, ``no revision``,
-            ``wrong token``, ``disabled``, ``offline``, ``pointer`` (of Git LFS), ``read-only hub``, or empty.
+            ``wrong token``, ``moved``, ``disabled``, ``offline``, ``pointer`` (of Git LFS), ``read-only hub``, or
+            empty.
         retry_after_s: Seconds that the server asks to wait.
     """
 

@@ -35,7 +35,7 @@ from .limited_answer import (
 _MAX_REDIRECTS = 5
 _MAX_IDLE = 64
 _MAX_WHOLE_BYTES = 1 << 30  # of a file that is read into memory; larger ones are read in ranges
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
 _AFTER_HOST = re.compile(r"[/?#]")
 _NO_URL = re.compile(r"[\x00-\x1f\x7f]")
@@ -193,11 +193,11 @@ class HttpClient:
             line, answer = self._send(method, target, headers or {}, allowed, limits)
             try:
                 location = answer.headers.get("Location")
-                if answer.status not in _REDIRECTS or not location:
+                if answer.status not in REDIRECTS or not location:
                     _check_status(answer, method, is_range="Range" in (headers or {}))
                     yield answer
                     return
-                url = _redirected(url, location)
+                url = redirected(url, location)
                 allowed &= AFTER[line.kind]
             finally:
                 self._keep(target, line, answer)
@@ -344,7 +344,8 @@ def _parse(url: str) -> _Target:
     return _Target(protocol, host, default if port is None else port, name, path.encode("utf-8", "surrogateescape"))
 
 
-def _redirected(url: str, location: str) -> str:
+def redirected(url: str, location: str) -> str:
+    """Return the URL to which a server redirects; raise a failure if it is none, or less safe."""
     try:
         # Heads are decoded as Latin-1, whatever they are.
         target = urljoin(url, location.encode("latin-1").decode("utf-8", "surrogateescape"))

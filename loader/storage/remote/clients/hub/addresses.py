@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from calendar import timegm
 from collections.abc import Callable
-from urllib.parse import parse_qs, urljoin, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
 from ...failures import Remedy, RequestFailure
+from ..http_client import redirected
 from ..limited_answer import AddressKind
 from .hub_requests import HubRequests
 from .node_files import digest_of
@@ -89,7 +90,9 @@ class Addresses:
         except RequestFailure as failure:
             if failure.kind != "missing":
                 raise
-            return Address("", False, 0, "", self._clock() + _FOREVER_S, answer.kind)
+            # A mirror without the hub's word for it may get the file later.
+            lasts_s = _FOREVER_S if "x-error-code" in answer.headers else _UNKNOWN_S
+            return Address("", False, 0, "", self._clock() + lasts_s, answer.kind)
         size = answer.headers.get("x-linked-size") or answer.headers.get("content-length") or ""
         if not (size.isascii() and size.isdecimal() and len(size) < 20):
             raise RequestFailure("the hub does not say how large this file is", Remedy.RETRY_FEW)
@@ -97,12 +100,14 @@ class Addresses:
         target = answer.headers.get("location")
         if not target:
             return Address(answer.url, False, int(size), etag, self._clock() + _FOREVER_S, answer.kind)
-        signed = urljoin(answer.url, target)
+        signed = redirected(answer.url, target)
         return Address(signed, True, int(size), etag, self._until(signed), answer.kind)
 
     def _until(self, url: str) -> float:
         now_s = self._clock()
         left_s = expiry_of(url, now_s) - now_s
+        if left_s <= 0:  # it was signed a moment ago, so the clocks differ
+            left_s = _UNKNOWN_S
         return now_s + max(left_s - max(_LEAST_S, 0.1 * left_s), left_s / 2)
 
 
@@ -121,6 +126,6 @@ def expiry_of(url: str, now_s: float) -> float:
             return float(begin_s + int(query["x-amz-expires"]))
         if "expires" in query:
             return float(int(query["expires"]))
-    except ValueError:
+    except (ValueError, OverflowError):
         pass
     return now_s + _UNKNOWN_S

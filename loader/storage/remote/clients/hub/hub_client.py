@@ -6,14 +6,16 @@ import json
 import time
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 from urllib.parse import quote
+
+import msgspec
 
 from ...failures import Remedy, RequestFailure
 from ...object_url import MAIN_BRANCH, ObjectUrl, is_commit
 from ...options import StorageOptions
 from ..connection import ClientObject, Received
-from ..http_client import AFTER, HttpClient
+from ..http_client import AFTER, REDIRECTS, HttpClient
 from .addresses import Address, Addresses
 from .commit_upload import named_errors, upload_to
 from .hub_requests import HubRequests
@@ -81,7 +83,7 @@ class HubClient:
         try:
             received = self._get_at(address, start, stop)
         except RequestFailure as failure:
-            if not (address.is_signed and failure.kind in _DENIED):
+            if failure.kind != "moved" and not (address.is_signed and failure.kind in _DENIED):
                 raise
             # It has expired, or was taken back: ask for another one, once.
             address = self._addresses.of(quote(key), instead_of=address)
@@ -96,16 +98,20 @@ class HubClient:
         if address.is_signed:
             return self._web.get_range(address.url, start, stop, allowed=AFTER[address.hub_kind])
         # The resolver sends small files itself, and counts each read of them.
-        headers = {"Range": f"bytes={start}-{min(stop, address.size_bytes) - 1}"}
+        last = min(stop, address.size_bytes) - 1
+        headers = {"Range": f"bytes={start}-{last}"}
         answer = self._requests.ask(
             "GET", address.url, limit="resolver", headers=headers, most_bytes=address.size_bytes
         )
         self._requests.check(answer)
-        data = answer.data[start:stop] if answer.status == 200 else answer.data
-        if len(data) != min(stop, address.size_bytes) - start:
-            raise RequestFailure(
-                f"expected {min(stop, address.size_bytes) - start} bytes, found {len(data)}", Remedy.RETRY
-            )
+        if answer.status in REDIRECTS:  # its owner moved it to the large files
+            raise RequestFailure("the hub has it elsewhere by now", Remedy.GIVE_UP, kind="moved")
+        is_part = answer.status == 206
+        if is_part and answer.headers.get("content-range") != f"bytes {start}-{last}/{address.size_bytes}":
+            raise RequestFailure(f"requested bytes {start}–{last + 1}, received others", Remedy.RETRY_FEW)
+        data = answer.data if is_part else answer.data[start:stop]
+        if len(data) != last + 1 - start:
+            raise RequestFailure(f"expected {last + 1 - start} bytes, found {len(data)}", Remedy.RETRY)
         return Received(data, address.size_bytes, address.digest)
 
     def get_all(self, key: str) -> Received:
@@ -136,18 +142,24 @@ class HubClient:
                 listed = [each for page in self._listed(folder) for each in page]
                 files.write(name, zlib.compress(json.dumps(listed).encode(), 1))
         if listed:
-            yield [ClientObject(*each) for each in listed]
+            yield listed
 
     def _listed(self, folder: str) -> Iterator[Sequence[ClientObject]]:
         path = f"{self._api}/tree/{self._commit}{folder and '/'}{quote(folder)}?recursive=true&expand=false"
         while path:
             try:
-                entries, path = self._requests.get_json(path)
+                document, following = self._requests.get_json(path)
+                entries = msgspec.convert(document, list[_Entry])
+            except msgspec.ValidationError as error:
+                raise RequestFailure(f"the hub's listing is invalid: {error}", Remedy.RETRY_FEW) from None
             except RequestFailure as failure:
                 if failure.kind == "missing":
                     return  # of a folder, like one of a bucket
                 raise
-            yield [_object(entry) for entry in entries if entry["type"] == "file"]
+            yield [entry.as_object() for entry in entries if entry.type == "file"]
+            if following == path:
+                raise RequestFailure("the hub sends the same page of a listing again", Remedy.RETRY_FEW)
+            path = following
 
     # ---------------------------------------------------------------------------------------------------- writing
 
@@ -162,17 +174,28 @@ class HubClient:
             return getattr(upload_to(url, self._requests.endpoint), step)(*arguments)
 
 
-def _object(entry: dict[str, Any]) -> ClientObject:
-    lfs = entry.get("lfs")
-    return ClientObject(entry["path"], entry["size"], 0, lfs["oid"] if lfs else entry["oid"])
+class _Lfs(msgspec.Struct):
+    oid: str
 
 
-def _decoded(data: bytes) -> list[Any] | None:
+class _Entry(msgspec.Struct):
+    """A file or folder of a listing."""
+
+    type: str
+    path: str
+    oid: str
+    size: Annotated[int, msgspec.Meta(ge=0)] = 0
+    lfs: _Lfs | None = None
+
+    def as_object(self) -> ClientObject:
+        return ClientObject(self.path, self.size, 0, self.lfs.oid if self.lfs else self.oid)
+
+
+def _decoded(data: bytes) -> list[ClientObject] | None:
     try:
-        listed = json.loads(zlib.decompress(data))
-    except (ValueError, zlib.error):
+        return msgspec.json.decode(zlib.decompress(data), type=list[ClientObject])
+    except (msgspec.DecodeError, zlib.error):
         return None  # of another release
-    return listed if isinstance(listed, list) else None
 
 
 def _check_no_pointer(data: bytes, size_bytes: int) -> None:

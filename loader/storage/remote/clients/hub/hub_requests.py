@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urljoin, urlsplit
 
 from .....errors import ConfigError
 from .....version import __version__
 from ...failures import Remedy, RequestFailure, failure_of_status
-from ...object_url import host_of
+from ...object_url import host_of, redact_urls
 from ...options import StorageOptions, endpoint_of
-from ..http_client import HttpClient, WebAnswer
+from ..http_client import REDIRECTS, HttpClient, WebAnswer, redirected
 from .node_files import digest_of, node_files
 from .request_pace import RequestPace
 
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS = 5  # renamed repositories, and the resolver's own cache
 _MAX_REFUSALS = 20  # of one request: other jobs with the same token use up each window
 _MAX_JSON_BYTES = 64 << 20  # a page of 1,000 files has less than 1 MiB
+_HOST = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 _CODES = {
     "RepoNotFound": "no repository",
     "GatedRepo": "gated",
@@ -62,11 +62,16 @@ class HubRequests:
 
     def get_json(self, path: str) -> tuple[Any, str]:
         """Return the document at a path or URL of the API, and the URL of its next page, which may be empty."""
-        answer = self.ask("GET", urljoin(f"{self.endpoint}/", path), limit="api", most_bytes=_MAX_JSON_BYTES)
+        url = path
+        if not url.startswith(
+            f"{self.endpoint}/"
+        ):  # a mirror passes on the URLs of the hub, which must not get its token
+            url = f"{self.endpoint}/{_HOST.sub('', path).lstrip('/')}"
+        answer = self.ask("GET", url, limit="api", most_bytes=_MAX_JSON_BYTES)
         self.check(answer)
         try:
             return json.loads(answer.data), _next_page(answer.headers.get("link", ""))
-        except ValueError:
+        except (ValueError, RecursionError):
             raise RequestFailure("the hub answers with something else than JSON", Remedy.RETRY_FEW) from None
 
     def ask(
@@ -76,8 +81,11 @@ class HubRequests:
         _check_online(self.endpoint)
         for _ in range(_MAX_REDIRECTS + 1):
             answer = self._ask(method, url, limit, {**self._client.headers, **(headers or {})}, most_bytes)
-            target = urljoin(url, answer.headers.get("location", ""))
-            if answer.status not in _REDIRECTS or not _is_same_host(url, target):
+            location = answer.headers.get("location")
+            if answer.status not in REDIRECTS or not location:
+                return answer
+            target = redirected(url, location)
+            if not _is_same_host(url, target):
                 return answer
             url = target
         raise RequestFailure(f"the hub redirects more than {_MAX_REDIRECTS} times", Remedy.GIVE_UP)
@@ -96,7 +104,7 @@ class HubRequests:
         if answer.status < 400:
             return
         code = answer.headers.get("x-error-code", "")
-        words = answer.headers.get("x-error-message", "")[:200]
+        words = redact_urls(answer.headers.get("x-error-message", "")).replace(self._client.token or "\0", "…")[:200]
         kind = _CODES.get(code, "")
         # A missing repository is named by 401 to those without a token, and so is a wrong token.
         if not kind and answer.status == 401:
@@ -133,7 +141,7 @@ def _check_online(endpoint: str) -> None:
 
 
 def _is_same_host(url: str, target: str) -> bool:
-    return urlsplit(url)[:2] == urlsplit(target)[:2]
+    return host_of(url) == host_of(target)
 
 
 def _next_page(link: str) -> str:

@@ -53,7 +53,7 @@ class NodeFiles:
 
     def read(self, name: str) -> bytes | None:
         """Return the contents of a file; None if it is missing or not this user's."""
-        if self._folder is None:
+        if self._folder is None or name in self._kept:
             return self._kept.get(name)
         try:
             fd = self._folder.open(name)
@@ -78,7 +78,7 @@ class NodeFiles:
         except OSError:
             self._folder.remove(partial)
         else:
-            del self._kept[name]
+            self._kept.pop(name, None)
 
     @contextmanager
     def hold(self, name: str) -> Iterator[None]:

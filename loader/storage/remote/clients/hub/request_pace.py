@@ -24,6 +24,7 @@ _RESERVED_SHARE = 0.03  # of a window's requests: those of other nodes that are 
 _OTHERS_AT_FIRST = 4.0  # requests of all nodes for each one of this node, before it is known
 _OTHERS_WEIGHT = 0.25  # of the last observation in the average
 _WINDOW_S = 300.0
+_BLIND_S = 15.0  # after a refusal that names no time; the tries of one request then last for a window
 _JITTER_S = 3.0  # over which nodes that waited for the same window begin
 _NAMED_S, _NAMED_EACH_S = 10.0, 60.0  # shorter pauses are not logged, and others once a minute
 
@@ -55,8 +56,8 @@ def next_request(state: PaceState, now_s: float) -> tuple[PaceState, float]:
     >>> round(next_request(after, 10)[1], 1)
     10.6
     """
-    # In a new window, or without a limit, requests are sent as they come.
-    if not state.limit or now_s >= state.ends_s:
+    # In a new window, or without a limit, requests are sent as they come; a later end is of a clock that was set back.
+    if not (state.limit and now_s < state.ends_s <= now_s + 2 * state.window_s):
         return state._replace(left=state.limit, ends_s=0.0, sent=state.sent + 1, next_s=0.0), now_s
     state = state._replace(sent=state.sent + 1, left=state.left - 1)
     usable = state.left - _RESERVED_SHARE * state.limit
@@ -94,7 +95,7 @@ def note_answer(state: PaceState, headers: Mapping[str, str], now_s: float, *, i
         if wait.isascii() and wait.isdecimal() and len(wait) < 6:
             ends_s = now_s + float(wait)
         else:
-            ends_s = state.ends_s if match is not None else now_s + 1
+            ends_s = state.ends_s if match is not None else now_s + _BLIND_S
         state = state._replace(limit=state.limit or 1.0, left=0.0, ends_s=min(ends_s, now_s + 2 * state.window_s))
     return state
 

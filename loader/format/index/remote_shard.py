@@ -26,7 +26,7 @@ _STREAM_BYTES = 16 << 20  # of a request
 _STREAMED_AHEAD = 4  # requests of a shard
 _MAX_BUFFERED = 128 << 20  # bytes of all shards that a process streams
 _BYTES_PER_S = 1e9  # of a machine
-_BYTES_PER_S_OF_HUB = 5e7  # to a machine anywhere; the headers of all but small members are read alone
+_BYTES_PER_S_OF_HUB = 2e7  # a third of what a machine may get: the first request, which is timed, waits for an address
 _BYTES_PER_S_OF_SHARD = 4e8
 _MAX_REQUESTS_PER_S = 5500  # to a prefix of S3
 

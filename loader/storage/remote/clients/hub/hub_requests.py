@@ -113,7 +113,8 @@ class HubRequests:
             kind = "disabled"
         if not kind:
             raise failure_of_status(answer.status, f"{answer.status} {words}".strip())
-        cause = words or f"{answer.status} {code}"
+        is_unknown = kind == "no repository"  # the hub asks for a password then
+        cause = "there is no such repository, or it is private" if is_unknown else words or f"{answer.status} {code}"
         if kind in _SECRET_KINDS and not self._client.token:
             cause = f"{cause} (no token was sent)"
         raise RequestFailure(cause, Remedy.GIVE_UP, kind=kind)

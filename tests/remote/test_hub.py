@@ -123,7 +123,7 @@ def test_files_of_each_kind_of_repository_and_revision_are_read(hub: HubServer, 
 
 
 @pytest.mark.parametrize(
-    "url", ["hf://datasets", "hf://datasets/me", "hf://me", "hf://datasets/me/cats@", "hf://a b/c"]
+    "url", ["hf://datasets", "hf://datasets/me", "hf://me", "hf://datasets/me/cats@", "hf://a b/c", "hf://../api/me"]
 )
 def test_a_url_without_a_repository_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="names no repository"):
@@ -743,3 +743,16 @@ def test_a_clock_that_was_set_back_does_not_stop_requests() -> None:
 def test_refusals_without_a_time_are_ridden_out_for_a_window() -> None:
     state = note_answer(PaceState(), {}, 1000.0, is_refused=True)
     assert 20 * (next_request(state, 1000.0)[1] - 1000) >= state.window_s
+
+
+def test_space_around_an_endpoint_is_left_out(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.create("datasets", "me/cats").commit({"a.tar": tar_bytes(0)})
+    monkeypatch.setenv("HF_ENDPOINT", f" {hub.url}/ \n")
+    assert open_storage(REPOSITORY).exists("a.tar")
+
+
+def test_a_branch_that_never_was_is_named(hub: HubServer) -> None:
+    hub.create("datasets", "me/cats").commit({"a.tar": tar_bytes(0)})
+    with pytest.raises(StorageError, match="Invalid rev id: v9") as caught:
+        open_storage(f"{REPOSITORY}@v9")
+    assert "check its name" in (caught.value.hint or "")

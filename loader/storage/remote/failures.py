@@ -178,7 +178,7 @@ def _repository_hint(kind: str, url: str) -> str:
     if kind == "gated":
         return f"accept its conditions at {page}, and log in with: hf auth login; or set HF_TOKEN"
     if kind == "no revision":
-        return f"the branch or tag was removed, or a commit was forced away: see {page}/branches"
+        return f"check its name, or see whether it was removed, or forced away: {page}/branches"
     return f"check the name at {page}; for a private repository, log in with: hf auth login; or set HF_TOKEN"
 
 

@@ -22,7 +22,7 @@ _SECRETS = re.compile(
 MAIN_BRANCH = "main"
 """The branch of a URL without a revision."""
 
-_REPOSITORY = re.compile(r"(?:(?:datasets|spaces)/|(?!(?:datasets|spaces)/))[\w.-]+/[\w.-]+", re.ASCII)
+_REPOSITORY = re.compile(r"(?:(?:datasets|spaces)/|(?!(?:datasets|spaces)/))[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
 _SPECIAL_REVISION = re.compile(r"refs/(?:pr|convert)/[^/]+")
 _CONTAINER = re.compile(
     rf"(?:(?:datasets|spaces|models)/)?[^/@]+/[^/@]+(?:@(?:{_SPECIAL_REVISION.pattern}(?=/|$)|[^/]*))?"

@@ -126,8 +126,8 @@ def endpoint_of(protocol: str, options: StorageOptions) -> str:
     if options.endpoint_url:
         return options.endpoint_url
     for variable in _ENDPOINT_VARIABLES.get(protocol, ()):
-        if os.environ.get(variable):
-            return _check_endpoint(os.environ[variable], variable)
+        if url := os.environ.get(variable, "").strip():
+            return _check_endpoint(url, variable)
     return "https://huggingface.co" if protocol == "hf" else ""
 
 

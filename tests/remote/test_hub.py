@@ -756,3 +756,16 @@ def test_a_branch_that_never_was_is_named(hub: HubServer) -> None:
     with pytest.raises(StorageError, match="Invalid rev id: v9") as caught:
         open_storage(f"{REPOSITORY}@v9")
     assert "check its name" in (caught.value.hint or "")
+
+
+def test_what_a_killed_process_and_earlier_runs_left_in_the_node_folder_is_removed(tmp_path: Path) -> None:
+    answers = tmp_path / "cache" / f"energon-hub-{os.getuid()}" / "answers"
+    answers.mkdir(parents=True, mode=0o700)
+    old = {f"address-{'0' * 32}", f"address-{'1' * 32}-12-345.partial"}
+    for name in (*old, "of another program"):
+        (answers / name).write_bytes(b"")
+        os.utime(answers / name, (0, 0))
+    (answers / f"address-{'2' * 32}").write_bytes(b"new")
+    files = node_files(str(tmp_path / "cache"))
+    assert {path.name for path in answers.iterdir()} == {"of another program", f"address-{'2' * 32}", "locks"}
+    assert files.read(f"address-{'2' * 32}") == b"new"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 
 from .....errors import ConfigError
 from ....node_cache.private_folder import PARTIAL, PrivateFolder, cache_settings, open_inner_folder, open_own_folder
@@ -15,7 +16,7 @@ from ....range_locks import RangeLocks
 from ..helper_client import ForkLock
 
 _MEMORY = "/dev/shm"  # noqa: S108 - the folder in it is this user's alone
-_NAMES = r"[a-z]+-[0-9a-f]{32}"
+_NAMES = rf"[a-z]+-[0-9a-f]{{32}}(?:-\d+-\d+{re.escape(PARTIAL)})?"  # and what a killed process was writing
 _LOCK_WAIT_S = 330.0  # longer than a window of the hub's limits, which the holder of a lock may have to wait for
 _OLD_S = 7 * 86400.0  # since a file was written; no run needs it for a week
 
@@ -31,7 +32,7 @@ def node_files(cache_dir: str | None = None) -> NodeFiles:
     folder = _MEMORY if settings is None else settings.folder
     with _lock:
         if folder not in _opened:
-            _opened[folder] = NodeFiles(_open(folder))
+            _opened[folder] = NodeFiles(_open(folder) or _open(_MEMORY))
         return _opened[folder]
 
 
@@ -97,11 +98,13 @@ _opened: dict[str, NodeFiles] = {}
 
 
 def _open(outer: str) -> PrivateFolder | None:
+    name = f"energon-hub-{os.getuid()}"
     if outer == _MEMORY and not os.access(outer, os.W_OK):
         return None
     try:
-        fd = open_own_folder(outer, f"energon-hub-{os.getuid()}", hint="unset ENERGON_CACHE_DIR", on_network=False)
-        folder = open_inner_folder(os.path.join(outer, f"energon-hub-{os.getuid()}"), fd, "answers", _NAMES)
+        fd = open_own_folder(outer, name, hint="unset ENERGON_CACHE_DIR", on_network=False)
+        folder = open_inner_folder(os.path.join(outer, name), fd, "answers", _NAMES)
+        os.close(fd)
     except (ConfigError, OSError):
         return None  # of another user, or on another machine
     _remove_old(folder)
@@ -112,9 +115,8 @@ def _remove_old(folder: PrivateFolder) -> None:
     # Memory is scarce, and listings and addresses of earlier runs are of no use.
     for name in list(folder.names()):
         status = folder.status(name)
-        with suppress(OSError):
-            if status is not None and os.stat(Path(folder.path)).st_mtime - status.st_mtime > _OLD_S:
-                folder.remove(name)
+        if status is not None and time.time() - status.st_mtime > _OLD_S:
+            folder.remove(name)
 
 
 os.register_at_fork(after_in_child=_opened.clear)  # threads that hold its locks are not in the child

@@ -769,3 +769,22 @@ def test_what_a_killed_process_and_earlier_runs_left_in_the_node_folder_is_remov
     files = node_files(str(tmp_path / "cache"))
     assert {path.name for path in answers.iterdir()} == {"of another program", f"address-{'2' * 32}", "locks"}
     assert files.read(f"address-{'2' * 32}") == b"new"
+
+
+def test_an_index_that_names_a_commit_of_a_pull_request_is_refused(
+    hub: HubServer, user_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = hub.create("datasets", "me/cats")
+    repository.commit(shards())
+    repository.branch("refs/pr/1")
+    forged = repository.commit(shards(text="poison"), "refs/pr/1")
+    assert main(["prepare", f"{REPOSITORY}@refs/pr/1", "--non-interactive", "--split-ratio", "1,0,0"]) == 0
+    assert user_folder.exists()
+    assert main(["index", "push", f"{REPOSITORY}@refs/pr/1", str(tmp_path / "x.energon-index")]) == 0
+    monkeypatch.setenv("ENERGON_INDEX", str(tmp_path / "of another user"))
+    assert main(["index", "pull", str(tmp_path / "x.energon-index"), "--data", REPOSITORY, "--with-split"]) == 0
+    start_again()
+    with pytest.raises(StorageError, match="not in the history of main") as caught:
+        open_dataset(REPOSITORY)[0]
+    assert forged in str(caught.value)
+    assert "@COMMIT" in (caught.value.hint or "")

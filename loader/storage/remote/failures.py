@@ -38,8 +38,8 @@ class RequestFailure(OSError):  # noqa: N818 - it is no error of the caller
             ``refused`` (an address), ``too large``, ``given up`` (the host was), ``no bucket``, ``no listing``,
             ``no ranges``, ``odd name`` (of a listed object), ``read-only``, ``wrong region``, ``expired``
             (credentials), ``skewed clock``, ``archived``, ``no repository``, ``gated``, ``no revision``,
-            ``wrong token``, ``moved``, ``disabled``, ``offline``, ``pointer`` (of Git LFS), ``read-only hub``, or
-            empty.
+            ``wrong token``, ``no history`` (of a commit), ``moved``, ``disabled``, ``offline``,
+            ``pointer`` (of Git LFS), ``read-only hub``, or empty.
         retry_after_s: Seconds that the server asks to wait.
     """
 
@@ -105,6 +105,7 @@ _HINTS = {
     "no ranges": "use a web server that answers range requests, such as nginx; python -m http.server does not",
     "read-only": "write to the folder that it serves, or to its bucket (s3://…)",
     "disabled": "the hub has disabled it: see its page",
+    "no history": "prepare it again, or pull another index; if you trust this one, name the commit: @COMMIT in the URL",
     "offline": "unset HF_HUB_OFFLINE, or give a folder of this machine to which the dataset was downloaded",
     "pointer": "its owner has to upload the file itself: git lfs push, or hf upload",
     "read-only hub": READ_ONLY_HUB,

@@ -23,6 +23,7 @@ from .node_files import digest_of
 
 _DENIED = ("denied", "expired", "missing")  # what stores of files answer to an address that has expired
 _SHARED_S = 20.0  # within which the processes of a node begin
+_HISTORY_PAGES = 20  # of 50 commits and more
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 _MAX_POINTER_BYTES = 1024
 
@@ -73,6 +74,23 @@ class HubClient:
         if not (isinstance(sha, str) and is_commit(sha)):
             raise RequestFailure("the hub names no commit of this revision", Remedy.RETRY_FEW)
         return sha
+
+    def check_history(self, commit: str) -> None:
+        """Check that a commit is in the history of the revision: pull requests of others have commits here, too."""
+        files = self._requests.files
+        name = f"history-{digest_of(self._requests.identity, self._repository, self._revision, commit)}"
+        with files.hold(name):
+            path = f"{self._api}/commits/{quote(self._revision, safe='')}"
+            for _ in range(_HISTORY_PAGES):
+                if not path or files.read(name):
+                    break
+                entries, path = self._requests.get_json(path)
+                commits = entries if isinstance(entries, list) else ()
+                if any(isinstance(each, dict) and each.get("id") == commit for each in commits):
+                    files.write(name, b"known")
+            if not files.read(name):
+                cause = f"the index is of commit {commit}, which is not in the history of {self._revision}"
+                raise RequestFailure(cause, Remedy.GIVE_UP, kind="no history")
 
     # ---------------------------------------------------------------------------------------------------- reading
 

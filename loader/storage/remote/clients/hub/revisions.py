@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from .....escaped_log import get_logger
 from ....shared_answers import answers_here
@@ -11,6 +13,10 @@ from ...object_url import ObjectUrl, is_commit, parse_object_url
 from ...options import options_for, remember_options
 from ..connection import Retries
 
+if TYPE_CHECKING:
+    from .hub_client import HubClient
+
+_Answer = TypeVar("_Answer")
 _log = get_logger(__name__)
 
 
@@ -43,16 +49,21 @@ def pin_commit(url: ObjectUrl, *, again: bool = False) -> None:
     whole = url._replace(key="")
 
     def present() -> bytes:
-        from .hub_client import HubClient  # takes 20 ms, which commands for local data need not wait
-
-        with closing(HubClient(whole, options)) as client:
-            retries = Retries(options.deadline_s, refresh=client.refresh)
-            return retries.run(partial(client.commit, again=again), action="read", url=str(whole)).encode()
+        return _ask(whole, lambda client: client.commit(again=again)).encode()
 
     # The ranks of a run read what the first one read, also if the branch moves on meanwhile.
     answers = answers_here.get()
     commit = present() if answers is None else answers.ask(("commit", str(whole)), present)
     remember_options(str(url if again else whole), {"commit": commit.decode()})
+
+
+def _ask(url: ObjectUrl, question: Callable[[HubClient], _Answer]) -> _Answer:
+    from .hub_client import HubClient  # takes 20 ms, which commands for local data need not wait
+
+    options = options_for(str(url))
+    with closing(HubClient(url, options)) as client:
+        retries = Retries(options.deadline_s, refresh=client.refresh)
+        return retries.run(partial(question, client), action="read", url=str(url))
 
 
 def read_present(url: str) -> None:
@@ -62,13 +73,18 @@ def read_present(url: str) -> None:
 
 
 def read_at(url: str, commit: str) -> None:
-    """Read a URL at the commit at which its dataset was prepared, and warn if its revision names another one now."""
+    """Read a URL at the commit at which its dataset was prepared, and warn if its revision names another one now.
+
+    Raises:
+        StorageError: The commit is not in the history of the revision: the index of others may name any.
+    """
     now = commit_of(url)
     if not (commit and now) or commit == now:
         return
     object_url = parse_object_url(url)
     if is_commit(object_url.revision):
         return  # the user chose the commit; shards that differ are refused by their digests
+    _ask(object_url._replace(key=""), lambda client: client.check_history(commit))
     _log.warning(
         "%s is read at commit %s, at which it was prepared; its %s is at %s now: to read that, prepare it again",
         url,

@@ -99,6 +99,12 @@ def test_an_import_is_one_commit_and_a_loader_reads_it(
     assert not [path for path in (tmp_path / "staging").rglob("*") if path.suffix == ".tar"]
     names = {info.name for info in open_storage(f"{URL}/.nv-meta").list()}
     assert not [name for name in names if "lock" in name or name.startswith(".work")]
+    # The same command again says that it is there.
+    assert import_photos(photos, "--license", "cc-by-4.0") == 1
+    error = error_of(capsys)
+    assert "the repository has photos already" in error
+    assert "read it if an earlier run published it" in error
+    assert commits(hub) == 1
 
 
 KILLED = """
@@ -161,7 +167,7 @@ def test_a_licence_is_never_guessed(hub: HubServer, photos: Path, capsys: pytest
         (f"hf://datasets/me/cats@{'0' * 40}/x", "expected a branch"),
         ("hf://me/cats/x", "branch of a repository of data"),
         ("hf://datasets/you/cats/x", "namespace"),
-        ("hf://datasets/me/cats/taken", "nothing is overwritten"),
+        ("hf://datasets/me/cats/taken", "the repository has taken already: nothing is overwritten"),
     ],
 )
 def test_what_cannot_be_written_is_refused_before_anything_is(

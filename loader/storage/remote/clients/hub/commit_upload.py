@@ -66,8 +66,9 @@ class CommitUpload:
         listed = self._api.get_paths_info(**self._at, paths=named) if named[1] else self._api.list_repo_tree(**self._at)
         paths = {entry.path for entry in listed}
         if is_new and (others := sorted(paths.difference(_WITHOUT_DATA))):
-            cause = f"expected a new path, found {others[0]} in the repository: nothing is overwritten"
-            raise StorageError(cause, path=str(self._url), hint="name another path in it, or another repository")
+            cause = f"the repository has {others[0]} already: nothing is overwritten"
+            hint = "read it if an earlier run published it; else name another path, or remove it: hf repos delete-files"
+            raise StorageError(cause, path=str(self._url), hint=hint)
         return CARD in paths
 
     def store(self, files: Sequence[tuple[str, str]]) -> None:
@@ -114,8 +115,8 @@ class CommitUpload:
             elif digest != operations[entry.path]._local_oid:  # noqa: SLF001 - as the client finds what is unchanged
                 cause = f"the repository has another {entry.path} by now: nothing is overwritten"
                 raise StorageError(cause, path=str(self._url), hint="name another path in it, or remove the file there")
-        additions = [*operations.values()]
-        self._api.create_commit(**self._at, operations=additions, commit_message=message, parent_commit=head)
+        new = operations.values()
+        self._api.create_commit(**self._at, operations=[*new], commit_message=message, parent_commit=head)
 
 
 upload_to = cache(CommitUpload)

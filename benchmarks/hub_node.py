@@ -19,7 +19,7 @@ from hub_data import SAMPLE_BYTES, SAMPLES
 from loader.order.source_order import SourceOrder
 from loader.order.stream_order import RepeatedOrder
 from loader.storage import FileInfo, Storage, StoredFile, open_storage
-from loader.storage.remote.clients import choice
+from loader.storage.remote.clients.hub.request_pace import RequestPace
 
 _SLICE, _BUFFER = 100, 1000  # as examples of training have them
 _SLOW_S = 1.0  # reads that take longer have waited for an address
@@ -59,11 +59,26 @@ class Reader(threading.Thread):
             time.sleep(max(0.0, started + self.reads / self._rate - time.monotonic()))
 
 
+def measured_waits() -> list[float]:
+    """Return a list to which each wait of this process for the limits of the hub is added, in seconds."""
+    waits_s: list[float] = []
+    wait = RequestPace.wait
+
+    def timed(self: RequestPace, limit: str) -> None:
+        started = time.monotonic()
+        wait(self, limit)
+        waits_s.append(time.monotonic() - started)
+
+    RequestPace.wait = timed  # type: ignore[method-assign]
+    return waits_s
+
+
 def main() -> None:
     """Read, and print the figures."""
     url = sys.argv[1]
     lanes, first, readers = map(int, sys.argv[2:5])
     seconds, rate = map(float, sys.argv[5:7])
+    waits_s = measured_waits()
     storage = open_storage(url)
     files = [info for info in storage.list() if info.name.endswith(".tar")]
     source = SourceOrder(samples=len(files) * SAMPLES, slice_length=_SLICE, shuffle_buffer=_BUFFER)
@@ -74,12 +89,11 @@ def main() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    paces = [connection.client._requests.pace for connection in choice._connections.values()]  # type: ignore[attr-defined]  # noqa: SLF001 - to be measured
     figures = {
         "reads": sum(thread.reads for thread in threads),
         "read_s": sum(thread.read_s for thread in threads),
         "slow_s": sum(thread.slow_s for thread in threads),
-        "waited_s": sum(pace.waited_s for pace in paces),
+        "waited_s": sum(waits_s),
         "first_s": float(np.median([thread.first_s for thread in threads])),
         "faults": [fault for thread in threads for fault in thread.faults],
     }

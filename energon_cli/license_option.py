@@ -24,7 +24,9 @@ def license_option(destination: str) -> Callable[[Callable[..., None]], Callable
         @click.option("--license", "license_id", metavar="ID", help=_HELP)
         @wraps(function)
         def with_license(*arguments: Any, license_id: str | None, **others: Any) -> None:
-            if (others[destination] or "").startswith("hf://"):
+            from loader.storage import is_hub_url
+
+            if is_hub_url(others[destination] or ""):
                 is_quick = others.get("dry_run") or others.get("yes") or not sys.stdin.isatty()
                 _remember(others[destination], license_id, asks=not is_quick)
             elif license_id:

@@ -22,7 +22,7 @@ from ..format.index.sample_bytes import read_sample
 from ..format.media.tables import MediaReport
 from ..format.nv_meta import INDEX_FOLDER, INDEX_SQLITE, SPLIT_YAML
 from ..parts.large_parts import is_limited
-from ..storage import RemoteStorage, Storage, list_once, read_present
+from ..storage import RemoteStorage, Storage, list_once, pin_present_commit
 from .collect_media import collect_media
 from .contents.findings import ContentSampler
 from .destination import check_destination
@@ -102,13 +102,13 @@ def open_prepare(
         plan = _beside(plan)
     if plan.media is not None and plan.compat is False:
         raise ConfigError("media metadata goes into index.sqlite, which compat=False excludes")
+    if search is None:
+        pin_present_commit(plan.ref.path)
     if storage is None:
         storage = plan.ref.storage()
     if isinstance(storage, RemoteStorage):
         plan = _at_url(plan)
     # Find the shards, if the caller has not, and check the destination and the split before anything is scanned.
-    if search is None:
-        read_present(storage.url)
     list_once(storage, "")
     search = search or find_shards(storage, exclude=plan.exclude)
     check_destination(storage, plan.ref, shards=search.names, force=plan.force)

@@ -1,7 +1,7 @@
 # The public names of this package, each with the module that defines it.
 
 from .epath import EPath as EPath
-from .hub_folder import HubFolder as HubFolder, UnnamedLicenseError as UnnamedLicenseError, is_hub_url as is_hub_url
+from .hub_folder import HubFolder as HubFolder, UnnamedLicenseError as UnnamedLicenseError
 from .local import LocalStorage as LocalStorage
 from .memory_map import map_file as map_file
 from .on_disk import (
@@ -30,10 +30,11 @@ from .remote import (
     RequestNeeds as RequestNeeds,
     commit_of as commit_of,
     few_tries as few_tries,
+    is_hub_url as is_hub_url,
     may_fork as may_fork,
     may_use_rust as may_use_rust,
-    read_at as read_at,
-    read_present as read_present,
+    pin_indexed_commit as pin_indexed_commit,
+    pin_present_commit as pin_present_commit,
     remember_options as remember_options,
     request_needs as request_needs,
     url_at_commit as url_at_commit,

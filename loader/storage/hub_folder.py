@@ -15,7 +15,7 @@ from .local import LocalStorage
 from .remote.clients.connection import Retries
 from .remote.clients.helper_client import HelperClient
 from .remote.clients.hub.commit_upload import CARD
-from .remote.clients.hub.revisions import read_present
+from .remote.clients.hub.revisions import pin_present_commit
 from .remote.object_url import is_commit, parse_object_url
 from .remote.options import options_for
 from .user_indexes import index_folders, index_name
@@ -30,11 +30,6 @@ _VISIBLE = f"{_METADATA}.info."  # what else begins with a dot is a lock, or a f
 
 class UnnamedLicenseError(ConfigError):
     """A dataset card has to be written, and no licence is named."""
-
-
-def is_hub_url(path: str) -> bool:
-    """Return True for the URL of a file or folder in a repository of the Hugging Face Hub."""
-    return path.startswith("hf://")
 
 
 class HubFolder:
@@ -108,7 +103,7 @@ class HubFolder:
             files.insert(0, (CARD, self._folder.path(CARD)))
         self._call("commit", files, message, self._is_file)
         shutil.rmtree(os.path.dirname(self.path), ignore_errors=True)
-        read_present(self.url)  # also where an earlier commit was read
+        pin_present_commit(self.url)  # also where an earlier commit was read
 
     def _files(self) -> Iterator[tuple[str, str]]:
         """Yield the path in the repository and the path here of each file; what makes a dataset visible is last."""

@@ -12,13 +12,13 @@ import re
 import subprocess
 import sys
 import tarfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.request import HTTPCookieProcessor, build_opener
 
-import msgspec
 import pytest
 
 from energon_cli.main import main
@@ -26,8 +26,9 @@ from loader import WorkerConfig, get_savable_loader, get_train_dataset, open_dat
 from loader.errors import ConfigError, FormatError, StorageError
 from loader.storage import commit_of, open_storage, remember_options
 from loader.storage.remote.clients.http_client import HttpClient, WebAnswer
+from loader.storage.remote.clients.hub import hub_client
 from loader.storage.remote.clients.hub.hub_client import HubClient
-from loader.storage.remote.clients.hub.node_files import node_files
+from loader.storage.remote.clients.hub.node_files import open_node_files
 from loader.storage.remote.clients.hub.request_pace import PaceState, next_request, note_answer
 from loader.storage.remote.object_url import parse_object_url
 from loader.storage.remote.options import OPTIONS_VARIABLE, options_for
@@ -169,6 +170,7 @@ def test_a_dataset_is_prepared_and_read_with_one_listing_and_one_address_a_shard
     assert texts(REPOSITORY, meta, workers) == sorted(
         f"caption {shard} {sample}" for shard in range(4) for sample in range(SAMPLES)
     )
+    assert hub.count(kind="api", path="/api/datasets/me/cats/revision/*") == 1
     assert hub.count(kind="api", path="/api/datasets/me/cats/tree/*", status=200) == 1
     assert hub.count(kind="resolver", path="*.tar") == 4
     assert not hub.count(status=429)
@@ -358,7 +360,7 @@ def test_a_public_hub_leads_to_no_private_address(hub: HubServer) -> None:
     with closing(HubClient(parse_object_url(REPOSITORY), options_for(REPOSITORY))) as client:
         address = client._addresses.of("a.tar")
         assert address.hub_kind == "private"  # of this test: it may lead to any
-        client._addresses._known["a.tar"] = msgspec.structs.replace(address, hub_kind="public")
+        client._addresses._known["a.tar"] = address._replace(hub_kind="public")
         with pytest.raises(OSError, match="is a private address"):
             client.get("a.tar", 0, 10)
     assert storage.read("a.tar", 0, 10)
@@ -689,6 +691,36 @@ def test_other_bytes_of_a_small_file_are_refused(hub: HubServer, alter: Alter) -
         storage.read("a.txt", 2, 6)
 
 
+def test_redirects_without_an_end_are_named(hub: HubServer, alter: Alter) -> None:
+    hub.create("datasets", "me/cats").commit({"a.txt": b"small file"})
+    storage = open_storage(REPOSITORY)
+    alter(lambda url, answer: with_headers(answer._replace(status=302), location=f"{hub.url}/again/resolve/main/a"))
+    with pytest.raises(StorageError, match="20 times with 429 Too Many Requests or a redirect"):
+        storage.read("a.txt")
+    assert hub.count() < 30
+
+
+def test_answers_of_another_release_are_asked_for_again(hub: HubServer) -> None:
+    hub.create("datasets", "me/cats").commit({"a.tar": tar_bytes(0)})
+    assert open_storage(REPOSITORY).read("a.tar")
+    folder = Path(os.environ["ENERGON_CACHE_DIR"])
+    for number, path in enumerate(folder.glob("energon-hub-*/answers/*-*")):
+        path.write_bytes([b"", b"text", zlib.compress(b'{"of": "another form"}')][number % 3])
+    with closing(HubClient(parse_object_url(REPOSITORY), options_for(REPOSITORY))) as client:
+        assert client.get_all("a.tar").data == tar_bytes(0)
+        assert [each.key for page in client.pages("") for each in page if each.key.endswith(".tar")] == ["a.tar"]
+        assert client.commit() == commit_of(REPOSITORY)
+
+
+def test_a_file_that_is_too_large_to_be_read_at_once_is_named(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.create("datasets", "me/cats").commit({"a.tar": tar_bytes(0)})
+    monkeypatch.setattr(hub_client, "MAX_WHOLE_BYTES", 5000)
+    storage = open_storage(REPOSITORY)
+    with pytest.raises(StorageError, match=f"it has {len(tar_bytes(0)):,} bytes, more than the 5,000"):
+        storage.read("a.tar")
+    assert storage.read("a.tar", 1000, 2000) == tar_bytes(0)[1000:2000]
+
+
 def test_a_hub_that_repeats_the_token_in_an_error_is_not_quoted(
     hub: HubServer, alter: Alter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -702,7 +734,7 @@ def test_a_hub_that_repeats_the_token_in_an_error_is_not_quoted(
 
 
 def test_a_full_disk_keeps_what_is_known_in_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files, name = node_files(str(tmp_path)), f"pace-{'0' * 32}"
+    files, name = open_node_files(str(tmp_path)), f"pace-{'0' * 32}"
     files.write(name, b"before")
 
     def is_full(*_: object, **__: object) -> None:
@@ -766,7 +798,7 @@ def test_what_a_killed_process_and_earlier_runs_left_in_the_node_folder_is_remov
         (answers / name).write_bytes(b"")
         os.utime(answers / name, (0, 0))
     (answers / f"address-{'2' * 32}").write_bytes(b"new")
-    files = node_files(str(tmp_path / "cache"))
+    files = open_node_files(str(tmp_path / "cache"))
     assert {path.name for path in answers.iterdir()} == {"of another program", f"address-{'2' * 32}", "locks"}
     assert files.read(f"address-{'2' * 32}") == b"new"
 

@@ -14,7 +14,7 @@ from contextlib import closing
 from typing import Literal
 
 from ...errors import StorageError
-from ...storage import ClosesOnExit, FileInfo, PendingRead, RemoteStorage
+from ...storage import ClosesOnExit, FileInfo, PendingRead, RemoteStorage, is_hub_url
 from ..nv_meta import outdated
 from ..tar.scan import TarScan
 from .shard_index import ShardIndex, shard_requests
@@ -42,7 +42,7 @@ class RemoteIndexer:
         self._storage = storage
         self._mode = mode
         self._at_once = at_once
-        self._bytes_per_s = _BYTES_PER_S_OF_HUB if storage.url.startswith("hf://") else _BYTES_PER_S
+        self._bytes_per_s = _BYTES_PER_S_OF_HUB if is_hub_url(storage.url) else _BYTES_PER_S
         self._buffered = _Budget(_MAX_BUFFERED)
         self._lock = threading.Lock()
         self._jumps: list[int] = []  # bytes between the first two headers of shards that are not neighbours

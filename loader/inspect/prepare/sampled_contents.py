@@ -28,7 +28,7 @@ from ...prepare.dataset_yaml import DatasetYaml
 from ...prepare.plan import PreparePlan, RunningPrepare
 from ...prepare.run import open_prepare
 from ...prepare.shards import ShardSearch, find_shards
-from ...storage import Storage, list_once, read_present
+from ...storage import Storage, list_once, pin_present_commit
 
 _NO_PART_SETS = PartSets(sets=(), samples=0)  # before a scan
 _MAX_PART_BYTES = 256 * 1024 * 1024  # of each part of the first sample
@@ -169,8 +169,8 @@ def inspect_folder(
         StorageError: The folder does not exist or has no shards.
     """
     ref = DatasetRef.of(ref)
+    pin_present_commit(ref.path)
     storage = ref.storage()
-    read_present(storage.url)
     list_once(storage, "")
     read_committed_documents(storage)
     search = find_shards(storage, exclude=exclude)

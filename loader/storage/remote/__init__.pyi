@@ -5,14 +5,15 @@ from .clients.connection import few_tries as few_tries
 from .clients.hub.request_needs import RequestNeeds as RequestNeeds, request_needs as request_needs
 from .clients.hub.revisions import (
     commit_of as commit_of,
-    read_at as read_at,
-    read_present as read_present,
+    pin_indexed_commit as pin_indexed_commit,
+    pin_present_commit as pin_present_commit,
     url_at_commit as url_at_commit,
 )
 from .object_url import (
     PROTOCOLS as PROTOCOLS,
     hide_query as hide_query,
     host_of as host_of,
+    is_hub_url as is_hub_url,
     redact_urls as redact_urls,
     secret_fault as secret_fault,
     split_container as split_container,

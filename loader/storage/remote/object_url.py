@@ -108,6 +108,11 @@ def parse_object_url(url: str) -> ObjectUrl:
     return ObjectUrl(protocol, container, key, account, revision=revision)
 
 
+def is_hub_url(path: str) -> bool:
+    """Return True for the URL of a file or folder in a repository of the Hugging Face Hub."""
+    return path.startswith("hf://")
+
+
 def split_container(protocol: str, rest: str) -> tuple[str, str]:
     """Split what follows a protocol into the bucket, or the repository with its revision, and the path in it.
 

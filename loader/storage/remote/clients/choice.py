@@ -51,9 +51,9 @@ def open_url(url: str) -> ObjectUrl:
     """Parse a URL whose objects are to be read; a profile is read again if its file has changed."""
     object_url = parse_object_url(url)
     if object_url.protocol == "hf":
-        from .hub.revisions import pin_commit
+        from .hub.revisions import pin_present_commit
 
-        pin_commit(object_url)
+        pin_present_commit(url, unless_pinned=True)
     return object_url._replace(profiles=_state_of_profiles()) if object_url.protocol == "msc" else object_url
 
 

@@ -34,7 +34,7 @@ from .limited_answer import (
 
 _MAX_REDIRECTS = 5
 _MAX_IDLE = 64
-_MAX_WHOLE_BYTES = 1 << 30  # of a file that is read into memory; larger ones are read in ranges
+MAX_WHOLE_BYTES = 1 << 30  # of a file that is read into memory; larger ones are read in ranges
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
 _AFTER_HOST = re.compile(r"[/?#]")
@@ -112,13 +112,13 @@ class HttpClient:
 
     def get_all(self, key: str) -> Received:
         with self._answer("GET", self._url(key)) as answer:
-            data = answer.read_most(_MAX_WHOLE_BYTES)
+            data = answer.read_most(MAX_WHOLE_BYTES)
             return Received(data, len(data), _etag(answer.headers), _mtime_ns(answer.headers))
 
     def send_url(self, method: str, url: str) -> bytes:
         """Send a request without a body to a URL of any server, which may have a query, and return the answer's."""
         with self._answer(method, url) as answer:
-            return answer.read_most(_MAX_WHOLE_BYTES)
+            return answer.read_most(MAX_WHOLE_BYTES)
 
     def ask(self, method: str, url: str, *, headers: Mapping[str, str], most_bytes: int) -> WebAnswer:
         """Send a request, and return the answer with any status; redirects are not followed.

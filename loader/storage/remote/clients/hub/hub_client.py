@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import time
-import zlib
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import islice
 from typing import Annotated, Any, NoReturn
 from urllib.parse import quote
 
@@ -15,11 +15,10 @@ from ...failures import Remedy, RequestFailure
 from ...object_url import MAIN_BRANCH, ObjectUrl, is_commit
 from ...options import StorageOptions
 from ..connection import ClientObject, Received
-from ..http_client import AFTER, REDIRECTS, HttpClient
+from ..http_client import AFTER, MAX_WHOLE_BYTES, REDIRECTS, HttpClient
 from .addresses import Address, Addresses
 from .commit_upload import named_errors, upload_to
 from .hub_requests import HubRequests
-from .node_files import digest_of
 
 _DENIED = ("denied", "expired", "missing")  # what stores of files answer to an address that has expired
 _SHARED_S = 20.0  # within which the processes of a node begin
@@ -42,9 +41,8 @@ class HubClient:
         self._web = HttpClient(url, options)
         self._requests = HubRequests(self._web, options)
         self._repository = url.container
-        self._api = (
-            f"api/{url.container if url.container.startswith(('datasets/', 'spaces/')) else f'models/{url.container}'}"
-        )
+        kind = "" if url.container.startswith(("datasets/", "spaces/")) else "models/"
+        self._api = f"api/{kind}{url.container}"
         self._revision = url.revision or MAIN_BRANCH
         self._commit = self._revision if is_commit(self._revision) else options.commit or ""
         root = f"{self._requests.endpoint}/{self._repository}/resolve/{self._commit}"
@@ -58,39 +56,35 @@ class HubClient:
         Args:
             again: Ask for it also if a process of this node has a moment ago, since several often start together.
         """
-        files = self._requests.files
-        name = f"revision-{digest_of(self._requests.identity, self._repository, self._revision)}"
-        with files.hold(name):
-            known = (files.read(name) or b"").decode().partition(" ")
-            if known[2] and not again and abs(time.time() - float(known[2])) < _SHARED_S:
-                return known[0]
-            commit = self._present_commit()
-            files.write(name, f"{commit} {time.time():.0f}".encode())
-        return commit
 
-    def _present_commit(self) -> str:
-        document, _ = self._requests.get_json(f"{self._api}/revision/{quote(self._revision, safe='')}")
+        def is_new(answer: tuple[str, float]) -> bool:
+            return not again and abs(time.time() - answer[1]) < _SHARED_S
+
+        question = ("revision", self._repository, self._revision)
+        return self._requests.answer(question, tuple[str, float], self._present_commit, is_new)[0]
+
+    def _present_commit(self) -> tuple[str, float]:
+        """Return the commit, and the time of the answer."""
+        document = next(self._requests.documents(f"{self._api}/revision/{quote(self._revision, safe='')}"))
         sha = document.get("sha") if isinstance(document, dict) else None
         if not (isinstance(sha, str) and is_commit(sha)):
             raise RequestFailure("the hub names no commit of this revision", Remedy.RETRY_FEW)
-        return sha
+        return sha, time.time()
 
     def check_history(self, commit: str) -> None:
         """Check that a commit is in the history of the revision: pull requests of others have commits here, too."""
-        files = self._requests.files
-        name = f"history-{digest_of(self._requests.identity, self._repository, self._revision, commit)}"
-        with files.hold(name):
-            path = f"{self._api}/commits/{quote(self._revision, safe='')}"
-            for _ in range(_HISTORY_PAGES):
-                if not path or files.read(name):
-                    break
-                entries, path = self._requests.get_json(path)
-                commits = entries if isinstance(entries, list) else ()
-                if any(isinstance(each, dict) and each.get("id") == commit for each in commits):
-                    files.write(name, b"known")
-            if not files.read(name):
-                cause = f"the index is of commit {commit}, which is not in the history of {self._revision}"
-                raise RequestFailure(cause, Remedy.GIVE_UP, kind="no history")
+        question = ("history", self._repository, self._revision, commit)
+        if not self._requests.answer(question, bool, partial(self._is_in_history, commit), is_usable=bool):
+            cause = f"the index is of commit {commit}, which is not in the history of {self._revision}"
+            raise RequestFailure(cause, Remedy.GIVE_UP, kind="no history")
+
+    def _is_in_history(self, commit: str) -> bool:
+        path = f"{self._api}/commits/{quote(self._revision, safe='')}"
+        for document in islice(self._requests.documents(path), _HISTORY_PAGES):
+            commits = document if isinstance(document, list) else ()
+            if any(isinstance(each, dict) and each.get("id") == commit for each in commits):
+                return True
+        return False
 
     # ---------------------------------------------------------------------------------------------------- reading
 
@@ -116,27 +110,27 @@ class HubClient:
         if address.is_signed:
             return self._web.get_range(address.url, start, stop, allowed=AFTER[address.hub_kind])
         # The resolver sends small files itself, and counts each read of them.
-        last = min(stop, address.size_bytes) - 1
+        size = address.size_bytes
+        last = min(stop, size) - 1
         headers = {"Range": f"bytes={start}-{last}"}
-        answer = self._requests.ask(
-            "GET", address.url, limit="resolver", headers=headers, most_bytes=address.size_bytes
-        )
+        answer = self._requests.ask("GET", address.url, limit="resolver", headers=headers, most_bytes=size)
         self._requests.check(answer)
         if answer.status in REDIRECTS:  # its owner moved it to the large files
             raise RequestFailure("the hub has it elsewhere by now", Remedy.GIVE_UP, kind="moved")
         is_part = answer.status == 206
-        if is_part and answer.headers.get("content-range") != f"bytes {start}-{last}/{address.size_bytes}":
-            raise RequestFailure(f"requested bytes {start}–{last + 1}, received others", Remedy.RETRY_FEW)
         data = answer.data if is_part else answer.data[start:stop]
-        if len(data) != last + 1 - start:
-            raise RequestFailure(f"expected {last + 1 - start} bytes, found {len(data)}", Remedy.RETRY)
-        return Received(data, address.size_bytes, address.digest)
+        is_other = is_part and answer.headers.get("content-range") != f"bytes {start}-{last}/{size}"
+        if is_other or len(data) != last + 1 - start:
+            raise RequestFailure(f"requested bytes {start}–{last + 1}, received others", Remedy.RETRY_FEW)
+        return Received(data, size, address.digest)
 
     def get_all(self, key: str) -> Received:
         address = self._address(key)
-        if not address.size_bytes:
-            return Received(b"", 0, address.digest)
-        return self.get(key, 0, address.size_bytes)
+        size = address.size_bytes
+        if size > MAX_WHOLE_BYTES:
+            cause = f"it has {size:,} bytes, more than the {MAX_WHOLE_BYTES:,} that are read into memory at once"
+            raise RequestFailure(cause, Remedy.GIVE_UP, kind="too large")
+        return self.get(key, 0, size) if size else Received(b"", 0, address.digest)
 
     def head(self, key: str) -> ClientObject:
         address = self._address(key)
@@ -151,33 +145,22 @@ class HubClient:
     def pages(self, prefix: str) -> Iterator[Sequence[ClientObject]]:
         # The files of a commit never change, so one process of a node lists them for all.
         folder = prefix.rstrip("/")
-        name = f"listing-{digest_of(self._requests.identity, self._repository, self._commit, folder)}"
-        files = self._requests.files
-        with files.hold(name):
-            data = files.read(name)
-            listed = None if data is None else _decoded(data)
-            if listed is None:
-                listed = [each for page in self._listed(folder) for each in page]
-                files.write(name, zlib.compress(json.dumps(listed).encode(), 1))
-        if listed:
+        question = ("listing", self._repository, self._commit, folder)
+        if listed := self._requests.answer(question, list[ClientObject], lambda: [*self._listed(folder)]):
             yield listed
 
-    def _listed(self, folder: str) -> Iterator[Sequence[ClientObject]]:
+    def _listed(self, folder: str) -> Iterator[ClientObject]:
         path = f"{self._api}/tree/{self._commit}{folder and '/'}{quote(folder)}?recursive=true&expand=false"
-        while path:
-            try:
-                document, following = self._requests.get_json(path)
-                entries = msgspec.convert(document, list[_Entry])
-            except msgspec.ValidationError as error:
-                raise RequestFailure(f"the hub's listing is invalid: {error}", Remedy.RETRY_FEW) from None
-            except RequestFailure as failure:
-                if failure.kind == "missing":
-                    return  # of a folder, like one of a bucket
+        try:
+            for document in self._requests.documents(path):
+                for entry in msgspec.convert(document, list[_Entry]):
+                    if entry.type == "file":
+                        yield ClientObject(entry.path, entry.size, 0, entry.lfs.oid if entry.lfs else entry.oid)
+        except msgspec.ValidationError as error:
+            raise RequestFailure(f"the hub's listing is invalid: {error}", Remedy.RETRY_FEW) from None
+        except RequestFailure as failure:
+            if failure.kind != "missing":  # of a folder, as of one in a bucket
                 raise
-            yield [entry.as_object() for entry in entries if entry.type == "file"]
-            if following == path:
-                raise RequestFailure("the hub sends the same page of a listing again", Remedy.RETRY_FEW)
-            path = following
 
     # ---------------------------------------------------------------------------------------------------- writing
 
@@ -205,19 +188,8 @@ class _Entry(msgspec.Struct):
     size: Annotated[int, msgspec.Meta(ge=0)] = 0
     lfs: _Lfs | None = None
 
-    def as_object(self) -> ClientObject:
-        return ClientObject(self.path, self.size, 0, self.lfs.oid if self.lfs else self.oid)
-
-
-def _decoded(data: bytes) -> list[ClientObject] | None:
-    try:
-        return msgspec.json.decode(zlib.decompress(data), type=list[ClientObject])
-    except (msgspec.DecodeError, zlib.error):
-        return None  # of another release
-
 
 def _check_no_pointer(data: bytes, size_bytes: int) -> None:
     if size_bytes <= _MAX_POINTER_BYTES and data.startswith(_LFS_POINTER):
-        raise RequestFailure(
-            "the repository has a pointer of Git LFS in place of this file", Remedy.GIVE_UP, kind="pointer"
-        )
+        cause = "the repository has a pointer of Git LFS in place of this file"
+        raise RequestFailure(cause, Remedy.GIVE_UP, kind="pointer")

@@ -8,7 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 
 from .....errors import ConfigError
 from ....node_cache.private_folder import PARTIAL, PrivateFolder, cache_settings, open_inner_folder, open_own_folder
@@ -26,7 +26,7 @@ def digest_of(*texts: str) -> str:
     return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
-def node_files(cache_dir: str | None = None) -> NodeFiles:
+def open_node_files(cache_dir: str | None = None) -> NodeFiles:
     """Return the files of a cache folder, which all clients of this process share; see :class:`NodeFiles`."""
     settings = cache_settings(cache_dir)
     folder = _MEMORY if settings is None else settings.folder
@@ -56,14 +56,12 @@ class NodeFiles:
         """Return the contents of a file; None if it is missing or not this user's."""
         if self._folder is None or name in self._kept:
             return self._kept.get(name)
-        try:
+        with suppress(OSError):
             fd = self._folder.open(name)
-        except OSError:
-            return None
-        if fd is None:
-            return None
-        with open(fd, "rb") as file:
-            return file.read()
+            if fd is not None:
+                with open(fd, "rb") as file:
+                    return file.read()
+        return None
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file, or replace it; a full disk keeps the contents in this process."""
@@ -85,12 +83,10 @@ class NodeFiles:
     def hold(self, name: str) -> Iterator[None]:
         """Hold the lock of a name, among the threads and processes of this node."""
         # One for each name: the holder of one may wait for another, as for the pace of the request that it sends.
-        with self._thread_locks.setdefault(name, threading.Lock()):
-            if self._locks is None:
-                yield
-            else:
-                with self._locks.hold(int(name[-15:], 16), wait_s=_LOCK_WAIT_S):
-                    yield
+        locks = self._locks
+        among_processes = nullcontext() if locks is None else locks.hold(int(name[-15:], 16), wait_s=_LOCK_WAIT_S)
+        with self._thread_locks.setdefault(name, threading.Lock()), among_processes:
+            yield
 
 
 _lock = ForkLock()

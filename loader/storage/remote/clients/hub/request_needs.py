@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
-from ...object_url import is_commit, parse_object_url
+from ...object_url import is_commit, is_hub_url, parse_object_url
 
 LIMITS = {
     "anonymous": (500, 3_000),
@@ -70,7 +70,7 @@ def request_needs(shards: Mapping[str, int], *, nodes: int, is_prepared: bool = 
     >>> needs.api, needs.resolver_an_hour, [round(plan.share, 2) for plan in needs.plans[:3]]
     (32, 64000, [1.78, 1.07, 0.44])
     """
-    of_hub = {url: count for url, count in shards.items() if url.startswith("hf://")}
+    of_hub = {url: count for url, count in shards.items() if is_hub_url(url)}
     if not of_hub:
         return None
     revisions = {parse_object_url(url)._replace(key="") for url in of_hub}

@@ -11,7 +11,7 @@ import random
 import re
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from .....escaped_log import get_logger
@@ -107,43 +107,24 @@ class RequestPace:
         files: Where the processes of this node share what they know.
         host: The hub, for messages.
         identity: Whose limit it is: a digest of the endpoint and the token.
-        clock: Returns seconds since the epoch.
-        sleep: Waits some seconds.
-
-    Attributes:
-        waited_s: Seconds that the threads of this process waited, together.
-        sent: Requests of this process, by limit.
     """
 
-    def __init__(
-        self,
-        files: NodeFiles,
-        host: str,
-        identity: str,
-        *,
-        clock: Callable[[], float] = time.time,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def __init__(self, files: NodeFiles, host: str, identity: str) -> None:
         self._files, self._host, self._identity = files, host, identity
-        self._clock, self._sleep = clock, sleep
         self._named_s = 0.0
-        self.waited_s = 0.0
-        self.sent = {"api": 0, "resolver": 0}
 
     def wait(self, limit: str) -> None:
         """Wait until one more request may be sent to the ``api`` or the ``resolver``."""
-        started_s = self._clock()
-        self.sent[limit] += 1
-        while True:
-            now_s = self._clock()
+        is_late = True
+        while is_late:
+            now_s = time.time()
             with self._files.hold(self._name(limit)):
-                before = self._state(limit)
-                state, at_s = next_request(before, now_s)
+                state, at_s = next_request(self._state(limit), now_s)
                 is_late = at_s >= state.ends_s > 0 and at_s > now_s  # it has to ask again in the next window
                 if not is_late:
                     self._write(limit, state)
             if at_s <= now_s:
-                break
+                return
             pause_s = min(at_s - now_s, 2 * state.window_s) + (random.uniform(0, _JITTER_S) if is_late else 0.0)
             if pause_s > _NAMED_S and now_s > self._named_s + _NAMED_EACH_S:
                 self._named_s = now_s
@@ -151,17 +132,13 @@ class RequestPace:
                     "waiting %.0f s: %s of the %.0f requests that %s allows in %.0f s are left",
                     pause_s, f"{max(0, state.left):,.0f}", state.limit, self._host, state.window_s,
                 )  # fmt: skip
-            self._sleep(pause_s)
-            if not is_late:
-                break
-        self.waited_s += self._clock() - started_s
+            time.sleep(pause_s)
 
     def note(self, limit: str, headers: Mapping[str, str], *, is_refused: bool) -> None:
         """Note what an answer says of a limit; ``is_refused`` for status 429."""
-        if not is_refused and "ratelimit" not in headers:
-            return
-        with self._files.hold(self._name(limit)):
-            self._write(limit, note_answer(self._state(limit), headers, self._clock(), is_refused=is_refused))
+        if is_refused or "ratelimit" in headers:
+            with self._files.hold(self._name(limit)):
+                self._write(limit, note_answer(self._state(limit), headers, time.time(), is_refused=is_refused))
 
     def _name(self, limit: str) -> str:
         return f"pace-{digest_of(self._identity, limit)}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from .....escaped_log import get_logger
 from ....shared_answers import answers_here
-from ...object_url import ObjectUrl, is_commit, parse_object_url
+from ...object_url import ObjectUrl, is_commit, is_hub_url, parse_object_url
 from ...options import options_for, remember_options
 from ..connection import Retries
 
@@ -22,7 +22,7 @@ _log = get_logger(__name__)
 
 def commit_of(url: str) -> str:
     """Return the commit at which this process reads a URL of a repository; empty for other URLs, and for paths."""
-    if not url.startswith("hf://"):
+    if not is_hub_url(url):
         return ""
     object_url = parse_object_url(url)
     return object_url.revision if is_commit(object_url.revision) else options_for(str(object_url)).commit or ""
@@ -34,27 +34,31 @@ def url_at_commit(url: str) -> str:
     return str(parse_object_url(url)._replace(revision=commit)) if commit else url
 
 
-def pin_commit(url: ObjectUrl, *, again: bool = False) -> None:
-    """Remember the present commit of a URL's revision: neither this process nor one that it starts reads another.
+def pin_present_commit(url: str, *, unless_pinned: bool = False) -> None:
+    """Read a URL of a repository at the present commit of its revision, in this process and in those that it starts.
+
+    Other URLs and paths are left alone.
 
     Args:
-        again: Ask for the present commit also if one is remembered.
+        unless_pinned: Keep a commit at which the URL is read; without one, pin all of the repository.
 
     Raises:
         StorageError: The hub does not answer, or has no such revision.
     """
-    options = options_for(str(url))
-    if is_commit(url.revision) or (options.commit and not again):
+    if not is_hub_url(url):
         return
-    whole = url._replace(key="")
+    object_url = parse_object_url(url)
+    if is_commit(object_url.revision) or (unless_pinned and options_for(str(object_url)).commit):
+        return
+    whole = object_url._replace(key="")
 
     def present() -> bytes:
-        return _ask(whole, lambda client: client.commit(again=again)).encode()
+        return _ask(whole, lambda client: client.commit(again=not unless_pinned)).encode()
 
     # The ranks of a run read what the first one read, also if the branch moves on meanwhile.
     answers = answers_here.get()
     commit = present() if answers is None else answers.ask(("commit", str(whole)), present)
-    remember_options(str(url if again else whole), {"commit": commit.decode()})
+    remember_options(str(whole if unless_pinned else object_url), {"commit": commit.decode()})
 
 
 def _ask(url: ObjectUrl, question: Callable[[HubClient], _Answer]) -> _Answer:
@@ -66,14 +70,8 @@ def _ask(url: ObjectUrl, question: Callable[[HubClient], _Answer]) -> _Answer:
         return retries.run(partial(question, client), action="read", url=str(url))
 
 
-def read_present(url: str) -> None:
-    """Read a URL of a repository at the present commit of its revision, also if an index of another one was read."""
-    if url.startswith("hf://"):
-        pin_commit(parse_object_url(url), again=True)
-
-
-def read_at(url: str, commit: str) -> None:
-    """Read a URL at the commit at which its dataset was prepared, and warn if its revision names another one now.
+def pin_indexed_commit(url: str, commit: str) -> None:
+    """Pin the commit at which the dataset of a URL was prepared, and warn if its revision names another one now.
 
     Raises:
         StorageError: The commit is not in the history of the revision: the index of others may name any.

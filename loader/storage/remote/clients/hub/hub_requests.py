@@ -1,4 +1,4 @@
-"""Requests to a hub: its endpoint, the token, the limits, and errors by the codes that the hub sends."""
+"""Requests to a hub: its endpoint, the token, limits, errors by the codes that it sends, and answers of a node."""
 
 from __future__ import annotations
 

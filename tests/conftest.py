@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from loader.engine import workers as worker_pool
+from loader.storage.remote.clients import choice
 from tests.cheap_forks import prepare_forks
 from tests.forked_scripts import ForkedScripts, forked_scripts
 
@@ -119,6 +120,13 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def index_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Keep the indexes of read-only data away from those of the user who runs the tests."""
     os.environ["ENERGON_INDEX"] = str(tmp_path_factory.mktemp("indexes"))
+
+
+@pytest.fixture(autouse=True)
+def helper_processes() -> Iterator[None]:
+    """Let later tests send requests through helper processes, after a command that ran in the process of a test."""
+    yield
+    choice._is_told = False
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -18,6 +18,7 @@ from ..format.index.object_commit import read_committed_documents
 from ..format.nv_meta import FOLDER, INDEX_FOLDER, TEMPORARY_INDEX
 from ..format.records.folder_index import open_record_index
 from ..format.unfinished import check_finished
+from ..format.user_index import have_same_shards
 from ..storage import FilesAhead, Storage, missing_folder, pin_indexed_commit
 from .dataset import Dataset, Documents
 from .records import RecordDataset, SingleFile
@@ -89,7 +90,12 @@ def _opened(ref: DatasetRef, storage: Storage, open_index: Callable[[], _Index])
     # Samples are read from the commit that was indexed, wherever the branch is now. An index in the repository itself
     # is of a later commit than the one that was indexed, or even of another repository.
     if ref.has_other_folder and not ref.folder.startswith(f"{ref.path}/"):
-        pin_indexed_commit(storage.url, index.layout.commit)
+        try:
+            pin_indexed_commit(storage.url, index.layout.commit)
+        except StorageError:
+            # A commit of another repository, whose shards are the same, says nothing of this one.
+            if not have_same_shards(storage.url, (shard.info for shard in index.layout.shards)):
+                raise
     return index
 
 

@@ -156,9 +156,8 @@ def pull_index(
     local = source.local_path(name)  # one transfer: its parts are many
     with LocalStorage(local.parent).open(local.name) as file:
         opened = IndexFile(file, source.path(name))
-        manifest, layout = opened.manifest, opened.manifest.layout
+        layout, known = opened.manifest.layout, data or opened.manifest.data
         # Find the folder, and check that it has no other use.
-        known = data or manifest.data
         target = index_folder_of(known) if folder is None and known else folder or ""
         if not target or is_url(target):
             raise ConfigError(
@@ -169,30 +168,40 @@ def pull_index(
         storage = LocalStorage(name, replaced=(FOLDER, target))
         names = [shard.name for shard in layout.shards]
         check_destination(storage, DatasetRef(name, meta_folder=target), shards=names, force=force)
-        # Write the index under staging names, and publish it with the files that are taken.
-        files: dict[bool, list[str]] = {True: [], False: []}  # taken, and left
-        documents = {}
-        with open_workspace(storage, None) as workspace:
-            index, renames = f"{INDEX_FOLDER}/{manifest.uuid}", list[tuple[str, str]]()
-            if force:
-                storage.remove(index)
-            if not storage.exists(f"{index}/layout.json"):
-                _write_columns(opened, workspace.work)
-                renames.append((STAGED_INDEX, index))
-            for each, part in manifest.files.items():
-                contents, final = opened.read(part), f"{index if each == PART_SETS_FILE else FOLDER}/{each}"
-                if each in _OF_OTHERS:
-                    documents[each] = contents.decode("utf-8", "replace")
-                is_taken = (with_split or each not in _OF_OTHERS) and (force or not storage.exists(final))
-                files[is_taken].append(each)
-                if is_taken:
-                    workspace.work.write(f"{STAGING}/shared/{each}", contents)
-                    renames.append((f"{STAGING}/shared/{each}", final))
-            previous, identity = read_uuid(storage), UUID(manifest.uuid)
-            workspace.publish(identity, layout.shards, renames=renames, files={}, previous=previous, removals=[])
+        taken = _publish(opened, storage, with_split=with_split, force=force)
+        parts = opened.manifest.files
+        documents = {each: opened.read(parts[each]).decode("utf-8", "replace") for each in _OF_OTHERS if each in parts}
     return SharedIndex(
-        target, manifest.data, layout.samples, len(names), file.size_bytes, files[True], files[False], documents
+        target,
+        opened.manifest.data,
+        layout.samples,
+        len(names),
+        file.size_bytes,
+        taken,
+        [each for each in parts if each not in taken],
+        documents,
     )
+
+
+def _publish(opened: IndexFile, storage: Storage, *, with_split: bool, force: bool) -> list[str]:
+    """Write the index and the files that are taken under staging names, and publish them; return the files."""
+    manifest, taken = opened.manifest, list[str]()
+    index, renames = f"{INDEX_FOLDER}/{manifest.uuid}", list[tuple[str, str]]()
+    with open_workspace(storage, None) as workspace:
+        if force:
+            storage.remove(index)
+        if not storage.exists(f"{index}/layout.json"):
+            _write_columns(opened, workspace.work)
+            renames.append((STAGED_INDEX, index))
+        for each, part in manifest.files.items():
+            final = f"{index if each == PART_SETS_FILE else FOLDER}/{each}"
+            if (with_split or each not in _OF_OTHERS) and (force or not storage.exists(final)):
+                taken.append(each)
+                workspace.work.write(f"{STAGING}/shared/{each}", opened.read(part))
+                renames.append((f"{STAGING}/shared/{each}", final))
+        shards, previous = manifest.layout.shards, read_uuid(storage)
+        workspace.publish(UUID(manifest.uuid), shards, renames=renames, files={}, previous=previous, removals=[])
+    return taken
 
 
 def _write_columns(opened: IndexFile, work: Storage) -> None:

@@ -25,6 +25,7 @@ from ..format.nv_meta import (
     WORK_FOLDER,
 )
 from ..format.unfinished import WRITING_FOLDER, remove_left_files
+from ..format.user_index import note_index
 from ..storage import LocalStorage, RemoteStorage, Storage, is_writable
 
 
@@ -60,12 +61,14 @@ class Workspace:
             previous: The uuid of the previous index, which running jobs may still read; all others are removed.
             removals: Further files to remove.
         """
+        shards = list(shards)
         info = encode_shard_info({shard.name: shard.samples for shard in shards})
         if self.work is not self.storage:
             info += commit_mark(identity.int)
         last = {INDEX_UUID: str(identity).encode(), INFO_JSON: info}
         stale = stale_indexes(self.storage, kept=previous)
         self.commit([*renames, *stage_files(self.work, {**files, **last})], [*stale, *removals])
+        note_index(self.storage.path(FOLDER), str(identity), (shard.info for shard in shards))
         return str(identity)
 
     def forget_scans(self) -> None:

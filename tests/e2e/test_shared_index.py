@@ -191,7 +191,8 @@ def test_an_index_of_earlier_shards_is_refused(bare: Path, tmp_path: Path) -> No
         opened.parts(45)
 
 
-def test_200_mutations_of_the_index_give_no_wrong_bytes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mutations", [24, pytest.param(200, marks=pytest.mark.slow)])
+def test_mutations_of_the_index_give_no_wrong_bytes(tmp_path: Path, mutations: int) -> None:
     samples = {
         f"{number:03d}": {"txt": b"text %d" % number * (number % 5), "cls": b"%d" % number} for number in range(60)
     }
@@ -208,7 +209,7 @@ def test_200_mutations_of_the_index_give_no_wrong_bytes(tmp_path: Path) -> None:
     layout = json.loads((meta / "index" / index.uuid / "layout.json").read_text())
     refused = exact = 0
     chooser = random.Random(0)
-    for round_number in range(200):
+    for round_number in range(mutations):
         # Give a sample the offset, size or key of another one, or change any number of the index.
         forged = {name: column.copy() for name, column in columns.items()}
         changed = json.loads(json.dumps(layout))
@@ -251,8 +252,8 @@ def test_200_mutations_of_the_index_give_no_wrong_bytes(tmp_path: Path) -> None:
             for part, data in found.items():
                 assert samples[key][part] == data, (round_number, number)
             exact += 1
-    assert refused > 2000
-    assert exact > 2000
+    assert refused > 10 * mutations
+    assert exact > 10 * mutations
 
 
 def test_200_mutations_of_the_file_are_refused_or_exact(texts: Path, bare: Path, tmp_path: Path) -> None:

@@ -67,8 +67,10 @@ def _run_child(root: Path, case: int, until: float, failures: list[str]) -> int:
     ) as child:
         assert child.stdout is not None
         limit = _START_S
+        poller = select.poll()  # takes any file descriptor, unlike select
+        poller.register(child.stdout, select.POLLIN)
         while time.monotonic() < until:
-            if not select.select([child.stdout], [], [], limit)[0]:
+            if not poller.poll(limit * 1000):
                 failures.append(f"case {case}: no end within {limit} s")
                 break
             line = child.stdout.readline()

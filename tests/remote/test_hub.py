@@ -24,6 +24,7 @@ import pytest
 from energon_cli.main import main
 from loader import WorkerConfig, get_savable_loader, get_train_dataset, open_dataset
 from loader.errors import ConfigError, FormatError, StorageError
+from loader.format.dataset_ref import DatasetRef
 from loader.storage import commit_of, open_storage, remember_options
 from loader.storage.remote.clients.http_client import HttpClient, WebAnswer
 from loader.storage.remote.clients.hub import hub_client
@@ -78,7 +79,7 @@ def start_again() -> None:
         path.unlink()  # as if a minute had passed
 
 
-def texts(url: str, meta: Path, workers: int = 0) -> list[str]:
+def texts(url: str, meta: Path | None = None, workers: int = 0) -> list[str]:
     config = WorkerConfig(rank=0, world_size=1, num_workers=workers)
     dataset = get_train_dataset(
         url, worker_config=config, batch_size=1, shuffle_buffer_size=8, max_samples_per_sequence=4, meta_folder=meta,
@@ -506,6 +507,45 @@ def test_a_run_on_a_read_only_repository_with_a_pulled_index_is_resumed_after_th
     assert sorted(seen) == sorted(f"caption {shard} {sample}" for shard in range(4) for sample in range(SAMPLES))
     assert not hub.count(status=429)
     assert hub.count(path="/api/datasets/me/cats/tree/*", status=200) <= 1
+
+
+def test_a_copy_of_a_repository_finds_the_index_by_its_shards(
+    hub: HubServer, user_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.create("datasets", "me/cats").commit(shards())
+    assert main(["prepare", REPOSITORY, "--non-interactive", "--split-ratio", "1,0,0"]) == 0
+    copy = hub.create("datasets", "you/copied")
+    copy.commit({"README.md": b"# Cats"} | shards())
+    other = "hf://datasets/you/copied"
+    folder = DatasetRef(REPOSITORY).folder
+    assert DatasetRef(other).folder == folder
+    assert texts(other) == texts(REPOSITORY)
+    # So does an index that was pulled, and one in a folder of others.
+    assert main(["index", "push", REPOSITORY, str(tmp_path / "cats.energon-index")]) == 0
+    monkeypatch.setenv("ENERGON_INDEX", str(tmp_path / "mine"))
+    with pytest.raises(StorageError, match="no prepared dataset"):
+        texts(other)
+    assert main(["index", "pull", str(tmp_path / "cats.energon-index"), "--with-split"]) == 0
+    assert texts(other) == texts(REPOSITORY)
+    monkeypatch.setenv("ENERGON_INDEX", f"{tmp_path / 'none'}:{tmp_path / 'mine'}")
+    assert DatasetRef(other).folder.startswith(str(tmp_path / "mine"))
+    # Other shards find none: neither those of a later commit, nor more of them.
+    copy.commit({"4.tar": tar_bytes(4)})
+    start_again()
+    assert DatasetRef(other).other_folder is None
+
+
+@pytest.mark.parametrize("text", ["../../cats/index/0/layout.json", "cats", "cats/index/../layout.json", "\udcff"])
+def test_an_entry_of_others_leads_to_their_folder_of_indexes_alone(
+    hub: HubServer, user_folder: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    hub.create("datasets", "me/cats").commit(shards())
+    assert main(["prepare", REPOSITORY, "--non-interactive", "--split-ratio", "1,0,0"]) == 0
+    hub.create("datasets", "you/copied").commit(shards())
+    (entry,) = Path(os.environ["ENERGON_INDEX"]).glob("by-shards/*")
+    assert DatasetRef("hf://datasets/you/copied").other_folder is not None
+    entry.write_bytes(text.encode("utf-8", "surrogateescape"))
+    assert DatasetRef("hf://datasets/you/copied").other_folder is None
 
 
 def test_info_and_plan_say_how_many_requests_a_run_sends(

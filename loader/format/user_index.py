@@ -49,9 +49,9 @@ def find_index(path: str) -> str | None:
         if _exists(index, _COMMITTED) and (position == 0 or not open_storage(path).exists(INFO_JSON)):
             return index
     for folder in folders if is_url(path) else ():
-        index = _index_of_shards(folder, path)
-        if index and not open_storage(path).exists(INFO_JSON):
-            return index
+        other = _index_of_shards(folder, path)
+        if other and not open_storage(path).exists(INFO_JSON):
+            return other
     return None
 
 

@@ -48,7 +48,7 @@ def check_ref(ref: DatasetRef, *, takes_tar: bool = True) -> DatasetRef:
     is_pair = path.endswith(".bin") and os.path.exists(path.removesuffix("bin") + "idx")  # opening it names what lacks
     if (is_document or path.endswith(".tar")) and not is_pair and not is_url(path) and not os.path.lexists(path):
         raise StorageError("this file does not exist", path=path, hint=hint_of_missing(path))
-    if (is_document or is_tar) and ref.has_other_folder:
+    if (is_document or is_tar) and ref.other_folder:
         better = " Set meta_folder at its datasets." if kind.is_mix else ""
         raise click.UsageError(f"--meta-folder is valid only for folders.{better}")
     # What can be opened passes; what is another file is named with the path to pass instead.

@@ -244,7 +244,7 @@ def get_dataset_from_config(
         )
     # A folder of shards, whose dataset.yaml names the class.
     common |= {"split_config": split_config, "trust_code": trust_code}
-    if ref.has_other_folder:  # a user-defined class need not take it
+    if ref.other_folder:  # a user-defined class need not take it
         common["meta_folder"] = ref.folder
     folder = folder_at(ref)
     common["split_part"] = folder.documents.loaded_part(split_part or ("train" if training else "val"))

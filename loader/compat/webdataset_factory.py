@@ -197,7 +197,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
         self.split_config = split_config or SPLIT_YAML
         self.filter_name = filter_name
         given = DatasetRef.at(str(self.path), meta_folder)
-        if given.has_other_folder:
+        if given.other_folder:
             self.set_meta_folder(given.folder)
 
     @cached_property

@@ -21,4 +21,4 @@ def kind_at(ref: DatasetRef) -> Kind:
     if storage.exists(INDEX_SQLITE) and not any(map(storage.exists, remains)):
         return "folders of media files"
     # A folder that is named for its metadata should have a prepare.
-    return "unprepared tar files" if not ref.has_other_folder and storage.exists("") else "tar shards"
+    return "unprepared tar files" if not ref.other_folder and storage.exists("") else "tar shards"

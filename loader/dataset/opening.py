@@ -79,7 +79,7 @@ def folder_at(
             partial(_opened, ref, storage, partial(open_tar_index, storage, counts, reads_samples=reads_samples))
         )
         documents = Documents(ref, storage, counts, open_tars)
-        is_elsewhere = ref.has_other_folder and not os.path.basename(ref.folder).startswith(TEMPORARY_INDEX)
+        is_elsewhere = ref.other_folder is not None and not os.path.basename(ref.folder).startswith(TEMPORARY_INDEX)
         return TarDataset(documents, counts, open_tars, rechecks=rechecks, checks_parts=is_elsewhere)
     open_records = cache(partial(_opened, ref, storage, partial(open_record_index, storage, counts)))
     return RecordDataset(Documents(ref, storage, counts, open_records), counts, open_records, rechecks=rechecks)
@@ -89,7 +89,7 @@ def _opened(ref: DatasetRef, storage: Storage, open_index: Callable[[], _Index])
     index = open_index()
     # Samples are read from the commit that was indexed, wherever the branch is now. An index in the repository itself
     # is of a later commit than the one that was indexed, or even of another repository.
-    if ref.has_other_folder and not ref.folder.startswith(f"{ref.path}/"):
+    if ref.other_folder and not ref.folder.startswith(f"{ref.path}/"):
         try:
             pin_indexed_commit(storage.url, index.layout.commit)
         except StorageError:
@@ -127,7 +127,7 @@ def _not_prepared(storage: Storage, ref: DatasetRef) -> StorageError:
     fault = fault_of_file(path)
     if fault is not None:
         return StorageError(fault[0], path=path, hint=fault[1])
-    where = f".info.json in {storage.path(FOLDER)}" if ref.has_other_folder else ".nv-meta/.info.json"
+    where = f".info.json in {storage.path(FOLDER)}" if ref.other_folder else ".nv-meta/.info.json"
     return StorageError(
         f"this folder is no prepared dataset: it has no {where}",
         path=path,

@@ -227,7 +227,7 @@ def writable_ref(ref: DatasetRef, *, prepares: bool = False, is_trial: bool = Fa
         prepares: The data are to be prepared: those without ``.nv-meta`` get a folder, too.
         is_trial: Nothing is written: data with ``.nv-meta`` keep it.
     """
-    if ref.has_other_folder or ref.kind.format != "folder":
+    if ref.other_folder or ref.kind.format != "folder":
         return ref
     storage = ref.storage()
     if is_writable(storage, FOLDER):

@@ -93,11 +93,6 @@ class DatasetRef:
         return find_index(self.path) if named is None and self.kind.format == "folder" else named
 
     @property
-    def has_other_folder(self) -> bool:
-        """True if another folder is used instead of ``.nv-meta``."""
-        return self.other_folder is not None
-
-    @property
     def folder(self) -> str:
         """The folder of the documents, as the caller names it: ``.nv-meta``, or the one that is used instead."""
         other = self.other_folder
@@ -106,7 +101,7 @@ class DatasetRef:
     @property
     def folder_flags(self) -> list[str]:
         """The words of a command line that name the folder of the documents."""
-        return ["--meta-folder", self.folder] if self.has_other_folder else []
+        return ["--meta-folder", self.folder] if self.other_folder else []
 
     def storage(self) -> Storage:
         """Open the folder of the shards; ``.nv-meta`` in it is the meta folder, and then all else is read-only.

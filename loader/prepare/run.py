@@ -98,7 +98,7 @@ def open_prepare(
         StorageError: As for :func:`run_prepare`.
     """
     # Restrict the plan to what the place of the dataset allows.
-    if plan.ref.has_other_folder:
+    if plan.ref.other_folder:
         plan = _beside(plan)
     if plan.media is not None and plan.compat is False:
         raise ConfigError("media metadata goes into index.sqlite, which compat=False excludes")

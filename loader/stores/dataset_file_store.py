@@ -162,7 +162,7 @@ class DatasetFileStore(FileStore[bytes]):
         return (self._ref,)
 
     def __repr__(self) -> str:
-        meta = f", meta_folder={self._ref.folder!r}" if self._ref.has_other_folder else ""
+        meta = f", meta_folder={self._ref.folder!r}" if self._ref.other_folder else ""
         return f"DatasetFileStore({self._ref.path!r}{meta})"
 
 

@@ -89,7 +89,7 @@ def _fault_of_path(ref: DatasetRef) -> str | None:
     if ref.kind.is_file:
         return None if _exists(path) else f"there is no such file: {display_path(path)}"
     # Most datasets are prepared in place, and need no other test.
-    if not ref.has_other_folder and _exists(os.path.join(path, INFO_JSON)):
+    if not ref.other_folder and _exists(os.path.join(path, INFO_JSON)):
         return None
     name = display_path(path)
     if not _exists(path):
@@ -98,7 +98,7 @@ def _fault_of_path(ref: DatasetRef) -> str | None:
     of_file = fault_of_file(path)
     if of_file is not None:
         return f"{name}: {of_file[0]}; {of_file[1]}"
-    if ref.has_other_folder:
+    if ref.other_folder:
         storage = ref.storage()
         if is_prepared(storage):
             return None

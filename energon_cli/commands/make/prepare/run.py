@@ -217,7 +217,7 @@ def _further_notes(flags: PrepareFlags, folder: ShardFolder) -> list[str]:
     path, has_tars = flags.ref.path, next(iter(folder.sizes)).endswith(".tar")
     if not has_tars and content_of_folder(path) == "tables":  # never at a URL
         return [f"only tables are indexed; to import all files here, {import_hint(path)}"]
-    if not flags.ref.has_other_folder:
+    if not flags.ref.other_folder:
         if is_url(path) and flags.plan.compat is None and not flags.plan.media:
             return ["without --compat, object stores get no .tar.idx and index.sqlite, which other tools need"]
         return []

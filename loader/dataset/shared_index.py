@@ -168,9 +168,9 @@ def pull_index(
         storage = LocalStorage(name, replaced=(FOLDER, target))
         names = [shard.name for shard in layout.shards]
         check_destination(storage, DatasetRef(name, meta_folder=target), shards=names, force=force)
-        taken = _publish(opened, storage, with_split=with_split, force=force)
         parts = opened.manifest.files
         documents = {each: opened.read(parts[each]).decode("utf-8", "replace") for each in _OF_OTHERS if each in parts}
+        taken = _publish(opened, storage, with_split=with_split, force=force)
     return SharedIndex(
         target,
         opened.manifest.data,

@@ -366,7 +366,7 @@ def storage_option() -> click.Option:
         multiple=True,
         expose_value=False,
         callback=remember,
-        help="Option of object stores: endpoint_url, region, profile, anonymous …  [repeatable]",
+        help="Set an option of object stores: endpoint_url, region, profile, anonymous …  [repeatable]",
     )
 
 

@@ -12,7 +12,7 @@ import click
 from loader.errors import escape_controls, plural
 
 from .console import error_console, is_terminal, show_note
-from .options import shared_options
+from .options import flag_option, shared_options
 from .progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -63,9 +63,7 @@ def dataset_options(*names: str) -> Callable[[Callable[..., None]], Callable[...
 _MAX_UNASKED_S = 10.0  # a user waits so long without being asked
 
 
-yes_option = click.option(
-    "--yes", "computes", is_flag=True, help="Compute values that are no column, however long it takes."
-)
+yes_option = flag_option("--yes", "computes", help="Compute missing columns without asking, even if that is slow.")
 
 
 def query_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -75,9 +73,10 @@ def query_options(function: Callable[..., None]) -> Callable[..., None]:
     @click.option(
         "--keys-from",
         metavar="FILE",
-        help="Only samples whose keys are in this .txt, .csv, .parquet or lint report .json; - reads lines.",
+        help="Keep only samples whose keys are in this .txt, .csv, .parquet or lint report .json; - reads standard"
+        " input.",
     )
-    @shared_options("key_column", help="Column of the keys in a .csv or .parquet file of --keys-from.")
+    @shared_options("key_column", help="Take the keys from this column of a .csv or .parquet file of --keys-from.")
     @shared_options("where")
     @yes_option
     @shared_options("filter")
@@ -106,7 +105,9 @@ def query_options(function: Callable[..., None]) -> Callable[..., None]:
 def copy_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options that choose the samples to copy; the function gets them as one parameter ``query``."""
     add = click.option(
-        "--include-excluded/--skip-excluded", default=False, help="Also samples that the split excludes."
+        "--include-excluded/--skip-excluded",
+        default=False,
+        help="Include samples that the split excludes, or skip them.",
     )
     return query_options(add(function))
 

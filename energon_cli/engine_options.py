@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import ExtensibleChoice, shared_options
+from .options import ExtensibleChoice, flag_option, shared_options
 
 if TYPE_CHECKING:
     from loader.engine import Engine, Share
@@ -86,7 +86,7 @@ def engine_options(
         flags: More spellings of ``--num-workers``.
         default_workers: The number of workers without ``--num-workers``, for the help.
     """
-    workers_help = f"Number of worker processes.  [default: {default_workers}]"
+    workers_help = f"Run this many worker processes.  [default: {default_workers}]"
     function = shared_options("num_workers", flags=flags, help=workers_help)(function)
     function = shared_options("restart", "keep_results")(function)
     return cluster_options(function)
@@ -112,16 +112,16 @@ def cluster_options(
         "--address",
         *address_flags,
         metavar="ADDRESS",
-        help="Address of the cluster: auto or host:6379 of Ray; tcp://host:8786, or its file, of Dask's scheduler. "
-        "Without it, a cluster starts on this machine.",
+        help="Connect to this cluster: auto or host:6379 for Ray; tcp://host:8786, or its scheduler's file, for Dask."
+        " Without it, a cluster starts on this machine.",
     )
     @click.option(
         "--share",
         *share_flags,
         metavar="I/N",
-        help="Run only share I of N, for a job array; auto reads it from Slurm, torchrun or MPI. Then --merge.",
+        help="Run only share I of N, in a job array; auto asks Slurm, torchrun or MPI. Afterwards, run with --merge.",
     )
-    @click.option("--merge", is_flag=True, help="Join the results of all shares.")
+    @flag_option("--merge", help="Join the results of all shares.")
     @wraps(function)
     def with_engine(*arguments: Any, **options: Any) -> None:
         from loader.engine import engines_with, named_engine

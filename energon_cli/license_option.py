@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-_HELP = "Licence in the dataset card of an hf:// DEST that has none: cc-by-4.0 …, or none."
+_HELP = "Write this licence to the dataset card of an hf:// DEST without one: cc-by-4.0 …, or none."
 _LICENSES = "https://huggingface.co/docs/hub/repositories-licenses"
 
 

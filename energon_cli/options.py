@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
+from functools import partial, wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -126,7 +126,18 @@ def _flag(*spellings: str, **settings: Any) -> tuple[tuple[str, ...], dict[str, 
     return _shared(*spellings, is_flag=True, **settings)
 
 
-_NUMBER: dict[str, Any] = {"metavar": "N", "type": click.IntRange(min=1)}
+flag_option = partial(click.option, is_flag=True)
+"""Add an option without a value."""
+
+NUMBER: dict[str, Any] = {"metavar": "N", "type": click.IntRange(min=1)}
+"""Settings of an option that takes a number from 1 on."""
+
+INDEX: dict[str, Any] = {"metavar": "N", "type": click.IntRange(min=0)}
+"""Settings of an option that takes a number from 0 on."""
+
+SIZE: dict[str, Any] = {"metavar": "SIZE", "callback": parse_size}
+"""Settings of an option that takes a size in bytes."""
+
 _NAMES: dict[str, Any] = {"metavar": "A,B", "callback": parse_names}
 _FILE: dict[str, Any] = {"metavar": "NAME"}
 
@@ -134,87 +145,88 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "allow_edited_state": _flag(
         "--allow-edited-state", help="Accept states that were edited by hand, and write new checksums."
     ),
-    "by_shard": _flag("--by-shard", help="With files, a folder for each shard."),
+    "batch_size": _shared("--batch-size", **NUMBER),
+    "by_shard": _flag("--by-shard", help="Write a folder for each shard, with --format files."),
     "compat": _shared(
         "--compat/--no-compat",
         default=None,
-        help="Always (or fail) or never write .tar.idx and index.sqlite, the index of megatron-energon."
-        "  [default: where they can represent the dataset]",
+        help="Write megatron-energon's index files, and fail if they cannot hold the dataset; or never write them."
+        " Without either, they are written where they can hold it.",
     ),
-    "dataset_config": _shared("--dataset-config", **_FILE, default="dataset.yaml", help="Dataset file in .nv-meta."),
-    "drop_parts": _shared("--drop-parts", **_NAMES, multiple=True, help="No parts of these names; * is any text."),
+    "dataset_config": _shared(
+        "--dataset-config", **_FILE, default="dataset.yaml", help="Use this dataset file in .nv-meta."
+    ),
+    "drop_parts": _shared("--drop-parts", **_NAMES, multiple=True, help="Drop these parts; `*` matches any text."),
     "dry_run": _flag("--dry-run", help="Show the result without writing it."),
-    "duplicates": _flag("--duplicates", help="Samples of equal contents."),
+    "duplicates": _flag("--duplicates"),
     "duplicates_of": _shared(
-        "--duplicates-of", metavar="PART", help="Like --duplicates, but compare only the part of this name."
+        "--duplicates-of", metavar="PART", help="Compare only this part, and otherwise do as --duplicates does."
     ),
-    "field_map": _shared("--field-map", metavar="JSON", help='Part of each field: {"image": "jpg", "caption": "txt"}.'),
-    "filter": _shared("--filter", "filter_name", metavar="NAME", help="Only samples that this named filter keeps."),
+    "field_map": _shared(
+        "--field-map", metavar="JSON", help='Map fields to parts: {"image": "jpg", "caption": "txt"}.'
+    ),
+    "filter": _shared("--filter", "filter_name", metavar="NAME", help="Keep only samples that pass this named filter."),
     "force_overwrite": _flag("--force-overwrite", help="Replace existing files in DEST."),
     "gpus_per_worker": _shared(
-        "--gpus-per-worker", metavar="G", type=click.FloatRange(min=0), default=0.0, help="GPUs of each worker."
+        "--gpus-per-worker", metavar="G", type=click.FloatRange(min=0), default=0.0, help="Give each worker G GPUs."
     ),
     "json": _flag("--json", "as_json", help="Print the result as JSON."),
-    "keep_results": _flag("--keep-results", help="Keep the results of an unfinished run with other options."),
+    "keep_results": _flag("--keep-results", help="Reuse the results of an unfinished run although its options differ."),
     "keep_parts": _shared(
-        "--parts", "keep_parts", **_NAMES, multiple=True, help="Only parts of these names; * is any text."
+        "--parts", "keep_parts", **_NAMES, multiple=True, help="Keep only these parts; `*` matches any text."
     ),
-    "key_column": _shared("--key-column", metavar="COLUMN", help="Column of a table with the keys of the samples."),
-    "limit": _shared("-n", "--limit", **_NUMBER, help="Only the first N samples."),
+    "key": _shared("--key", metavar="KEY", help="List the steps that used this sample."),
+    "key_column": _shared("--key-column", metavar="COLUMN", help="Take the samples' keys from this column of a table."),
+    "limit": _shared("-n", "--limit", **NUMBER, help="Keep only the first N samples."),
     "max_failures": _shared(
-        "--max-failures",
-        metavar="N",
-        type=click.IntRange(min=0),
-        default=0,
-        help="Write the results even if up to N samples failed; they have no value.",
+        "--max-failures", **INDEX, default=0, help="Write results even if up to N samples failed; they have no value."
     ),
-    "max_json_bytes": _shared(
-        "--max-json-bytes", metavar="SIZE", callback=parse_size, help="Do not parse larger JSON parts, but name them."
-    ),
-    "meta_folder": _shared("--meta-folder", metavar="DIR", help="Folder to use instead of PATH/.nv-meta."),
+    "max_json_bytes": _shared("--max-json-bytes", **SIZE, help="Skip JSON parts above this size, and report them."),
+    "meta_folder": _shared("--meta-folder", metavar="DIR", help="Use this folder instead of PATH/.nv-meta."),
     "near_duplicates": _shared("--near-duplicates", metavar="COLUMN"),
-    "num_workers": _shared("--num-workers", **_NUMBER, help="Number of worker processes.  [default: one per core]"),
-    "packing_buffer_size": _shared("--packing-buffer-size", **_NUMBER),
-    "place": _shared("--place", metavar="PLACE", help="Place of the states in files that have several: loaders.train"),
+    "num_workers": _shared("--num-workers", **NUMBER, help="Run this many worker processes.  [default: one per core]"),
+    "packing_buffer_size": _shared("--packing-buffer-size", **NUMBER),
+    "place": _shared(
+        "--place", metavar="PLACE", help="Read the states at this place of a file with several: loaders.train."
+    ),
     "progress": _shared(
         "--progress/--no-progress",
         default=None,
         expose_value=False,
         callback=_change_settings,
-        help="Show a progress bar on a terminal; in a log, a line every 30 s, or every 5 s with --progress.",
+        help="Show a progress bar on a terminal; in a log, print a line every 30 s, or every 5 s with --progress.",
     ),
-    "restart": _flag("--restart", help="Give up the results of an unfinished run with other options."),
+    "restart": _flag("--restart", help="Discard the results of an unfinished run, and start over."),
     "retry_failed": _flag("--retry-failed", help="Continue an unfinished run, and try its failed samples again."),
     "sample_type": _shared(
         "--sample-type",
         metavar="NAME",
         type=Parsed("loader.format.documents", "sample_type_of_name"),
-        help="Type of the samples: CaptioningSample, CrudeWebdataset, …",
+        help="Set the type of the samples: CaptioningSample, CrudeWebdataset, …",
     ),
-    "samples_per_shard": _shared("--samples-per-shard", **_NUMBER, default=10_000, help="Most samples of a shard."),
-    "seed": _shared("--seed", metavar="N", type=int, default=0, help="Seed of the choice."),
-    "shard_bytes": _shared(
-        "--shard-size", "shard_bytes", metavar="SIZE", callback=parse_size, default="1GB", help="Most bytes of a shard."
-    ),
+    "samples_per_shard": _shared("--samples-per-shard", **NUMBER, default=10_000, help="Limit a shard to N samples."),
+    "seed": _shared("--seed", metavar="N", type=int, default=0, help="Set the seed of the choice."),
+    "shard_bytes": _shared("--shard-size", "shard_bytes", **SIZE, default="1GB", help="Limit a shard to this size."),
     "shuffle": _shared("--shuffle/--no-shuffle", default=False, help="Put the samples into a random order."),
-    "split_config": _shared("--split-config", **_FILE, default="split.yaml", help="Split file in .nv-meta."),
+    "split_config": _shared("--split-config", **_FILE, default="split.yaml", help="Use this split file in .nv-meta."),
     "split_part": _shared(
-        "--split-parts", "split_part", metavar="NAME", callback=_one_name, help="Only samples of this split part."
+        "--split-parts", "split_part", metavar="NAME", callback=_one_name, help="Keep only samples of this split part."
     ),
-    "split_parts": _shared("--split-parts", **_NAMES, help="Only these split parts, or splits of a metadataset."),
+    "split_parts": _shared("--split-parts", **_NAMES, help="Keep only these split parts, or splits of a metadataset."),
     "split_ratio": _shared("--split-ratio", metavar="8,1,1", type=Parsed("loader.prepare", "parse_ratio")),
-    "steps": _shared("--steps", **_NUMBER),
+    "step": _shared("--step", **INDEX, multiple=True, help="List the samples of this step, from 0.  [repeatable]"),
+    "steps": _shared("--steps", **NUMBER),
     "strict": _flag("--strict", help="Publish nothing if any part of the input would be left out, or fails."),
     "task_encoder": _shared(
-        "--task-encoder", metavar="M:CLASS", callback=_class_name, help="Hooks of the run: a class, which is run."
+        "--task-encoder", metavar="M:CLASS", callback=_class_name, help="Run the hooks of this task encoder."
     ),
     "threshold": _shared(
         "--threshold",
         metavar="S",
         type=click.FloatRange(min=0, max=1, min_open=True),
-        help="Similarity of near-duplicates, up to 1.  [default: 0.95 of cosines, 0.78 of phash, 0.8 of minhash]",
+        help="Set the least similarity of near-duplicates.  [default: 0.95 of cosines, 0.78 of phash, 0.8 of minhash]",
     ),
-    "tmp_path": _shared("--tmp-path", metavar="DIR", help="Ignored; accepted for compatibility with megatron-energon."),
+    "tmp_path": _shared("--tmp-path", metavar="DIR", help="Accept megatron-energon's flag, which has no effect here."),
     "trust_code": _shared(
         "--trust-code", is_flag=True, envvar="ENERGON_TRUST_CODE", help="Run Python files of the dataset."
     ),
@@ -224,13 +236,13 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         metavar="TEXT",
         default="",
         show_default=False,
-        help="Change it when results change, and the file does not.",
+        help="Name a version; change it when results change although the file does not.",
     ),
     "where": _shared(
         "--where",
         metavar="CONDITION",
         type=Parsed("loader.dataset.query", "Condition", keeps_text=True),
-        help="Only samples with these values of columns.",
+        help="Keep only samples that meet this condition, such as 'jpg.width >= 512'.",
     ),
     "yes": _flag("--yes", help="Never prompt; accept the proposals for all choices without a flag."),
 }
@@ -272,7 +284,7 @@ def shuffle_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add ``--shuffle`` and ``--seed``; the function gets the seed as ``shuffle_seed``, None without ``--shuffle``."""
 
     @shared_options("shuffle")
-    @shared_options("seed", default=None, help="Seed of --shuffle.  [default: 0]")
+    @shared_options("seed", default=None, help="Set the seed of --shuffle.  [default: 0]")
     @wraps(function)
     def with_seed(*arguments: Any, shuffle: bool, seed: int | None, **others: Any) -> None:
         if seed is not None and not shuffle:
@@ -358,7 +370,9 @@ def suggest_choices(parameters: Iterable[click.Parameter]) -> None:
             parameter.type = _Choice(parameter.type.choices, case_sensitive=parameter.type.case_sensitive)
 
 
-def run_options_of(ranks: click.IntRange | Parsed, *, default: Any = 1, text: str = "Ranks.") -> Callable[[F], F]:
+def run_options_of(
+    ranks: click.IntRange | Parsed, *, default: Any = 1, text: str = "Run on N ranks."
+) -> Callable[[F], F]:
     """Return a decorator that adds the options which describe a run.
 
     Args:
@@ -367,17 +381,15 @@ def run_options_of(ranks: click.IntRange | Parsed, *, default: Any = 1, text: st
         text: Its help text.
     """
     return combined(
-        click.option(
-            "--batch-size", metavar="B", type=click.IntRange(min=1), default=1, help="Samples of a micro-batch."
-        ),
-        click.option("--world-size", metavar="R", type=ranks, default=default, help=text),
-        shared_options("num_workers", metavar="W", type=click.IntRange(min=0), default=0, help="Of a rank."),
-        shared_options("split_part", default="train", help="Part of the split."),
-        click.option("--shuffle-buffer-size", metavar="N", type=click.IntRange(min=0), help="Samples shuffled freely."),
-        click.option("--max-samples-per-sequence", metavar="N", type=click.IntRange(min=1), help="Length of a slice."),
-        click.option("--lanes", metavar="L", type=click.IntRange(min=1), help="Number of lanes, of a restored run."),
-        shared_options("seed", help="Seed of the run: seed_offset=."),
-        shared_options("filter", help="Filter of every dataset: filter_name=."),
+        shared_options("batch_size", default=1, help="Put this many samples into a micro-batch."),
+        click.option("--world-size", metavar="N", type=ranks, default=default, help=text),
+        shared_options("num_workers", **INDEX, default=0, help="Give each rank this many workers."),
+        shared_options("split_part", default="train", help="Read this part of the split."),
+        click.option("--shuffle-buffer-size", **INDEX, help="Shuffle freely within this many samples."),
+        click.option("--max-samples-per-sequence", **NUMBER, help="Read slices of this many samples."),
+        click.option("--lanes", **NUMBER, help="Set the number of lanes, which a restored run keeps."),
+        shared_options("seed", help="Set the seed of the run (seed_offset=)."),
+        shared_options("filter", help="Apply this filter to every dataset (filter_name=)."),
         shared_options("trust_code"),
     )
 
@@ -401,23 +413,23 @@ RUN_OPTIONS = (
 
 def _limits(flag: str, text: str) -> Callable[[F], F]:
     kind = Parsed("loader.inspect.runs", "parse_capacity")
-    return click.option(flag, metavar="COST=N", type=kind, multiple=True, help=f"{text} Repeatable.")
+    return click.option(flag, metavar="COST=N", type=kind, multiple=True, help=f"{text}  [repeatable]")
 
 
 plan_options = combined(
     click.option(
-        "--balance", metavar="COST", multiple=True, help="Make micro-batches cost the same: balance=. Repeatable."
+        "--balance", metavar="COST", multiple=True, help="Make micro-batches cost the same (balance=).  [repeatable]"
     ),
-    click.option("--packing", metavar="PACKER", help="Pack samples: best_fit, first_fit_decreasing …"),
-    _limits("--pack-capacity", "Limit a cost of a pack."),
-    _limits("--batch-cost", "Fill micro-batches to a cost."),
-    click.option("--padded", is_flag=True, help="Pad micro-batches to their longest sample: padded=True."),
+    click.option("--packing", metavar="PACKER", help="Pack samples by best_fit, first_fit_decreasing …"),
+    _limits("--pack-capacity", "Limit a cost of a pack (pack_capacity=)."),
+    _limits("--batch-cost", "Fill micro-batches to a cost (batch_cost=)."),
+    click.option("--padded", is_flag=True, help="Pad micro-batches to their longest sample (padded=True)."),
     click.option(
         "--oversized",
         type=click.Choice(["error", "skip", "alone", "hook"]),
-        help="Say what becomes of a sample above the capacity: oversized=.",
+        help="Choose what becomes of a sample above the capacity (oversized=).",
     ),
-    click.option("--plan-window", metavar="N", type=click.IntRange(min=1), help="Plan N samples of a lane together."),
+    click.option("--plan-window", **NUMBER, help="Plan N samples of a lane together."),
 )
 """Add the options that plan micro-batches or packs."""
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import click
@@ -18,6 +19,15 @@ from tests.cli.test_commands import commands
 GOLDEN = Path(__file__).parent.parent / "golden" / "help"
 BY_NAME = dict(commands())
 COMMANDS = ["", *BY_NAME]
+
+NO_VERBS = re.compile(
+    "(A|Also|Always|An|At|By|Column|Default|File|First|Folder|For|From|If|In|Kind|Length|Like|Most|No|Number|Of|On|Only"
+    "|Part|Path|Ranks|Samples|Seed|Size|Steps|The|To|Type|What|Which|With|Without)\\b"
+)
+"""Openings of option texts that lack a verb, or hide it: write Keep only …, Limit a shard to …, Take … from …"""
+
+CLAUSES = re.compile(r"\[default: [^]]*\b(detected|if|these|when|where)\b")
+"""Defaults that are clauses: name a value, or write a sentence, such as ``Without it, …``."""
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -34,6 +44,22 @@ def test_the_help_matches_the_golden_file(
         path.write_text(text, encoding="utf-8")
     assert text == path.read_text(encoding="utf-8")
     assert all(len(line) <= 120 for line in text.splitlines())
+
+
+@pytest.mark.parametrize("name", COMMANDS[1:])
+def test_the_text_of_an_option_is_a_sentence_with_a_verb_and_a_default_is_a_value(name: str) -> None:
+    options = [option for option in BY_NAME[name].params if isinstance(option, click.Option)]
+    texts = {option.opts[-1]: option.help or "" for option in options}
+    assert not {flag: text for flag, text in texts.items() if NO_VERBS.match(text) or not text[:1].isupper()}
+    assert not {flag: text for flag, text in texts.items() if not text.endswith((".", "…", "]"))}
+    assert not {flag: text for flag, text in texts.items() if CLAUSES.search(text)}
+
+
+@pytest.mark.parametrize("text", ["Only these.", "No parts.", "Also those.", "Of a rank.", "With files.", "Like that."])
+def test_a_text_without_a_verb_is_found(text: str) -> None:
+    assert NO_VERBS.match(text)
+    assert not NO_VERBS.match("Keep only these.")
+    assert not NO_VERBS.match("Indexes count.")
 
 
 @pytest.mark.parametrize("name", COMMANDS[1:])

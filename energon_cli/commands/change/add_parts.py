@@ -12,7 +12,7 @@ from ...command import energon_command
 from ...console import output_console, print_json, show_account, show_note
 from ...dataset_paths import check_path
 from ...engine_options import EngineChoice, engine_options
-from ...options import parse_pairs, shared_options
+from ...options import flag_option, parse_pairs, shared_options
 from ...progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -22,18 +22,20 @@ if TYPE_CHECKING:
 @energon_command("add-parts")
 @click.argument("dataset")
 @click.argument("output", metavar="DEST")
-@click.option("--from", "source", required=True, metavar="SOURCE", help="Folder, table or prepared dataset.")
-@click.option("--metadataset", metavar="FILE", help="The metadataset to write.  [default: DEST.yaml]")
-@shared_options("key_column", help="Column of the keys in a table.  [default: key or id]")
+@click.option(
+    "--from", "source", required=True, metavar="SOURCE", help="Read the parts from this folder, table or dataset."
+)
+@click.option("--metadataset", metavar="FILE", help="Write the metadataset to this file.  [default: DEST.yaml]")
+@shared_options("key_column", help="Take the keys from this column of a table.  [default: key or id]")
 @click.option(
     "--nonmatch",
     type=click.Choice(["error", "skip", "none"]),
     default="error",
-    help="What happens to samples without new parts: none keeps them.",
+    help="Choose what happens to samples without new parts: none keeps them.",
 )
 @click.option("--rename", multiple=True, metavar="OLD=NEW", callback=parse_pairs, help="Rename a part.  [repeatable]")
-@click.option("--replace", is_flag=True, help="Let new parts replace parts of the same name in samples.")
-@click.option("--joiner", metavar="MODULE:NAME", default="loader:join_parts", help="Function or class that joins.")
+@flag_option("--replace", help="Let new parts replace parts of the same name in samples.")
+@click.option("--joiner", metavar="MODULE:NAME", default="loader:join_parts", help="Join by this function or class.")
 @engine_options
 @shared_options("json", "strict", "progress")
 def add_parts(

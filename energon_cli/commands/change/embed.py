@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     "embed", advanced=(*ENGINE_PARAMETERS, "version", "dtype", "retry_failed", "storage_option", "key_column")
 )
 @click.argument("path", metavar="DATASET", type=click.UNPROCESSED)
-@click.option("--model", metavar="MODEL", required=True, help="phash, minhash, module:Class, or a ready class.")
 @click.option(
-    "--part",
-    metavar="NAME",
-    help="Part to embed, or a text in it: json[caption].  [default: the first picture, or text]",
+    "--model", metavar="MODEL", required=True, help="Embed by phash, minhash, module:Class, or a ready class."
 )
-@click.option("--write", metavar="NAME", help="Name of the column.  [default: phash, minhash or embedding]")
-@click.option("--batch-size", metavar="N", type=click.IntRange(min=1), default=64, help="Samples of a call of a model.")
 @click.option(
-    "--dtype", type=click.Choice(["float16", "float32"]), default="float16", help="Type of the vectors of models."
+    "--part", metavar="NAME", help="Embed this part or text: json[caption].  [default: first picture or text]"
+)
+@click.option("--write", metavar="NAME", help="Write vectors to this column.  [default: phash, minhash or embedding]")
+@shared_options("batch_size", default=64, help="Pass this many samples to each call of a model.")
+@click.option(
+    "--dtype", type=click.Choice(["float16", "float32"]), default="float16", help="Set the type of a model's vectors."
 )
 @shared_options("max_failures", "retry_failed", "gpus_per_worker", "version")
 @copy_options

@@ -16,7 +16,7 @@ from ...console import facts_of, is_terminal, output_console, print_json, print_
 from ...dataset_options import dataset_options, query_options
 from ...dataset_paths import check_ref, writable
 from ...engine_options import EngineChoice, engine_options
-from ...options import shared_options
+from ...options import flag_option, shared_options
 from ...progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 @click.argument("path")
 @click.argument("keys", nargs=-1, metavar="[KEY]…")
 @query_options
-@click.option("--lint", is_flag=True, help="Exclude the samples that energon lint finds broken.")
-@shared_options("duplicates", help="Exclude copies: all but the first sample of each same content.")
+@flag_option("--lint", help="Exclude the samples that energon lint finds broken.")
+@shared_options("duplicates", help="Exclude all but the first of samples with identical contents.")
 @shared_options("duplicates_of")
 @shared_options("near_duplicates", help="Exclude all but the first of samples with similar vectors in this column.")
 @shared_options("threshold")
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     "  [default: 0.2, in groups of up to 100]",
 )
 @click.option("--to-filter", metavar="NAME", help="Build this filter without the samples; leave the split file.")
-@click.option("--reason", metavar="TEXT", default="", show_default=False, help="Reason that --list shows.")
+@click.option("--reason", metavar="TEXT", default="", show_default=False, help="Record this reason for --list.")
 @shared_options("dry_run", help="Change nothing; show what would be excluded.")
 @shared_options("undo", help="Undo the last exclusion.")
-@click.option("--list", "is_list", is_flag=True, help="List what is excluded.")
+@flag_option("--list", "is_list", help="List what is excluded.")
 @shared_options("json")
 @engine_options
 @shared_options("progress")
@@ -77,7 +77,7 @@ def exclude(
     filter keeps all others; a metadataset uses it by 'filter: NAME', a loader by filter_name=. Shards and other files
     are not changed.
 
-    --duplicates compares what energon stats --duplicates compares, of samples that are not excluded yet.
+    --duplicates compares as energon stats --duplicates does, over samples that are still included.
 
     KEY is <shard>/<key>, a bare key, or a whole shard. All criteria that are given must hold.
 

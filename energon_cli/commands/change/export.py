@@ -20,7 +20,7 @@ from ...dataset_options import copy_options, dataset_options
 from ...dataset_paths import check_ref
 from ...engine_options import EngineChoice, engine_options
 from ...license_option import license_option
-from ...options import combined, parse_size_or_megabytes, shared_options
+from ...options import combined, flag_option, parse_size_or_megabytes, shared_options
 from ...progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -34,14 +34,14 @@ _OTHER_FILES = frozenset(
 )
 
 
-def _export_options(forms: Sequence[str], default: str, *added: Decorator, **shard_bytes: Any) -> Decorator:
+def _export_options(forms: Sequence[str], *added: Decorator, **shard_bytes: Any) -> Decorator:
     """Add the options of both commands; those in ``added`` follow the options that choose samples."""
     return combined(
         click.option(
             "--format",
             "file_format",
             type=click.Choice(forms),
-            help=f"Form of the copy.  [default: {default}, else files]",
+            help="Write the copy in this format. Without it, the ending of DEST decides, or files are written.",
         ),
         copy_options,
         shared_options("limit", "keep_parts", "drop_parts", "by_shard"),
@@ -57,12 +57,11 @@ def _export_options(forms: Sequence[str], default: str, *added: Decorator, **sha
 @click.argument("dest")
 @_export_options(
     ["files", "jsonl", "parquet", "hf", "webdataset"],
-    "by the ending of DEST",
-    click.option("--link", is_flag=True, help="With webdataset, hard links to whole shards instead of copies."),
-    click.option("--raw", is_flag=True, help="With parquet and hf, all parts as bytes."),
+    flag_option("--link", help="Link to whole shards instead of copying them, with --format webdataset."),
+    flag_option("--raw", help="Write all parts as bytes, with --format parquet or hf."),
     license_option("dest"),
-    partial(engine_options, default_workers="1; of a share, one per core"),
-    help="With webdataset, most bytes of a shard.",
+    partial(engine_options, default_workers="1; one per core with --share"),
+    help="Limit a shard to this size, with --format webdataset.",
 )
 def export(ref: DatasetRef, dest: str, *, file_format: str | None, link: bool, **options: Any) -> None:
     """Copy the samples of the dataset at PATH to DEST, for other programs; nothing is overwritten.
@@ -101,12 +100,11 @@ def export(ref: DatasetRef, dest: str, *, file_format: str | None, link: bool, *
 
 @energon_command("extract")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH… [KEY]…")
-@click.option("-o", "--output", metavar="DEST", required=True, help="A new folder; for jsonl, a new file.")
+@click.option("-o", "--output", metavar="DEST", required=True, help="Write a new folder; for jsonl, a new file.")
 @_export_options(
     ["files", "tar", "jsonl"],
-    "jsonl if DEST ends in .jsonl",
     callback=parse_size_or_megabytes,
-    help="Most bytes of a tar shard; a number alone counts megabytes.",
+    help="Limit a tar shard to this size; a number alone counts megabytes.",
 )
 def extract(
     refs: tuple[DatasetRef, ...], *, output: str, file_format: str | None, query: SampleQuery, **options: Any

@@ -16,7 +16,7 @@ from ...dataset_options import copy_options, dataset_options
 from ...dataset_paths import check_ref, writable
 from ...engine_options import ENGINE_PARAMETERS, EngineChoice, engine_options
 from ...license_option import license_option
-from ...options import parse_names, shared_options
+from ...options import NUMBER, flag_option, parse_names, shared_options
 from ...progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -38,22 +38,19 @@ _SAMPLES_WITH_GPUS = 256  # of a task, which takes longer by a model
 @click.argument("path", metavar="DATASET", type=click.UNPROCESSED)
 @click.argument("function_name", metavar="MODULE:FUNCTION")
 @click.option("--write", metavar="A,B", callback=parse_names, help="Write the results to these columns.")
-@click.option("--to-filter", metavar="NAME", help="Keep the samples for which it returns True in this filter.")
-@click.option("--to-parts", metavar="DEST", help="Write the results as new parts, in a dataset next to this one.")
-@click.option("--to-dataset", metavar="DEST", help="Write the samples that it returns to a new dataset.")
-@click.option("--batch-size", metavar="N", type=click.IntRange(min=1), help="Call it with lists of N samples.")
-@click.option("--raw", is_flag=True, help="Call it with the bytes of parts, and decode nothing.")
-@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the first N samples; requires --show.")
-@click.option("--show", is_flag=True, help="Print the results, and write nothing.")
-@shared_options("max_failures", "retry_failed", "gpus_per_worker", "version")
-@click.option("--timeout", **_SECONDS, help="A call that takes longer is a failure.")
-@click.option("--start-timeout", **_SECONDS, default=1800, help="Limit for making a class.")
 @click.option(
-    "--task-samples",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="Most samples of a task.  [default: 4096, 256 with GPUs]",
+    "--to-filter", metavar="NAME", help="Keep the samples for which the function returns True in this filter."
 )
+@click.option("--to-parts", metavar="DEST", help="Write the results as new parts, in a dataset next to this one.")
+@click.option("--to-dataset", metavar="DEST", help="Write the samples that the function returns to a new dataset.")
+@shared_options("batch_size", help="Call the function with lists of N samples.")
+@flag_option("--raw", help="Call the function with the bytes of parts, and decode nothing.")
+@click.option("--limit", **NUMBER, help="Run over only the first N samples, with --show.")
+@flag_option("--show", help="Print the results, and write nothing.")
+@shared_options("max_failures", "retry_failed", "gpus_per_worker", "version")
+@click.option("--timeout", **_SECONDS, help="Count a call that takes longer as a failure.")
+@click.option("--start-timeout", **_SECONDS, default=1800, help="Limit the time in which a class is instantiated.")
+@click.option("--task-samples", **NUMBER, help="Limit each task to this many samples.  [default: 4096; 256 with GPUs]")
 @copy_options
 @license_option("to_dataset")
 @engine_options

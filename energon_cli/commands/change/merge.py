@@ -11,7 +11,7 @@ from loader.errors import escape_controls, plural
 from ...command import energon_command
 from ...console import output_console, print_json, show_warning
 from ...dataset_paths import check_path
-from ...options import shared_options
+from ...options import flag_option, shared_options
 from ...progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 @click.argument("inputs", nargs=-1, required=True, metavar="PATH PATH…")
 @click.argument("output", metavar="DEST")
 @click.option("--reference", "shards", flag_value="reference", help="Link to the shards by relative paths.  [default]")
-@click.option("--link", "shards", flag_value="link", help="Use hard links, which keep shards that an input removes.")
+@click.option(
+    "--link", "shards", flag_value="link", help="Use hard links, so that shards stay if an input removes them."
+)
 @click.option("--copy", "shards", flag_value="copy", help="Copy the shards.")
-@click.option("--rename-keys", is_flag=True, help="Rename keys that several inputs have, in copies of their shards.")
-@click.option("--crude", is_flag=True, help="Write no dataset.yaml; the inputs may have different ones.")
-@shared_options("compat", default=False, help="Also write index.sqlite, by which megatron-energon finds keys.")
+@flag_option("--rename-keys", help="Rename keys that several inputs have, in copies of their shards.")
+@flag_option("--crude", help="Write no dataset.yaml; the inputs may have different ones.")
+@shared_options("compat", default=False, help="Write index.sqlite, too, by which megatron-energon finds keys.")
 @shared_options("strict", "json", "progress")
 def merge(
     inputs: tuple[str, ...],

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @shared_options("shard_bytes", "samples_per_shard")
 @shuffle_options
 @click.option("--sort-by", metavar="VALUE", help="Sort by key, or by a value such as jpg.width or json[score].")
-@shared_options("split_ratio", help="New split by samples.  [default: the split of PATH]")
+@shared_options("split_ratio", help="Split the samples in this ratio.  [default: the split of PATH]")
 @shared_options("keep_parts", "drop_parts")
 @copy_options
 @license_option("dest")

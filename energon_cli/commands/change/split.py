@@ -15,7 +15,7 @@ from ...command import energon_command
 from ...console import output_console, print_json, show_note, show_warning
 from ...dataset_options import compute_with_consent, yes_option
 from ...dataset_paths import check_path
-from ...options import Parsed, shared_options
+from ...options import Parsed, flag_option, shared_options
 from ...progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @energon_command("split")
 @click.argument("path")
-@shared_options("split_ratio", help="Shares of train, val and test, or of others: train=9,holdout=1.")
+@shared_options("split_ratio", help="Divide into train, val and test, or into others: train=9,holdout=1.")
 @click.option(
     "--split-by",
     "by",
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     help="Never divide groups: key, key:REGEX, or a value such as json[site].",
 )
 @yes_option
-@click.option("--stable", is_flag=True, help="Choose the part by a hash of the group alone, so that new data keep it.")
+@flag_option("--stable", help="Assign each group by a hash of its name, so that added data never moves it.")
 @shared_options("seed")
-@click.option("--check", is_flag=True, help="Report groups, or else equal contents, in several parts; change nothing.")
+@flag_option("--check", help="Report groups, or else equal contents, in several parts; change nothing.")
 @shared_options("duplicates_of", help="Let --check compare the contents of this part of samples alone.")
 @click.option("--near", metavar="COLUMN", help="Let --check find samples with similar vectors in this column.")
 @shared_options("threshold")
-@shared_options("undo", help="Bring back the split before the last one.")
+@shared_options("undo", help="Restore the previous split.")
 @shared_options("dry_run", "json", "progress")
 def split(
     path: str,

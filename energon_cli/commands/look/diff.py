@@ -10,7 +10,7 @@ from loader.errors import ConfigError, plural
 
 from ...command import energon_command
 from ...console import facts_of, output_console, print_json, show_note
-from ...options import shared_options
+from ...options import NUMBER, flag_option, shared_options
 from ...progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -22,16 +22,10 @@ if TYPE_CHECKING:
 @energon_command("diff")
 @click.argument("path", metavar="A")
 @click.argument("other", metavar="B")
-@shared_options("split_part", help="Split part to compare a checkpoint with.  [default: the part of the checkpoint]")
+@shared_options("split_part", help="Compare a checkpoint with this split part.  [default: the part of the checkpoint]")
 @shared_options("place")
-@click.option("--contents", is_flag=True, help="Compare the bytes of shards that are equal in the index.")
-@click.option(
-    "--max-differences",
-    metavar="N",
-    type=click.IntRange(min=1),
-    default=100,
-    help="List this many differences; all are counted.",
-)
+@flag_option("--contents", help="Compare the bytes of shards that are equal in the index.")
+@click.option("--max-differences", **NUMBER, default=100, help="List this many differences; all are counted.")
 @shared_options("json", "progress", "trust_code")
 def diff(
     path: str,

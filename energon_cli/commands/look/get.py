@@ -15,7 +15,7 @@ from ...command import energon_command
 from ...console import is_terminal, output_console, print_json, show_note
 from ...dataset_options import dataset_options
 from ...dataset_paths import check_ref
-from ...options import shared_options
+from ...options import NUMBER, shared_options
 from .near_output import show_neighbours
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ def _check_words(ctx: click.Context, parameter: click.Parameter, given: tuple[st
 @click.argument("path")
 @click.argument("words", nargs=-1, metavar="KEY… [PART]", callback=_check_words)
 @click.option("--like", metavar="KEY", is_eager=True, help="Show the samples that are most similar to this one.")
-@click.option("--column", metavar="NAME", help="Column of vectors by which --like compares.")
-@click.option("-k", "--count", metavar="N", type=click.IntRange(min=1), default=10, help="Samples of --like.")
+@click.option("--column", metavar="NAME", help="Compare the vectors in this column, with --like.")
+@click.option("-k", "--count", **NUMBER, default=10, help="Show this many samples with --like.")
 @click.option(
     "-o", "--output", metavar="DEST", help="Write a part of one sample to this file, all else to this folder."
 )

@@ -10,7 +10,7 @@ from ...command import energon_command
 from ...console import linked_path, output_console, print_reports
 from ...dataset_options import dataset_options
 from ...dataset_paths import check_ref
-from ...options import shared_options
+from ...options import NUMBER, shared_options
 from ...progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 @energon_command("info")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
 @shared_options("json", "progress")
-@click.option(
-    "--nodes", metavar="N", type=click.IntRange(min=1), default=1, help="Count requests to the hub for N nodes."
-)
+@click.option("--nodes", **NUMBER, default=1, help="Count requests to the hub for N nodes.")
 @dataset_options("dataset_config")
 def info(refs: tuple[DatasetRef, ...], *, nodes: int, as_json: bool) -> None:
     """Describe the dataset at PATH: samples, shards, split, parts, sample type, and whether its index is up to date.

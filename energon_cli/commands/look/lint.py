@@ -13,7 +13,7 @@ from ...command import energon_command
 from ...dataset_options import dataset_options
 from ...dataset_paths import check_ref
 from ...engine_options import EngineChoice, engine_options
-from ...options import shared_options
+from ...options import NUMBER, flag_option, shared_options
 from ...progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 )
 @partial(engine_options, flags=["--parallel"])
 @shared_options("split_parts")
-@click.option("--fix", is_flag=True, help="Add broken and incomplete samples to 'exclude' in the split file.")
-@click.option("--all", "list_all", is_flag=True, help="Print every finding, instead of one line for each cause.")
-@click.option("--max-findings", metavar="N", type=click.IntRange(min=1), help="Stop after this many findings.")
-@shared_options("json", help="Print the findings as JSON: --format json.")
+@flag_option("--fix", help="Add broken and incomplete samples to 'exclude' in the split file.")
+@flag_option("--all", "list_all", help="Print every finding instead of one line for each cause.")
+@click.option("--max-findings", **NUMBER, help="Stop after this many findings.")
+@shared_options("json", help="Print the findings as JSON, as --format json does.")
 @click.option(
     "--format",
     "output_format",
     type=click.Choice(["text", "json", "github", "sarif"]),
-    help="Lines of text, JSON, annotations of GitHub Actions, or SARIF 2.1.0.  [default: text]",
+    help="Print lines of text, JSON, annotations for GitHub Actions, or SARIF 2.1.0.  [default: text]",
 )
-@click.option("--browse", metavar="URL", help="URL that energon browse PATH printed: findings link to its pages.")
+@click.option("--browse", metavar="URL", help="Link findings to pages of this URL, which energon browse prints.")
 @shared_options("progress")
 @dataset_options("dataset_config", "trust_code")
 @shared_options("max_json_bytes", default="64MiB")

@@ -16,7 +16,7 @@ from ...command import energon_command
 from ...console import facts_of, print_json, show_note
 from ...dataset_options import dataset_options
 from ...dataset_paths import check_ref
-from ...options import shared_options
+from ...options import flag_option, shared_options
 from ...progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     show_default=False,
     help="Serve the files from a process in the background, or until Ctrl-C (default).",
 )
-@click.option("-s", "--sample-folders", is_flag=True, help="A folder for each sample, with a file for each part.")
-@shared_options("by_shard", help="A folder for each shard.")
+@flag_option("-s", "--sample-folders", help="Show a folder for each sample, with a file for each part.")
+@shared_options("by_shard", help="Show a folder for each shard.")
 @shared_options("split_part")
-@click.option("-w", "--allow-slow", is_flag=True, hidden=True, help="Accepted for scripts of megatron-energon.")
+@flag_option("-w", "--allow-slow", hidden=True, help="Accept megatron-energon's flag, which has no effect here.")
 @shared_options("json", help="Print a line of JSON once the files can be read.")
 @dataset_options("dataset_config")
 def mount(

@@ -35,10 +35,12 @@ if TYPE_CHECKING:
 @query_options
 @shared_options("keep_parts")
 @shared_options("limit", type=click.IntRange(min=2), help="Read only N samples of each dataset, drawn at random.")
-@shared_options("duplicates", help="List samples with the same picture, audio or video, or else all parts.")
+@shared_options(
+    "duplicates", help="List samples with identical media; samples without media are compared by all parts."
+)
 @shared_options("duplicates_of")
 @shared_options(
-    "near_duplicates", help="List samples with similar vectors in this column of energon embed; read no samples."
+    "near_duplicates", help="List samples with similar vectors in this column of energon embed; no samples are read."
 )
 @shared_options("threshold")
 @click.option("--write", metavar="A,B", help="Keep these values as columns: width, jpg.width, txt.chars, json[score] …")
@@ -46,11 +48,11 @@ if TYPE_CHECKING:
     "--write-costs",
     "costs",
     metavar="MODEL",
-    help="Keep the tokens and patches of pictures as columns: qwen2.5-vl, internvl, llava-next; with settings, "
-    "qwen2.5-vl:max_pixels=501760.",
+    help="Keep the tokens and patches of pictures in this model as columns: qwen2.5-vl, internvl, llava-next; or"
+    " set its options, as in qwen2.5-vl:max_pixels=501760.",
 )
-@click.option("--tokenizer", metavar="NAME", help="Count tokens: a .json file of tokenizers, or module:callable.")
-@click.option("--html", metavar="FILE", help="Write a report with histograms and pictures; of one dataset.")
+@click.option("--tokenizer", metavar="NAME", help="Count tokens by a .json file of tokenizers, or by module:callable.")
+@click.option("--html", metavar="FILE", help="Write a report of one dataset to FILE, with histograms and pictures.")
 @shared_options("json")
 @engine_options
 @shared_options("progress")
@@ -76,8 +78,8 @@ def stats(
 ) -> None:
     """Show statistics of the datasets at PATH: sizes of parts and pictures, lengths of texts, durations, JSON fields.
 
-    Of pictures, audio and video, only headers are read; texts and JSON are read whole. Quantiles and histograms are
-    right to 9 %; counts, extremes and means are exact, or with -n, an estimate with a 95 % confidence interval.
+    Of pictures, audio and video, only headers are read; texts and JSON are read whole. Quantiles are accurate to 9 %;
+    counts, extremes and means are exact. With -n, all are estimates, and means have a 95 % confidence interval.
 
     --write keeps a value of each sample as a column, so that other commands read no samples for it: --where
     'jpg.width >= 512'.

@@ -12,7 +12,7 @@ from ...command import CONTEXT_SETTINGS, LazyCommand, LazyGroup, add_common_opti
 from ...console import output_console, print_json, show_note
 from ...dataset_options import dataset_options
 from ...dataset_paths import check_ref
-from ...options import shared_options
+from ...options import flag_option, shared_options
 
 if TYPE_CHECKING:
     from loader.dataset import SharedIndex
@@ -47,8 +47,8 @@ def push(ref: DatasetRef, *, dest: str, as_json: bool) -> None:
 @energon_command("pull")
 @click.argument("url")
 @click.argument("folder", required=False)
-@click.option("--data", metavar="PATH", help="Path or URL of the data, if the index was made of a copy elsewhere.")
-@click.option("--with-split", is_flag=True, help="Take the split and sample type of others.")
+@click.option("--data", metavar="PATH", help="Read data at this path or URL, if the index is of a copy elsewhere.")
+@flag_option("--with-split", help="Take the split and the sample type that others chose.")
 @shared_options("force_overwrite", help="Replace files in FOLDER, and the metadata of another dataset.")
 @shared_options("json")
 def pull(

@@ -11,7 +11,7 @@ from loader.errors import escape_controls, plural
 
 from ...command import energon_command
 from ...console import StatusLine, facts_of, output_console, print_json, show_warning
-from ...options import combined, shared_options
+from ...options import combined, flag_option, shared_options
 from ...progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -32,20 +32,15 @@ media_options = combined(
         metavar="PATTERNS",
         help="Collect metadata (width, height, duration, …) of files that match: '*.jpg,*.png'.",
     ),
-    click.option(
-        "--media-metadata-by-header",
-        is_flag=True,
-        help="Collect metadata of files whose first bytes are image, audio or video.",
+    flag_option(
+        "--media-metadata-by-header", help="Collect metadata of files whose first bytes are image, audio or video."
     ),
-    click.option(
-        "--media-metadata-by-extension",
-        is_flag=True,
-        help="Collect metadata of files with an image, audio or video extension.",
+    flag_option(
+        "--media-metadata-by-extension", help="Collect metadata of files with an image, audio or video extension."
     ),
-    click.option(
+    flag_option(
         "--media-metadata-exact",
-        is_flag=True,
-        help="Decode audio and video to their ends to count frames and samples. Minutes per GB.",
+        help="Decode audio and video to their ends to count frames and samples, which takes minutes per GB.",
     ),
 )
 """Add the media flags to a command, as parameters of the same names."""

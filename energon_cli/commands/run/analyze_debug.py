@@ -13,43 +13,42 @@ from loader.errors import escape_controls, plural
 from ...command import energon_command
 from ...console import facts_of, linked_text, output_console, print_json, show_note, write_file
 from ...dataset_paths import check_path
-from ...options import plan_run, run_options, shared_options
+from ...options import INDEX, flag_option, plan_run, run_options, shared_options
 from ...terminal_text import break_between_words
 
 if TYPE_CHECKING:
     from loader.inspect.runs import LoggedLoader
 
 
+_PIXELS: dict[str, Any] = {"metavar": "N", "type": click.IntRange(1, 20_000), "default": 1000}
+
+
 @energon_command("analyze-debug")
 @click.argument("log_paths", nargs=-1, metavar="[LOG_PATHS]…")
 @click.option("--dataset", metavar="PATH", help="Trace a run on this dataset or metadataset, instead of reading logs.")
-@shared_options("steps", default=1000, help="Steps of --dataset.")
-@click.option("--heatmap-path", metavar="PNG", default="heatmap.png", help="Picture to write.")
-@click.option("--no-heatmap", is_flag=True, help="Write no picture.")
-@click.option(
-    "--heatmap-steps", metavar="N", type=click.IntRange(1, 20_000), default=1000, help="Width at most, in pixels."
-)
-@click.option(
-    "--heatmap-samples", metavar="N", type=click.IntRange(1, 20_000), default=1000, help="Height at most, in pixels."
-)
+@shared_options("steps", default=1000, help="Trace this many steps of --dataset.")
+@click.option("--heatmap-path", metavar="PNG", default="heatmap.png", help="Write the picture to this file.")
+@flag_option("--no-heatmap", help="Write no picture.")
+@click.option("--heatmap-steps", **_PIXELS, help="Limit the picture's width in pixels.")
+@click.option("--heatmap-samples", **_PIXELS, help="Limit the picture's height in pixels.")
 @click.option(
     "--heatmap-gain",
     metavar="X",
     type=click.FloatRange(min=0, min_open=True),
     default=1.0,
-    help="Multiply the brightness.",
+    help="Multiply the brightness of the picture.",
 )
-@click.option("--no-colors", is_flag=True, help="Draw all ranks in grey.")
-@click.option("--skip", metavar="N", type=click.IntRange(min=0), default=0, help="Omit the first N steps.")
-@click.option(
+@flag_option("--no-colors", help="Draw all ranks in grey.")
+@click.option("--skip", **INDEX, default=0, help="Omit the first N steps.")
+@flag_option(
     "--force-loading-order",
-    is_flag=True,
-    help="Show what workers read from the shards, before shuffling: logs of megatron-energon.",
+    help="Show what workers read from the shards, before shuffling; it needs logs of megatron-energon.",
 )
-@click.option("--step", metavar="N", type=click.IntRange(min=0), multiple=True, help="List its samples.  [repeatable]")
-@click.option("--key", metavar="KEY", help="List the steps that used this sample.")
-@click.option("--force-loader-id", metavar="N", type=click.IntRange(0), help="Number of the loader in the logs.")
-@click.option("--include-modality", metavar="A,B", default="train", help="Kinds of loaders in the logs: train, val.")
+@shared_options("step", "key")
+@click.option("--force-loader-id", **INDEX, help="Read the loader with this number in the logs.")
+@click.option(
+    "--include-modality", metavar="A,B", default="train", help="Read logs of these kinds of loaders: train, val."
+)
 @run_options
 @shared_options("json")
 def analyze_debug(

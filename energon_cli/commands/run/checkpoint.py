@@ -12,7 +12,7 @@ from loader.errors import EnergonError, StateError, escape_controls, plural
 
 from ...command import CONTEXT_SETTINGS, LazyCommand, LazyGroup, add_common_options, energon_command
 from ...console import facts_of, is_terminal, output_console, print_json, show_note, show_warning
-from ...options import shared_options
+from ...options import NUMBER, shared_options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -326,7 +326,7 @@ def migrate(
 @energon_command("redist", takes_path=False)
 @click.argument("files", metavar="INPUT_FILES...", nargs=-1, required=True)
 @click.argument("output_path", metavar="DEST")
-@click.option("--new-world-size", metavar="N", type=click.IntRange(min=1), help="New number of ranks.")
+@click.option("--new-world-size", **NUMBER, help="Convert the states to this many ranks.")
 @shared_options("place", "allow_edited_state", "force_overwrite", "json")
 def redist(
     files: tuple[str, ...],

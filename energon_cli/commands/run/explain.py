@@ -24,8 +24,8 @@ _DEFAULTS = {"shuffle_buffer_size": 1000, "max_samples_per_sequence": 100}  # of
 
 @energon_command("explain")
 @click.argument("path")
-@shared_options("steps", help="Steps.  [default: 1000; without numbers of the run, an epoch]")
-@shared_options("packing_buffer_size", help="Samples that wait in each lane, if it packs.")
+@shared_options("steps", help="Explain this many steps.  [default: 1000, or an epoch without options of a run]")
+@shared_options("packing_buffer_size", help="Let this many samples wait in each lane, if the run packs.")
 @run_options
 @shared_options("json")
 @click.pass_context

@@ -12,7 +12,7 @@ from loader.inspect import format_bytes, format_percent
 from ...command import energon_command
 from ...console import output_console, print_json
 from ...dataset_paths import check_path
-from ...options import Parsed, check_lanes, plan_options, run_options_of, shared_options, take_planning
+from ...options import NUMBER, Parsed, check_lanes, plan_options, run_options_of, shared_options, take_planning
 
 if TYPE_CHECKING:
     from loader.inspect.runs import CostFacts, PlannedSteps, StepRatios
@@ -26,9 +26,11 @@ _DEFAULTS = {"shuffle_buffer_size": 1000, "max_samples_per_sequence": 100}  # of
 @plan_options
 @shared_options("steps", help="Plan N steps.  [default: an epoch]")
 @run_options_of(
-    Parsed("loader.inspect.runs", "parse_ranks"), default=None, text="Ranks.  [default: 1, or the script's]"
+    Parsed("loader.inspect.runs", "parse_ranks"),
+    default=None,
+    text="Plan for N ranks.  [default: 1, or the script's]",
 )
-@click.option("--ranks-of-node", metavar="N", type=click.IntRange(min=1), default=8, help="Ranks of a machine.")
+@click.option("--ranks-of-node", **NUMBER, default=8, help="Put this many ranks on each machine.")
 @shared_options("json")
 def plan(
     path: str,

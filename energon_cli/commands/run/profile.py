@@ -24,9 +24,9 @@ _MIN_SHARE = 0.001
 @energon_command("profile", takes_path=False)
 @click.argument("script", metavar="SCRIPT")
 @click.argument("arguments", metavar="[ARGS]...", nargs=-1, type=click.UNPROCESSED)
-@shared_options("steps", default=200, help="Micro-batches of each loader in the trace.")
-@click.option("--trace", metavar="FILE", default="trace.json", help="File for the trace, which is replaced.")
-@click.option("--stats", metavar="FILE", help="File for the statistics of all loaders as JSON.")
+@shared_options("steps", default=200, help="Trace this many micro-batches of each loader.")
+@click.option("--trace", metavar="FILE", default="trace.json", help="Write the trace to this file, which is replaced.")
+@click.option("--stats", metavar="FILE", help="Write the statistics of all loaders to this file as JSON.")
 def profile(script: str, *, arguments: tuple[str, ...], steps: int, trace: str, stats: str | None) -> None:
     """Run the Python script SCRIPT with the arguments ARGS, and show where the time of its loaders goes.
 

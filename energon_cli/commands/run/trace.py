@@ -18,7 +18,7 @@ from loader.errors import escape_controls
 from ...command import energon_command
 from ...console import json_line, linked_text, show_note
 from ...dataset_paths import check_path
-from ...options import PLAN_OPTIONS, RUN_OPTIONS, plan_options, plan_run, run_options, shared_options
+from ...options import PLAN_OPTIONS, RUN_OPTIONS, flag_option, plan_options, plan_run, run_options, shared_options
 from ...terminal_text import break_between_words
 
 if TYPE_CHECKING:
@@ -27,16 +27,20 @@ if TYPE_CHECKING:
 
 @energon_command("trace")
 @click.argument("path")
-@click.option("--step", metavar="N", type=click.IntRange(min=0), multiple=True, help="The step, from 0.  [repeatable]")
-@click.option("--rank", metavar="R", type=click.IntRange(min=0), multiple=True, help="Only this rank.  [repeatable]")
-@click.option("--key", metavar="KEY", help="List the steps that used this sample.")
-@shared_options("steps", help="Steps in which --key is searched.  [default: the steps of the checkpoint, or 1000]")
-@click.option("--dataset", metavar="PATH", help="Data of the checkpoint or log, if it mixes datasets or was moved.")
+@shared_options("step")
+@click.option(
+    "--rank", metavar="N", type=click.IntRange(min=0), multiple=True, help="List only this rank.  [repeatable]"
+)
+@shared_options("key")
+@shared_options("steps", help="Search this many steps for --key.  [default: the steps of the checkpoint, or 1000]")
+@click.option(
+    "--dataset", metavar="PATH", help="Read this data, if the checkpoint mixes datasets or the data were moved."
+)
 @shared_options("task_encoder")
-@shared_options("packing_buffer_size", help="Of a run without a checkpoint.")
-@click.option("--replay", is_flag=True, help="Rebuild the micro-batches, and show their fields.")
-@click.option("-o", "--output", metavar="FILE", help="With --replay: write them to this file, by torch.save.")
-@click.option("--open", "opens", is_flag=True, help="Show the samples in the browser (extra browse).")
+@shared_options("packing_buffer_size", help="Set the packing buffer of the run, which a checkpoint knows.")
+@flag_option("--replay", help="Rebuild the micro-batches, and show their fields.")
+@click.option("-o", "--output", metavar="FILE", help="Write what --replay rebuilds to this file, by torch.save.")
+@flag_option("--open", "opens", help="Show the samples in the browser, which needs the extra browse.")
 @run_options
 @plan_options
 @shared_options("json", help="Print a line of JSON for each sample.")

@@ -18,7 +18,7 @@ from ....command import energon_command
 from ....console import print_json, show_note
 from ....dataset_options import dataset_options
 from ....dataset_paths import check_ref, writable
-from ....options import shared_options
+from ....options import flag_option, shared_options
 from ....progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 @energon_command("browse")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
-@click.option("--host", default="127.0.0.1", help="Address to listen at.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; 0 takes a free one.")
+@click.option("--host", default="127.0.0.1", help="Listen at this address.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Listen at this port; 0 takes a free one.")
 @click.option(
-    "--open/--no-open", "opens", default=True, show_default=False, help="Open the browser (default on a terminal)."
+    "--open/--no-open", "opens", default=True, show_default=False, help="Open the browser.  [default: on a terminal]"
 )
-@click.option("--edit", is_flag=True, help="Allow to exclude and tag samples; else nothing is written.")
-@click.option("--embed", is_flag=True, help="Allow pages of this machine, such as notebooks, to show it in a frame.")
-@click.option("--token", metavar="TOKEN", help="Secret of the URL instead of a random one.")
+@flag_option("--edit", help="Let pages exclude and tag samples; without it, nothing is written.")
+@flag_option("--embed", help="Let pages of this machine, such as notebooks, show it in a frame.")
+@click.option("--token", metavar="TOKEN", help="Put this secret into the URL instead of a random one.")
 @shared_options("json", help="Print a line of JSON once pages are served.")
 @dataset_options("dataset_config")
 def browse(

@@ -17,7 +17,7 @@ from ....command import energon_command
 from ....console import StatusLine, is_terminal, output_console, print_json, show_note
 from ....dataset_options import dataset_options
 from ....dataset_paths import check_ref
-from ....options import shared_options, shuffle_options
+from ....options import INDEX, flag_option, shared_options, shuffle_options
 from ....progress import ProgressBar
 from ....terminal.render import render_sample, terminal_space
 from .walk import Walk
@@ -30,14 +30,12 @@ if TYPE_CHECKING:
 @energon_command("preview")
 @click.argument("path")
 @click.argument("keys", nargs=-1, metavar="[KEY]…")
-@shared_options("limit", help="Print this many samples and exit (default if piped: 1).")
-@click.option(
-    "--index", metavar="I", type=click.IntRange(min=0), default=0, help="Start at this sample, counted from 0."
-)
+@shared_options("limit", help="Print this many samples, and exit.  [default: 1 in a pipe]")
+@click.option("--index", **INDEX, default=0, help="Start at this sample, counted from 0.")
 @shared_options("split_parts")
 @shuffle_options
-@click.option("--crude", is_flag=True, help="Show raw parts, even if dataset.yaml names a sample type.")
-@click.option("--images/--no-images", default=None, help="Draw pictures (default: on a terminal).")
+@flag_option("--crude", help="Show raw parts, even if dataset.yaml names a sample type.")
+@click.option("--images/--no-images", default=None, help="Draw pictures.  [default: on a terminal]")
 @shared_options("json", help="Print a line of JSON for each sample.")
 @shared_options("max_json_bytes", default="16MiB")
 @dataset_options("dataset_config", "trust_code")

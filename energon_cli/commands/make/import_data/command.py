@@ -11,7 +11,7 @@ import click
 from ....command import energon_command
 from ....engine_options import engine_options
 from ....license_option import license_option
-from ....options import ExtensibleChoice, parse_pairs, parse_size, shared_options, shuffle_options
+from ....options import SIZE, ExtensibleChoice, flag_option, parse_pairs, shared_options, shuffle_options
 
 _KINDS = (
     *("folder", "csv", "tsv", "jsonl", "parquet", "arrow", "hf", "coco", "conversations", "vqa", "interleaved"),
@@ -70,7 +70,7 @@ class _Grouping(click.Choice[str]):
     "kind",
     metavar="KIND",
     type=ExtensibleChoice(_KINDS, "sources"),
-    help=f"Kind of the sources: {', '.join(_KINDS)}.  [default: detected from names and contents]",
+    help=f"Read sources of this kind: {', '.join(_KINDS)}. Without it, the kind is detected.",
 )
 @click.option(
     "--part",
@@ -78,99 +78,95 @@ class _Grouping(click.Choice[str]):
     metavar="PART=COLUMN",
     multiple=True,
     callback=parse_pairs,
-    help="Write this column of a table as the part PART, such as jpg or txt; others are not written.  [repeatable]",
+    help="Write this column of a table as the part PART, such as jpg or txt; other columns are left out.  [repeatable]",
 )
 @shared_options("key_column")
-@click.option("--split-column", metavar="COLUMN", help="Column of a table with the split parts.")
+@click.option("--split-column", metavar="COLUMN", help="Take the split parts from this column of a table.")
 @click.option(
     "--root",
     metavar="DIR",
-    help="Folder that paths in a table start from, and may not leave.  [default: the folder of the table]",
+    help="Resolve paths in a table from this folder, which they may not leave.  [default: the folder of the table]",
 )
 @click.option(
     "--allow-outside/--no-allow-outside",
     default=None,
-    help="Let paths in a table name any file of this machine, or let rows fail whose paths are outside.",
+    help="Let a table name any file of this machine, or let rows fail whose files are outside of the folder.",
 )
 @click.option(
     "--follow-links/--no-follow-links",
     default=None,
-    help="Follow links of a folder to files outside of it, or leave them out.",
+    help="Follow links in a folder to files outside of it, or leave these files out.",
 )
 @click.option(
     "--classes/--no-classes",
     default=None,
-    help="Take subfolders for labels, or not.  [default: if they have pictures without texts]",
+    help="Use the names of subfolders as labels, or do not. Without either, they are labels if the pictures have"
+    " no texts.",
 )
 @click.option(
     "--splits/--no-splits",
     default=None,
-    help="Take subfolders train, val and test for split parts, or not.  [default: detected from their names]",
+    help="Use the subfolders train, val and test as split parts, or do not. Without either, their names decide.",
 )
-@click.option(
+@flag_option(
     "--keep-text-only",
-    is_flag=True,
-    help="Write rows of a table without a picture, too, such as conversations of text; by default they are left out.",
+    help="Write rows of a table without a picture, too, such as conversations of text; without it, they are left out.",
 )
-@click.option(
-    "--download", is_flag=True, help="Fetch the files at URLs in a table. Without it, none is fetched or written."
-)
-@click.option("--keep-urls", is_flag=True, help="Write URLs in a table as text.")
-@click.option("--allow-private", is_flag=True, help="Let --download connect to private addresses, too.")
-@click.option(
-    "--max-size", metavar="SIZE", callback=parse_size, default="1GiB", help="Fetch no larger file with --download."
-)
+@flag_option("--download", help="Fetch the files at URLs in a table; without it, none is fetched or written.")
+@flag_option("--keep-urls", help="Write URLs in a table as text, and fetch nothing.")
+@flag_option("--allow-private", help="Let --download connect to private addresses, too.")
+@click.option("--max-size", **SIZE, default="1GiB", help="Refuse to fetch larger files with --download.")
 @click.option(
     "--group-by",
     metavar="WHAT",
     type=_Grouping(["name", "folder", "parallel", "number"]),
-    help="What the files of a sample share: their name; their folder; parallel: the path but for one folder, as in"
-    " images/a.jpg and labels/a.txt; number: the number that ends their names. Or column:NAME, the column of a table"
-    " by whose values rows are one sample, with a list of them in json.  [default: detected from the paths]",
+    help="Choose what the files of a sample share: their name; their folder; parallel, the path but for one"
+    " folder, as images/a.jpg and labels/a.txt do; number, the one that ends their names. Or let rows with one"
+    " value of column:NAME be a sample, with a list of them in json. Without it, the paths decide.",
 )
 @click.option(
     "--segments",
     metavar="WHAT",
     type=click.Choice(["cut", "whole"]),
-    help="What samples get whose rows name segments of recordings, in seconds: cut: the segment of a WAV or FLAC;"
-    " whole: the recording.  [default: such rows are refused]",
+    help="Choose what samples get whose rows name segments of recordings, in seconds: cut writes the segment of a"
+    " WAV or FLAC, whole the recording. Without it, such rows are refused.",
 )
 @click.option(
     "--split-lists",
     metavar="PATTERN",
-    help="Read the split parts from the tables and lists of this pattern, such as '*1.txt' of train1.txt, test1.txt,"
-    " train2.txt and test2.txt.  [default: all]",
+    help="Read the split parts from the tables and lists that match this pattern: '*1.txt' reads train1.txt and"
+    " test1.txt, and leaves out train2.txt and test2.txt.  [default: all]",
 )
 @shared_options("split_ratio", help="Divide the samples into train, val and test in this ratio.")
 @shuffle_options
 @shared_options("shard_bytes", "samples_per_shard")
-@click.option("--verify", is_flag=True, help="Decode all pictures; samples with a damaged one fail.")
+@flag_option("--verify", help="Decode all pictures, and let samples with a damaged one fail.")
 @click.option(
     "--resize",
     "max_side",
     metavar="PIXELS",
     type=click.IntRange(min=1),
-    help="Shrink larger pictures to this longer side.",
+    help="Shrink pictures whose longer side has more pixels than this.",
 )
 @click.option(
     "--format",
     "format",
     type=click.Choice(["jpg", "png", "webp"]),
-    help="Encode pictures of other formats in this one.",
+    help="Convert pictures of other formats to this one.",
 )
 @click.option(
     "--quality",
     metavar="N",
     type=click.IntRange(1, 100),
     default=90,
-    help="Quality of pictures that are encoded as JPEG or WebP.",
+    help="Set the quality of pictures that are encoded as JPEG or WebP.",
 )
-@click.option("--orient", is_flag=True, help="Turn pictures by their EXIF orientation, which is kept otherwise.")
+@flag_option("--orient", help="Turn pictures as their EXIF orientation says; without it, they keep the orientation.")
 @click.option(
     "--geometry",
     type=click.Choice(["refuse", "ignore"]),
     default="refuse",
-    help="What to do with coordinates whose picture is resized or turned. Coordinates of COCO are moved.",
+    help="Refuse or ignore coordinates whose picture is resized or turned. Coordinates of COCO are moved.",
 )
 @click.option(
     "--pages",
@@ -182,26 +178,27 @@ class _Grouping(click.Choice[str]):
     "--frames",
     type=click.Choice(["refuse", "first"]),
     default="refuse",
-    help="What to do with a picture of several frames that is encoded again.",
+    help="Refuse a picture of several frames that is encoded again, or keep its first frame.",
 )
 @click.option(
     "--background",
     metavar="COLOR",
     callback=_colour,
     default="white",
-    help="Color of transparent pixels in pictures that are encoded as JPEG: a name, or '#rrggbb'.",
+    help="Fill transparent pixels of pictures that are encoded as JPEG with this color: a name, or '#rrggbb'.",
 )
 @click.option(
     "--float-range",
     metavar="LOW,HIGH",
     callback=_range_of_floats,
-    help="Values of black and white in pictures of floats that are encoded again.  [default: these fail]",
+    help="Map these values to black and white when pictures of floats are encoded again. Without it, such"
+    " pictures fail.",
 )
 @click.option(
     "--max-failures",
     metavar="N|PERCENT",
     callback=_failures,
-    help="Stop if more samples fail: a number, or a share such as 5%.  [default: 1%, at least 1]",
+    help="Stop if more samples fail than this number, or than this share, such as 5%.  [default: 1%, at least 1]",
 )
 @shared_options("sample_type", "field_map", "yes", "dry_run", "compat")
 @license_option("output")

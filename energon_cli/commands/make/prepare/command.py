@@ -10,7 +10,7 @@ import click
 from ....command import energon_command
 from ....dataset_paths import check_ref
 from ....engine_options import cluster_options
-from ....options import Parsed, shared_options
+from ....options import Parsed, flag_option, shared_options
 from ..prepare_media import MEDIA_PARAMETERS, media_options
 
 _ADVANCED = (
@@ -27,40 +27,34 @@ _ADVANCED = (
 @click.option(
     "--split-by",
     type=click.Choice(["shards", "samples"]),
-    help="Apply the ratio to whole shards, or to the samples of each shard."
-    "  [default: shards; with --yes, samples if whole shards miss the ratio by more than 10 percentage points]",
+    help="Apply the ratio to whole shards, or to the samples of each shard. With --yes, samples are split if"
+    " whole shards miss the ratio by more than 10 percentage points.  [default: shards]",
 )
 @click.option(
     "--split-parts",
     metavar="NAME:PATTERN",
     multiple=True,
     type=Parsed("loader.prepare", "parse_split_part"),
-    help="Assign the shards that match PATTERN to the split part NAME. PATTERN is a regex from the start of the name,"
-    " after brace expansion, or glob:GLOB. Repeatable; overrides --split-ratio.",
+    help="Assign the shards that match PATTERN to the split part NAME, and ignore --split-ratio. PATTERN is a"
+    " regex from the start of the name, after brace expansion, or glob:GLOB.  [repeatable]",
 )
-@click.option(
-    "--shuffle-tars", is_flag=True, help="Shuffle the shards, with a fixed seed, before splitting them by ratio."
-)
+@flag_option("--shuffle-tars", help="Shuffle the shards with a fixed seed before they are split by ratio.")
 @click.option("--exclude", metavar="REGEX", help="Exclude shards whose name contains a match.")
 @shared_options("sample_type", "field_map")
-@click.option("--skip-dataset-yaml", is_flag=True, help="Do not write a dataset.yaml.")
-@click.option("--dataset-yaml-name", metavar="NAME", default="dataset.yaml", help="File name of dataset.yaml.")
-@click.option("--non-interactive", is_flag=True, help="Never prompt; use only the given flags.")
+@flag_option("--skip-dataset-yaml", help="Do not write a dataset.yaml.")
+@click.option("--dataset-yaml-name", metavar="NAME", default="dataset.yaml", help="Write dataset.yaml under this name.")
+@flag_option("--non-interactive", help="Never prompt; use only the given flags.")
 @shared_options("yes", "dry_run")
 @shared_options(
     "force_overwrite",
-    help="On a prepared dataset, rescan all shards and allow flags to replace the split and dataset.yaml.",
+    help="Rescan all shards of a prepared dataset, and let flags replace the split and dataset.yaml.",
 )
-@click.option("--tar-index-only", is_flag=True, help="Only index the shards; write no split and no dataset.yaml.")
-@click.option(
-    "--decompress",
-    is_flag=True,
-    help="First decompress compressed shards (.tar.gz, .tgz, .tar.zst, …) to .tar files next to them.",
+@flag_option("--tar-index-only", help="Index the shards, and write no split and no dataset.yaml.")
+@flag_option(
+    "--decompress", help="Decompress compressed shards (.tar.gz, .tgz, .tar.zst, …) first, to .tar files next to them."
 )
-@click.option(
-    "--remove-originals", is_flag=True, help="With --decompress, remove each compressed shard once it is decompressed."
-)
-@click.option("--fix-duplicates", is_flag=True, help="Rename keys that occur in several shards; replaces those shards.")
+@flag_option("--remove-originals", help="Remove each compressed shard once it is decompressed, with --decompress.")
+@flag_option("--fix-duplicates", help="Rename keys that occur in several shards; replaces those shards.")
 @shared_options("compat")
 @partial(cluster_options, share_flags=["--part", "share"], address_flags=["--scheduler", "address"])
 @click.option(

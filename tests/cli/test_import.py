@@ -200,7 +200,7 @@ def test_wrong_flags(photos: Path, tmp_path: Path, energon: RunEnergon, options:
 def test_the_help_lists_the_kinds_of_sources(energon: RunEnergon) -> None:
     from loader.convert.sources import KINDS
 
-    assert f"Kind of the sources: {', '.join(KINDS)}." in " ".join(energon("import", "--help").out.split())
+    assert f"Read sources of this kind: {', '.join(KINDS)}." in " ".join(energon("import", "--help").out.split())
 
 
 def test_wrong_sources(photos: Path, tmp_path: Path, energon: RunEnergon) -> None:

@@ -177,7 +177,7 @@ def main(arguments: Sequence[str] | None = None, program: click.Group = cli) -> 
 
 
 def _run(program: click.Group, arguments: list[str], settings: OutputSettings) -> int:
-    from loader.errors import EnergonError, error_text
+    from loader.errors import EnergonError, error_text, torch_needed
 
     try:
         # Run the command; --debug shows where an unexpected error was raised.
@@ -192,7 +192,8 @@ def _run(program: click.Group, arguments: list[str], settings: OutputSettings) -
                 from loader.errors import escape_controls
 
                 click.echo(escape_controls(traceback.format_exc(), keep="\n\t"), err=True)
-            raise
+            with torch_needed():
+                raise
     # Turn its end into a message and an exit code.
     except click.exceptions.Exit as done:
         return done.exit_code
@@ -216,9 +217,6 @@ def _run(program: click.Group, arguments: list[str], settings: OutputSettings) -
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001 - any other error becomes one line instead of a traceback
-        if isinstance(error, ModuleNotFoundError) and str(error.name).partition(".")[0] == "torch":
-            _print_message("this needs the package torch, which is not installed\n  hint: run: pip install torch")
-            return EXIT_FAILED
         _print_message(error_text(error))
         if not settings.debug:
             _print_message(

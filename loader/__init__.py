@@ -18,6 +18,11 @@ _import, _, __all__ = lazy_loader.attach_stub(__name__, __file__)
 def __getattr__(name: str) -> Any:
     try:
         return _import(name)
+    except ModuleNotFoundError:
+        from .errors import torch_needed
+
+        with torch_needed():
+            raise
     except AttributeError:
         if name in __all__:
             raise

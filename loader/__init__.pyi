@@ -46,6 +46,7 @@ from .errors import (
     EnergonError as EnergonError,
     FatalSampleError as FatalSampleError,
     FormatError as FormatError,
+    MissingPackageError as MissingPackageError,
     RepeatedSampleError as RepeatedSampleError,
     SampleError as SampleError,
     SkipSample as SkipSample,

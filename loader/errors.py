@@ -2,7 +2,8 @@
 
     EnergonError
     ├── ConfigError    a file of the user, or an argument, is invalid (lists all faults of the file)
-    │   └── EmptyDatasetError    there is no sample to load
+    │   ├── EmptyDatasetError    there is no sample to load
+    │   └── MissingPackageError  a package that this needs is not installed (also an ImportError)
     ├── FormatError    bytes on disk violate the format (shard, byte offset)
     ├── SampleError    one sample cannot be loaded (key, part, source); a store's MissingFileError is one
     │   └── RepeatedSampleError    too many samples failed or were skipped (also a FatalSampleError)
@@ -159,11 +160,22 @@ def _rebuild(cls: type[EnergonError], message: str, fields: dict[str, Any]) -> E
 
 @contextmanager
 def required_package(message: str, *, at: str | None = None, hint: str) -> Iterator[None]:
-    """Import an optional package in the block; raise a :class:`ConfigError` with this message if it is missing."""
+    """Import an optional package in the block; raise an error with this message if it is missing."""
     try:
         yield
     except ImportError as error:
-        raise ConfigError(message, at=at, hint=hint) from error
+        raise MissingPackageError(message, at=at, hint=hint) from error
+
+
+@contextmanager
+def torch_needed() -> Iterator[None]:
+    """Raise an error that names torch if the block, or code of others that it runs, needs it and it is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if str(error.name).partition(".")[0] != "torch":
+            raise
+        raise MissingPackageError("this needs the package torch: pip install torch") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +217,10 @@ class ConfigError(EnergonError):
 
 class EmptyDatasetError(ConfigError):
     """A split part has no samples, perhaps because a subset or a list of exclusions selects none."""
+
+
+class MissingPackageError(ConfigError, ImportError):
+    """A package that this needs is not installed; the message or the hint has the command that installs it."""
 
 
 class FormatError(EnergonError):

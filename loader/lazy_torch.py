@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .errors import torch_needed
+
 __all__ = ["torch"]
 
 
@@ -15,10 +17,8 @@ class _LazyTorch:
     """Represents the module; each attribute is looked up in it once."""
 
     def __getattr__(self, name: str) -> Any:
-        try:
+        with torch_needed():
             import torch as module
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError("tensors need the package torch: pip install torch", name="torch") from error
         attribute = getattr(module, name)
         setattr(self, name, attribute)
         return attribute

@@ -17,7 +17,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from ..errors import ConfigError, EnergonError
+from ..errors import ConfigError, EnergonError, torch_needed
 from .identity import identity_of
 from .user_call import CallTimeoutError, user_errors
 
@@ -135,7 +135,8 @@ class UserFunction:
     @contextmanager
     def _naming_errors(self, what: str, hint: str) -> Iterator[None]:
         try:
-            yield
+            with torch_needed():
+                yield
         except (EnergonError, CallTimeoutError):
             raise
         except user_errors() as error:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..arrays import IntArray
 from ..dataset.unprepared.tar_index import with_index
-from ..errors import ConfigError, EnergonError, StorageError
+from ..errors import ConfigError, EnergonError, MissingPackageError, StorageError
 from ..format.data_kind import is_tar_file
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import ALL_PARTS, LoadRequest
@@ -72,6 +72,7 @@ class SampleReader(Samples[Any]):
 
         Raises:
             StorageError: The files cannot be reached, which is no fault of a sample.
+            MissingPackageError: A package that decodes the samples is missing, which is none, either.
         """
         done = 0
         try:
@@ -79,7 +80,7 @@ class SampleReader(Samples[Any]):
                 yield position, self._built(raw)
                 done += 1
             return
-        except StorageError:
+        except (StorageError, MissingPackageError):
             raise
         except EnergonError:
             pass  # bytes that cannot be read: find out of which samples
@@ -97,5 +98,7 @@ class SampleReader(Samples[Any]):
         recipe = self.source.recipe
         try:
             return recipe.named(raw) if self._raw else call_user(recipe.build, raw, ())
+        except MissingPackageError:
+            raise
         except Exception as error:  # noqa: BLE001 - code of the dataset, or of a decoder
             return error

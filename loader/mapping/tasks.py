@@ -18,7 +18,7 @@ from ..arrays import IntArray
 from ..convert.writing.written_shards import ShardRecord
 from ..dataset.dataset import Dataset
 from ..engine.journal import Journal
-from ..errors import ConfigError, SkipSample, error_text, plural
+from ..errors import ConfigError, MissingPackageError, SkipSample, error_text, plural, torch_needed
 from ..format.tar.names import printable
 from ..storage import Storage
 from .call_limit import CallLimit, TaskCalls
@@ -332,7 +332,7 @@ class MapWork:
     ) -> list[Any]:
         """Return the values, or errors; after a failed call, each sample is tried alone, to name the faulty one."""
         try:
-            with calls.limited(batch[0][0], len(batch)):
+            with torch_needed(), calls.limited(batch[0][0], len(batch)):
                 if not self.batch_size:
                     return [function(batch[0][1])]
                 returned = function([sample for _, sample in batch])
@@ -341,6 +341,8 @@ class MapWork:
                 values = list(returned)
             if len(values) != len(batch):
                 raise ValueError(f"expected {plural(len(batch), 'result')} of a batch, found {len(values)}")
+        except MissingPackageError:
+            raise  # no fault of a sample
         except user_errors() as error:
             return [error] if len(batch) == 1 else [self._values_of_batch(function, [each], calls)[0] for each in batch]
         return values

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ..arrays import IntArray
 from ..dataset.records import SingleFile, as_bytes
-from ..errors import ConfigError, SampleError
+from ..errors import ConfigError, SampleError, required_package
 from ..format.columns.column import Column
 from ..format.columns.column_files import open_column
 from ..pipeline.reading.source import Source
@@ -111,10 +111,8 @@ def arrow_table(
     samples: Iterable[tuple[Source, int]],
 ) -> pa.Table:
     """Return columns, parts and keys as a table; ``names`` is None for all columns."""
-    try:
+    with required_package("to_arrow needs the package pyarrow", hint="run: pip install 'energon-toolkit[tables]'"):
         import pyarrow as pa
-    except ImportError as error:
-        raise ImportError("to_arrow needs pyarrow; run: pip install 'energon-toolkit[tables]'") from error
 
     chosen = [*(["key"] if keys else []), *(columns if names is None else names), *parts]
     twice = next((name for name in chosen if chosen.count(name) > 1), None)

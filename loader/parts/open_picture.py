@@ -8,6 +8,7 @@ from typing import BinaryIO, NamedTuple
 
 from PIL import Image, UnidentifiedImageError
 
+from ..errors import MissingPackageError
 from ..storage.protocol import limit_of_environment
 from .kinds import HEADER_BYTES, kind_of_bytes
 from .unread_picture import refuse_unread_picture
@@ -99,7 +100,7 @@ def _open_picture(file: BinaryIO, formats: tuple[str, ...] | None, limit: int) -
         module = import_module(plugin.module)
     except ImportError:
         message = f"decoding {kind.description} needs the package {plugin.package}: pip install {plugin.package}"
-        raise ImportError(message) from None
+        raise MissingPackageError(message) from None
     if plugin.register is not None:
         getattr(module, plugin.register)()
     file.seek(0)

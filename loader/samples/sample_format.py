@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -13,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import yaml
-from torch import Tensor
 
 from ..errors import escape_controls
+from ..lazy_torch import torch
 from .picture import Picture, PictureError, array_picture, encoded_picture, is_too_large_to_show, shrink_to_rgb
 
 MAX_PAGE_BYTES = 200_000
@@ -97,7 +98,7 @@ def _image_tags(value: Any) -> Iterator[str]:
 
 def _pictures(value: Any) -> Iterator[Picture]:
     # An array of four dimensions is a batch or a clip: show its first pictures.
-    if isinstance(value, Tensor | np.ndarray):
+    if _is_array(value):
         shape = tuple(value.shape)
         if len(shape) == 4:
             for each in value[:_MAX_PICTURES]:
@@ -110,7 +111,7 @@ def _pictures(value: Any) -> Iterator[Picture]:
                 yield encoded_picture(value)
     elif isinstance(value, list | tuple):
         for each in value[:_MAX_PICTURES]:
-            if isinstance(each, Tensor | np.ndarray | bytes) or hasattr(each, "getbands"):
+            if _is_array(each) or isinstance(each, bytes) or hasattr(each, "getbands"):
                 yield from _pictures(each)
     elif hasattr(value, "getbands"):  # an image of Pillow
         yield Picture(width=value.width, height=value.height, load=lambda side: shrink_to_rgb(value.copy(), side))
@@ -150,7 +151,7 @@ def format_sample_compact(sample: Any, depth: int = 3, max_items: int = 10, max_
 
 def _one_line(sample: Any, depth: int, max_items: int, max_str_len: int, array_text: Callable[[Any], str]) -> str:
     # Values without fields or items.
-    if isinstance(sample, Tensor | np.ndarray):
+    if _is_array(sample):
         return array_text(sample)
     if isinstance(sample, str | bytes):
         return _cut(sample, max_str_len)
@@ -201,7 +202,7 @@ def format_sample_detailed(sample: Any, indent: str = "") -> str:
 
 def _yaml_value(value: Any) -> Any:
     # Arrays are shown by shape, range and some values, as all would fill pages.
-    if isinstance(value, Tensor | np.ndarray):
+    if _is_array(value):
         return _with_values(value)
     if isinstance(value, np.generic):
         value = value.item()
@@ -268,7 +269,7 @@ def shown_values(sample: Any) -> list[tuple[str, Any, str]]:
 def _summary(value: Any, name: str, indent: str, depth: int) -> Iterator[str]:
     # Arrays take one line, and so does everything that has no fields, or is too deep.
     first = indent + (f"{name}: " if name else "")
-    if isinstance(value, Tensor | np.ndarray):
+    if _is_array(value):
         yield first + _shape(value) + _range(value)
         return
     named = [(known, inner) for known, inner in _named_values(value) if known not in _hidden(value)]
@@ -319,13 +320,13 @@ def _brackets(sample: Any) -> tuple[str, str]:
 
 def _long_form(value: Any) -> str:
     """Describe a tensor or array as megatron-energon does."""
-    kind, end = ("Tensor", f", device={value.device}") if isinstance(value, Tensor) else ("np.ndarray", "")
+    kind, end = ("Tensor", f", device={value.device}") if _is_tensor(value) else ("np.ndarray", "")
     return f"{kind}(shape={value.shape}, dtype={value.dtype}{end})"
 
 
 def _with_values(value: Any) -> str:
     """Describe a tensor or array as megatron-energon does, with its range and its first and last values."""
-    form, is_tensor = _long_form(value), isinstance(value, Tensor)
+    form, is_tensor = _long_form(value), _is_tensor(value)
     with suppress(RuntimeError, TypeError, ValueError):  # no values, no order, or none in memory
         flat = (value.detach() if is_tensor else value).reshape(-1)
         least, most = (each.item() if is_tensor else each for each in (flat.min(), flat.max()))
@@ -336,20 +337,28 @@ def _with_values(value: Any) -> str:
 
 
 def _shape(value: Any) -> str:
-    kind = "Tensor" if isinstance(value, Tensor) else "ndarray"
+    kind = "Tensor" if _is_tensor(value) else "ndarray"
     return f"{kind}({str(value.dtype).removeprefix('torch.')}, {list(value.shape)})"
 
 
 def _range(value: Any) -> str:
-    if isinstance(value, Tensor) and value.is_meta:
+    if _is_tensor(value) and value.is_meta:
         return ""
-    values = value.detach().cpu().to_dense().numpy() if isinstance(value, Tensor) and _is_plain(value) else value
+    values = value.detach().cpu().to_dense().numpy() if _is_tensor(value) and _is_plain(value) else value
     if not isinstance(values, np.ndarray) or not values.size or values.dtype.kind not in "biuf":
         return ""
     return f" from {values.min():g} to {values.max():g}, mean {values.mean():g}"
 
 
-def _is_plain(value: Tensor) -> bool:
+def _is_tensor(value: Any) -> bool:
+    return sys.modules.get("torch") is not None and isinstance(value, torch.Tensor)  # who has a tensor has imported it
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray) or _is_tensor(value)
+
+
+def _is_plain(value: torch.Tensor) -> bool:
     return not value.is_quantized and "bfloat16" not in str(value.dtype) and "float8" not in str(value.dtype)
 
 

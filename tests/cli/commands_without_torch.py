@@ -1,4 +1,4 @@
-"""Run commands in a process where torch cannot be imported: arguments from standard input, results to standard output.
+"""Run commands in a process in which torch is hidden: arguments from standard input, results to standard output.
 
 The server of ``browse`` runs in a fork; the files of ``mount`` are read without libfuse, which may be missing.
 """
@@ -6,28 +6,34 @@ The server of ``browse`` runs in a fork; the files of ``mount`` are read without
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import signal
 import sys
+import tempfile
 import urllib.request
 from collections.abc import Sequence
 
-sys.modules["torch"] = None  # type: ignore[assignment] # importing it fails as if it was not installed
-
-from energon_cli.main import main  # noqa: E402
-from loader.engine import workers  # noqa: E402
-from loader.inspect.mount import Naming, open_tree  # noqa: E402
+from energon_cli.main import main
+from loader.engine import workers
+from loader.inspect.mount import Naming, open_tree
 
 
 def run(arguments: Sequence[str]) -> tuple[int, str]:
-    """Return the exit code and the output of a command."""
-    data = io.BytesIO()
-    out = io.TextIOWrapper(data, "utf-8", write_through=True)
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-        code = main(arguments)
-    return code, data.getvalue().decode()
+    """Return the exit code and the output of a command, with the errors of processes that it starts."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as out:
+        errors = os.dup(2)
+        os.dup2(out.fileno(), 2)
+        try:
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+                code = main(arguments)
+        except SystemExit as end:  # profile ends as its script does
+            code = int(end.code or 0)
+        finally:
+            os.dup2(errors, 2)
+            os.close(errors)
+        out.seek(0)
+        return code, out.read()
 
 
 def page(path: str) -> str:

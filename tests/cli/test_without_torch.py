@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import torch
+
 from loader import WorkerConfig, get_savable_loader, get_train_dataset
 from tests.cli.make_dataset import picture, write_captions
 from tests.cli.run_energon import RunEnergon
@@ -27,6 +29,9 @@ def note(sample):
 
 def caption(sample):
     return len(sample.caption)
+
+def torch_inside(sample):
+    import torch.nn
 """
 
 MIX = """
@@ -53,6 +58,7 @@ explain mix.yaml --steps 1 --lanes 1
 plan data --balance 1 --lanes 1
 trace data --step 1
 trace state.json --step 1
+trace state.pt --step 1
 analyze-debug --dataset data --heatmap-path heat.png
 get data 000000
 get data 000000 json
@@ -76,17 +82,38 @@ split fresh --split-ratio 1,1,1
 diff data data
 diff state.json state.json
 checkpoint info state.json
+checkpoint info state.pt
 checkpoint redist state.json two --new-world-size 2
 checkpoint migrate state.json mix.yaml migrated
-profile script.py
+profile plan.py
 doctor
 completion bash
 """
 
 NEED_TORCH = """
+checkpoint redist state.pt three --new-world-size 2
 trace data --step 1 --replay
 get data --like 000000 --column embedding
 map data functions.py:caption --write length
+map data functions.py:caption --show
+map data functions.py:torch_inside --raw --show
+map data functions.py:torch_inside --raw --write nothing
+map data torch_outside.py:function --raw --show
+profile train.py
+"""
+
+PLAN = """
+from loader import open_dataset
+
+dataset = open_dataset("data")
+assert dataset.parts(0)["txt"] == b"picture number 0" and "samples" in repr(dataset)
+assert open_dataset("data", decoder=None)[0].caption == b"picture number 0"
+try:
+    dataset[0]
+except ImportError as error:
+    assert "pip install torch" in str(error)
+else:
+    raise AssertionError
 """
 
 
@@ -105,12 +132,18 @@ def test_only_commands_that_give_tensors_need_torch(tmp_path: Path, energon: Run
     for number in range(3):
         (tmp_path / "pictures" / f"{number:06d}.jpg").write_bytes(picture(number))
     (tmp_path / "functions.py").write_text(FUNCTIONS)
-    (tmp_path / "script.py").write_text("import torch")
+    (tmp_path / "torch_outside.py").write_text("import torch\n\ndef function(sample):\n    return 1")
+    (tmp_path / "plan.py").write_text(PLAN)
+    (tmp_path / "train.py").write_text("from loader import get_loader")
     (tmp_path / "mix.yaml").write_text(MIX)
     config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=2)
     loader = get_savable_loader(get_train_dataset(tmp_path / "mix.yaml", batch_size=1, worker_config=config))
     next(iter(loader))
     (tmp_path / "state.json").write_text(json.dumps(loader.save_state_rank()))
+    torch.save({"loader": loader.save_state_rank()}, tmp_path / "state.pt")
+    # Hide torch from the commands and all processes that they start.
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / "sitecustomize.py").write_text('import sys; sys.modules["torch"] = None')
     # Run the commands without torch.
     helps = [f"{name} --help" for name, _ in commands()]
     uses = [*helps, *USES.strip().splitlines(), *NEED_TORCH.strip().splitlines()]
@@ -121,7 +154,7 @@ def test_only_commands_that_give_tensors_need_torch(tmp_path: Path, energon: Run
         text=True,
         check=False,
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": f"{tmp_path / 'hidden'}:{ROOT}"},
     )
     assert done.returncode == 0, done.stderr
     results, page, names = json.loads(done.stdout)

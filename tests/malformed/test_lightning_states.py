@@ -76,12 +76,11 @@ def state_in(content: Any) -> Any:
     return content["loops"]["fit_loop"]["state_dict"]["combined_loader"][0]
 
 
-@pytest.mark.parametrize("count", [80, pytest.param(300, marks=pytest.mark.slow)])
-def test_any_value_in_any_place_of_a_state_is_refused_or_restored(texts: str, checkpoint: Path, count: int) -> None:
+def test_any_value_in_any_place_of_a_state_is_refused_or_restored(texts: str, checkpoint: Path) -> None:
     state = state_in(content_of(checkpoint))
     cases = [(place, value) for place in places_in(state) for value in VALUES]
     refused = 0
-    for place, value in random.Random(11).sample(cases, count):
+    for place, value in random.Random(11).sample(cases, 300):
         damaged = replaced(state, place, value)
         loader = loader_of(texts, virtual_epoch_length=EPOCH)
         message = ""
@@ -92,7 +91,7 @@ def test_any_value_in_any_place_of_a_state_is_refused_or_restored(texts: str, ch
             message = str(error)
             refused += 1
         assert len(message) < _MAX_MESSAGE, place
-    assert refused > count // 2
+    assert refused > 200
 
 
 @pytest.mark.parametrize("value", [None, 5, "x", [[]], {"consumed_samples": True}, {"consumed_samples": 2**53}])

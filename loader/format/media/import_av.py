@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, BinaryIO
 
+from ...errors import MissingPackageError
+
 if TYPE_CHECKING:
     from av.container import InputContainer
 
@@ -27,7 +29,8 @@ def import_av() -> ModuleType:
     except ImportError as error:
         if error.name not in (None, "av"):
             raise
-        raise ImportError("audio and video need the package av (PyAV): pip install 'energon-toolkit[av]'") from None
+        message = "audio and video need the package av (PyAV): pip install 'energon-toolkit[av]'"
+        raise MissingPackageError(message) from None
     return av
 
 

@@ -18,7 +18,7 @@ from weakref import finalize
 import numpy as np
 
 from ...arrays import IntArray
-from ...errors import FormatError, SampleError, plural
+from ...errors import FormatError, MissingPackageError, SampleError, plural
 from ...parts.other_file import refuse_other_file
 from ...storage import ClosesOnExit, FileInfo, FileStream, ReadableFile, Storage
 from .record_file import RecordFile
@@ -268,7 +268,8 @@ def _import_parquet() -> Any:
     try:
         from pyarrow import parquet
     except ImportError:
-        raise ImportError("Parquet files need the package pyarrow: pip install 'energon-toolkit[tables]'") from None
+        message = "Parquet files need the package pyarrow: pip install 'energon-toolkit[tables]'"
+        raise MissingPackageError(message) from None
     return parquet
 
 

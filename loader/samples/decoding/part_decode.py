@@ -27,7 +27,7 @@ from typing import Any, Self
 import msgspec
 import numpy as np
 
-from ...errors import EnergonError, SampleError, SkipSample
+from ...errors import EnergonError, MissingPackageError, SampleError, SkipSample
 from ...format.jsonl.lines import BYTE_ORDER_MARK
 from ...parts.kinds import TORCH, PartKind, foreign_contents, is_compressed, kind_of_name, part_extension
 from ...parts.large_parts import LargePart
@@ -203,7 +203,7 @@ def _cbor(data: bytes) -> Any:
     try:
         import cbor2
     except ImportError:
-        raise ImportError("decoding cbor parts needs the package cbor2: pip install cbor2") from None
+        raise MissingPackageError("decoding cbor parts needs the package cbor2: pip install cbor2") from None
     return cbor2.loads(data)
 
 

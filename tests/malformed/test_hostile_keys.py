@@ -80,15 +80,16 @@ _QUICK = ("several samples of each", "packing several of each", "grouping", "ble
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in _QUICK else pytest.mark.slow) for name in AGAIN]
+    ("name", "places"),
+    [*((name, 1) for name in _QUICK), *(pytest.param(name, 6, marks=pytest.mark.slow) for name in AGAIN)],
 )
 @pytest.mark.sampled(3)
 def test_a_key_with_any_value_in_any_place_is_refused_or_restored_at_once(
-    name: str, opened: Callable[[str], tuple[SavableDataLoader[Any], Any]]
+    name: str, places: int, opened: Callable[[str], tuple[SavableDataLoader[Any], Any]]
 ) -> None:
     loader, key = opened(name)
     inside = [place for place in places_in(key) if len(place) > 1]
-    for place in [(), (0,), (1,), (2,), (3,), *random.Random(7).sample(inside, min(len(inside), 6))]:
+    for place in [(), (0,), (1,), (2,), (3,), *random.Random(7).sample(inside, min(len(inside), places))]:
         for value in VALUES:
             restore(loader, replaced(key, place, value))
 

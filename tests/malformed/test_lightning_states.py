@@ -76,11 +76,12 @@ def state_in(content: Any) -> Any:
     return content["loops"]["fit_loop"]["state_dict"]["combined_loader"][0]
 
 
-def test_any_value_in_any_place_of_a_state_is_refused_or_restored(texts: str, checkpoint: Path) -> None:
+@pytest.mark.parametrize("count", [80, pytest.param(300, marks=pytest.mark.slow)])
+def test_any_value_in_any_place_of_a_state_is_refused_or_restored(texts: str, checkpoint: Path, count: int) -> None:
     state = state_in(content_of(checkpoint))
     cases = [(place, value) for place in places_in(state) for value in VALUES]
     refused = 0
-    for place, value in random.Random(11).sample(cases, 300):
+    for place, value in random.Random(11).sample(cases, count):
         damaged = replaced(state, place, value)
         loader = loader_of(texts, virtual_epoch_length=EPOCH)
         message = ""
@@ -91,7 +92,7 @@ def test_any_value_in_any_place_of_a_state_is_refused_or_restored(texts: str, ch
             message = str(error)
             refused += 1
         assert len(message) < _MAX_MESSAGE, place
-    assert refused > 200
+    assert refused > count // 2
 
 
 @pytest.mark.parametrize("value", [None, 5, "x", [[]], {"consumed_samples": True}, {"consumed_samples": 2**53}])

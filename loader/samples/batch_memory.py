@@ -10,7 +10,6 @@ from __future__ import annotations
 import mmap
 import weakref
 from collections.abc import Sequence
-from contextlib import suppress
 from math import prod
 from typing import Any
 
@@ -18,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..lazy_torch import torch
+from ..storage import map_memory
 from .hooks import running_hook_context
 
 MIN_BYTES = 1 << 16
@@ -94,11 +94,7 @@ class ReusedMemory:
         if free:
             self._free_bytes -= size_bytes
             return free.pop()
-        memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        if hasattr(mmap, "MADV_HUGEPAGE"):
-            with suppress(OSError):  # a kernel without huge pages
-                memory.madvise(mmap.MADV_HUGEPAGE)
-        return memory
+        return map_memory(size_bytes)
 
     def _reclaim(self, gone: weakref.ref[Any]) -> None:
         _, memory = self._used.pop(id(gone))

@@ -3,7 +3,7 @@
 from .epath import EPath as EPath
 from .hub_folder import HubFolder as HubFolder, UnnamedLicenseError as UnnamedLicenseError
 from .local import LocalStorage as LocalStorage
-from .memory_map import map_file as map_file
+from .memory_map import map_file as map_file, map_memory as map_memory
 from .on_disk import (
     check_target as check_target,
     flush_files as flush_files,

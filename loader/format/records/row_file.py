@@ -10,6 +10,7 @@ import zlib
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from itertools import count
 from typing import Any
@@ -20,7 +21,7 @@ import numpy as np
 from ...arrays import IntArray
 from ...errors import FormatError, MissingPackageError, SampleError, plural
 from ...parts.other_file import refuse_other_file
-from ...storage import ClosesOnExit, FileInfo, FileStream, ReadableFile, Storage
+from ...storage import FileInfo, FileStream, ReadableFile, Storage, map_memory
 from .record_file import RecordFile
 from .table_schema import labelled_columns, media_columns, name_of_class
 
@@ -64,30 +65,30 @@ class RowCache:
         columns = list(zip(table.column_names, table.columns, strict=True))
         self._groups[key] = columns, table.nbytes
         self._bytes += table.nbytes
-        while self._bytes + self.ready_bytes > CACHED_BYTES and len(self._groups) > 1:
-            _, (_, size_bytes) = self._groups.popitem(last=False)
-            self._bytes -= size_bytes
+        self.make_room(keep=1)
         return columns
 
-    def has_room(self, key: RowKey, size_bytes: int) -> bool:
-        """Return True if there is room for an announced row that is not here yet.
+    def make_room(self, size_bytes: int = 0, *, keep: int = 0) -> None:
+        """Drop row groups, but for the last ones, until so many bytes more are within the limit."""
+        while self._bytes + self.ready_bytes + size_bytes > CACHED_BYTES and len(self._groups) > keep:
+            with suppress(KeyError):  # another thread has dropped it
+                self._bytes -= self._groups.popitem(last=False)[1][1]
+
+    def add(self, key: RowKey, size_bytes: int, read: Callable[[], dict[str, Any]]) -> None:
+        """Read and keep an announced row, if there is room for it and it is not here yet.
 
         An iteration that ends early never reads its announced rows. So many refusals drop all of them.
         """
         if key in self._ready:
-            return False
-        if self.ready_bytes + size_bytes <= READY_BYTES:
-            self._refused = 0
-            return True
-        self._refused += 1
-        if self._refused > _MAX_REFUSED:
+            return
+        self._refused = 0 if self.ready_bytes + size_bytes <= READY_BYTES else self._refused + 1
+        if not self._refused:
+            self._ready[key] = read(), size_bytes
+            self.ready_bytes += size_bytes
+            self.make_room(keep=1)
+        elif self._refused > _MAX_REFUSED:
             self._ready.clear()
             self.ready_bytes = self._refused = 0
-        return False
-
-    def add(self, key: RowKey, row: dict[str, Any], size_bytes: int) -> None:
-        self._ready[key] = row, size_bytes
-        self.ready_bytes += size_bytes
 
     def take(self, key: RowKey) -> dict[str, Any] | None:
         """Remove and return an announced row; None if it is not here."""
@@ -109,10 +110,12 @@ _MAX_GROUP_BYTES = 4 << 30  # each worker process decodes at least one
 _VALUE_BITS = {"BOOLEAN": 1, "INT64": 64, "DOUBLE": 64, "INT96": 64}  # others: 32, or an offset of 32
 _MAGIC = b"PAR1"
 _END_BYTES = 64 << 10  # that pyarrow reads at once, too; larger footers take another read
+_PIECE_BYTES = 1 << 20  # of a large read of a local file; a remote one is read by one request
+_HEADER_BYTES = 1 << 20  # of the pages of a row group, which are not decoded: more than there are
 _COPY_AGAIN = "copy the file again: it is truncated or damaged"
 
 
-class RowGroups(ClosesOnExit):
+class RowGroups(ReadableFile):
     """An open Parquet file, which returns rows from decoded row groups.
 
     Args:
@@ -126,6 +129,7 @@ class RowGroups(ClosesOnExit):
         # Without pyarrow, fail before the file is opened.
         _import_parquet()
         self._file = storage.open(name, info)
+        self._piece_bytes = self._file.size_bytes if storage.checks_versions else _PIECE_BYTES
         self.size_bytes = self._file.size_bytes
         self.metadata = metadata
         try:
@@ -149,7 +153,7 @@ class RowGroups(ClosesOnExit):
 
     def _reader(self, end: bytes = b"") -> Any:
         """Open the file in pyarrow, for one use: a reader keeps the bytes that it read last, and serves one thread."""
-        return _import_parquet().ParquetFile(_KnownEnd(self._file, end), metadata=self.metadata)
+        return _import_parquet().ParquetFile(_FileOfGroups(self._file, end, self._piece_bytes), metadata=self.metadata)
 
     def _checked_end(self) -> bytes:
         """Return the last bytes of the file, which have the footer."""
@@ -192,10 +196,11 @@ class RowGroups(ClosesOnExit):
                 shard=self.path,
                 hint="write the file again with smaller row groups: pyarrow.parquet.write_table(…, row_group_size=…)",
             )
+        # Before decoding, or one group more than the limit would be in memory.
+        row_cache.make_room(size_bytes - _HEADER_BYTES)
         try:
             # One thread: worker processes already use all cores.
-            columns = None if names is None else [*names]
-            table = self._reader().read_row_group(group, columns=columns, use_threads=False)
+            table = self._reader().read_row_group(group, columns=names, use_threads=False)
             # The pages of large values are as large as the group: else the allocator keeps their memory, too.
             import_module("pyarrow").default_memory_pool().release_unused()
             if table.num_rows != self.rows[group]:
@@ -210,23 +215,31 @@ class RowGroups(ClosesOnExit):
     def expect_few(self) -> None:
         self._file.expect_few()
 
-    def expect(self, offset: int, size_bytes: int) -> None:
-        """Ignore the announcement: rows are not byte ranges."""
-
-    def fetch(self, offset: int, size_bytes: int) -> None:
-        """Return None: rows are read when they are used."""
-
     def close(self) -> None:
         row_cache.drop(self.serial)
         self._file.close()
 
 
-class _KnownEnd(FileStream):
-    """A file whose last bytes are known."""
+class _FileOfGroups(FileStream):
+    """A file whose last bytes are known, for pyarrow.
 
-    def __init__(self, file: ReadableFile, end: bytes) -> None:
+    Args:
+        piece_bytes: Larger reads are made of pieces, in memory outside of the heap: of freed ``bytes`` of up to 32 MiB,
+            the heap of glibc would keep two.
+    """
+
+    def __init__(self, file: ReadableFile, end: bytes, piece_bytes: int) -> None:
         super().__init__(file)
-        self._end = end
+        self._end, self._piece_bytes = end, piece_bytes
+
+    def read_buffer(self, size: int) -> bytes | memoryview:
+        """Read the pages of a column, in place of :meth:`read`."""
+        if (size := min(size, self._size - self._position)) <= self._piece_bytes:
+            return self.read(size)
+        memory = map_memory(size)
+        while piece := self.read(min(self._piece_bytes, size - memory.tell())):
+            memory.write(piece)
+        return memoryview(memory)[: memory.tell()]
 
     def _read_here(self, wanted: int) -> bytes:
         start = self._position - (self._size - len(self._end))
@@ -256,7 +269,8 @@ def _decoded_bytes(group: Any, names: Columns) -> int:
     """Return the least memory that the values of a row group take; compressed, they may have far fewer bytes."""
     columns = map(group.column, range(group.num_columns))
     read = (column for column in columns if names is None or column.path_in_schema.split(".", 1)[0] in names)
-    return sum(column.num_values * _VALUE_BITS.get(column.physical_type, 32) // 8 for column in read)
+    sizes = ((c.num_values * _VALUE_BITS.get(c.physical_type, 32) // 8, c.total_uncompressed_size) for c in read)
+    return sum(map(max, sizes))
 
 
 def _import_parquet() -> Any:
@@ -328,15 +342,14 @@ class RowFile(RecordFile):
         if not isinstance(file, RowGroups):
             raise TypeError(f"expected the file that open() returned, found {file!r}")
         names = self._columns_of(wanted)
-        ready = row_cache.take((self._serial, sample, names))
-        if ready is not None:
+        if (ready := row_cache.take((self._serial, sample, names))) is not None:
             return ready
         group = int(np.searchsorted(self.ends, sample, side="right"))
         first = int(self.ends[group - 1]) if group else 0
         size_bytes = self.group_bytes[group] // max(1, int(self.ends[group]) - first)  # mean of a row
         for other in self._expected.pop(group, ()):
-            if other != sample and row_cache.has_room((self._serial, other, names), size_bytes):
-                row_cache.add((self._serial, other, names), file.row(group, other - first, names), size_bytes)
+            if other != sample:
+                row_cache.add((self._serial, other, names), size_bytes, partial(file.row, group, other - first, names))
         return file.row(group, sample - first, names)
 
     def values(self, parts: Mapping[str, Any], sample: int) -> dict[str, Any]:

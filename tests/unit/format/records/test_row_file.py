@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import builtins
 import gc
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -144,6 +146,54 @@ def test_without_pyarrow_the_error_names_the_extra(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(ImportError, match=r"energon-toolkit\[tables\]"):
         RowFile(*open_parent(path))
+
+
+MEMORY = """
+import sys
+from pathlib import Path
+from loader.format.records.folder_index import open_record_path
+
+def resident() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith(("RssAnon", "RssShmem"))) >> 10
+
+file = open_record_path(sys.argv[1])
+groups = file.open()
+before = resident()
+tables = [groups.decode(number) for number in range(4)]
+print(sum(table.nbytes for table in tables) >> 20, resident() - before)
+"""
+
+
+def test_decoded_groups_leave_no_other_memory_behind(tmp_path: Path) -> None:
+    """The heap would keep the compressed pages of two groups, and the allocator those of others."""
+    values = [np.random.default_rng(number).bytes(1 << 20) for number in range(96)]
+    parquet.write_table(pa.table({"data": values}), tmp_path / "x.parquet", row_group_size=24)
+    command = [sys.executable, "-c", MEMORY, str(tmp_path / "x.parquet")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
+    decoded, resident = map(int, done.stdout.split())
+    assert decoded == 96
+    assert resident < decoded + 24, resident
+
+
+def test_the_limit_holds_while_a_group_is_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: RowCache
+) -> None:
+    values = [b"x" * (4 << 20)] * 6
+    parquet.write_table(pa.table({"data": values}), tmp_path / "x.parquet", row_group_size=1)
+    reader = reader_of(tmp_path / "x.parquet")
+    monkeypatch.setattr(row_file, "CACHED_BYTES", 10 << 20)
+    held, original = list[int](), RowGroups._reader
+
+    def open_reader(self: RowGroups, end: bytes = b"") -> Any:
+        held.append(len(cache._groups))
+        return original(self, end)
+
+    monkeypatch.setattr(RowGroups, "_reader", open_reader)
+    for number in range(6):
+        reader.read_parts(number)
+    assert held[-4:] == [1, 1, 1, 1]  # next to the one that is decoded
+    assert len(cache._groups) == 2
 
 
 def test_announced_rows_are_decoded_with_the_first_one_of_their_group(

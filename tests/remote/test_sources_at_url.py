@@ -114,6 +114,16 @@ def test_single_files_at_urls(server: ObjectServer, energon: RunEnergon, tmp_pat
     assert len(samples_of(tmp_path / "table")) == 2
 
 
+def test_notes_name_the_table_at_its_url(server: ObjectServer, energon: RunEnergon, tmp_path: Path) -> None:
+    (tmp_path / "store/bucket/raw").mkdir(parents=True)
+    (tmp_path / "store/bucket/raw/t.csv").write_text("# a comment\n1,a first text\n2,a second text\n3,a third text\n")
+    done = energon("import", RAW, tmp_path / "out", *OPTIONS, "--json")
+    assert done.code == 0, done.err
+    assert f"comments of {RAW}/t.csv were left out" in done.out
+    assert f"the first line of {RAW}/t.csv is data" in done.out
+    assert "members/t.csv" not in done.out + done.err
+
+
 def test_shares_from_a_bucket_to_a_bucket(server: ObjectServer, energon: RunEnergon, tmp_path: Path) -> None:
     write_photos(tmp_path / "store/bucket/raw", 20)
     line = ("import", RAW, "s3://bucket/out", *OPTIONS, "--split-ratio", "3,1,0")

@@ -22,7 +22,7 @@ from ..layouts.tree_files import TreeFiles, kind_of_extension
 from ..rows.file_access import FileAccess, data_folder, is_below
 from ..rows.row import FaultRef, PartRef
 from ..tables.name_index import NUMBER, STEM, shared_end
-from ..tables.named_files import Hit, NamedFiles, is_link, split_extension
+from ..tables.named_files import Hit, NamedFiles, is_link, join_root, split_extension
 from ..tables.records import folder_of
 from ..tables.split_names import subset_of_file
 
@@ -57,6 +57,7 @@ class TableFiles(NamedFiles):
         super().__init__(tree.path, access, roots)
         self._tree = tree
         self._name = table
+        self.table_path = join_root(tree.path, table)  # another one is read if the tree is far away or an archive
         self._folder, last = posixpath.split(table)
         # Of files of one name, those in a folder that the name of the table begins with are meant.
         stem = last.partition(".")[0].lower()

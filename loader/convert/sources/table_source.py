@@ -37,7 +37,7 @@ from ..tables.records import Record, open_text_table, parse_record, read_json_li
 from ..tables.source_options import SourceOptions
 from ..tables.table_files import TableFile, list_table_files
 from .source import ImportSource, Listing
-from .table_files import files_near
+from .table_files import TableFiles, files_near
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +52,11 @@ class TableSource(ImportSource):
     path: str
     columns: SourceOptions = field(default_factory=SourceOptions)
     known: dict[str, TableLayout] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def shown(self) -> str:
+        """The path for messages: of a table that was copied from a tree, the one there."""
+        return self.columns.files.table_path if isinstance(self.columns.files, TableFiles) else self.path
 
     @abstractmethod
     def survey(self, files: NamedFiles) -> Sequence[TableColumn]:
@@ -88,7 +93,7 @@ class TableSource(ImportSource):
             table = self.survey(files)
             group, reader = self._group_of_files(table)
             columns = replace(self.columns, group_column=group) if reader is not None else self.columns
-            layout = find_layout(table, columns, files=files, at=self.path, group_reader=reader)
+            layout = find_layout(table, columns, files=files, at=self.shown, group_reader=reader)
             self.known["layout"] = layout
             if self.columns.files is None:  # else the tree was asked
                 self._check_segments(table, [part.columns[0] for part in layout.parts if part.role == "path"])
@@ -122,7 +127,7 @@ class TableSource(ImportSource):
         if any(begins.setdefault(name, begin) != begin for name, begin in pairs):
             raise ConfigError(
                 f"rows name segments of recordings by {segment.begin}",
-                at=self.path,
+                at=self.shown,
                 hint="--segments cut cuts these out of WAV and FLAC; --segments whole takes the whole recordings",
             )
 
@@ -207,11 +212,11 @@ class TextTableSource(TableSource):
                 for table_column, of_column in zip(columns.values(), cells, strict=False):
                     table_column.add(of_column)
         if not rows:
-            raise ConfigError("this table has no rows", at=self.path, hint="name a file with rows")
+            raise ConfigError("this table has no rows", at=self.shown, hint="name a file with rows")
         if fault is not None and not any(column.rows for column in columns.values()):
             raise ConfigError(
                 f"none of {plural(rows, 'row')} is valid; line {fault.line:,}: {fault.fault}",
-                at=self.path,
+                at=self.shown,
                 hint=fault.hint or None,
             )
         return list(columns.values())
@@ -249,7 +254,7 @@ class TextTableSource(TableSource):
             texts = ((at, None if element.fault else self._object(element, shared)) for at, element in elements)
             yield [], (parse_record(row_index, text) for row_index, text in texts)
             return
-        with open_text_table(self.path, notes) as file:
+        with open_text_table(self.path, notes, shown=self.shown) as file:
             if self.kind == "jsonl":
                 yield [], read_json_lines(file)
                 return
@@ -263,12 +268,12 @@ class TextTableSource(TableSource):
             # Users should know that the first line is taken for data.
             if not reader.has_header:
                 notes.append(
-                    f"the first line of {self.path} is data and names no columns: they are {', '.join(reader.names)}"
+                    f"the first line of {self.shown} is data and names no columns: they are {', '.join(reader.names)}"
                 )
             if reader.dialect.comments:
                 notes.append(
-                    f"comments of {self.path} were left out: {plural(reader.dialect.comments, 'line')} before the first"
-                    " record that begin with #"
+                    f"comments of {self.shown} were left out: {plural(reader.dialect.comments, 'line')} before the"
+                    " first record that begin with #"
                 )
             # Numbers in the object of JSON are numbers, and other cells texts.
             names = layout.object_part.columns if layout is not None and layout.object_part is not None else ()
@@ -276,7 +281,7 @@ class TextTableSource(TableSource):
             yield reader.names, reader.records({n: _NUMBERS[types[n]] for n in names if types[n] in _NUMBERS})
             if reader.open_quotes:
                 notes.append(
-                    f"lines of {self.path} with a quote that is not closed were read as they are:"
+                    f"lines of {self.shown} with a quote that is not closed were read as they are:"
                     f" {len(reader.open_quotes):,}, the first is line {reader.open_quotes[0]:,}"
                 )
 
@@ -336,7 +341,7 @@ class ArrowTableSource(TableSource):
         paths = [file.path for file in self.table_files()]
         columns = survey_columns(map(self.open_file, paths), files)
         if not columns:
-            raise ConfigError("this table has no rows", at=self.path, hint="name a file with rows")
+            raise ConfigError("this table has no rows", at=self.shown, hint="name a file with rows")
         return columns
 
     def column_names(self) -> list[str]:

@@ -55,18 +55,22 @@ class Record(NamedTuple):
 
 
 @contextmanager
-def open_text_table(path: str, notes: list[str] | None = None) -> Iterator[io.BufferedReader]:
-    """Open a file or URL as UTF-8, decompressed if its name ends in ``.gz``; note another encoding."""
+def open_text_table(path: str, notes: list[str] | None = None, *, shown: str = "") -> Iterator[io.BufferedReader]:
+    """Open a file or URL as UTF-8, decompressed if its name ends in ``.gz``; note another encoding.
+
+    Args:
+        shown: The path for messages about its encoding, if the file is a copy.
+    """
     storage, name = open_parent(path)
     with storage.open(name) as file, closing(io.BufferedReader(FileStream(file), _BUFFER_BYTES)) as plain:
         if not path.lower().endswith(".gz"):
             refuse_other_file(path, "text")
-            yield _as_utf8(plain, path, notes)
+            yield _as_utf8(plain, shown or path, notes)
             return
         try:
             with gzip.open(plain) as unpacked:
                 bounded = io.BufferedReader(UnpackedFile(unpacked, plain, path, free_bytes=_FREE_BYTES), _BUFFER_BYTES)
-                yield _as_utf8(bounded, path, notes)
+                yield _as_utf8(bounded, shown or path, notes)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             refuse_other_file(path, "gz")
             raise StorageError(f"this file cannot be decompressed: {error}", path=path, hint="copy it again") from error

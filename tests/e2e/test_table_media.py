@@ -201,6 +201,15 @@ def test_a_table_with_a_column_of_unknown_bytes_stays_crude(table: Path) -> None
     assert "column 'noise' is of bytes" in str(proposal.reason)
 
 
+def test_lists_of_urls_are_texts(tmp_path: Path) -> None:
+    (tmp_path / "ds").mkdir()
+    row = {"texts": [None, "some words"], "images": ["https://example.org/a.jpg", None], "metadata": "{}"}
+    parquet.write_table(pa.Table.from_pylist([row]), tmp_path / "ds/a.parquet")
+    proposal = inspect_folder(DatasetRef(str(tmp_path / "ds"))).contents.proposal
+    assert proposal.sample_types[0].crude
+    assert str(proposal.reason).startswith("no sample type has fields for texts, images, metadata")
+
+
 def test_raw_parts_are_shown_and_read_as_the_files_that_they_hold(table: Path) -> None:
     dataset = dataset_at(DatasetRef(str(table / "0.parquet")))
     assert dataset.read(5, "image") == picture(5)

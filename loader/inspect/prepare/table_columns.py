@@ -38,7 +38,8 @@ def columns_seen(schema: Any) -> SeenParts:
     inside = {f"{name}_name": _TEXT for name in labelled_columns(schema)}
     for part in layout.parts:
         name = part.columns[0]
-        is_text = part.role == "label" and isinstance(examples[name], str)
+        # Paths and URLs are texts, which only an import follows.
+        is_text = part.role == "path" or (part.role == "label" and isinstance(examples[name], str))
         if part.is_object or part.role in ("array", "document", "json") or is_text:
             inside = {each: examples[each] for each in part.columns} | inside
             continue

@@ -80,11 +80,9 @@ def path_facts(
         StorageError: The path does not exist, or contains no dataset and no tar files.
     """
     facts = _facts_at(DatasetRef.of(ref), workers=workers, on_progress=on_progress)
-    if "shards" in facts:
-        is_indexed = facts["index"]["state"] != "none"
-        needs = request_needs({facts["path"]: facts["shards"]}, nodes=nodes, is_prepared=is_indexed)
-        facts |= {} if needs is None else {"hub_requests": needs}
-    return facts
+    shards = facts.pop("shards_of_hub", {facts["path"]: facts["shards"]} if "shards" in facts else {})
+    needs = request_needs(shards, nodes=nodes, is_prepared=facts.get("index", {}).get("state") != "none")
+    return facts if needs is None else facts | {"hub_requests": needs}
 
 
 def _facts_at(ref: DatasetRef, *, workers: int, on_progress: Callable[[int, int], None] | None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ..metadataset.plans.plan_node import PlanNode
 
 
 def metadataset_facts(ref: DatasetRef | str) -> dict[str, Any]:
-    """Return the facts about the splits of a metadataset.
+    """Return the facts about the splits of a metadataset, and the shards of its datasets at ``hf://``.
 
     Args:
         ref: The metadataset; its split file and dataset file replace those that the documents name for a dataset.
@@ -29,11 +29,13 @@ def metadataset_facts(ref: DatasetRef | str) -> dict[str, Any]:
     # All splits share what is known of datasets: splits often read the same ones.
     paths, counter = DatasetPaths(), LeafCounter()
     splits = [_SplitFacts(tree, paths, counter).facts(name) for name, tree in planned.trees.items()]
+    datasets = {dataset.ref for tree in planned.trees.values() for leaf in tree.leaves() for dataset in leaf.datasets}
     return {
         "path": planned.file,
         "type": "metadataset",
         "faults": sum(split["faults"] for split in splits),
         "splits": splits,
+        "shards_of_hub": {ref.path: counter.shards(ref) for ref in datasets if ref.path.startswith("hf://")},
     }
 
 

@@ -217,6 +217,8 @@ def show_metadataset(console: Console, facts: dict[str, Any]) -> None:
     """Print a tree for each split, and the number of faults."""
     console.print(Text(escape_controls(facts["path"]), style="bold"))
     console.print(f"metadataset with {plural(len(facts['splits']), 'split')}")
+    if "hub_requests" in facts:
+        console.print(f"requests to the hub: {requests_text(facts['hub_requests'])}")
     # Paths are shown relative to the file.
     folder = os.path.dirname(facts["path"])
     if not console.is_terminal:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 
@@ -47,6 +47,12 @@ class LeafCounter:
         selection = Selection(folder, part, leaf.filter, subset, at=leaf.path)
         leaf = replace(leaf, request=replace(leaf.request, split_part=part))
         return _checked(leaf, *selection.bounds, len(selection) - len(selection.excluded))
+
+    def shards(self, ref: DatasetRef) -> int:
+        """Return the number of shards of a dataset; 0 if it cannot be opened."""
+        with suppress(EnergonError):
+            return len(self._folder(ref).shard_counts)
+        return 0
 
 
 def _checked(leaf: LeafPlan, start: int, stop: int, count: int) -> int:

@@ -591,6 +591,48 @@ def test_info_and_plan_say_how_many_requests_a_run_sends(
     assert "hub_requests" not in json.loads(capsys.readouterr().out)
 
 
+SCRIPT = """
+from loader import WorkerConfig, get_loader, get_train_dataset
+config = WorkerConfig(rank=0, world_size=16, num_workers=0, lanes=16)
+get_loader(get_train_dataset({path!r}, worker_config=config, batch_cost={{"txt.bytes": 100}}))
+"""
+
+
+def test_the_requests_of_the_datasets_of_a_metadataset_and_of_a_script_are_summed(
+    hub: HubServer, user_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # Two folders of one repository, another repository, and a dataset that is missing.
+    files = shards(3)
+    hub.create("datasets", "me/cats").commit({f"{folder}/{name}": files[name] for folder in "ab" for name in files})
+    hub.create("datasets", "me/dogs").commit(shards(2))
+    parts = [f"{REPOSITORY}/a", f"{REPOSITORY}/b", "hf://datasets/me/dogs"]
+    for path in parts:
+        assert main(["prepare", path, "--non-interactive", "--split-ratio", "1,0,0"]) == 0
+    entries = "".join(f"{{weight: 1, path: {path!r}}}, " for path in (*parts, parts[0]))
+    head = "__module__: megatron.energon\n__class__: MetadatasetV2\nsplits:\n"
+    mix, faulty = tmp_path / "mix.yaml", tmp_path / "faulty.yaml"
+    mix.write_text(f"{head}  train: {{blend: [{entries}]}}\n  val: {{path: {parts[2]!r}, split_part: train}}\n")
+    faulty.write_text(mix.read_text().replace("me/dogs", "me/gone"))
+    capfd.readouterr()
+    assert main(["info", str(mix), "--nodes", "2", "--json"]) == 0
+    needs = json.loads(capfd.readouterr().out)["hub_requests"]
+    assert [needs[key] for key in ("nodes", "api", "resolver_an_hour", "listing_pages")] == [2, 4, 16, 0]
+    assert main(["info", str(faulty), "--nodes", "2", "--json"]) == 1
+    assert json.loads(capfd.readouterr().out)["hub_requests"]["resolver_an_hour"] == 12
+    # A plan counts the nodes by its ranks.
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT.format(path=str(mix)))
+    options = ["--batch-cost", "txt.bytes=100", "--world-size", "16", "--lanes", "16"]
+    for arguments in ([str(mix), *options], [str(script)]):
+        assert main(["plan", *arguments, "--json"]) == 0
+        assert json.loads(capfd.readouterr().out)["hub_requests"] == needs
+    assert main(["plan", str(script), "--ranks-of-node", "4", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["hub_requests"]["api"] == 8
+    for command in (["info", str(mix), "--nodes", "2"], ["plan", str(script)]):
+        assert main(command) == 0
+        assert "requests to the hub: 2 nodes: 4 to the API at the start" in capfd.readouterr().out
+
+
 def test_a_dataset_with_its_index_in_the_repository_is_read_at_the_commit_that_has_both(
     hub: HubServer,
     user_folder: Path,

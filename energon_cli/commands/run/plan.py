@@ -50,7 +50,7 @@ def plan(
     run takes, relative to equal work. The bound is what no plan can go below, because of the largest sample of a step.
 
     A script runs in a process of its own up to its first loader, with the arguments ARGS; the options that describe a
-    run come from it, but for --world-size and --steps.
+    run come from it, but for --world-size, --ranks-of-node and --steps.
 
     Examples:
         Balance micro-batches of 16 samples:
@@ -66,7 +66,7 @@ def plan(
 
     # A script has the arguments of its run; otherwise the options have.
     if path.endswith(".py"):
-        facts = plan_script(path, arguments, ranks=world_size or (), steps=steps)
+        facts = plan_script(path, arguments, ranks=world_size or (), steps=steps, ranks_of_node=ranks_of_node)
     else:
         if arguments:
             raise click.UsageError("Arguments are for scripts (.py); PATH is a dataset.")
@@ -105,16 +105,15 @@ def _show(facts: PlannedSteps, console: Any) -> None:
                 f"{format_percent(cost.heavy)} of the samples cost more {escape_controls(cost.name)} than a mean "
                 "micro-batch, which no plan can level"
             )
-    if facts.run is None:
-        return
     # Shares, repeats and reads, as energon explain counts them.
-    table = []
-    for source in facts.run.sources:
-        used_up = "–" if source.exhausted_at is None else f"{source.exhausted_at:,}"
-        share = format_percent(source.share_got)
-        table.append((source.path, f"{source.samples:,}", share, f"{source.epochs:.2f}", used_up))
-    print_table(console, ("dataset", ">samples", ">share", ">epochs", ">used up at step"), table)
-    console.print(f"a node reads {format_bytes(facts.node_bytes or 0)}")
+    if facts.run is not None:
+        table = []
+        for source in facts.run.sources:
+            used_up = "–" if source.exhausted_at is None else f"{source.exhausted_at:,}"
+            share = format_percent(source.share_got)
+            table.append((source.path, f"{source.samples:,}", share, f"{source.epochs:.2f}", used_up))
+        print_table(console, ("dataset", ">samples", ">share", ">epochs", ">used up at step"), table)
+        console.print(f"a node reads {format_bytes(facts.node_bytes or 0)}")
     if facts.hub_requests is not None:
         console.print(f"requests to the hub: {requests_text(facts.hub_requests)}")
 

@@ -9,7 +9,6 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,11 @@ from ...order import default_lanes
 from ...pipeline.contract.rank_stage import cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
-from ...storage import RequestNeeds, request_needs
+from ...pipeline.stages.batch import planning_reader
+from ...storage import RequestNeeds
 from .explain import RunFacts, explain_run
 from .planned_run import PlannedRun, RunRequest
+from .reads import hub_requests
 from .step_costs import StepCostFacts, step_costs
 
 
@@ -62,8 +63,7 @@ def plan_steps(request: RunRequest, *, ranks: Sequence[int], steps: int | None, 
     explained = explain_run(run, steps or run.epoch_steps)
     read = sum(source.bytes_read for source in explained.sources)
     node_bytes = read * min(ranks_of_node, ranks[0]) // ranks[0]
-    shards = {source.path: source.shards for source in explained.sources}
-    needs = request_needs(shards, nodes=ceil(ranks[0] / ranks_of_node))
+    needs = hub_requests(run.sources, ranks=ranks[0], ranks_of_node=ranks_of_node)
     return PlannedSteps(steps=facts, run=explained, node_bytes=node_bytes, hub_requests=needs)
 
 
@@ -96,7 +96,7 @@ def parse_capacity(text: str) -> tuple[str, float]:
 
 # ------------------------------------------------------------------------------------------------------------ scripts
 
-_REQUEST = "ENERGON_PLAN_OF_SCRIPT"  # the file for the result, the ranks and the steps, of the process of a script
+_REQUEST = "ENERGON_PLAN_OF_SCRIPT"  # what is asked of the process of a script: where the result goes, and the run
 
 
 class _FirstLoader(BaseException):
@@ -107,7 +107,9 @@ class _FirstLoader(BaseException):
         self.dataset = dataset
 
 
-def plan_script(script: str, arguments: Sequence[str], *, ranks: Sequence[int], steps: int | None) -> PlannedSteps:
+def plan_script(
+    script: str, arguments: Sequence[str], *, ranks: Sequence[int], steps: int | None, ranks_of_node: int = 8
+) -> PlannedSteps:
     """Compute the steps of the run that a training script begins.
 
     The script runs in a process of its own, up to its first loader. What it prints goes to standard error.
@@ -117,6 +119,7 @@ def plan_script(script: str, arguments: Sequence[str], *, ranks: Sequence[int], 
         arguments: Its arguments.
         ranks: Numbers of ranks to compare; empty for the number of the script's worker config.
         steps: Steps of the run; None for one epoch.
+        ranks_of_node: Ranks that share a machine.
 
     Raises:
         StorageError: There is no such script.
@@ -126,7 +129,7 @@ def plan_script(script: str, arguments: Sequence[str], *, ranks: Sequence[int], 
         raise StorageError("there is no such script", at=script)
     with tempfile.TemporaryDirectory(prefix="energon-plan-") as folder:
         result = Path(folder, "facts.json")
-        request = msgspec.json.encode({"result": str(result), "ranks": list(ranks), "steps": steps}).decode()
+        request = msgspec.json.encode({"result": str(result), "run": [ranks, steps, ranks_of_node]}).decode()
         command = [sys.executable, "-c", f"from {__name__} import run_script; run_script()", script, *arguments]
         ended = subprocess.run(command, env=os.environ | {_REQUEST: request}, stdout=sys.stderr, check=False)
         if not result.exists():
@@ -135,7 +138,7 @@ def plan_script(script: str, arguments: Sequence[str], *, ranks: Sequence[int], 
         answer = msgspec.json.decode(result.read_bytes())
     if "error" in answer:
         raise ConfigError(answer["error"], at=script, hint=answer["hint"])
-    return PlannedSteps(steps=msgspec.convert(answer["steps"], tuple[StepCostFacts, ...]))
+    return msgspec.convert(answer, PlannedSteps)
 
 
 def run_script() -> None:
@@ -157,17 +160,18 @@ def run_script() -> None:
     else:
         return
     try:
-        answer: dict[str, Any] = {"steps": _steps_of(dataset, request["ranks"], request["steps"])}
+        answer: Any = _planned(dataset, *request["run"])
     except ConfigError as error:
         answer = {"error": error.message, "hint": error.hint}
     Path(request["result"]).write_bytes(msgspec.json.encode(answer))
 
 
-def _steps_of(dataset: SavableDataset[Any], ranks: Sequence[int], steps: int | None) -> list[StepCostFacts]:
+def _planned(dataset: SavableDataset[Any], ranks: Sequence[int], steps: int | None, ranks_of_node: int) -> PlannedSteps:
     chain, config = cut_rank_stages(dataset)[0], dataset.worker_config
     facts = []
     for count in ranks or [config.world_size]:
         lanes = WorkerConfig(rank=0, world_size=count, num_workers=config.num_workers, lanes=config.lanes).lanes
         lanes = lanes or default_lanes(count, config.num_workers, has_buffers=chain.waits)
         facts.append(step_costs(chain, ranks=count, lanes=lanes, seed=config.seed_offset, steps=steps))
-    return facts
+    needs = hub_requests(planning_reader(chain)[0].sources, ranks=facts[0].ranks, ranks_of_node=ranks_of_node)
+    return PlannedSteps(steps=tuple(facts), hub_requests=needs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -12,7 +12,7 @@ from ...arrays import IntArray
 from ...pipeline.reading.dataset_source import DatasetSource
 from ...pipeline.reading.joined_source import JoinedSource
 from ...pipeline.reading.source import Source
-from ...storage import split_url
+from ...storage import RequestNeeds, request_needs, split_url
 from .planned_run import PlannedRun
 
 _PROBED_BATCHES = 256  # in which shards are counted
@@ -70,6 +70,12 @@ def files_of(source: Source) -> list[tuple[str, int]]:
     if source.selection.filter is not None:
         first = source.selection.filter.numbers(first)
     return [(source.request.ref.path, shard) for shard in np.unique(_shards_at(source, first)).tolist()]
+
+
+def hub_requests(sources: tuple[Source, ...], *, ranks: int, ranks_of_node: int) -> RequestNeeds | None:
+    """Return the requests to the Hugging Face Hub that a run needs; None without ``hf://`` datasets."""
+    files = {file for source in sources for file in files_of(source)}
+    return request_needs(Counter(path for path, _ in files), nodes=-(-ranks // ranks_of_node))
 
 
 def measure_shuffling(run: PlannedRun) -> tuple[dict[str, float], float]:

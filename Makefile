@@ -14,7 +14,7 @@ PEER ?= megatron-energon[av-decode,s3]==7.4.1
 # Its pictures are the photographs of the demo, the benchmarks and some tests; its code is not installed.
 PHOTOGRAPHS ?= scikit-image==0.26.0
 AZURITE ?= azurite@3.35.0
-LOADERS ?= webdataset==1.0.2 mosaicml-streaming==0.13.0 litdata==0.2.76 boto3
+LOADERS ?= webdataset==1.0.2 mosaicml-streaming==0.13.0 litdata==0.2.76 lancedb==0.40.0 boto3
 # More than the two processors of small machines: tests also wait for processes and terminals.
 PYTEST_WORKERS ?= 4
 BIN := .venv/bin
@@ -113,7 +113,7 @@ bench: bench-prepare bench-load bench-mixes bench-order  ## all benchmarks
 bench-prepare: $(INSTALLED) $(PEER_INSTALLED)  ## prepare, info and lint against megatron-energon: a table of ratios
 	$(BIN)/python benchmarks/bench_prepare.py --peer-bin $(PEER_BIN) --work-folder build/bench $(ARGS)
 
-bench-load: $(INSTALLED) $(PEER_INSTALLED) $(LOADERS_INSTALLED)  ## loading against four other libraries: a table of ratios
+bench-load: $(INSTALLED) $(PEER_INSTALLED) $(LOADERS_INSTALLED)  ## loading against five other libraries: a table of ratios
 	$(BIN)/python benchmarks/bench_load.py --peer-bin $(PEER_BIN) --other-bin $(LOADERS_BIN) --work-folder build/bench $(ARGS)
 
 bench-mixes: $(INSTALLED) $(PEER_INSTALLED)  ## blends, joins and look-ups by key: a table each

@@ -1,4 +1,4 @@
-"""Measure loading against megatron-energon, webdataset, mosaicml-streaming and litdata, and print a table.
+"""Measure loading against megatron-energon and four other libraries, and print a table.
 
 usage: python benchmarks/bench_load.py [--peer-bin FOLDER] [--other-bin FOLDER] [--work-folder FOLDER]
            [--only ROW]… [--library NAME]… [--rounds N] [--json FILE]
@@ -34,8 +34,9 @@ SCRIPTS = {
     "webdataset": ("load_webdataset.py",),
     "mosaicml-streaming": ("load_streaming.py",),
     "litdata": ("load_litdata.py",),
+    "lancedb": ("load_lancedb.py",),
 }
-CONVERTING = ("mosaicml-streaming", "litdata")  # these load only their own formats
+CONVERTING = ("mosaicml-streaming", "litdata", "lancedb")  # these load only their own formats
 
 
 @dataclass(slots=True, kw_only=True)

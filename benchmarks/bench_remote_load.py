@@ -40,6 +40,7 @@ from s3_server import ACCESS_KEY, SECRET_KEY, free_port, s3_server
 BUCKET = "bench"
 SIZES = {"json": Size(samples=80_000, shards=10), "captions": Size(samples=4_000, shards=10)}
 WORK = {"json": "json of 150 bytes", "captions": "JPEG to float tensor"}
+REMOTE = tuple(library for library in LIBRARIES if library != "lancedb")  # is compared on this machine alone
 KINDS, WORKERS = tuple(SIZES), (0, 2)
 Job = tuple[str, str, int]  # library, kind, workers
 
@@ -53,7 +54,7 @@ def main() -> int:
     parser.add_argument("--latency", type=float, default=0.0, metavar="SECONDS")
     parser.add_argument("--kind", action="append", choices=KINDS)
     parser.add_argument("--workers", action="append", type=int)
-    parser.add_argument("--library", action="append", choices=LIBRARIES)
+    parser.add_argument("--library", action="append", choices=REMOTE)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path, help="write the figures of all rounds to this file")
     arguments = parser.parse_args()
@@ -61,7 +62,7 @@ def main() -> int:
     os.environ.pop("ENERGON_CACHE_DIR", None)
     folder = arguments.work_folder.absolute() / "remote-loading"
     bench = Bench(folder=folder, peer_bin=arguments.peer_bin.absolute(), other_bin=arguments.other_bin.absolute())
-    libraries, kinds = arguments.library or list(LIBRARIES), arguments.kind or list(KINDS)
+    libraries, kinds = arguments.library or list(REMOTE), arguments.kind or list(KINDS)
     with alone_in(folder), ExitStack() as stack:
         make_data(bench, kinds, libraries)
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=folder)))

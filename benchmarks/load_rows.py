@@ -9,7 +9,7 @@ __all__ = ["LIBRARIES", "OURS", "OVERHEAD", "PEER", "ROWS", "Figures", "Job", "R
 
 OURS = "energon-toolkit"
 PEER = "megatron-energon"
-LIBRARIES = (OURS, PEER, "webdataset", "mosaicml-streaming", "litdata")
+LIBRARIES = (OURS, PEER, "webdataset", "mosaicml-streaming", "litdata", "lancedb")
 OVERHEAD = "overhead"  # not a library: the stages of our pipeline
 
 SAMPLES = {"json": "48000", "captions": "1920"}

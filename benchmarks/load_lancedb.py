@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import lancedb
-import pyarrow
+import pyarrow as pa
 import torch
 from lancedb.streaming import StreamingDataset
 from load_data import read_samples
@@ -24,8 +24,8 @@ from load_work import BATCH_SIZE, arguments_of_script, picture_tensor, report, t
 
 TABLE = "samples"
 SCHEMAS = {
-    "json": pyarrow.schema({"id": pyarrow.string(), "text": pyarrow.string()}),
-    "captions": pyarrow.schema({"image": pyarrow.binary(), "text": pyarrow.string()}),
+    "json": pa.schema({"id": pa.string(), "text": pa.string()}),
+    "captions": pa.schema({"image": pa.binary(), "text": pa.string()}),
 }
 ROWS_OF_BATCH = 1000
 COMPLETE = "complete"  # a file next to the table
@@ -59,7 +59,7 @@ def loader(arguments: Namespace, copy: Path) -> Any:
     )
 
 
-def decoded(batch: pyarrow.RecordBatch) -> list[dict[str, Any]]:
+def decoded(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     return [sample | {"image": picture_tensor(sample["image"])} for sample in batch.to_pylist()]
 
 
@@ -75,17 +75,17 @@ def convert(kind: str, folder: Path, copy: Path) -> None:
         (copy / COMPLETE).touch()
 
 
-def batches(kind: str, folder: Path) -> Iterator[pyarrow.RecordBatch]:
+def batches(kind: str, folder: Path) -> Iterator[pa.RecordBatch]:
     rows: list[dict[str, Any]] = []
     for parts in read_samples(folder):
         rows.append(
             json.loads(parts["json"]) if kind == "json" else {"image": parts["jpg"], "text": parts["txt"].decode()}
         )
         if len(rows) == ROWS_OF_BATCH:
-            yield pyarrow.RecordBatch.from_pylist(rows, SCHEMAS[kind])
+            yield pa.RecordBatch.from_pylist(rows, SCHEMAS[kind])
             rows = []
     if rows:
-        yield pyarrow.RecordBatch.from_pylist(rows, SCHEMAS[kind])
+        yield pa.RecordBatch.from_pylist(rows, SCHEMAS[kind])
 
 
 if __name__ == "__main__":

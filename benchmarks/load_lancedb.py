@@ -53,9 +53,9 @@ def loader(arguments: Namespace, copy: Path) -> Any:
         shuffle_seed=0,
         transform=decoded if arguments.kind == "captions" else None,
     )
-    spawned = {"multiprocessing_context": "spawn"} if arguments.workers else {}  # its threads do not survive a fork
+    context = "spawn" if arguments.workers else None  # its threads do not survive a fork
     return torch.utils.data.DataLoader(
-        dataset, batch_size=BATCH_SIZE, num_workers=arguments.workers, collate_fn=list, **spawned
+        dataset, batch_size=BATCH_SIZE, num_workers=arguments.workers, collate_fn=list, multiprocessing_context=context
     )
 
 

@@ -114,6 +114,14 @@ class EnergonError(Exception):
         message: What was expected and what was found, one sentence without a final period.
         at: Place of the fault: a path, a byte range, a position in a document.
         hint: Instruction that resolves the fault.
+
+    >>> try:
+    ...     get_train_dataset("phoots", batch_size=2)
+    ... except EnergonError as error:
+    ...     print(error.message)
+    ...     print(error.hint)
+    this folder does not exist
+    check the path
     """
 
     def __init__(self, message: str, *, at: str | None = None, hint: str | None = None, **fields: Any) -> None:
@@ -197,6 +205,12 @@ class ConfigError(EnergonError):
         message: Summary; built from ``faults`` if empty.
         file: Path of the file.
         faults: All faults of the file, not only the first.
+
+    >>> try:
+    ...     get_train_dataset("photos", batch_size=0)
+    ... except ConfigError as error:
+    ...     print(error.message)
+    expected batch_size of at least 1, or None, found 0
     """
 
     def __init__(
@@ -216,7 +230,14 @@ class ConfigError(EnergonError):
 
 
 class EmptyDatasetError(ConfigError):
-    """A split part has no samples, perhaps because a subset or a list of exclusions selects none."""
+    """A split part has no samples, perhaps because a subset or a list of exclusions selects none.
+
+    >>> try:
+    ...     get_val_dataset("photos", batch_size=2)
+    ... except EmptyDatasetError as error:
+    ...     print(error.message)
+    split part 'val' of this dataset has no samples
+    """
 
 
 class MissingPackageError(ConfigError, ImportError):
@@ -230,6 +251,10 @@ class FormatError(EnergonError):
         message: What was expected and what was found.
         shard: Path of the shard.
         offset: Byte offset in the shard, if known.
+
+    >>> print(FormatError("expected a header of 512 bytes, found 100", shard="shard_0.tar", offset=1024))
+    expected a header of 512 bytes, found 100
+      at: shard_0.tar, byte 1024
     """
 
     def __init__(
@@ -257,6 +282,10 @@ class SampleError(EnergonError):
         part: Name of the part, if the fault is in one part.
         source: Place of its bytes, ``path, bytes a–b``.
         code: Code of the reason for the account of an import; ``energon rule`` explains it.
+
+    >>> error = SampleError("expected a JPEG, found b'GIF89a'", key="shard_0.tar/0001", part="jpg")
+    >>> error.key, error.part
+    ('shard_0.tar/0001', 'jpg')
     """
 
     def __init__(
@@ -278,7 +307,14 @@ class SampleError(EnergonError):
 
 
 class StateError(EnergonError):
-    """A saved state does not fit this run."""
+    """A saved state does not fit this run.
+
+    >>> try:
+    ...     get_loader(get_train_dataset("photos", batch_size=2)).restore_state_rank({})
+    ... except StateError as error:
+    ...     print(error.message)
+    expected the result of save_state_rank(), found a dict with the keys []
+    """
 
 
 class StorageError(EnergonError):
@@ -287,6 +323,12 @@ class StorageError(EnergonError):
     Args:
         message: What was expected and what was found.
         path: Path of the file or folder.
+
+    >>> try:
+    ...     open_dataset("phoots")
+    ... except StorageError as error:
+    ...     print(error.message)
+    this folder does not exist
     """
 
     def __init__(
@@ -302,7 +344,15 @@ class StorageError(EnergonError):
 
 
 class TrustError(EnergonError):
-    """A dataset asks to run code, or to load objects that can, and the caller did not allow it."""
+    """A dataset asks to run code, or to load objects that can, and the caller did not allow it.
+
+    >>> photos = CrudeWebdataset("photos", part_filter="code.py:wanted", split_part="train")
+    >>> try:
+    ...     list(get_loader(photos.build()))
+    ... except TrustError as error:
+    ...     print(error.message)
+    dataset.yaml asks to run wanted() of code.py
+    """
 
 
 class WorkerError(EnergonError):
@@ -311,6 +361,10 @@ class WorkerError(EnergonError):
     Attributes:
         item: Index of the item that it worked on; None if it is not known.
         how: How it ended: "was killed by signal 9".
+
+    >>> print(WorkerError("worker 1 was killed by signal 9", hint="see whether the machine has enough memory"))
+    worker 1 was killed by signal 9
+      hint: see whether the machine has enough memory
     """
 
     item: int | None = None
@@ -318,7 +372,15 @@ class WorkerError(EnergonError):
 
 
 class SkipSample(Exception):  # noqa: N818 - the public name that training code raises
-    """Raise in user code to skip the current sample."""
+    """Raise in user code to skip the current sample.
+
+    >>> def keep_short(sample):
+    ...     if len(sample["txt"]) > 100:
+    ...         raise SkipSample
+    ...     return sample
+    >>> keep_short({"txt": "a cat"})
+    {'txt': 'a cat'}
+    """
 
 
 class SampleException(ValueError):  # noqa: N818 - the public name that training code raises
@@ -342,7 +404,13 @@ class SampleException(ValueError):  # noqa: N818 - the public name that training
 
 
 class FatalSampleError(SampleException):
-    """Raise in user code to stop the run instead of skipping the sample."""
+    """Raise in user code to stop the run instead of skipping the sample.
+
+    >>> def check(sample):
+    ...     if sample["label"] not in ("cat", "dog"):
+    ...         raise FatalSampleError(f"expected a cat or a dog, found {sample['label']!r}")
+    >>> check({"label": "cat"})
+    """
 
 
 @lru_cache
@@ -383,6 +451,14 @@ class RepeatedSampleError(SampleError, FatalSampleError):
         message: As in :class:`SampleError`.
         cause: The sample and error of the first of these failures; it is the last line of the printed error.
         fields: The other arguments of :class:`SampleError`.
+
+    >>> config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1, skip_tolerance=2)
+    >>> photos = get_dataset_from_config("photos", split_part="train", training=False, worker_config=config).build()
+    >>> try:
+    ...     list(get_loader(FilterDataset(photos, lambda sample: False)))
+    ... except RepeatedSampleError as error:
+    ...     print(error.message)
+    FilterDataset (<lambda>) has skipped 2 samples in a row in lane 0, and has kept none
     """
 
     def __init__(self, message: str, *, cause: str | None = None, **fields: Any) -> None:

@@ -1,3 +1,3 @@
 """Version of the library, used by the build, the commands, and the metadata of prepared datasets."""
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"

@@ -120,7 +120,12 @@ class RecordDatasetFactory(BaseCoreDatasetFactory[CrudeSample]):
 
 
 class CrudeJsonlDatasetFactory(RecordDatasetFactory):
-    """A JSONL file, whose index is next to it: each line is a crude sample with the single part ``json``."""
+    """A JSONL file, whose index is next to it: each line is a crude sample with the single part ``json``.
+
+    >>> lines = CrudeJsonlDatasetFactory("numbers.jsonl", training=False)
+    >>> [sample["json"] for sample in get_loader(lines.build())]
+    [{'n': 0}, {'n': 1}, {'n': 2}]
+    """
 
     def as_file_store(self) -> FileStore[Any]:
         """Return the lines by number."""
@@ -154,13 +159,21 @@ class CrudeJsonlDatasetFactory(RecordDatasetFactory):
 
 
 class DefaultCrudeJsonlDatasetFactory(CrudeJsonlDatasetFactory):
-    """A JSONL file, under the class name that ``dataset.yaml`` files of megatron-energon use."""
+    """A JSONL file, under the class name that ``dataset.yaml`` files of megatron-energon use.
+
+    >>> len(DefaultCrudeJsonlDatasetFactory("numbers.jsonl"))
+    3
+    """
 
 
 class BinIdxDatasetFactory(RecordDatasetFactory):
     """A pair of token files ``x.bin`` and ``x.idx`` of Megatron-LM: each sequence is a crude sample with ``tokens``.
 
     The path names the ``.bin`` file, or has no suffix, as Megatron-LM writes it.
+
+    >>> sequences = BinIdxDatasetFactory("tokens.bin", training=False)
+    >>> [sample["tokens"].tolist() for sample in get_loader(sequences.build())]
+    [[7, 8], [9]]
     """
 
     def as_file_store(self) -> FileStore[Any]:
@@ -169,11 +182,20 @@ class BinIdxDatasetFactory(RecordDatasetFactory):
 
 
 class DefaultBinIdxDatasetFactory(BinIdxDatasetFactory):
-    """A pair of token files, under the name of megatron-energon's class without options."""
+    """A pair of token files, under the name of megatron-energon's class without options.
+
+    >>> len(DefaultBinIdxDatasetFactory("tokens"))
+    2
+    """
 
 
 class CrudeParquetDatasetFactory(RecordDatasetFactory):
-    """A Parquet file: each row is a crude sample with a value for each column."""
+    """A Parquet file: each row is a crude sample with a value for each column.
+
+    >>> rows = CrudeParquetDatasetFactory("captions.parquet", training=False)
+    >>> [sample["caption"] for sample in get_loader(rows.build())]
+    ['a cat', 'a dog']
+    """
 
 
 _FACTORIES: Mapping[str, type[RecordDatasetFactory]] = {

@@ -37,6 +37,10 @@ class DatasetLoaderInterface(ABC):
         split_config: Name of the split file in ``.nv-meta``.
         dataset_config: Name of the dataset file in ``.nv-meta``.
         meta_folder: Folder to use instead of ``.nv-meta``.
+
+    >>> loader = load_dataset("photos")
+    >>> isinstance(loader, DatasetLoaderInterface), loader.traverse(split_part="train")[0].split_part
+    (True, 'train')
     """
 
     path: str | os.PathLike[str]
@@ -126,7 +130,12 @@ class DatasetLoaderInterface(ABC):
 
 
 class DatasetLoader(DatasetLoaderInterface):
-    """A prepared dataset, or a file of samples."""
+    """A prepared dataset, or a file of samples.
+
+    >>> photos = DatasetLoader(path="photos").get_dataset(training=False, split_part="train")
+    >>> len(photos)
+    4
+    """
 
     def get_dataset(
         self,
@@ -176,11 +185,21 @@ class DatasetLoader(DatasetLoaderInterface):
 
 
 class Metadataset(DatasetLoaderInterface):
-    """A metadataset of version 1."""
+    """A metadataset of version 1.
+
+    >>> load_dataset("old_mix.yaml")
+    <Metadataset of old_mix.yaml: opens it for training; open_dataset('old_mix.yaml') shows its samples>
+    """
 
 
 class MetadatasetV2(DatasetLoaderInterface):
-    """A metadataset of version 2."""
+    """A metadataset of version 2.
+
+    >>> load_dataset("mix.yaml").prepare()
+    ()
+    >>> [dataset.path.name for dataset in load_dataset("mix.yaml").traverse(split_part="train")]
+    ['photos']
+    """
 
 
 Recipe = MetadatasetV2

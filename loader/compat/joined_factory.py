@@ -38,6 +38,12 @@ class JoinedWebdatasetFactory(BaseCoreDatasetFactory[T_co]):
 
     Raises:
         ConfigError: There is no dataset, a dataset has a subset, or a number is out of range.
+
+    >>> pictures = CrudeWebdataset("photos", part_filter=["jpg"], training=False, split_part="train")
+    >>> texts = CrudeWebdataset("photos", part_filter=["txt"], training=False, split_part="train")
+    >>> joined = JoinedWebdatasetFactory([pictures, texts], joiner=join_parts, training=False)
+    >>> [sample["txt"] for sample in get_loader(joined.build())]
+    ['a cat', 'a dog', 'two cats', 'a bird']
     """
 
     def __init__(

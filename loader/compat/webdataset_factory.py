@@ -158,6 +158,10 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
 
     Raises:
         ConfigError: A number is out of range.
+
+    >>> photos = BaseWebdatasetFactory("photos", sample_type=CrudeSample, training=False, split_part="train")
+    >>> [sample["txt"] for sample in get_loader(photos.build())]
+    [b'a cat', b'a dog', b'two cats', b'a bird']
     """
 
     dataset_config: str | None = None
@@ -244,7 +248,12 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
 
 
 class DefaultGenericWebdatasetFactory(BaseWebdatasetFactory[T_co]):
-    """A dataset of shards, whose samples are built by a field map, or by a function of the parts' bytes."""
+    """A dataset of shards, whose samples are built by a field map, or by a function of the parts' bytes.
+
+    >>> texts = DefaultGenericWebdatasetFactory("photos", sample_type=TextSample, field_map={"text": "txt"})
+    >>> next(iter(get_loader(texts.build()))).text in (b"a cat", b"a dog", b"two cats", b"a bird")
+    True
+    """
 
 
 class DefaultDecoderWebdatasetFactory(DefaultGenericWebdatasetFactory[T_co]):
@@ -280,6 +289,11 @@ class StandardWebdatasetFactory(DefaultDecoderWebdatasetFactory[T_co]):
         path: The dataset's folder.
         sample_type: Class of the samples.
         **kwargs: Arguments of :class:`BaseWebdatasetFactory`.
+
+    >>> fields = {"image": "jpg", "caption": "txt"}
+    >>> photos = StandardWebdatasetFactory("photos", sample_type=CaptioningSample, field_map=fields)
+    >>> len(photos)
+    4
     """
 
     def __init__(self, path: str | os.PathLike[str], *, sample_type: type[T_co], **kwargs: Any) -> None:

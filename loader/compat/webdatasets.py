@@ -16,7 +16,8 @@ from .webdataset_factory import DefaultDecoderWebdatasetFactory
 def _dataset_class(spec: SampleTypeSpec) -> type[Any]:
     sample_class = getattr(types, spec.name)
     members = {
-        "__doc__": f"A dataset of :class:`~loader.samples.types.{spec.name}`.",
+        "__doc__": f"A dataset of :class:`~loader.samples.types.{spec.name}`.\n\n"
+        f">>> {spec.dataset_class}('photos', split_part='train')\n{spec.dataset_class}(.../photos, train: 4 samples)\n",
         "__module__": __name__,
         "__sample_type__": sample_class,
     }

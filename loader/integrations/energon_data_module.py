@@ -27,6 +27,11 @@ class EnergonDataloader(Generic[T]):
     Args:
         dataloader: A loader from ``get_savable_loader``. It can still be used directly, but only one iteration over it
             can be active at a time.
+
+    >>> loader = get_savable_loader(get_val_dataset("photos", split_part="train", batch_size=4))
+    >>> batches = EnergonDataloader(loader)
+    >>> next(batches).caption == next(batches).caption
+    True
     """
 
     def __init__(self, dataloader: SavableDataLoader[T]) -> None:
@@ -150,6 +155,10 @@ class EnergonMultiModalDataModule:
         train_dataloader_object: The training loader, after its first use. Set to None to build a new one.
         val_dataloader_object: The validation loader, after its first use. It ends after a pass, and starts over at
             each ``iter()``.
+
+    >>> data = EnergonMultiModalDataModule("photos", tokenizer=None, micro_batch_size=2, num_workers=0)
+    >>> next(iter(data.train_dataloader())).image.shape
+    torch.Size([2, 3, 6, 8])
     """
 
     def __init__(  # noqa: PLR0917 - as on the seed page

@@ -56,6 +56,17 @@ class MegatronDataModule(_LightningDataModule):  # type: ignore[misc]  # the bas
         data_sampler: An object with the method ``compute_consumed_samples(steps)`` and the attributes
             ``init_global_step``, ``init_consumed_samples``, ``prev_consumed_samples`` and ``if_first_step``, which are
             set here.
+
+    >>> from loader.integrations.num_microbatches_calculator import MegatronDataSampler
+    >>> class Photos(MegatronDataModule):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.data_sampler = MegatronDataSampler(global_batch_size=8)
+    ...     def train_dataloader(self):
+    ...         self.update_init_global_step()
+    ...         return get_loader(get_train_dataset("photos", batch_size=8))
+    >>> Photos().data_sampler.compute_consumed_samples(10)
+    80
     """
 
     data_sampler: Any

@@ -38,7 +38,12 @@ class EpochIndex(NamedTuple):
 
 
 class SizedDataset(Protocol[T_co]):
-    """A dataset of a fixed length whose samples are numbered from 0, such as a list."""
+    """A dataset of a fixed length whose samples are numbered from 0, such as a list.
+
+    >>> letters: SizedDataset[str] = ["a", "b"]
+    >>> len(letters), letters[1]
+    (2, 'b')
+    """
 
     def __getitem__(self, index: int) -> T_co:
         """Return a sample by its number."""
@@ -52,6 +57,14 @@ class MultiEpochDataset(Protocol[T_co]):
 
     The same index must always return exactly the same sample: the ranks of a model-parallel group load the same data
     separately, and a resumed run reloads the samples that were prefetched.
+
+    >>> class Numbers(MultiEpochDataset):
+    ...     def __len__(self):
+    ...         return 3
+    ...     def __getitem__(self, index):
+    ...         return f"number {index.idx} in epoch {index.epoch}"
+    >>> Numbers()[EpochIndex(epoch=1, idx=2)]
+    'number 2 in epoch 1'
     """
 
     def __getitem__(self, index: EpochIndex) -> T_co:

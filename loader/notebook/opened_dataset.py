@@ -179,6 +179,10 @@ class OpenedDataset(NumberedSamples[Any]):
     Args:
         request: What to open.
         decoder: Decodes the parts; None leaves them bytes.
+
+    >>> photos = open_dataset("photos")
+    >>> photos[1].caption, [sample.caption for sample in photos[2:]]
+    ('a dog', ['two cats', 'a bird'])
     """
 
     _chosen: IntArray | None = None

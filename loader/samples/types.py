@@ -71,6 +71,10 @@ class CrudeSample(SummaryMixin, dict[str, Any]):
 
     Attributes:
         source: Number of its source in the chain; set only if a cooker needs it.
+
+    >>> sample = CrudeSample({"__key__": "photos.tar/0000", "txt": "a cat"})
+    >>> sample["txt"]
+    'a cat'
     """
 
     source: int | None = None
@@ -118,6 +122,9 @@ class Sample(SummaryMixin, PinMemoryMixin, ExtendableDataclassMixin, TagsMixin):
         __restore_key__: Identifies the sample in the run, to load it again: nested tuples of str and int.
         __subflavors__: Labels of its dataset; ``__tags__`` is another name.
         __sources__: The files that its parts were read from.
+
+    >>> Sample(__key__="shard_0.tar/0000")
+    Sample(__key__='shard_0.tar/0000')
     """
 
     # Factories, because a default would stay in the class as an attribute. A plain dataclass that redeclares the field,
@@ -155,21 +162,33 @@ _SHARED = tuple(known.name for known in fields(Sample))
 
 @edataclass
 class TextSample(Sample):
-    """Text."""
+    """Text.
+
+    >>> TextSample(__key__="books.tar/0", text="It was a dark night.")
+    TextSample(__key__='books.tar/0', text='It was a dark night.')
+    """
 
     text: str
 
 
 @edataclass
 class ImageSample(Sample):
-    """An image: by default a float tensor (3, H, W)."""
+    """An image: by default a float tensor (3, H, W).
+
+    >>> ImageSample(__key__="photos.tar/0000", image=torch.zeros(3, 6, 8))
+    ImageSample(__key__='photos.tar/0000', image=Tensor(float32, [3, 6, 8]))
+    """
 
     image: torch.Tensor
 
 
 @edataclass
 class CaptioningSample(Sample):
-    """An image and its caption."""
+    """An image and its caption.
+
+    >>> CaptioningSample(__key__="photos.tar/0000", image=torch.zeros(3, 6, 8), caption="a cat")
+    CaptioningSample(__key__='photos.tar/0000', image=Tensor(float32, [3, 6, 8]), caption='a cat')
+    """
 
     image: torch.Tensor
     caption: str
@@ -177,7 +196,12 @@ class CaptioningSample(Sample):
 
 @edataclass
 class ImageClassificationSample(Sample):
-    """An image and its class: a number, a name, or both."""
+    """An image and its class: a number, a name, or both.
+
+    >>> sample = ImageClassificationSample(__key__="photos.tar/0", image=torch.zeros(3, 6, 8), label_name="cat")
+    >>> sample.label_name
+    'cat'
+    """
 
     image: torch.Tensor
     label: int | None = None
@@ -186,7 +210,12 @@ class ImageClassificationSample(Sample):
 
 @edataclass
 class VQASample(Sample):
-    """A question (``context``) about an image, with possible answers and their weights, shape (len(answers),)."""
+    """A question (``context``) about an image, with possible answers and their weights, shape (len(answers),).
+
+    >>> sample = VQASample(__key__="photos.tar/0", image=torch.zeros(3, 6, 8), context="Who is it?", answers=["a cat"])
+    >>> sample.answers
+    ['a cat']
+    """
 
     image: torch.Tensor
     context: str
@@ -196,7 +225,14 @@ class VQASample(Sample):
 
 @edataclass
 class MultiChoiceVQASample(Sample):
-    """A question about an image with choices and the correct one."""
+    """A question about an image with choices and the correct one.
+
+    >>> sample = MultiChoiceVQASample(
+    ...     __key__="a.tar/0", image=torch.zeros(3, 6, 8), context="Who?", choices=["dog", "cat"], correct_choice_idx=1
+    ... )
+    >>> sample.choices[sample.correct_choice_idx]
+    'cat'
+    """
 
     image: torch.Tensor
     context: str
@@ -206,7 +242,12 @@ class MultiChoiceVQASample(Sample):
 
 @edataclass
 class OCRSample(Sample):
-    """An image of text, with the whole text and, optionally, its blocks, lines, words and characters."""
+    """An image of text, with the whole text and, optionally, its blocks, lines, words and characters.
+
+    >>> sample = OCRSample(__key__="scans.tar/0", image=torch.zeros(3, 6, 8), text="Way out", words_text=["Way", "out"])
+    >>> sample.words_text
+    ['Way', 'out']
+    """
 
     image: torch.Tensor
     text: str
@@ -223,7 +264,13 @@ class OCRSample(Sample):
 
 @edataclass
 class VQAOCRSample(Sample):
-    """A question about an image of text."""
+    """A question about an image of text.
+
+    >>> image = torch.zeros(3, 6, 8)
+    >>> sample = VQAOCRSample(__key__="scans.tar/0", image=image, context="Where to?", text="Way out", answers=["out"])
+    >>> sample.answers
+    ['out']
+    """
 
     image: torch.Tensor
     context: str
@@ -236,7 +283,13 @@ class VQAOCRSample(Sample):
 
 @edataclass
 class VidQASample(Sample):
-    """A question about a video."""
+    """A question about a video.
+
+    >>> clip = torch.zeros(2, 3, 6, 8)
+    >>> sample = VidQASample(__key__="clips.tar/0", video=clip, context="Who runs?", answers=["a cat"])
+    >>> sample.answers
+    ['a cat']
+    """
 
     video: Any
     context: str
@@ -246,7 +299,11 @@ class VidQASample(Sample):
 
 @edataclass
 class InterleavedSample(Sample):
-    """Images and text in reading order."""
+    """Images and text in reading order.
+
+    >>> InterleavedSample(__key__="pages.tar/0", sequence=["A cat:", torch.zeros(3, 6, 8), "It sleeps."])
+    InterleavedSample(__key__='pages.tar/0', sequence=['A cat:', Tensor(float32, [3, 6, 8]), 'It sleeps.'])
+    """
 
     sequence: list[torch.Tensor | str]
 
@@ -260,6 +317,11 @@ class ConversationSample(Sample):
         images: The images; empty for a conversation without any.
         videos: The videos, in the order of ``<video>`` in the texts.
         audios: The sounds, in the order of ``<audio>`` in the texts.
+
+    >>> turns = [Turn("user", [0, "What is this?"]), Turn("assistant", ["A cat."])]
+    >>> sample = ConversationSample(__key__="chats.tar/0", turns=turns, images=[torch.zeros(3, 6, 8)])
+    >>> [turn.text for turn in sample.turns]
+    ['<image>What is this?', 'A cat.']
     """
 
     turns: list[Turn]
@@ -297,7 +359,14 @@ class ConversationSample(Sample):
 
 @edataclass
 class SimilarityInterleavedSample(Sample):
-    """Images and sentences, with the similarity of each pair, (len(images), len(texts)), or each image's sentence."""
+    """Images and sentences, with the similarity of each pair, (len(images), len(texts)), or each image's sentence.
+
+    >>> sample = SimilarityInterleavedSample(
+    ...     __key__="pages.tar/0", images=[torch.zeros(3, 6, 8)], texts=["Hello.", "A cat."], matched_text_indices=[1]
+    ... )
+    >>> sample.texts[sample.matched_text_indices[0]]
+    'A cat.'
+    """
 
     images: list[torch.Tensor]
     texts: list[str]

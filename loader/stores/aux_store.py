@@ -89,6 +89,9 @@ class PrimaryFileStore(FileStore[T_co]):
         current_key: The ``__key__`` of the current sample.
 
     ``PrimaryFileStore(store, "shard_0.tar/0001")[".jpg"]`` is ``store["shard_0.tar/0001.jpg"]``.
+
+    >>> PrimaryFileStore(DatasetFileStore("photos"), "shard_000000.tar/0001").get(".txt")
+    b'a dog'
     """
 
     def __init__(self, inner: FileStore[T_co], current_key: str) -> None:

@@ -17,6 +17,10 @@ class CachePool(ABC):
     """Reads files of stores, now or later.
 
     A pool is pickled as its arguments; each process has its own files and threads.
+
+    >>> pool: CachePool = NoCachePool()
+    >>> pool.get(SystemFileStore("."), "note.txt")
+    b'a note'
     """
 
     @abstractmethod
@@ -71,6 +75,10 @@ class Lazy(Generic[T]):
         ds: The store.
         fname: Key of the file in the store.
         pool: The pool that made this lazy.
+
+    >>> lazy: Lazy = NoCachePool().get_lazy(SystemFileStore("."), "note.txt")
+    >>> lazy.get()
+    b'a note'
     """
 
     ds: FileStore[T]
@@ -97,7 +105,11 @@ class Lazy(Generic[T]):
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class DirectLazy(Lazy[T]):
-    """A lazy that reads its file in :meth:`get`, in the calling thread."""
+    """A lazy that reads its file in :meth:`get`, in the calling thread.
+
+    >>> NoCachePool().get_lazy(SystemFileStore("."), "note.txt").get()
+    b'a note'
+    """
 
     _data: tuple[T, Any] | None = None
 

@@ -45,6 +45,9 @@ class DatasetFileStore(FileStore[bytes]):
         StorageError: The folder is missing, or not prepared.
         ConfigError: ``.info.json`` is invalid, or the options are wrong.
         FormatError: The index is damaged.
+
+    >>> DatasetFileStore("photos").get("0001.txt")
+    b'a dog'
     """
 
     @renamed_parameters(dataset_path="path")

@@ -21,6 +21,9 @@ class DecodeFileStore(FileStore[Any]):
         inner: The store of bytes.
         decoder: A :class:`~loader.samples.SampleDecoder`, or another ``FileStoreDecoder``.
         trust_code: Let a ``SampleDecoder`` load pickles, which may run code.
+
+    >>> DecodeFileStore(DatasetFileStore("photos"), decoder=SampleDecoder()).get("0001.txt")
+    'a dog'
     """
 
     def __init__(self, inner: FileStore[bytes], *, decoder: FileStoreDecoder, trust_code: bool = False) -> None:

@@ -117,4 +117,10 @@ class MissingFileError(SampleError, KeyError, FileNotFoundError):
 
     It is a :class:`~loader.errors.SampleError`, so that a run skips and counts the sample that needs the file. It is
     also a ``KeyError`` and a ``FileNotFoundError``, which code for dicts and folders catches.
+
+    >>> try:
+    ...     DatasetFileStore("photos").get("9999.txt")
+    ... except MissingFileError as error:
+    ...     print(error.message)
+    there is no key '9999' in this dataset; its first key is '0000'
     """

@@ -45,6 +45,12 @@ class FileStoreCachePool(CachePool):
     Raises:
         ConfigError: An argument is out of its range.
         StorageError: No file can be created in the folder.
+
+    >>> pool = FileStoreCachePool(num_workers=1)
+    >>> lazy = pool.get_lazy(SystemFileStore("."), "note.txt")
+    >>> lazy.get()
+    b'a note'
+    >>> pool.close()
     """
 
     def __init__(
@@ -171,6 +177,12 @@ class FileCacheLazy(DirectLazy[T]):
 
     Attributes:
         cache_path: Always None, because the cached bytes have no file name: :meth:`get` returns the value.
+
+    >>> pool = FileStoreCachePool(num_workers=1)
+    >>> lazies = [pool.get_lazy(DatasetFileStore("photos"), f"000{number}.txt") for number in range(3)]
+    >>> [lazy.get() for lazy in lazies]
+    [b'a cat', b'a dog', b'two cats']
+    >>> pool.close()
     """
 
     cache_path: ClassVar[None] = None

@@ -67,6 +67,10 @@ class BinIdxFileStore(_RecordFileStore[npt.NDArray[Any]]):
 
     Args:
         path: Path of the ``.bin`` file, or without a suffix, as Megatron-LM writes it.
+
+    >>> tokens, _ = BinIdxFileStore("tokens.bin")["1"]
+    >>> tokens
+    array([9], dtype=uint16)
     """
 
     part = TOKENS
@@ -89,6 +93,10 @@ class JsonlFileStore(_RecordFileStore[bytes]):
 
     Args:
         path: Path of the file.
+
+    >>> line, _ = JsonlFileStore("numbers.jsonl")["2"]
+    >>> line
+    b'{"n": 2}'
     """
 
     part = "json"

@@ -31,6 +31,9 @@ class SystemFileStore(FileStore[bytes]):
 
     Raises:
         StorageError: The URL's protocol is not supported.
+
+    >>> SystemFileStore(".").get("note.txt")
+    b'a note'
     """
 
     def __init__(self, base_dir: str | os.PathLike[str] | None = None) -> None:

@@ -61,6 +61,11 @@ class ShardWriter:
 
     Raises:
         ConfigError: A setting is invalid.
+
+    >>> with ShardWriter("texts") as writer:
+    ...     keys = [writer.write({"__key__": key, "txt": f"text {key}"}) for key in ("0000", "0001")]
+    >>> open_dataset("texts")["0001"]["txt"]
+    'text 0001'
     """
 
     def __init__(

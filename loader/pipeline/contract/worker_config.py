@@ -140,6 +140,11 @@ class WorkerConfig:
     Raises:
         ConfigError: A number is out of range.
         TypeError: A number is no integer.
+
+    >>> config = WorkerConfig(rank=1, world_size=4, num_workers=0, seed_offset=7)
+    >>> loader = get_loader(get_train_dataset("photos", batch_size=2, worker_config=config))
+    >>> next(iter(loader)).image.shape
+    torch.Size([2, 3, 6, 8])
     """
 
     active_worker_config = _ActiveConfig()

@@ -39,6 +39,11 @@ class BatchDataset(SavableDataset[T]):
         worker_config: By default the dataset's.
         batcher_stateless: Accepted for code written for megatron-energon, and ignored.
         batcher_config: As above.
+
+    >>> config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1)
+    >>> photos = get_dataset_from_config("photos", split_part="train", training=False, worker_config=config).build()
+    >>> [batch.caption for batch in get_loader(BatchDataset(photos, 3))]
+    [['a cat', 'a dog', 'two cats'], ['a bird']]
     """
 
     def __init__(

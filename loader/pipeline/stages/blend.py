@@ -59,6 +59,12 @@ class BlendDataset(SavableDataset[T]):
 
     Raises:
         ConfigError: No dataset is given, a weight is not above 0, or the schedule is not one of these datasets.
+
+    >>> config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1)
+    >>> photos = get_dataset_from_config("photos", split_part="train", training=False, worker_config=config).build()
+    >>> again = get_dataset_from_config("photos", split_part="train", training=False, worker_config=config).build()
+    >>> [sample.caption for sample in get_loader(BlendDataset((photos, 2), (again, 1)))]
+    ['a cat', 'a cat', 'a dog', 'two cats', 'a dog', 'a bird', 'two cats', 'a bird']
     """
 
     origins: Sequence[int]
@@ -215,6 +221,13 @@ class MixBatchDataset(MapDataset[T]):
 
     Raises:
         ConfigError: No dataset is given, a weight is not above 0, or the batch size is below 1.
+
+    >>> config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1)
+    >>> photos = get_dataset_from_config("photos", split_part="train", training=False, worker_config=config).build()
+    >>> again = get_dataset_from_config("photos", split_part="train", training=False, worker_config=config).build()
+    >>> mix = MixBatchDataset((photos, 1), (again, 1), batch_size=4)
+    >>> [len(batch) for batch in get_loader(mix)]
+    [4, 4]
     """
 
     def __init__(

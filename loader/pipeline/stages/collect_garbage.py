@@ -31,6 +31,10 @@ class GcDataset(PassThroughDataset[T]):
 
     Raises:
         ConfigError: ``every_n_iter`` is below 1.
+
+    >>> photos = get_dataset_from_config("photos", split_part="train", training=False).build()
+    >>> [sample.caption for sample in get_loader(GcDataset(photos, every_n_iter=2))]
+    ['a cat', 'a dog', 'two cats', 'a bird']
     """
 
     def __init__(

@@ -25,6 +25,12 @@ class ConcatDataset(SavableDataset[T]):
 
     Raises:
         ConfigError: No dataset is given, or a dataset before the last repeats without end.
+
+    >>> config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1)
+    >>> photos = get_dataset_from_config("photos", split_part="train", training=False, worker_config=config).build()
+    >>> again = get_dataset_from_config("photos", split_part="train", training=False, worker_config=config).build()
+    >>> [sample.caption for sample in get_loader(ConcatDataset(photos, again))]
+    ['a cat', 'a dog', 'two cats', 'a bird', 'a cat', 'a dog', 'two cats', 'a bird']
     """
 
     traits = StageTraits(one_to_one=True, nests_states=True, ends="with_inputs")

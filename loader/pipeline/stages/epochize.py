@@ -20,6 +20,11 @@ class EpochizeDataset(RankStage):
         dataset: The stage below, which yields micro-batches.
         length: Micro-batches of a virtual epoch on each rank.
         worker_config: By default the dataset's.
+
+    >>> endless = get_train_dataset("photos", batch_size=2)
+    >>> loader = get_loader(EpochizeDataset(endless, 3))
+    >>> len([*loader]), len([*loader])
+    (3, 3)
     """
 
     repeats_input = True

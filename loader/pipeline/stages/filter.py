@@ -25,6 +25,11 @@ class FilterDataset(SavableDataset[T]):
         filter_fn: Returns True for items to keep.
         worker_config: By default the dataset's.
         filter_fn_config: Accepted for code written for megatron-energon, and ignored.
+
+    >>> photos = get_dataset_from_config("photos", split_part="train", training=False).build()
+    >>> short = FilterDataset(photos, lambda sample: len(sample.caption) < 6)
+    >>> [sample.caption for sample in get_loader(short)]
+    ['a cat', 'a dog']
     """
 
     traits = StageTraits(never_more=True, draws_random=True, ends="with_inputs")

@@ -46,6 +46,12 @@ class GroupBatchDataset(SavableDataset[T]):
 
     Raises:
         ConfigError: The batch size is below 1, or (while running) a sample's batch has no size.
+
+    >>> config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1)
+    >>> photos = get_dataset_from_config("photos", split_part="train", training=False, worker_config=config).build()
+    >>> groups = GroupBatchDataset(photos, 2, lambda sample: (len(sample.caption), None))
+    >>> [batch.caption for batch in get_loader(groups)]
+    [['a cat', 'a dog'], ['two cats'], ['a bird']]
     """
 
     entry_schema = list[list[BUFFERED_ITEM]]

@@ -21,6 +21,10 @@ class LimitDataset(RankStage):
         length: Micro-batches on each rank.
         reset_after_epoch: Start over in training, too.
         worker_config: By default the dataset's.
+
+    >>> endless = get_train_dataset("photos", batch_size=2)
+    >>> [len(batch.caption) for batch in get_loader(LimitDataset(endless, 3))]
+    [2, 2, 2]
     """
 
     def __init__(

@@ -32,6 +32,10 @@ class MapDataset(SavableDataset[T]):
         worker_config: By default the dataset's.
         stateless_map_fn: Accepted for code written for megatron-energon, and ignored.
         map_fn_config: As above.
+
+    >>> photos = get_dataset_from_config("photos", split_part="train", training=False).build()
+    >>> list(get_loader(MapDataset(photos, lambda sample: sample.caption.upper())))
+    ['A CAT', 'A DOG', 'TWO CATS', 'A BIRD']
     """
 
     entry_schema = tuple[ITEM_ID, COUNT, COUNT | None]

@@ -28,6 +28,11 @@ class LogSampleDataset(PassThroughDataset[T]):
         mode: ``"train"`` or ``"val"``, written to each line.
         get_keys_fn: Returns the keys of an item; by default its ``__key__``.
         worker_config: By default the dataset's.
+
+    >>> config = WorkerConfig(rank=0, world_size=1, num_workers=0, worker_debug_path="log.jsonl", worker_log_level=1)
+    >>> photos = get_dataset_from_config("photos", split_part="train", training=False, worker_config=config).build()
+    >>> list(get_loader(MapDataset(LogSampleDataset(photos, "val"), lambda sample: sample.caption)))
+    ['a cat', 'a dog', 'two cats', 'a bird']
     """
 
     def __init__(

@@ -61,6 +61,17 @@ class PackingDataset(MapDataset[T]):
 
     Raises:
         ConfigError: ``buffer_size`` is below 1.
+
+    >>> config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1)
+    >>> photos = get_dataset_from_config("photos", split_part="train", training=False, worker_config=config).build()
+    >>> pairs = PackingDataset(
+    ...     photos,
+    ...     4,
+    ...     lambda samples: [samples[:2], samples[2:]],
+    ...     lambda group: " and ".join(sample.caption for sample in group),
+    ... )
+    >>> list(get_loader(pairs))
+    ['a cat and a dog', 'two cats and a bird']
     """
 
     def __init__(

@@ -39,6 +39,11 @@ class RepeatDataset(SavableDataset[T]):
 
     Raises:
         ConfigError: ``repeats`` is below 0, or it is not whole and the length of a pass is not known.
+
+    >>> config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1)
+    >>> photos = get_dataset_from_config("photos", split_part="train", training=False, worker_config=config).build()
+    >>> [sample.caption for sample in get_loader(RepeatDataset(photos, repeats=1.5))]
+    ['a cat', 'a dog', 'two cats', 'a bird', 'a cat', 'a dog']
     """
 
     def __new__(cls, *arguments: Any, **named: Any) -> Self:

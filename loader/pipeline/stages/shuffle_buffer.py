@@ -32,6 +32,11 @@ class ShuffleBufferDataset(SavableDataset[T]):
 
     Raises:
         ConfigError: ``size`` is below 1.
+
+    >>> config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1)
+    >>> photos = get_dataset_from_config("photos", split_part="train", training=False, worker_config=config).build()
+    >>> sorted(sample.caption for sample in get_loader(ShuffleBufferDataset(photos, 3)))
+    ['a bird', 'a cat', 'a dog', 'two cats']
     """
 
     entry_schema = saved_dict(picked=COUNT, buffer=list[BUFFERED_ITEM])

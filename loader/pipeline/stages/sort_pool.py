@@ -42,6 +42,12 @@ class SortPoolDataset(SavableDataset[T]):
 
     Raises:
         ConfigError: A size is below 1, or ``pool_size`` is no multiple of ``batch_size``.
+
+    >>> config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1)
+    >>> photos = get_dataset_from_config("photos", split_part="train", training=False, worker_config=config).build()
+    >>> pools = SortPoolDataset(photos, 4, lambda sample: len(sample.caption), batch_size=2)
+    >>> sorted(sorted(batch.caption) for batch in get_loader(pools))
+    [['a bird', 'two cats'], ['a cat', 'a dog']]
     """
 
     entry_schema = saved_dict(pools=COUNT, batches=list[list[BUFFERED_ITEM]])

@@ -90,7 +90,14 @@ MediaFormName = Literal["AVDecoder", "bytes", "pyav", "torch"]
 
 
 class FileStoreDecoder(ABC):
-    """Base of decoders of files by name. Worker processes get a pickled copy."""
+    """Base of decoders of files by name. Worker processes get a pickled copy.
+
+    >>> class Upper(FileStoreDecoder):
+    ...     def decode(self, fname, raw):
+    ...         return raw.decode().upper()
+    >>> DecodeFileStore(DatasetFileStore("photos"), decoder=Upper()).get("0001.txt")
+    'A DOG'
+    """
 
     __slots__ = ()
 

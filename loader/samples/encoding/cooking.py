@@ -66,6 +66,12 @@ class Cooker:
         takes_all: True if it accepts every sample.
         takes_sample_only: True if ``cook`` takes neither.
         takes_all_alone: True if it accepts every sample, and takes nothing else.
+
+    >>> def cook(sample):
+    ...     return TextSample(**basic_sample_keys(sample), text=sample["txt"])
+    >>> cooker = Cooker(cook, has_subflavors={"kind": "text"})
+    >>> cooker.is_match({"kind": "text", "language": "en"})
+    True
     """
 
     if not TYPE_CHECKING:

@@ -33,6 +33,13 @@ class PackedSamplesOutput(Generic[T]):
         pushback: Samples that come first in the buffer when it is filled again. At least one sample of a full buffer
             must leave it. In the last buffers of a pass, which get no new samples, pushed-back samples come again as
             long as each selection takes some of them.
+
+    >>> def pairs(samples):
+    ...     whole = len(samples) // 2 * 2
+    ...     groups = [samples[start : start + 2] for start in range(0, whole, 2)]
+    ...     return PackedSamplesOutput(groups, pushback=samples[whole:])
+    >>> pairs(["a", "b", "c"])
+    PackedSamplesOutput(groups=[['a', 'b']], pushback=['c'])
     """
 
     groups: Iterable[Iterable[T]]

@@ -144,6 +144,10 @@ class BaseCoreDatasetFactory(ABC, Generic[T_co]):
 
     Raises:
         ConfigError: A number is out of range.
+
+    >>> photos = get_dataset_from_config("photos", split_part="train", training=False)
+    >>> isinstance(photos, BaseCoreDatasetFactory), len(photos)
+    (True, 4)
     """
 
     __sample_type__: ClassVar[type[Any] | None] = None

@@ -77,6 +77,10 @@ class RandomAccessDataset(NumberedSamples[T_co]):
         task_encoder: The hooks that cook and encode samples.
         excluded: As in :func:`random_access`.
         seed_offset: As in :func:`random_access`.
+
+    >>> photos = random_access("photos")
+    >>> len(photos), photos[-1].caption
+    (4, 'a bird')
     """
 
     def __init__(

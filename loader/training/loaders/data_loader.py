@@ -163,6 +163,17 @@ class DataLoader(RestoredLoader, TorchLoader[T_co]):
 
     Raises:
         TypeError: A keyword has another name.
+
+    >>> loader = get_loader(get_train_dataset("photos", batch_size=2))
+    >>> batches = iter(loader)
+    >>> next(batches).image.shape
+    torch.Size([2, 3, 6, 8])
+    >>> state = loader.save_state_rank()
+    >>> expected = next(batches).caption
+    >>> again = get_loader(get_train_dataset("photos", batch_size=2))
+    >>> again.restore_state_rank(state)
+    >>> next(iter(again)).caption == expected
+    True
     """
 
     _totals: StepTotals | None = None

@@ -29,6 +29,12 @@ class LoaderProfile:
 
     Attributes:
         stats: The statistics of the block, after its end.
+
+    >>> loader = get_loader(get_val_dataset("photos", split_part="train", batch_size=2))
+    >>> with loader.profile() as profile:
+    ...     captions = [batch.caption for batch in loader]
+    >>> profile.stats.steps
+    2
     """
 
     def __init__(

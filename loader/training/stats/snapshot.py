@@ -197,6 +197,12 @@ class LoaderStats:
         ranks_waited: With ``gather=True``, the waits of all ranks.
         makes_own: The training loop makes the micro-batches itself: it has no workers.
         decodes: What is decoded, such as ``JPEG``; empty if it is not known.
+
+    >>> loader = get_loader(get_val_dataset("photos", split_part="train", batch_size=2))
+    >>> captions = [batch.caption for batch in loader]
+    >>> stats = loader.stats()
+    >>> stats.steps, stats.samples
+    (2, 4)
     """
 
     rank: int

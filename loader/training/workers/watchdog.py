@@ -284,6 +284,11 @@ class WatchdogDataset(PassThroughDataset[T]):
 
     Raises:
         ConfigError: A timeout is not above 0.
+
+    >>> photos = get_dataset_from_config("photos", split_part="train", training=False).build()
+    >>> watched = WatchdogDataset(photos, timeout_seconds=30)
+    >>> [sample.caption for sample in get_loader(watched)]
+    ['a cat', 'a dog', 'two cats', 'a bird']
     """
 
     def __init__(

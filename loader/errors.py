@@ -241,7 +241,12 @@ class EmptyDatasetError(ConfigError):
 
 
 class MissingPackageError(ConfigError, ImportError):
-    """A package that this needs is not installed; the message or the hint has the command that installs it."""
+    """A package that this needs is not installed; the message or the hint has the command that installs it.
+
+    >>> print(MissingPackageError("this needs the package av", hint="pip install 'energon-toolkit[av]'"))
+    this needs the package av
+      hint: pip install 'energon-toolkit[av]'
+    """
 
 
 class FormatError(EnergonError):

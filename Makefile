@@ -15,6 +15,9 @@ PEER ?= megatron-energon[av-decode,s3]==7.4.1
 PHOTOGRAPHS ?= scikit-image==0.26.0
 AZURITE ?= azurite@3.35.0
 LOADERS ?= webdataset==1.0.2 mosaicml-streaming==0.13.0 litdata==0.2.76 lancedb==0.40.0 boto3
+TRAINERS ?= transformers==5.24.0 trl==1.16.0 accelerate==1.15.0 datasets==5.2.0
+# Its only wheels are for a torch with CUDA; tests/interop/movers/environment lets it be imported without.
+TORCHVISION ?= torchvision==0.28.0
 # More than the two processors of small machines: tests also wait for processes and terminals.
 PYTEST_WORKERS ?= 4
 BIN := .venv/bin
@@ -24,6 +27,7 @@ ARGS ?=
 
 PEER_BIN := .venv-peer/bin
 LOADERS_BIN := .venv-loaders/bin
+TRAINERS_BIN := .venv-trainers/bin
 # install PYTHON PACKAGES: with uv, which takes a tenth of pip's time; pip itself takes torch, which may lie on its path
 # of wheels. Naming torch again keeps it: asked for by another package alone, its newest build would come instead.
 pip = $(1) -m pip install --quiet --no-compile --disable-pip-version-check 2> >(grep -v "^WARNING" >&2)
@@ -37,7 +41,8 @@ DEMO_INSTALLED := .venv/.demo-installed
 INSTALLED := .venv/.installed
 DOCS_INSTALLED := .venv/.docs-installed
 PEER_INSTALLED := .venv-peer/.installed
-LOADERS_INSTALLED := .venv-loaders/.installed
+LOADERS_INSTALLED := .venv-loaders/.installed-with-project
+TRAINERS_INSTALLED := .venv-trainers/.installed
 
 # Layers with a promised branch coverage, and the tests that reach it. Tracing other tests would double their time.
 COVERED := loader/format loader/order
@@ -68,8 +73,9 @@ check: $(INSTALLED)  ## lint, formatting and types
 test: $(INSTALLED)  ## the tests (ARGS='--last-failed', for example)
 	$(call pytest,--durations=20)
 
-test-all: $(INSTALLED) $(PEER_INSTALLED)  ## also the slow tests, and those against megatron-energon in .venv-peer
-	export ENERGON_PEER_BIN=$(CURDIR)/$(PEER_BIN); $(call pytest,-m "" --hypothesis-profile=thorough)
+test-all: $(INSTALLED) $(PEER_INSTALLED) $(LOADERS_INSTALLED) $(TRAINERS_INSTALLED)  ## also the slow tests, and those against other libraries, in .venv-peer, .venv-loaders and .venv-trainers
+	export ENERGON_PEER_BIN=$(CURDIR)/$(PEER_BIN) ENERGON_LOADERS_BIN=$(CURDIR)/$(LOADERS_BIN) \
+		ENERGON_TRAINERS_BIN=$(CURDIR)/$(TRAINERS_BIN); $(call pytest,-m "" --hypothesis-profile=thorough)
 
 test-browser: $(INSTALLED)  ## the pages of `energon browse` in a real Chromium (apt-get install chromium chromium-driver)
 	$(call pytest,-m browser tests/browser)
@@ -175,14 +181,27 @@ $(PEER_INSTALLED):
 	@touch $@
 
 # torchvision goes out again: none is built for a torch without CUDA, so pictures are decoded with Pillow. So does
-# obstore: with it, litdata refuses the http:// endpoint of the benchmark; without it, it uses boto3.
+# obstore: with it, litdata refuses the http:// endpoint of the benchmark; without it, it uses boto3. This project is
+# there for the pages for movers, whose tests find torchvision in a folder of its own.
 $(LOADERS_INSTALLED):
 	@echo "setting up .venv-loaders with $(LOADERS) (a few minutes, once)"
 	@test -x $(LOADERS_BIN)/python || $(PYTHON) -m venv .venv-loaders
 	@echo "1 of 2: $(TORCH)"
 	@$(call pip,$(LOADERS_BIN)/python) "$(TORCH)"
 	@echo "2 of 2: $(LOADERS)"
-	@$(call install,$(LOADERS_BIN)/python,$(LOADERS) pillow)
+	@$(call install,$(LOADERS_BIN)/python,$(LOADERS) pillow --editable .)
 	@$(LOADERS_BIN)/python -m uv pip uninstall -q --python $(LOADERS_BIN)/python torchvision obstore
+	@$(LOADERS_BIN)/python -m uv pip install -q --python $(LOADERS_BIN)/python --no-deps --target .venv-loaders/torchvision "$(TORCHVISION)"
 	@$(call compile,$(LOADERS_BIN)/python)
+	@touch $@
+
+$(TRAINERS_INSTALLED):
+	@echo "setting up .venv-trainers with $(TRAINERS) (a minute, once)"
+	@test -x $(TRAINERS_BIN)/python || $(PYTHON) -m venv .venv-trainers
+	@echo "1 of 2: $(TORCH)"
+	@$(call pip,$(TRAINERS_BIN)/python) "$(TORCH)"
+	@echo "2 of 2: $(TRAINERS)"
+	@$(call install,$(TRAINERS_BIN)/python,$(TRAINERS) pillow --editable .)
+	@$(TRAINERS_BIN)/python -m uv pip install -q --python $(TRAINERS_BIN)/python --no-deps --target .venv-trainers/torchvision "$(TORCHVISION)"
+	@$(call compile,$(TRAINERS_BIN)/python)
 	@touch $@

@@ -18,14 +18,17 @@ from ..dataset.tar import tar_index
 from ..engine import Account
 from ..engine.journal import SHARDS, Job, output_exists
 from ..engine.run import Engine
-from ..errors import ConfigError
+from ..errors import ConfigError, SampleError
 from ..format.dataset_ref import DatasetRef
 from ..format.tar.names import decode_name, is_outside_name, printable, split_member_name
 from ..format.tar.scan import TarScan, read_members
 from ..metadataset.datasets import ChosenSamples, choose_samples, named_datasets, open_datasets
+from ..parts.kinds import kind_of_name
 from ..storage import LocalStorage, is_hub_url
 from .export_pieces import Pieces, ReadRequest, SampleWithRepeats, digest_of_samples
 from .sources.dataset import kept_parts
+from .split_groups import ALONE, find_groups
+from .writing.chunk_writers import LitdataWriter, MdsWriter
 from .writing.hub_output import new_output_folder
 from .writing.new_output import NewOutput, check_new_output, remove_partials, written_output
 from .writing.place_shard import ShardSource, place_shard
@@ -40,12 +43,12 @@ from .writing.sample_writers import (
     cell_kinds,
 )
 
-FORMATS = ("files", "jsonl", "parquet", "hf", "tar", "webdataset")
+FORMATS = ("files", "class-folders", "jsonl", "parquet", "hf", "tar", "webdataset", "mds", "litdata")
 """``tar`` writes new shards; ``webdataset`` copies whole shards if all of their samples are chosen."""
 
 
 _TARS = ("tar", "webdataset")  # their members have the names of samples
-_WITHOUT_ROWS = ("files", "tar", "webdataset")  # a sample without parts leaves no trace in them
+_WITHOUT_ROWS = ("files", "class-folders", "tar", "webdataset")  # a sample without parts leaves no trace in them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +62,11 @@ class ExportRequest:
         limit: Only so many of them; None for all.
         keep_parts: Only parts that match one of these patterns; empty for all.
         drop_parts: No parts that match one of these patterns.
-        by_shard: With ``"files"``, a folder for each shard.
+        by_shard: With files, a folder for each shard.
+        label: With ``"class-folders"``, the column or value that names the folder of a sample.
         shard_bytes: With ``"tar"``, a shard ends before the sample that would exceed this size.
         link: With ``"webdataset"``, hard links instead of copies.
-        raw: In tables, all parts as bytes.
+        raw: In tables and chunks, all parts as bytes.
         strict: Write nothing if a chosen sample would be left out.
         engine: Where samples are read, and which share of them; None reads them in this process.
     """
@@ -75,6 +79,7 @@ class ExportRequest:
     keep_parts: tuple[str, ...] = ()
     drop_parts: tuple[str, ...] = ()
     by_shard: bool = False
+    label: str = "cls"
     shard_bytes: int = 1 << 30
     link: bool = False
     raw: bool = False
@@ -131,6 +136,10 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
         # Choose the parts.
         every = list(dict.fromkeys(name for dataset in opened for name in dataset.folder.index.part_names))
         keep, drop = request.keep_parts, request.drop_parts
+        if request.format == "class-folders" and not keep:
+            keep = tuple(name for name in every if kind_of_name(name) == "image")
+            if not keep:
+                raise ConfigError(f"no part is a picture, but {', '.join(every)}", at=at, hint="name parts: --parts")
         names = kept_parts(every, keep=keep, drop=drop, at=at) if keep or drop else None
         # Choose the samples.
         chosen = choose_samples(opened, request.query, at=at)
@@ -177,6 +186,8 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
                 samples, on_write = _read(read, chosen, total), advance
             else:
                 samples, on_write = pieces.of_samples(read, _limited(chosen, total), on_progress=advance), None
+            if request.format == "class-folders":
+                samples = _labelled(request, samples, chosen)
             written, size_bytes = _write(request, job, samples, names or every, account, on_progress=on_write, at=at)
     return ExportReport(samples=written, size_bytes=size_bytes, output=request.output, notes=notes, account=account)
 
@@ -213,7 +224,18 @@ def _job(request: ExportRequest, chosen: Sequence[ChosenSamples]) -> Job:
         # The index of shards that are not prepared is another one in each run.
         others = {"dataset": path} if each.opened.is_temporary else request_of_metadata(folder)
         data.append({**request_of_data(folder), **others})
-    options = ("format", "keep_parts", "drop_parts", "by_shard", "shard_bytes", "link", "raw", "limit", "strict")
+    options = (
+        "format",
+        "keep_parts",
+        "drop_parts",
+        "by_shard",
+        "label",
+        "shard_bytes",
+        "link",
+        "raw",
+        "limit",
+        "strict",
+    )
     return Job(
         command="export",
         request={
@@ -231,6 +253,38 @@ def _read(read: ReadRequest, chosen: Sequence[ChosenSamples], total: int) -> Ite
         folder = chosen[dataset].opened.folder
         yield from read.read(folder, dataset, numbers)
         folder.close()
+
+
+def _labelled(
+    request: ExportRequest, samples: Iterable[SampleWithRepeats], chosen: Sequence[ChosenSamples]
+) -> Iterator[SampleWithRepeats]:
+    """Yield samples with their labels, which are read when the first sample is here; a share yields none."""
+    labels: Iterator[str] | None = None
+    for read in samples:
+        labels = labels or iter(_labels(chosen, request.label))
+        text, names = next(labels), ", ".join(read.sample.parts)
+        fault = f"this sample has no value {request.label!r}, which names its folder" if text.startswith(ALONE) else ""
+        if len(read.sample.parts) > 1 and not request.keep_parts:
+            fault = f"this sample has several pictures, {names}, which would be several samples of its class"
+        if fault:
+            raise SampleError(
+                fault,
+                key=read.sample.full_key,
+                source=read.sample.full_key,
+                hint="choose one part (--parts), samples that have the value (--where), or another value: --label",
+            )
+        yield read._replace(sample=read.sample._replace(label=text))
+
+
+def _labels(chosen: Sequence[ChosenSamples], label: str) -> list[str]:
+    """Return the labels of the chosen samples; numbers have leading zeros, so that names sort as numbers do."""
+    labels: list[str] = []
+    for each in chosen:
+        groups = find_groups(each.opened.folder, label)
+        labels += [groups.names[group] for group in groups.numbers[each.numbers].tolist()]
+    known = {text for text in labels if not text.startswith(ALONE)}
+    width = max(map(len, known), default=0) if all(map(str.isdecimal, known)) else 0
+    return [text if text.startswith(ALONE) else text.zfill(width) for text in labels]
 
 
 def _limited(chosen: Sequence[ChosenSamples], total: int) -> list[IntArray]:
@@ -305,6 +359,8 @@ def _writer(request: ExportRequest, columns: Sequence[str], at: str) -> SampleWr
     match request.format:
         case "files":
             return FilesWriter(request.output, by_shard=request.by_shard)
+        case "class-folders":
+            return FilesWriter(request.output, by_shard=request.by_shard, by_label=True)
         case "tar" | "webdataset":
             return TarWriter(request.output, shard_bytes=request.shard_bytes)
         case "jsonl":
@@ -313,6 +369,10 @@ def _writer(request: ExportRequest, columns: Sequence[str], at: str) -> SampleWr
             return ParquetWriter(request.output, cell_kinds(columns, raw=request.raw))
         case "hf":
             return HuggingFaceWriter(request.output, cell_kinds(columns, raw=request.raw))
+        case "mds":
+            return MdsWriter(request.output, cell_kinds(columns), raw=request.raw)
+        case "litdata":
+            return LitdataWriter(request.output, cell_kinds(columns), raw=request.raw)
     raise ConfigError(f"expected one of {', '.join(FORMATS)}, found {request.format!r}", hint="check --format")
 
 

@@ -28,7 +28,8 @@ ProgressCallback = Callable[[int, int], None]
 """Called with the number of samples that are read, and of all."""
 
 _REPORT_SAMPLES = 1000
-_ALONE = "\0"  # begins the name of a group of a sample without a value, and no text of samples
+ALONE = "\0"
+"""Begins the name of the group of a sample without a value, and no text of samples."""
 _HINT = "give a column, key, key:REGEX, or a value such as json[source] or jpg.width"
 
 
@@ -58,7 +59,7 @@ class _Collector:
 
     def add(self, value: str | None) -> None:
         if value is None:
-            value = f"{_ALONE}{self._alone}"
+            value = f"{ALONE}{self._alone}"
             self._alone += 1
         self._of_samples.append(self._numbers.setdefault(value, len(self._numbers)))
 
@@ -156,7 +157,7 @@ def _joined(each: Iterable[Groups]) -> Groups:
     for groups in each:
         for group in groups.numbers.tolist():
             name = groups.names[group]
-            collector.add(None if name.startswith(_ALONE) else name)
+            collector.add(None if name.startswith(ALONE) else name)
     return collector.finish()
 
 

@@ -118,3 +118,24 @@ def test_extract_takes_sizes_and_megabytes(folder: Path, tmp_path: Path, energon
     sizes = [path.stat().st_size for path in (tmp_path / "tars").glob("*.tar")]
     assert len(sizes) > 1
     assert max(sizes) > 5000
+
+
+@pytest.mark.parametrize("file_format", ["mds", "litdata"])
+def test_export_writes_chunks_by_shares_as_one_process_does(
+    energon: RunEnergon, folder: Path, tmp_path: Path, file_format: str
+) -> None:
+    assert energon("export", folder, tmp_path / "one", "--format", file_format).code == 0
+    done = energon("export", folder, tmp_path / "two", "--format", file_format, "--num-workers", 2)
+    assert done.code == 0, done.err
+    for path in (tmp_path / "one").iterdir():
+        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
+
+
+def test_export_names_class_folders_by_a_value(energon: RunEnergon, folder: Path, tmp_path: Path) -> None:
+    options = ("--format", "class-folders", "--label", "txt", "--num-workers", 2)
+    done = energon("export", folder, tmp_path / "classes", *options)
+    assert done.code == 0, done.err
+    assert len([*(tmp_path / "classes").rglob("*.jpg")]) == 12
+    wrong = energon("export", folder, tmp_path / "files", "--label", "txt")
+    assert wrong.code == 2
+    assert "--label belongs to --format class-folders" in wrong.err

@@ -56,19 +56,27 @@ def _export_options(forms: Sequence[str], *added: Decorator, **shard_bytes: Any)
 @click.argument("path")
 @click.argument("dest")
 @_export_options(
-    ["files", "jsonl", "parquet", "hf", "webdataset"],
+    ["files", "class-folders", "jsonl", "parquet", "hf", "webdataset", "mds", "litdata"],
+    click.option(
+        "--label",
+        metavar="VALUE",
+        help="Name class folders by this column or value, such as json[label].  [default: cls]",
+    ),
     flag_option("--link", help="Link to whole shards instead of copying them, with --format webdataset."),
-    flag_option("--raw", help="Write all parts as bytes, with --format parquet or hf."),
+    flag_option("--raw", help="Write all parts as bytes, with --format parquet, hf, mds or litdata."),
     license_option("dest"),
     partial(engine_options, default_workers="1; one per core with --share"),
     help="Limit a shard to this size, with --format webdataset.",
 )
-def export(ref: DatasetRef, dest: str, *, file_format: str | None, link: bool, **options: Any) -> None:
+def export(
+    ref: DatasetRef, dest: str, *, file_format: str | None, link: bool, label: str | None, **options: Any
+) -> None:
     """Copy the samples of the dataset at PATH to DEST, for other programs; nothing is overwritten.
 
-    files: each part is a file <key>.<part>. jsonl: a line for each sample. parquet and hf: a row for each sample, with
-    columns of texts, integers, pictures and bytes. webdataset: tar shards without metadata; whole shards are copied as
-    they are if all samples and parts are chosen.
+    files: each part is a file <key>.<part>. class-folders: the pictures of each label in a folder, as torchvision's
+    ImageFolder reads them. jsonl: a line for each sample. parquet and hf: a row for each sample, with columns of texts,
+    integers, pictures and bytes. webdataset: tar shards without metadata; whole shards are copied as they are if all
+    samples and parts are chosen. mds: shards of mosaicml-streaming. litdata: its chunks.
 
     Examples:
         Write a file for each part:
@@ -79,6 +87,10 @@ def export(ref: DatasetRef, dest: str, *, file_format: str | None, link: bool, *
             energon export /data/coco coco_hf --format hf
         Write lines of JSON without pictures:
             energon export /data/coco coco.jsonl --drop-parts jpg
+        Write chunks that mosaicml-streaming reads:
+            energon export /data/coco coco_mds --format mds
+        Write the pictures of each class to a folder:
+            energon export /data/coco coco_classes --format class-folders --label 'json[category]'
         Link the shards without their metadata:
             energon export /data/coco plain --format webdataset --link
         Export the validation part:
@@ -95,6 +107,10 @@ def export(ref: DatasetRef, dest: str, *, file_format: str | None, link: bool, *
         )
     if link and file_format != "webdataset":
         raise click.UsageError("--link belongs to --format webdataset.")
+    if label is not None:
+        if file_format != "class-folders":
+            raise click.UsageError("--label belongs to --format class-folders.")
+        options["label"] = label
     _copy_samples([ref], dest, file_format, forms_of_files=("jsonl", "parquet"), link=link, **options)
 
 

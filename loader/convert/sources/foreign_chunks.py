@@ -172,6 +172,8 @@ def part_of_value(name: str, value: Any) -> tuple[str, bytes]:
     (('caption.txt', b'a cat'), ('label.cls', b'3'))
     """
     extension, data = _encoded(name, value)
+    if name.lower().endswith(f".{extension}"):
+        name = name[: -len(extension) - 1]
     stem = _UNSAFE.sub("_", name).strip("_") or "value"
     return (extension if stem.lower() == extension else f"{stem}.{extension}"), data
 

@@ -26,12 +26,14 @@ class ExportedSample(NamedTuple):
 
     Attributes:
         split: Its split part; ``""`` for none.
+        label: The class that it belongs to, where the form of the copy needs it.
     """
 
     shard: str
     key: str
     split: str
     parts: Mapping[str, bytes]
+    label: str = ""
 
     @property
     def full_key(self) -> str:
@@ -55,15 +57,18 @@ class FilesWriter(SampleWriter):
 
     Args:
         path: A new or empty folder.
+        by_label: Write a folder for each label of samples.
     """
 
-    def __init__(self, path: str, *, by_shard: bool = False) -> None:
+    def __init__(self, path: str, *, by_shard: bool = False, by_label: bool = False) -> None:
         super().__init__(path)
         self._by_shard = by_shard
+        self._by_label = by_label
 
     def _write(self, sample: ExportedSample) -> None:
         # A folder for each shard keeps samples of one key apart.
-        folder = os.path.join(self.folder, file_name(sample.shard)) if self._by_shard else self.folder
+        folder = os.path.join(self.folder, file_name(sample.label)) if self._by_label else self.folder
+        folder = os.path.join(folder, file_name(sample.shard)) if self._by_shard else folder
         os.makedirs(folder, exist_ok=True)
         for part, data in sample.parts.items():
             try:
@@ -194,7 +199,7 @@ def _cell_kind(name: str) -> CellKind:
 def as_cell(name: str, data: bytes, kind: CellKind, *, sample: ExportedSample) -> Any:
     """Return the value of a part in a table; media as ``datasets`` stores them."""
     if kind in ("image", "audio"):
-        return {"bytes": data, "path": f"{_text(sample.key)}.{name}"}
+        return {"bytes": data, "path": f"{text_of_key(sample.key)}.{name}"}
     if kind == "bytes":
         return data
     try:
@@ -308,7 +313,7 @@ class ParquetWriter(SampleWriter):
         self._rows = _Batches(self._open.enter_context(parquet.ParquetWriter(self.file, schema)), schema)
 
     def _write(self, sample: ExportedSample) -> None:
-        row = {"__key__": _text(sample.full_key), "__split__": sample.split or None}
+        row = {"__key__": text_of_key(sample.full_key), "__split__": sample.split or None}
         self._rows.add(row | _cells(sample, self._kinds), _size(sample))
 
     def _finish(self) -> None:
@@ -337,7 +342,7 @@ class HuggingFaceWriter(SampleWriter):
 
     def _write(self, sample: ExportedSample) -> None:
         cells = _cells(sample, self._kinds)
-        self._rows_of(sample.split).add({"__key__": _text(sample.full_key), **cells}, _size(sample))
+        self._rows_of(sample.split).add({"__key__": text_of_key(sample.full_key), **cells}, _size(sample))
 
     def _rows_of(self, split: str) -> _Batches:
         if split not in self._parts:
@@ -381,7 +386,8 @@ def _size(sample: ExportedSample) -> int:
     return sum(map(len, sample.parts.values()))
 
 
-def _text(key: str) -> str:
+def text_of_key(key: str) -> str:
+    """Return a key as a text in UTF-8, which a name in a tar need not be."""
     return key.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 

@@ -14,6 +14,10 @@ import pytest
 from PIL import Image
 
 from loader.convert.exporting import ExportReport, ExportRequest, export_samples
+from loader.convert.importing.plan import ImportPlan
+from loader.convert.importing.run import run_import
+from loader.convert.sources.detect import open_source
+from loader.convert.tables.source_options import SourceOptions
 from loader.dataset.opening import folder_at
 from loader.dataset.query import SampleQuery
 from loader.errors import ConfigError, SampleError, StorageError
@@ -21,6 +25,7 @@ from loader.format.dataset_ref import DatasetRef
 from loader.format.tar.header import BLOCK
 from tests.cli.make_dataset import picture
 from tests.e2e.dataset_tree import RATIO, copy_of, prepare, shard_path, write_shard
+from tests.unit.convert.importing.test_run import samples_of
 
 
 def parts(number: int) -> dict[str, bytes]:
@@ -197,3 +202,70 @@ def test_an_error_half_way_leaves_nothing(folder: Path, tmp_path: Path, form: st
     with pytest.raises(Exception, match="has changed since it was indexed"):
         export(folder, tmp_path / "out", format=form)
     assert os.listdir(tmp_path) == ["ds"]
+
+
+def test_class_folders_have_the_pictures_of_each_label(folder: Path, tmp_path: Path) -> None:
+    export(folder, tmp_path / "out", format="class-folders")
+    # Numbers have leading zeros, so that the order of names is the order of classes.
+    assert sorted(os.listdir(tmp_path / "out")) == [f"{number:02}" for number in range(12)]
+    assert os.listdir(tmp_path / "out/07") == ["0007.jpg"]
+    assert (tmp_path / "out/07/0007.jpg").read_bytes() == picture(7)
+
+
+def test_class_folders_come_back_by_import(tmp_path: Path) -> None:
+    samples = {
+        f"{n}": {"jpg": picture(n), "json": json.dumps({"kind": "a/b" if n % 3 else "ox"}).encode()} for n in range(9)
+    }
+    write_shard(shard_path(tmp_path / "ds", 0), samples)
+    prepare(tmp_path / "ds", split=RATIO)
+    export(tmp_path / "ds", tmp_path / "out", format="class-folders", label="json[kind]")
+    assert sorted(os.listdir(tmp_path / "out")) == ["a%2Fb", "ox"]
+    run_import(
+        ImportPlan(
+            sources=(open_source(str(tmp_path / "out"), kind=None, options=SourceOptions()),),
+            output=str(tmp_path / "back"),
+        )
+    )
+    back = samples_of(tmp_path / "back").values()
+    assert sorted((parts["cls"], parts["jpg"]) for parts in back) == sorted(
+        (b"0" if n % 3 else b"1", picture(n)) for n in range(9)
+    )
+
+
+def test_class_folders_take_the_labels_of_the_chosen_samples(folder: Path, tmp_path: Path) -> None:
+    twice = [DatasetRef(str(folder)), DatasetRef(str(copy_of(folder, tmp_path / "copy")))]
+    query = SampleQuery(keys=["0005", "0010"])
+    request = ExportRequest(
+        refs=twice, output=str(tmp_path / "out"), format="class-folders", query=query, by_shard=True
+    )
+    export_samples(request)
+    files = sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.jpg"))
+    assert [(name.split("/")[0], name.split("/")[-1]) for name in files] == [
+        ("05", "0005.jpg"), ("05", "0005.jpg"), ("10", "0010.jpg"), ("10", "0010.jpg"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("parts_of_samples", "fault"),
+    [
+        ([{"jpg": b"1", "cls": b"1"}, {"jpg": b"2"}], "this sample has no value 'cls'"),
+        ([{"jpg": b"1", "seg.png": b"2", "cls": b"1"}], "several pictures, jpg, seg.png"),
+    ],
+)
+def test_class_folders_refuse_samples_that_would_be_several_or_none(
+    tmp_path: Path, parts_of_samples: list[dict[str, bytes]], fault: str
+) -> None:
+    write_shard(shard_path(tmp_path / "ds", 0), {f"{n}": parts for n, parts in enumerate(parts_of_samples)})
+    prepare(tmp_path / "ds", split=RATIO)
+    with pytest.raises(SampleError, match=fault):
+        export(tmp_path / "ds", tmp_path / "out", format="class-folders")
+    assert not (tmp_path / "out").exists()
+
+
+def test_class_folders_need_pictures(tmp_path: Path) -> None:
+    write_shard(shard_path(tmp_path / "ds", 0), {"a": {"txt": b"a", "cls": b"1"}})
+    prepare(tmp_path / "ds", split=RATIO)
+    with pytest.raises(ConfigError, match="no part is a picture, but cls, txt"):
+        export(tmp_path / "ds", tmp_path / "out", format="class-folders")
+    export(tmp_path / "ds", tmp_path / "texts", format="class-folders", keep_parts=("txt",))
+    assert (tmp_path / "texts/1/a.txt").read_bytes() == b"a"

@@ -18,6 +18,7 @@ from loader.format.index import shard_index as shard_index_module
 from loader.format.index.key_hash import hash_key
 from loader.format.index.shard_index import ShardIndex, decode_shard_index, encode_shard_index, index_shard
 from loader.format.tar import scan as tar_scan_module
+from loader.format.tar.header import BLOCK, headers_are_plain
 from loader.format.tar.names import encode_name, split_member_name
 from loader.storage import LocalStorage
 
@@ -238,3 +239,14 @@ def test_the_index_of_a_shard_survives_the_journal(tmp_path: Path, some: list[Me
     again = decode_shard_index(encode_shard_index(index), name="s.tar")
     for name in ShardIndex.__dataclass_fields__.keys() - {"is_complete"}:  # which is not saved
         assert np.array_equal(getattr(again, name), getattr(index, name)), name
+
+
+@given(seed=st.integers(0, 2**32 - 1), high=st.sampled_from([1, 2, 128, 256]), error=st.sampled_from([0, 0, 1, -1, 8]))
+def test_the_sum_of_the_bytes_of_any_header_is_checked(seed: int, high: int, error: int) -> None:
+    headers = np.random.default_rng(seed).integers(256 - high, 256, (3, BLOCK)).astype(np.uint8)
+    headers[:, 124:136] = np.frombuffer(b"00000000144\0", np.uint8)
+    headers[:, 148:156] = ord(" ")
+    for header in headers:
+        text = f"{sum(header.tobytes()) + error:06o}"
+        header[148:156] = np.frombuffer(f"{text}\0 ".encode(), np.uint8)
+    assert headers_are_plain(headers).tolist() == [error == 0] * 3

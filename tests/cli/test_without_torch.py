@@ -41,6 +41,7 @@ splits: {train: {blend: [{path: data, weight: 1}]}}
 """
 
 USES = """
+demo demonstrated
 import pictures imported --yes
 prepare fresh --yes
 prepare fresh --yes --force-overwrite

@@ -48,7 +48,7 @@ def scenes() -> list[Image.Image]:
 
 def _scenes() -> Iterator[Image.Image]:
     if not PHOTOGRAPHS.is_dir():
-        pytest.skip("no photographs: make demo")
+        pytest.skip("no photographs: make setup")
     for path in sorted(PHOTOGRAPHS.rglob("*")):
         # Parts of these are alike: squares, and two views of one motorcycle.
         if path.suffix not in (".png", ".jpg") or path.stem.startswith(("chess", "motorcycle_right", "phantom")):

@@ -22,6 +22,11 @@ def commands(block: str) -> list[str]:
     return [line[2:] for line in block.splitlines() if line.startswith("$ ")]
 
 
+def without_numbers(text: str) -> str:
+    """Remove what depends on the day, the machine and the libraries that make the pictures."""
+    return re.sub(r"[▁▂▃▄▅▆▇█ ]{2,}|[0-9][-0-9.,:+eTZ]*", "#", text)
+
+
 def executable(path: Path, text: str) -> None:
     path.parent.mkdir(exist_ok=True)
     path.write_text(text, encoding="utf-8")

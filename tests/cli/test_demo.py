@@ -14,6 +14,7 @@ import pytest
 from energon_cli.commands.make.demo_pictures import draw_pictures
 from tests.cli.run_energon import RunEnergon
 from tests.forked_scripts import ForkedScripts
+from tests.pages import without_numbers
 from tests.source_tree import ROOT
 
 BIN = Path(sys.executable).parent
@@ -43,11 +44,6 @@ def run(script: str, folder: Path) -> str:
     )
     assert done.returncode == 0, done.stdout
     return done.stdout
-
-
-def without_numbers(text: str) -> str:
-    """Remove what depends on the day, the machine and the libraries that make the pictures."""
-    return re.sub(r"[▁▂▃▄▅▆▇█ ]{2,}|[0-9][-0-9.,:+eTZ]*", "#", text)
 
 
 def test_the_page_shows_the_output(printed: str, folder: Path) -> None:

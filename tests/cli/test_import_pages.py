@@ -13,8 +13,8 @@ from tests.forked_commands import program
 from tests.forked_scripts import ForkedScripts
 from tests.layouts import cards_speech  # noqa: F401 - registers its layouts
 from tests.layouts.layout import LAYOUTS
+from tests.pages import without_numbers
 from tests.source_tree import ROOT
-from tests.test_documented_code import without_numbers
 
 PAGES: dict[str, dict[str, str]] = {
     "docs/how-to/from-pictures-to-training.md": {},

@@ -88,8 +88,6 @@ class PrimaryFileStore(FileStore[T_co]):
         inner: The store of the dataset.
         current_key: The ``__key__`` of the current sample.
 
-    ``PrimaryFileStore(store, "shard_0.tar/0001")[".jpg"]`` is ``store["shard_0.tar/0001.jpg"]``.
-
     >>> PrimaryFileStore(DatasetFileStore("photos"), "shard_000000.tar/0001").get(".txt")
     b'a dog'
     """

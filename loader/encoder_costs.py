@@ -195,7 +195,7 @@ class EncoderCosts:
         """Read a model and its settings from a text.
 
         Raises:
-            ConfigError: There is no such model or setting, or a value is no number.
+            ConfigError: There is no such model or setting, or a value is not a number.
 
         >>> EncoderCosts.parse("qwen2.5-vl:max_pixels=501760").settings
         (('max_pixels', 501760),)

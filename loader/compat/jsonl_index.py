@@ -80,7 +80,7 @@ class IJsonlIndexReader(ClosesOnExit):
 
     def __getitem__(self, index: int) -> int:
         if not 0 <= index < len(self):
-            raise IndexError(f"offset {index:,} of {len(self):,}")
+            raise IndexError(f"there is no offset {index:,}: the index has {len(self):,}")
         return int(self._offsets[index])
 
     def __iter__(self) -> Iterator[int]:

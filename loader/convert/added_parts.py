@@ -118,7 +118,7 @@ class KeyedTable(ImportSource):
                     # Names that differ in case or punctuation alone would be one part.
                     if new in parts:
                         raise ConfigError(
-                            f"two columns, one of them {name!r}, would be the part {new!r}",
+                            f"the column {name!r} and another one would both be the part {new!r}",
                             at=f"{self.path}, line {line}",
                             hint="give the columns names that differ in more than case and punctuation",
                         )
@@ -144,7 +144,7 @@ class KeyedTable(ImportSource):
             for record in records:
                 if record.fault:
                     raise ConfigError(
-                        f"this line is no row: {record.fault}",
+                        f"this line is not a row: {record.fault}",
                         at=f"{self.path}, line {record.line}",
                         hint=record.hint or "correct or remove the line",
                     )

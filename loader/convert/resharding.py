@@ -183,7 +183,7 @@ def sorted_rows(folder: Dataset, samples: IntArray, by: str, compute: Compute | 
     Args:
         samples: Numbers of samples, ascending.
         by: ``"key"``, or the name of a column or value.
-        compute: Reads a value that is no column; None refuses it.
+        compute: Reads a value that is not a column; None refuses it.
     """
     # Keys are in the index, unless a column has this name.
     if by == _KEY and _KEY not in folder.documents.column_names():

@@ -79,7 +79,7 @@ def find_groups(
     Args:
         expression: Name of a column; ``key``, or ``key:REGEX``, which groups by its first group or its whole match; a
             value in a part, ``json[source]`` or ``txt``; None for a group for each sample.
-        compute: Reads a measured value that is no column, such as ``jpg.width``; None refuses it.
+        compute: Reads a measured value that is not a column, such as ``jpg.width``; None refuses it.
         on_progress: Called while samples are read.
     """
     # Without an expression, each sample is a group; a key needs no contents.
@@ -165,7 +165,7 @@ def _pattern(expression: str) -> re.Pattern[str]:
     try:
         return re.compile(expression[4:] if expression != "key" else r"(?s:.*)")
     except re.error as error:
-        raise ConfigError(f"{expression[4:]!r} is no regular expression: {error}", hint=_HINT) from error
+        raise ConfigError(f"{expression[4:]!r} is not a regular expression: {error}", hint=_HINT) from error
 
 
 def check_group_expression(expression: str) -> None:

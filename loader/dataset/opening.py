@@ -129,7 +129,7 @@ def _not_prepared(storage: Storage, ref: DatasetRef) -> StorageError:
         return StorageError(fault[0], path=path, hint=fault[1])
     where = f".info.json in {storage.path(FOLDER)}" if ref.other_folder else ".nv-meta/.info.json"
     return StorageError(
-        f"this folder is no prepared dataset: it has no {where}",
+        f"this folder is not a prepared dataset: it has no {where}",
         path=path,
         hint=command_for_ref(ref),
     )

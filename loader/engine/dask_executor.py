@@ -79,7 +79,7 @@ def _connect(client: Callable[..., Any], scheduler: str) -> Any:
         address = json.load(file)["address"]
     if not re.search(r"://|:\d+$", str(address)):
         raise ConfigError(
-            "this is no file of a Dask scheduler, and no address",
+            "this is neither the file of a Dask scheduler nor an address",
             at=scheduler,
             hint="give an address such as tcp://node1:8786, or the file that dask scheduler --scheduler-file writes",
         )

@@ -145,8 +145,8 @@ class Journal(Generic[_Result]):
             raise ConfigError(
                 f"an unfinished {there.command} with another {names} has results here{there.values(job)}",
                 at=self.storage.path(self.folder),
-                hint="finish it with the same options; or give its results up with --restart"
-                + (", or take them as they are with --keep-results" if is_keepable else "")
+                hint="finish it with the same options; or discard its results with --restart"
+                + (", or reuse them with --keep-results" if is_keepable else "")
                 + "; in Python, pass an Engine with this option",
             )
         self.results = there.results

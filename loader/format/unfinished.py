@@ -136,7 +136,7 @@ def check_finished(storage: Storage) -> None:
         with storage.lock(_LOCK):  # its error says that an import is at work
             pass
     raise StorageError(
-        f"this is no dataset yet: {left_sentence(storage)}",
+        f"this is not a dataset yet: {left_sentence(storage)}",
         path=storage.path(""),
         hint=f"{continuing(storage)}; or remove the folder",
     )

@@ -27,7 +27,7 @@ def media_folder_facts(storage: Storage) -> dict[str, Any]:
     facts = media_facts(storage)
     if facts is None:
         raise StorageError(
-            "this folder is no prepared dataset, and has no media metadata",
+            "this folder is not a prepared dataset, and has no media metadata",
             path=storage.path(""),
             hint=command_for_folder(storage.url),
         )

@@ -156,7 +156,7 @@ class UserFunction:
                 return sys.modules[name]
             spec = importlib.util.spec_from_file_location(name, path)
             if spec is None or spec.loader is None:
-                raise ImportError("this file is no module")
+                raise ImportError("this file is not a module")
             module = importlib.util.module_from_spec(spec)
             sys.modules[name] = module
             try:

@@ -320,7 +320,7 @@ def _too_many(failures: list[FailedSample], journal: Journal[TaskResult], limit:
         lines.writelines(msgspec.json.encode(failure) + b"\n" for failure in failures)
     first = failures[0]
     return SampleError(
-        f"{plural(len(failures), 'sample')} failed, and {limit:,} may; the first: {first.key}: {first.error}",
+        f"{plural(len(failures), 'sample')} failed; --max-failures allows {limit:,}. First: {first.key}: {first.error}",
         at=storage.path(file),
         hint="nothing was written, and finished tasks stay. Correct the function, and pass --keep-results"
         " --retry-failed, or --restart to compute all again; or allow failures with --max-failures N",

@@ -270,7 +270,7 @@ def _faults_of_units(
 ) -> Iterator[str]:
     """Describe units of blends that are probably misspelt, no column of some datasets, or a column without numbers.
 
-    A unit that is no column of any dataset, nor similar to one, is a metric of the task encoder.
+    A unit that is not a column of any dataset, nor similar to one, is a metric of the task encoder.
     """
     # Collect the datasets below each unit.
     below: dict[str, dict[DatasetRef, None]] = {}
@@ -289,7 +289,7 @@ def _faults_of_units(
                 f" {plural(len(columns), 'dataset does', 'datasets do')} not have: {_shown(lacking)}"
             )
         elif lacking and (hint := nearest_hint(unit, {SAMPLES, *(name for names in columns for name in names)})):
-            yield f"weights are shares of {unit!r}, which is no column of the datasets{hint}"
+            yield f"weights are shares of {unit!r}, which is not a column of the datasets{hint}"
         # Vectors and texts have no sum.
         for kind in ("vectors", "texts"):
             unfit = [ref.path for ref, names in known.items() if unit in names and _kind(ref, unit) == kind]

@@ -77,7 +77,7 @@ class Columns(Mapping[str, npt.NDArray[Any]]):
             if column.values.shape[1:] != first.values.shape[1:]:
                 here, there = column.describe(), f"{first.describe()} in {indexes[0][0].selection.first.path}"
                 raise ConfigError(
-                    f"column {name!r} has {there}, and {here} here",
+                    f"column {name!r} has {there}, but {here} in this dataset",
                     at=source.selection.first.path,
                     hint="select one of the datasets",
                 )

@@ -575,7 +575,7 @@ class OpenedDataset(NumberedSamples[Any]):
         Raises:
             ImportError: pyarrow is not installed.
             ConfigError: There is no such column.
-            SampleError: A part is no text, or larger than 1 MiB.
+            SampleError: A part is not text, or larger than 1 MiB.
         """
         from .columns import arrow_table
 

@@ -80,7 +80,7 @@ def prepare_media_folder(
     if is_prepared(storage):
         folder = storage.path("")
         hint = f"collect the metadata of its samples with the same flags: energon prepare {quoted(folder)}"
-        raise ConfigError("this is a dataset, no folder of files", file=folder, hint=hint)
+        raise ConfigError("this is a dataset, not a folder of files", file=folder, hint=hint)
     if not storage.exists(""):
         raise missing_folder(storage)
     # Find the files that may be media, in chunks.

@@ -62,7 +62,7 @@ class ShardSearch:
 
     shards: tuple[FileInfo, ...]  # sorted by path components, as other readers of the format number them
     kind: DataKind  # kind of each of them
-    compressed: tuple[str, ...]  # tar files without random access, whose decompressed file is no shard
+    compressed: tuple[str, ...]  # tar files without random access, whose decompressed file is not a shard
     files: tuple[FileInfo, ...]  # all visible files, excluded ones too
     excluded: re.Pattern[str] | None  # names that the user excludes
     unreadable: tuple[str, ...]  # names that no reader opens

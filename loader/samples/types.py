@@ -343,7 +343,7 @@ class ConversationSample(Sample):
             others: The other fields.
 
         Raises:
-            SampleError: ``turns`` is no conversation, or has more or fewer places of images than there are images.
+            SampleError: ``turns`` is not a conversation, or has more or fewer places of images than there are images.
         """
         # A decoded sound may be a tuple of samples and rate.
         media = [

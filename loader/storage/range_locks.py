@@ -24,7 +24,7 @@ class RangeLocks:
         status = os.fstat(self._fd)
         if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid():  # another user might hold its locks
             os.close(self._fd)
-            raise OSError(errno.EPERM, "its file of locks is no plain file of this user", name)
+            raise OSError(errno.EPERM, "its file of locks is not a plain file of this user", name)
 
     def acquire(self, offset: int, *, wait_s: float, shared: bool = False) -> bool:
         """Acquire a lock.

@@ -28,7 +28,7 @@ def check_ratio(
 
     Raises:
         FormatError: The contents are larger than this, and than 200 times the compressed bytes.
-        ConfigError: ``ENERGON_MAX_UNPACKING_RATIO`` is no number.
+        ConfigError: ``ENERGON_MAX_UNPACKING_RATIO`` is not a number.
     """
     if unpacked_bytes <= free_bytes:
         return

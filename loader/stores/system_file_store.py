@@ -83,7 +83,7 @@ class SystemFileStore(FileStore[bytes]):
         return self._media.get(posixpath.normpath(key))
 
     def _find(self, key: str) -> tuple[str, Storage, str]:
-        """Return the key, without a shard that is no folder, with the storage of the file and its name there."""
+        """Return the key, without a shard that is not a folder, with the storage of the file and its name there."""
         shard_place = self._place(key)
         if (bare := key_without_shard(key)) is not None and not shard_place[0].exists(shard_place[1]):
             key, shard_place = bare, self._place(bare)

@@ -235,7 +235,7 @@ def test_quiet_hides_the_notes_of_prepare_but_not_its_result(tmp_path: Path, ene
     [
         ("reshard x {new} --split-ratio abc", "'--split-ratio': the ratio 'abc' has 'abc'"),
         ("split x --split-ratio abc", "'--split-ratio': the ratio 'abc' has 'abc'"),
-        ("split x --split-ratio 8,1 --group-by key:[", "'--group-by': '[' is no regular expression"),
+        ("split x --split-ratio 8,1 --group-by key:[", "'--group-by': '[' is not a regular expression"),
         ("split x --split-ratio 8,1 --group-by json[", "'--group-by': 'json[' names no group"),
         ("import x {new} --yes --split-ratio abc", "'--split-ratio': the ratio 'abc' has 'abc'"),
         ("extract x -o {new} --where (", "'--where': invalid condition: '(' was never closed"),

@@ -60,7 +60,7 @@ def test_hashes_find_copies_in_all_commands(pictures: Path, energon: RunEnergon)
     done = energon("embed", pictures, "--model", "phash")
     assert done.code == 0, done.err
     assert "wrote column phash: 11 vectors of jpg" in done.out
-    assert "1 sample without a vector: no jpg" in done.err
+    assert "1 sample got no vector: there is no jpg" in done.err
     assert f"energon stats {pictures} --near-duplicates phash" in done.err
     # Groups.
     done = energon("stats", pictures, "--near-duplicates", "phash")

@@ -1,4 +1,4 @@
-"""A path that is no dataset yet: each command names the command line that makes one, and it works as it stands."""
+"""A path that is not a dataset yet: each command names the command line that makes one, and it works as it stands."""
 
 from __future__ import annotations
 

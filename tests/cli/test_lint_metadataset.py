@@ -270,9 +270,13 @@ def test_weights_that_change_are_checked_with_their_places(lint: Lint) -> None:
     ("unit", "with_column", "found"),
     [
         ("tokens", "ab", []),
-        ("tokns", "ab", ["weights are shares of 'tokns', which is no column of the datasets; did you mean 'tokens'?"]),
+        (
+            "tokns",
+            "ab",
+            ["weights are shares of 'tokns', which is not a column of the datasets; did you mean 'tokens'?"],
+        ),
         ("tokens", "a", ["weights are shares of 'tokens', a column that 1 of 2 datasets do not have: /"]),
-        ("sampels", "", ["is no column of the datasets; did you mean 'samples'?"]),
+        ("sampels", "", ["is not a column of the datasets; did you mean 'samples'?"]),
         ("tokens", "", []),  # a metric
         ("samples", "a", []),
     ],

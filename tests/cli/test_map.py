@@ -131,7 +131,9 @@ def test_failures_are_named_and_the_next_run_decides(prepared: Path, functions: 
     command = ("map", prepared, f"{functions}:picky", "--write", "half")
     done = energon(*command)
     assert done.code == 1
-    assert "1 sample failed, and 0 may; the first: shard_001.tar/000003: ValueError: a bad [sample]" in done.err
+    assert (
+        "1 sample failed; --max-failures allows 0. First: shard_001.tar/000003: ValueError: a bad [sample]" in done.err
+    )
     assert "--retry-failed" in done.err
     # The same again is the same; a changed function is refused, or takes what is there.
     assert energon(*command).err == done.err
@@ -141,7 +143,7 @@ def test_failures_are_named_and_the_next_run_decides(prepared: Path, functions: 
     done = energon(*command, "--keep-results", "--max-failures", 2)
     assert done.code == 0
     assert "shard_001.tar/000003 failed: ValueError: a bad [sample]" in done.err
-    assert "1 sample skipped, without a value" in done.err
+    assert "1 sample was skipped, and got no value" in done.err
 
 
 def test_an_error_without_a_text_is_a_failure_and_addresses_are_omitted(

@@ -489,7 +489,7 @@ def test_a_folder_of_compressed_shards_names_the_flag(tmp_path: Path, energon: R
     failed = energon("prepare", tmp_path, "--yes")
     assert (failed.code, f"decompress it: energon prepare {tmp_path} --decompress" in failed.err) == (1, True)
     assert energon("prepare", tmp_path, "--yes", "--decompress", "--json").json["decompressed"] == ["a.tar"]
-    assert energon("prepare", tmp_path, "--yes", "--json").json["warnings"] == []  # its original is no shard
+    assert energon("prepare", tmp_path, "--yes", "--json").json["warnings"] == []  # its original is not a shard
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_an_interrupted_map_of_a_dataset_that_has_changed_is_refused(dataset: Pa
     for flags in ((), ("--keep-results",), ("--keep-results", "--retry-failed")):
         refused = energon(*command, *flags)
         assert "an unfinished map with another dataset, shards has results here" in refused.err
-        assert "give its results up with --restart" in refused.err
+        assert "discard its results with --restart" in refused.err
     assert energon(*command, "--restart").code == 0
 
 

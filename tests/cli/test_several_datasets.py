@@ -252,7 +252,7 @@ def test_what_lint_and_stats_find_is_excluded_where_it_is(folder: Path, energon:
     assert [(one["samples"], one["examples"]) for one in done] == [(0, []), (1, ["shard_001.tar/000004"]), (0, [])]
     done = energon("exclude", mix, "--duplicates-of", "txt", "--json").json["datasets"]
     assert [one["lacks"] for one in done] == [None, None, "no part 'txt'"]
-    assert "is chosen that was not excluded before" in energon("exclude", mix, "--duplicates-of", "txt").err
+    assert "are excluded already" in energon("exclude", mix, "--duplicates-of", "txt").err
 
 
 def test_nothing_is_changed_if_one_dataset_cannot_be(folder: Path, energon: RunEnergon) -> None:

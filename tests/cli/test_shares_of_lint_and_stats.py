@@ -291,7 +291,7 @@ def test_shares_of_an_exclusion_without_one_search_are_wrong_usage(prepared: Pat
         assert "--share and --merge are valid with --lint or --duplicates" in done.err
     done = energon("stats", prepared, "--near-duplicates", "phash", "--share", "1/2")
     assert done.code == 2
-    assert "--near-duplicates reads one column, in no shares" in done.err
+    assert "--near-duplicates reads one column, which is not divided into shares" in done.err
 
 
 def test_a_dry_run_keeps_the_results_for_the_exclusion(whole: Path, tmp_path: Path, energon: RunEnergon) -> None:

@@ -55,7 +55,7 @@ def test_lint_says_that_the_folder_is_not_prepared_as_errors_do(captions: Path, 
     done = energon("lint", captions)
     assert done.code == 1
     first, at, hint, summary = done.out.splitlines()
-    assert first.startswith("error   E001: this folder is no prepared dataset")
+    assert first.startswith("error   E001: this folder is not a prepared dataset")
     assert (at, hint) == (f"  at: {captions}", f"  hint: run: energon prepare {captions}")
     assert summary.startswith("1 error, 0 warnings: 12 samples in 4 shards, level decode")
 

@@ -200,7 +200,7 @@ def test_an_augmented_encoder_has_the_metrics_of_the_inner_one(data: MixedData) 
 
 def test_metrics_are_checked(data: MixedData) -> None:
     path = blend(data, "checked.yaml")
-    with pytest.raises(ConfigError, match="the unit 'tokens', which is no metric of TaskEncoder; known are none"):
+    with pytest.raises(ConfigError, match="the unit 'tokens', which is not a metric of TaskEncoder; known are none"):
         train(path, TaskEncoder())
     misspelt = blend(data, "misspelt.yaml", unit="Tokens")
     with pytest.raises(ConfigError, match=r"no metric of Sized; .*; did you mean 'tokens'"):

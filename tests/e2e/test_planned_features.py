@@ -222,7 +222,7 @@ def test_costs_that_no_column_has_are_packed_over_the_buffer(data: Path) -> None
         get_savable_loader(build(data, ONE, **LETTERS)).step_totals(0)
     with pytest.raises(ConfigError, match="packing_buffer_size is None"):
         build(data, ONE, **LETTERS | {"packing_buffer_size": None})
-    with pytest.raises(ConfigError, match="'letters' is no column, and 'tokens' is no metric of Measured"):
+    with pytest.raises(ConfigError, match="'letters' is not a column, and 'tokens' is not a metric of Measured"):
         build(data, ONE, **LETTERS | {"pack_capacity": {"letters": 100, "tokens": 80}})
 
 

@@ -65,7 +65,7 @@ def test_data_find_their_index_in_the_folders_of_indexes(
     texts: Path, bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENERGON_INDEX", f"{tmp_path / 'mine'}:{tmp_path / 'shared'}")
-    with pytest.raises(EnergonError, match="no prepared dataset"):
+    with pytest.raises(EnergonError, match="not a prepared dataset"):
         batches(bare)
     pulled = pull_index(str(tmp_path / PUSHED), data=str(bare), with_split=True)
     assert pulled.path.startswith(f"{tmp_path}/mine/bare-")

@@ -66,7 +66,7 @@ def _differences_of_samples(layout: Layout, outcome: Outcome, lacking: int) -> I
         else:
             yield from _differences_of_texts(layout, outcome, expected, key)
     yield from (lacks if len(lacks) > lacking else ())
-    yield from (f"{key}: {parts!r} is no sample" for key, parts in others.items())
+    yield from (f"{key}: {parts!r} is not a sample" for key, parts in others.items())
 
 
 def _differences_of_texts(layout: Layout, outcome: Outcome, expected: str, key: str) -> Iterator[str]:

@@ -277,7 +277,7 @@ def test_all_damaged_shards_are_named_at_once_and_exclude_gets_on(tmp_path: Path
         assert message.endswith("hint: fix them, or leave them out: energon prepare --exclude REGEX")
         assert {path.name for path in (folder / ".nv-meta").iterdir()} <= {".lock", ".prepare"}
         assert list(folder.rglob("*.idx")) == []
-    with pytest.raises(StorageError, match="no prepared dataset"):
+    with pytest.raises(StorageError, match="not a prepared dataset"):
         folder_at(folder)
     report = prepare(folder, exclude=r"_00[134]\.")
     assert (report.shards, report.scanned, report.resumed) == (3, 0, 3)

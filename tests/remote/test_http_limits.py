@@ -343,7 +343,7 @@ def test_a_query_is_sent_byte_for_byte(server: HostileServer, query: str) -> Non
 )
 def test_what_is_no_url_of_a_web_server_is_refused(server: HostileServer, url: str) -> None:
     failure = failure_of(client_of(server), url)
-    assert failure.cause in ("it is no URL of a web server", "it holds credentials")
+    assert failure.cause in ("it is not a URL of a web server", "it holds credentials")
     assert server.connections == 0
 
 

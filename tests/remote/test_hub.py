@@ -526,7 +526,7 @@ def test_a_copy_of_a_repository_finds_the_index_by_its_shards(
     # So does an index that was pulled, and one in a folder of others.
     assert main(["index", "push", REPOSITORY, str(tmp_path / "cats.energon-index")]) == 0
     monkeypatch.setenv("ENERGON_INDEX", str(tmp_path / "mine"))
-    with pytest.raises(StorageError, match="no prepared dataset"):
+    with pytest.raises(StorageError, match="not a prepared dataset"):
         texts(other)
     assert main(["index", "pull", str(tmp_path / "cats.energon-index"), "--with-split"]) == 0
     assert texts(other) == texts(REPOSITORY)

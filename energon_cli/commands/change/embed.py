@@ -123,7 +123,7 @@ def _show(report: MapReport, path: str, column: str, part: str) -> None:
     text = f"wrote column {column}: {plural(vectors, 'vector')} of {part} in {report.seconds:.1f} s{resumed}"
     output_console().print(escape_controls(text))
     if report.skipped:
-        show_note(f"{plural(report.skipped, 'sample')} without a vector: no {part}, or nothing in it to compare")
+        show_note(f"{plural(report.skipped, 'sample')} got no vector: there is no {part}, or nothing in it to compare")
     for failure in report.failures[:10]:
         show_note(f"{escape_controls(failure.key)} failed: {escape_controls(failure.error)}")
     show_note(f"group similar samples: energon stats {path} --near-duplicates {column}")

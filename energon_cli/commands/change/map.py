@@ -185,8 +185,8 @@ def _show(report: MapReport) -> None:
     if report.kept is not None:
         show_note(f"the filter keeps {plural(report.kept, 'sample')}; a loader uses it by filter_name={what!r}")
     if report.skipped:
-        show_note(f"{plural(report.skipped, 'sample')} skipped, without a value")
+        show_note(f"{plural(report.skipped, 'sample was', 'samples were')} skipped, and got no value")
     for failure in report.failures[:_MAX_FAILURES]:
         show_note(f"{escape_controls(failure.key)} failed: {escape_controls(failure.error)}")
     if report.failed:
-        show_note(f"{plural(report.failed, 'sample')} failed, without a value")
+        show_note(f"{plural(report.failed, 'sample')} failed, and got no value")

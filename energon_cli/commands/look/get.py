@@ -133,7 +133,7 @@ def _print(part: str, data: bytes) -> None:
     if is_terminal(sys.stdout):
         if not _is_text(data):
             raise click.UsageError(
-                f"{part} is no text ({format_bytes(len(data))}), and is not printed on a terminal. "
+                f"{part} is not text ({format_bytes(len(data))}), and is not printed on a terminal. "
                 "Redirect it, or name a file with -o."
             )
         data += b"" if data.endswith(b"\n") else b"\n"

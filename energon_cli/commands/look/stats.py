@@ -125,11 +125,13 @@ def stats(
         raise click.UsageError("--threshold belongs to --near-duplicates.")
     if near_duplicates is not None:
         if engine.share is not None or engine.merge:
-            raise click.UsageError("--near-duplicates reads one column, in no shares: omit --share and --merge.")
+            raise click.UsageError(
+                "--near-duplicates reads one column, which is not divided into shares: omit --share and --merge."
+            )
         has_groups = show_near_duplicates(datasets, near_duplicates, threshold, query, as_json=as_json)
         click.get_current_context().exit(1 if has_groups else 0)
     if html is not None and len(datasets) > 1:
-        raise click.UsageError(f"--html reports one dataset, and these are {len(datasets)}.")
+        raise click.UsageError(f"--html reports one dataset, found {len(datasets)}.")
     try:
         written = tuple(name for _, name in read_value_names(write)) if write else ()
     except ValueError as error:

@@ -26,7 +26,7 @@ def whole_rows(head: bytes, name: str) -> bytes:
     (True, b'')
     """
     if reason_of_name(name) == BARE and b"\0" in head:
-        return head  # it is no text
+        return head  # it is not a text
     if not name.lower().endswith(".json"):
         rows = head[: head.rfind(b"\n") + 1]
         is_list = rows.lstrip()[:1] == b"["  # of JSON in lines, or over several

@@ -49,7 +49,7 @@ class FailureLimit:
         # If all rows fail, there is no dataset with any limit.
         more = f", or pass --max-failures {enough}" if failed < self.rows and self.command == "import" else ""
         raise SampleError(
-            f"{least}{failed:,} of {plural(self.rows, 'sample')} failed, more than {allowed} allow; {example}",
+            f"{least}{failed:,} of {plural(self.rows, 'sample')} failed; at most {allowed} may fail. {example}",
             at=self.at,
             hint=f"fix them{more}; otherwise the same command ends the same way. Shards that are written are kept",
         )

@@ -66,7 +66,7 @@ class FailedRow(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def example(self) -> str:
-        return f"one of them: {self.origin}: {self.reason}"
+        return f"One of them: {self.origin}: {self.reason}"
 
 
 class DoneShard(msgspec.Struct, frozen=True, kw_only=True):

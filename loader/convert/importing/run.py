@@ -364,7 +364,7 @@ class _Run:
         if not any(done.files for done in self._done.values()):
             first = failures[0]
             raise SampleError(
-                f"all {plural(len(failures), 'sample')} failed; the first: {first.origin}: {first.reason}",
+                f"all {plural(len(failures), 'sample')} failed. First: {first.origin}: {first.reason}",
                 at=self._storage.path(""),
                 hint=f"{self._storage.path(FAILURES_FILE)} lists them",
             )

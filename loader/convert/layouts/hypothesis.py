@@ -245,7 +245,7 @@ def _is_about(
     media = sum(survey.files.counts["", kind] for kind in MEDIA_KINDS)
     if is_table and not survey.tables:  # it was not read, and is all that there is
         return False
-    if reason_of_name(file) == BARE:  # it is no text, or a short one
+    if reason_of_name(file) == BARE:  # it is not text, or a short one
         return 2 * rows < samples or not survey.is_list(file)
     if survey.says_nothing(file) or is_about(file.rpartition("/")[2]):
         return size_bytes <= _SMALL_BYTES or size_bytes <= _MAX_SHARE * of_samples()

@@ -67,7 +67,7 @@ class VqaSource(AnnotationSource):
                     identifier = document.get("question_id")
                     left.discard(identifier)
                     if identifier not in numbers:
-                        raise SampleError(f"no answers are for the question {identifier!r}")
+                        raise SampleError(f"the question {identifier!r} has no answers")
                     # The question has precedence over fields of its answers.
                     answer = answers[numbers[identifier]]
                     document |= decode(answer, dict[str, Any]) | document

@@ -293,7 +293,7 @@ def _is_split(column: TableColumn) -> bool:
 
 
 def _has_splits(column: TableColumn) -> bool:
-    """Return True for a column whose values are all names of split parts, and that is no text or label."""
+    """Return True for a column whose values are all names of split parts, and that is not text or label."""
     values = column.texts.values or ()
     is_other = column.plain_name in CAPTION_NAMES or column.plain_name in LABEL_NAMES
     return column.type == "text" and not is_other and len(values) > 1 and all(map(is_split_name, values))

@@ -120,7 +120,7 @@ def media_bytes(value: Any, column: str, files: NamedFiles) -> bytes | UrlRef:
     if isinstance(value, str):
         contents = inline_contents(value)
         if contents is None:
-            raise SampleError(f"column {column!r} has a text that is no picture, sound or video in base64")
+            raise SampleError(f"column {column!r} has a text that is not a picture, sound or video in base64")
         return contents
     if not isinstance(path, str) or not path:
         raise SampleError(f"column {column!r} is empty; expected bytes or a path")

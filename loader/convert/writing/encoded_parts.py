@@ -119,7 +119,7 @@ def _json_value(value: Any) -> Any:
     plain = _array(value)
     if isinstance(plain, np.ndarray | np.generic):
         return plain.tolist()
-    raise TypeError(f"{type(value).__name__} is no JSON value")
+    raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 
 def _label(value: Any) -> bytes:

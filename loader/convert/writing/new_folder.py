@@ -53,7 +53,7 @@ def check_new_folder(
     Args:
         hint: What to do if it is a dataset.
         command: Command whose datasets pass, for :func:`check_not_written`.
-        may_have_files: Only check that it is no dataset.
+        may_have_files: Only check that it is not a dataset.
     """
     path = storage.path("")
     written = _written_by(storage) if command else None

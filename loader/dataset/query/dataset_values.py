@@ -54,7 +54,7 @@ def column_or_values(
     try:
         meant = folder.index.names.meant(text)
     except ValueError as error:
-        raise ConfigError(f"{text!r} is no name of a value: {error}", at=folder.path) from error
+        raise ConfigError(f"{text!r} is not a name of a value: {error}", at=folder.path) from error
     if len(meant) == 1:
         column = column_of(folder.storage, meant[0])
         return column, () if column is not None else meant
@@ -102,7 +102,7 @@ def _is_of_tokens(text: str) -> bool:
 
 
 def no_column(folder: Dataset, text: str, meant: Sequence[ValueName]) -> ConfigError:
-    """Return the error about a name that is no column, where values of parts are not read."""
+    """Return the error about a name that is not a column, where values of parts are not read."""
     certain = [name for name in meant if not name.path]  # measured of all parts of such names
     if len(certain) > 1:
         return ConfigError(
@@ -129,7 +129,7 @@ class DatasetValues:
     Args:
         names: The names, as :func:`column_or_values` takes them.
         samples: Numbers of the samples whose values are looked up, ascending.
-        compute: Reads what is no column; None refuses it.
+        compute: Reads what is not a column; None refuses it.
         are_all: ComparedValues that no sample has are unknown names; otherwise, other samples may have them.
     """
 

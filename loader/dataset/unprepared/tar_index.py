@@ -231,7 +231,7 @@ class TarFolder:
             hint = f"give its folder: {folder}" if is_prepared(self.storage) else command_for_folder(folder)
             return StorageError("a single tar file is not a dataset", path=self.path, hint=hint)
         return StorageError(
-            "this folder is no prepared dataset: it has no .nv-meta/.info.json",
+            "this folder is not a prepared dataset: it has no .nv-meta/.info.json",
             path=self.storage.path(""),
             hint=f"run: energon prepare {quoted(self.path)}",
         )

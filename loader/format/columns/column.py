@@ -425,14 +425,14 @@ def date_and_text(values: npt.NDArray[Any], text: str) -> tuple[npt.NDArray[Any]
     """Return dates as precise as a text, and the date of the text: ``"2024-03"`` is equal to all of March.
 
     Raises:
-        ValueError: The text is no date.
+        ValueError: The text is not a date.
 
     >>> date_and_text(np.array(["2024-03-05T10:20"], "M8[us]"), "2024-03")
     (array(['2024-03'], dtype='datetime64[M]'), np.datetime64('2024-03'))
     """
     date = np.datetime64(text.strip().removesuffix("Z"))
     if np.isnat(date):
-        raise ValueError(f"{text!r} is no date")
+        raise ValueError(f"{text!r} is not a date")
     return values.astype(date.dtype), date
 
 

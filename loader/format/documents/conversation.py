@@ -111,7 +111,7 @@ def conversation_turns(value: object, *, images: int | None = None, videos: int 
         Without any place, all images, videos or sounds come first in the first turn of the user.
 
     Raises:
-        ValueError: The value is no conversation, or it has more or fewer places than images, videos or sounds.
+        ValueError: The value is not a conversation, or it has more or fewer places than images, videos or sounds.
 
     >>> conversation_turns([{"from": "human", "value": "<image>Who?"}, {"from": "gpt", "value": "A cat."}], images=1)
     [Turn(role='user', content=[0, 'Who?'], extra={}), Turn(role='assistant', content=['A cat.'], extra={})]

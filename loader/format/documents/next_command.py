@@ -128,7 +128,7 @@ def fault_of_file(path: str) -> tuple[str, str] | None:
     folder = os.path.dirname(path) or "."
     if path.endswith(".tar"):
         return "a single tar file is not a dataset", f"give its folder: {folder}"
-    message = "this file is no dataset; expected a folder of shards, or a file that ends in "
+    message = "this file is not a dataset; expected a folder of shards, or a file that ends in "
     if path.lower().endswith(_SOURCES):
         hint = import_hint(path)
     else:
@@ -141,7 +141,7 @@ def fault_of_file(path: str) -> tuple[str, str] | None:
 
 
 def content_of_folder(path: str, names: Sequence[str] | None = None) -> Content:
-    """Return what a folder that is no prepared dataset holds, by the names of its files; the first 100,000 decide.
+    """Return what a folder that is not a prepared dataset holds, by the names of its files; the first 100,000 decide.
 
     Args:
         path: The folder, or its URL.
@@ -166,7 +166,7 @@ def content_of_folder(path: str, names: Sequence[str] | None = None) -> Content:
 
 
 def command_for_folder(path: str, names: Sequence[str] | None = None, *, option: str = "") -> str:
-    """Return what to do with a folder that is no prepared dataset, as a hint.
+    """Return what to do with a folder that is not a prepared dataset, as a hint.
 
     Args:
         names: As for :func:`content_of_folder`.
@@ -200,7 +200,7 @@ def command_for_folder(path: str, names: Sequence[str] | None = None, *, option:
 
 
 def command_for_ref(ref: DatasetRef) -> str:
-    """Return what to do with the folder of a reference, which is no prepared dataset, as a hint."""
+    """Return what to do with the folder of a reference, which is not a prepared dataset, as a hint."""
     option = f" --meta-folder {quoted(ref.folder)}" if ref.other_folder else ""
     return command_for_folder(ref.path, option=option)
 

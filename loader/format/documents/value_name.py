@@ -125,7 +125,7 @@ def parse_value_name(text: str) -> ValueName:
     """Parse a name.
 
     Raises:
-        ValueError: The text is no name; the message has the character.
+        ValueError: The text is not a name; the message has the character.
 
     >>> parse_value_name("seg.png.width"), parse_value_name("json[a].chars").trait
     (ValueName(part='seg.png', path=(), trait='width'), 'chars')
@@ -176,7 +176,7 @@ def read_value_names(text: str, *, has_traits: bool = True) -> Iterator[tuple[Va
     """Yield the names of a list with commas, each with its text; see :func:`read_value_name`.
 
     Raises:
-        ValueError: Something in the list is no name.
+        ValueError: Something in the list is not a name.
 
     >>> [text for _, text in read_value_names('width, json["a,b"].chars')]
     ['width', 'json["a,b"].chars']
@@ -237,7 +237,7 @@ class PartNames:
         the name of a trait or key alone: ``width``, ``label``.
 
         Raises:
-            ValueError: The text is no name.
+            ValueError: The text is not a name.
         """
         name = parse_value_name(text)
         # The text may be a name as it is printed.

@@ -107,7 +107,7 @@ def _open(
     sizes = read_shard_info(storage)
     if sizes is None:
         raise StorageError(
-            "this folder is no prepared dataset: it has no .nv-meta/.info.json",
+            "this folder is not a prepared dataset: it has no .nv-meta/.info.json",
             path=storage.path(""),
             hint=command_for_folder(os.fspath(path)),
         )

@@ -25,7 +25,7 @@ def parse_header(header: bytes, path: str, offset: int) -> tuple[bytes, int]:
     """Return the name and the size in a header itself; the name of no regular file is empty.
 
     Raises:
-        FormatError: It is no header.
+        FormatError: It is not a header.
     """
     check_header(header, shard=path, offset=offset)
     name = header_name(header) if header[156] in _REGULAR else b""

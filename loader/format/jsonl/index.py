@@ -188,7 +188,7 @@ class JsonlReader(ClosesOnExit):
             FormatError: The bytes are not a line with an object: the file changed after it was indexed.
         """
         if not 0 <= index < len(self):
-            raise IndexError(f"sample {index:,} of {len(self):,} in {self._path}")
+            raise IndexError(f"there is no sample {index:,} in {self._path}, which has {len(self):,}")
         return read_line(self._file, self._offsets, index, path=self._path)
 
     def close(self) -> None:

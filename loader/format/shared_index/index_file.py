@@ -105,7 +105,7 @@ class IndexFile:
         path: Its path, for messages.
 
     Raises:
-        FormatError: It is no index file, or damaged.
+        FormatError: It is not an index file, or damaged.
     """
 
     def __init__(self, file: ReadableFile, path: str) -> None:

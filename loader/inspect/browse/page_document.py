@@ -29,7 +29,7 @@ _MAX_CHARACTERS = 1000  # of a text in a column
 _MAX_TEXT_BYTES = 200_000  # of one part
 _MAX_TEXTS_BYTES = 4_000_000  # of all parts
 _MAX_EXACT_DIGITS = 15  # of an integer in JavaScript
-_MAX_HEX_BYTES = 512  # of a part that is no text
+_MAX_HEX_BYTES = 512  # of a part that is not a text
 _MAX_HEAD_BYTES = 256 * 1024  # of a picture, to find its orientation
 
 
@@ -116,7 +116,7 @@ def _text(location: PartPlace, data: bytes) -> dict[str, Any]:
             json.dumps(value)
             document |= {"kind": "json", "value": value}
         except (ValueError, RecursionError) as error:
-            document["fault"] = f"this is no JSON: {error}"
+            document["fault"] = f"this is not JSON: {error}"
     return document
 
 

@@ -146,7 +146,7 @@ def _level_of_new(blend: BlendDataset[Any], saved: Any, planned: PlannedRun) -> 
     if isinstance(blend.size, UnknownSize):
         check_units(saved, planned.chain.identity(), None)
         raise StateError(
-            f"the state does not tell where the unit {blend.unit!r} of the new mix is counted, and it is no column "
+            f"the state does not tell where the unit {blend.unit!r} of the new mix is counted, and it is not a column "
             "of all its datasets",
             hint="pass --task-encoder module:Class with the hooks of the run, which have the metric; or pass "
             "allow_mix_change=True to the call that restores the state in the program",

@@ -345,7 +345,7 @@ def _meant(folder: Dataset, name: str, at: str) -> tuple[ValueName, ...]:
     try:
         meant = folder.index.names.meant(name)
     except ValueError as error:
-        raise ConfigError(f"{name!r} is no name of a value: {error}", at=at) from error
+        raise ConfigError(f"{name!r} is not a name of a value: {error}", at=at) from error
     return meant
 
 

@@ -78,7 +78,7 @@ def _fault_of_url(ref: DatasetRef) -> str | None:
             return None
         if storage.exists(""):
             command = command_for_ref(ref)
-            return f"{display_path(url)} is no prepared dataset: it has no .info.json; {command}"
+            return f"{display_path(url)} is not a prepared dataset: it has no .info.json; {command}"
         raise missing_folder(storage)
     except EnergonError as error:
         return f"{error.message}: {display_path(url)}" + (f"; {error.hint}" if error.hint else "")
@@ -94,7 +94,7 @@ def _fault_of_path(ref: DatasetRef) -> str | None:
     name = display_path(path)
     if not _exists(path):
         return f"there is no such folder: {name}"
-    # The path exists and is no prepared dataset: find out what it is.
+    # The path exists and is not a prepared dataset: find out what it is.
     of_file = fault_of_file(path)
     if of_file is not None:
         return f"{name}: {of_file[0]}; {of_file[1]}"
@@ -103,10 +103,10 @@ def _fault_of_path(ref: DatasetRef) -> str | None:
         if is_prepared(storage):
             return None
         command = command_for_ref(ref)
-        return f"{name} is no prepared dataset: there is no .info.json in {display_path(ref.folder)}; {command}"
+        return f"{name} is not a prepared dataset: there is no .info.json in {display_path(ref.folder)}; {command}"
     if _exists(os.path.join(path, INFO_YAML)):
         return None
-    return f"{name} is no prepared dataset: it has no .nv-meta/.info.json; {command_for_folder(path)}"
+    return f"{name} is not a prepared dataset: it has no .nv-meta/.info.json; {command_for_folder(path)}"
 
 
 def _exists(path: str) -> bool:

@@ -54,7 +54,7 @@ def traverse_metadataset(
         **kwargs: No other argument is known; accepted for compatibility of the signature.
 
     Raises:
-        ConfigError: The path is no metadataset, or the documents have faults.
+        ConfigError: The path is not a metadataset, or the documents have faults.
         StorageError: The file cannot be read.
         TypeError: An argument is unknown.
     """
@@ -68,7 +68,7 @@ def traverse_metadataset(
 def check_is_metadataset(path: str | os.PathLike[str]) -> None:
     """Raise a ``ConfigError`` for a path that names no metadataset."""
     if not data_kind(path).is_mix:
-        message = "this is no metadataset; expected a file that ends in .yaml or .yml"
+        message = "this is not a metadataset; expected a file that ends in .yaml or .yml"
         raise ConfigError(message, file=os.fspath(path), hint="pass the path of a metadataset")
 
 

@@ -139,7 +139,7 @@ class WorkerConfig:
 
     Raises:
         ConfigError: A number is out of range.
-        TypeError: A number is no integer.
+        TypeError: A number is not an integer.
 
     >>> config = WorkerConfig(rank=1, world_size=4, num_workers=0, seed_offset=7)
     >>> loader = get_loader(get_train_dataset("photos", batch_size=2, worker_config=config))

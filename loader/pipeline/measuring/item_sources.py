@@ -64,7 +64,7 @@ def number_of(size: Any) -> float:
     """Return the result of a metric as a float: a number, or a tensor or array with one element.
 
     Raises:
-        TypeError, ValueError, RuntimeError: The result is no number.
+        TypeError, ValueError, RuntimeError: The result is not a number.
     """
     item = getattr(size, "item", None)
     return float(size if item is None else item())

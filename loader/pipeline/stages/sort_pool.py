@@ -41,7 +41,7 @@ class SortPoolDataset(SavableDataset[T]):
         worker_config: By default the dataset's.
 
     Raises:
-        ConfigError: A size is below 1, or ``pool_size`` is no multiple of ``batch_size``.
+        ConfigError: A size is below 1, or ``pool_size`` is not a multiple of ``batch_size``.
 
     >>> config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1)
     >>> photos = get_dataset_from_config("photos", split_part="train", training=False, worker_config=config).build()

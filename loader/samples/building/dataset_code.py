@@ -66,7 +66,7 @@ def checked_sample_class(cls: Any) -> type[Any]:
     """Return ``cls`` if it is a sample class: a dataset must not call just any class that happens to be imported."""
     if isinstance(cls, type) and (is_dataclass(cls) or issubclass(cls, types.CrudeSample)):
         return cls
-    raise ConfigError(f"{cls!r} is no sample class; expected a dataclass, such as a subclass of Sample")
+    raise ConfigError(f"{cls!r} is not a sample class; expected a dataclass, such as a subclass of Sample")
 
 
 def load_joiner(joiner: Joiner, *, at: str, trust_code: bool) -> Callable[..., Any]:

@@ -102,7 +102,7 @@ class PrivateFolder:
         if stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid() and status.st_nlink <= 1:
             return fd
         os.close(fd)
-        raise OSError(errno.EPERM, "it is no plain file of this user", name)
+        raise OSError(errno.EPERM, "it is not a plain file of this user", name)
 
     def names(self) -> Iterator[str]:
         with os.scandir(self.fd) as entries:

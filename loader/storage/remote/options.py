@@ -132,7 +132,7 @@ def endpoint_of(protocol: str, options: StorageOptions) -> str:
 
 
 def _check_endpoint(url: str, name: str) -> str:
-    """Return an endpoint; raise ``ConfigError`` if it is no URL, at which obstore panics."""
+    """Return an endpoint; raise ``ConfigError`` if it is not a URL, at which obstore panics."""
     if url and not url.lower().startswith(("http://", "https://")):
         raise ConfigError(
             f"expected {name} to be a URL, such as https://minio.local:9000, found {redact_urls(url)!r}",

@@ -402,8 +402,8 @@ class VolumeUnits:
                 f"blend_weight_unit: {column}",
             )
         raise ConfigError(
-            f"a blend has the unit {unit!r}, which is no metric of {type(self.encoder).__name__}; known are {known}. "
-            f"Nor is it a column of all its datasets: missing in {len(lacking)} of {len(leaves)}: {names}"
+            f"a blend has the unit {unit!r}, which is not a metric of {type(self.encoder).__name__}; known are {known}."
+            f" Nor is it a column of all its datasets: missing in {len(lacking)} of {len(leaves)}: {names}"
             f"{nearest_hint(unit, self._metrics)}",
             hint=f"add a method {unit}(self, sample) with @sample_size_metric to the task encoder, or write the "
             f"columns: {write_command(lacking[0], unit)}",

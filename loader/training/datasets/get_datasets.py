@@ -71,7 +71,7 @@ def get_train_dataset(
         balance: A column, a formula over columns such as ``"ceil(width / 28) * ceil(height / 28)"``, or several:
             micro-batches of ``batch_size`` samples then cost nearly the same on all ranks.
         packing: Pack samples up to ``pack_capacity`` by ``"best_fit"`` or another packer of :mod:`loader.packing`,
-            planned from columns; or over ``packing_buffer_size`` samples, if a cost is no column but a
+            planned from columns; or over ``packing_buffer_size`` samples, if a cost is not a column but a
             ``@sample_size_metric`` of the task encoder. By default, a pack is what :func:`.concat_pack` makes.
         pack_capacity: The largest sum of each cost in a pack: ``{"tokens": 8192}``.
         batch_cost: Micro-batches of as many samples as fit: ``{"tokens": 16384}``.

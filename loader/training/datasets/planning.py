@@ -201,8 +201,8 @@ def _are_measured(encoder: Any, costs: Mapping[str, float], sources: Sequence[So
     other = next((cost for cost in costs if cost not in metrics), None)
     if lacking and other is not None:
         raise ConfigError(
-            f"packs are made of encoded samples, since {lacking[0]!r} is no column, and {other!r} is no metric of "
-            f"{type(encoder).__name__}",
+            f"packs are made of encoded samples, since {lacking[0]!r} is not a column, and {other!r} is not a metric of"
+            f" {type(encoder).__name__}",
             hint=f"add a method with @sample_size_metric({other!r}), or write {lacking[0]!r} as a column",
         )
     return bool(lacking)

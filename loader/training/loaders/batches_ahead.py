@@ -65,7 +65,7 @@ class DeviceBatches(RestoredLoader, Generic[T_co]):
 
     Raises:
         ConfigError: ``prefetch`` is below 0, torch knows no such device, or it is ``meta``.
-        TypeError: ``prefetch`` is no integer.
+        TypeError: ``prefetch`` is not an integer.
     """
 
     def __init__(self, loader: torch.utils.data.DataLoader[T_co], device: Any, *, prefetch: int = 2) -> None:

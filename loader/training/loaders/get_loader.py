@@ -66,7 +66,7 @@ def get_loader(
 
     Raises:
         ConfigError: The worker config differs from the dataset's, or options or ``serves`` are out of range.
-        TypeError: ``dataset`` is no dataset, or another argument has another type.
+        TypeError: ``dataset`` is not a dataset, or another argument has another type.
     """
     if not isinstance(dataset, SavableDataset):
         raise _no_dataset(dataset)

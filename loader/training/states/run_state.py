@@ -161,7 +161,7 @@ class RunState:
             allow_edited: Accept a state without a checksum, or with the checksum of other entries.
             is_json: Refuse infinite numbers, which JSON cannot represent.
         """
-        # Refuse what is no state, other versions, and states that lack entries.
+        # Refuse what is not a state, other versions, and states that lack entries.
         if type(saved).__module__.startswith("megatron.energon"):
             raise StateError(
                 f"megatron-energon saved this state, a {type(saved).__name__}: the order of samples differs there",

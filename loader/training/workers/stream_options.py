@@ -29,7 +29,7 @@ class StreamOptions:
 
     Raises:
         ConfigError: A value is out of range, or two contradict each other.
-        TypeError: A value has another type: ``cache_pool`` is no cache pool, a number is a text.
+        TypeError: A value has another type: ``cache_pool`` is not a cache pool, a number is a text.
     """
 
     prefetch_factor: int = 2

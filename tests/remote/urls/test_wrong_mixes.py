@@ -26,7 +26,7 @@ def test_all_missing_datasets_are_listed_with_their_places(wrong: str, energon: 
     found = done.out + done.err
     for number, message in (
         (1, "there is no file below this URL: 's3://b/gone'"),
-        (2, "'s3://b/raw' is no prepared dataset: it has no .info.json; run: energon prepare s3://b/raw"),
+        (2, "'s3://b/raw' is not a prepared dataset: it has no .info.json; run: energon prepare s3://b/raw"),
         (3, "the bucket does not exist: 's3://nobucket/x'; check the name of the bucket"),
         (5, "there is no such file: 's3://b/gone.jsonl'"),
     ):

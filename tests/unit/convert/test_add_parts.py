@@ -117,7 +117,7 @@ def test_samples_without_parts_are_an_error_skipped_or_left_as_they_are(dataset:
         add(dataset, files)
     for text, message in (
         ('{"id": "1", "t": "a"}\n{"id": null, "t": "b"}\n', "'id' is empty in this line"),
-        ('{"id": "1", "A b": "a", "a-b": "b", "a_b": "c"}\n', "would be the part 'a_b.txt'"),
+        ('{"id": "1", "A b": "a", "a-b": "b", "a_b": "c"}\n', "would both be the part 'a_b.txt'"),
     ):
         (tmp_path / "rows.jsonl").write_text(text)
         with pytest.raises(ConfigError, match=message):

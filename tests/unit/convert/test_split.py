@@ -184,7 +184,7 @@ def test_a_missing_filter_is_an_error_and_not_other_samples(dataset: Path) -> No
 
 
 def test_wrong_groups_are_named(dataset: Path) -> None:
-    for group_by, message in (("jsn[site]", "there is no column or part"), ("key:(", "is no regular expression")):
+    for group_by, message in (("jsn[site]", "there is no column or part"), ("key:(", "is not a regular expression")):
         with pytest.raises(ConfigError, match=message):
             run_split(SplitPlan(path=str(dataset), ratio=RATIO, group_by=group_by))
     with pytest.raises(ConfigError, match=r"part 'val' would have no samples(.|\n)*pass --split-by samples"):

@@ -82,7 +82,7 @@ def test_a_file_that_is_of_no_scheduler_is_named(content: str, tmp_path: Path) -
     pytest.importorskip("distributed")
     (tmp_path / "scheduler.json").write_text(content)
     with (
-        pytest.raises(ConfigError, match="this is no file of a Dask scheduler"),
+        pytest.raises(ConfigError, match="this is neither the file of a Dask scheduler"),
         DaskEngine.open(str(tmp_path / "scheduler.json"), None, 0.0),
     ):
         pass

@@ -166,7 +166,7 @@ def test_without_a_split_file_there_are_no_parts(folder: Path) -> None:
 
 def test_a_file_of_another_format_is_no_folder_to_prepare(tmp_path: Path) -> None:
     (tmp_path / "data.csv").touch()
-    with pytest.raises(StorageError, match="this file is no dataset") as caught:
+    with pytest.raises(StorageError, match="this file is not a dataset") as caught:
         folder_at(tmp_path / "data.csv")
     assert caught.value.hint == f"run: energon import {tmp_path}/data.csv {tmp_path}/data-dataset --yes"
 
@@ -216,7 +216,7 @@ def test_the_dataset_file_of_a_name_is_read(folder: Path) -> None:
 
 def test_a_folder_that_is_no_dataset_is_told_how_to_become_one(tmp_path: Path) -> None:
     (tmp_path / "a.tar").touch()
-    with pytest.raises(StorageError, match="no prepared dataset") as caught:
+    with pytest.raises(StorageError, match="not a prepared dataset") as caught:
         folder_at(tmp_path)
     assert caught.value.hint == f"run: energon prepare {tmp_path}"
     with pytest.raises(StorageError, match="does not exist"):

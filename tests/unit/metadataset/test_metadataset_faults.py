@@ -244,7 +244,7 @@ def test_a_folder_that_is_not_prepared_is_a_fault(files: MetadatasetFiles) -> No
 def test_a_file_of_another_format_is_a_fault_and_needs_no_prepare(files: MetadatasetFiles) -> None:
     (files.folder / "data.csv").touch()
     (fault,) = files.faults_of_train({"path": "data.csv"})
-    assert "this file is no dataset; expected a folder of shards" in fault
+    assert "this file is not a dataset; expected a folder of shards" in fault
     assert "energon prepare" not in fault
 
 

@@ -36,7 +36,9 @@ def test_a_folder_that_is_not_prepared_may_be_meant_as_files(tmp_path: Path) -> 
     assert caught.value.hint == f"run: energon prepare {tmp_path}; or, for plain files, write filesystem://{tmp_path}"
 
 
-@pytest.mark.parametrize(("scheme", "message"), [("", "this file is no dataset"), ("filesystem://", "this is a file")])
+@pytest.mark.parametrize(
+    ("scheme", "message"), [("", "this file is not a dataset"), ("filesystem://", "this is a file")]
+)
 def test_a_file_is_no_folder(tmp_path: Path, scheme: str, message: str) -> None:
     (tmp_path / "data.csv").touch()
     with pytest.raises(StorageError, match=message):

@@ -189,7 +189,7 @@ def test_a_shard_that_changed_since_it_was_indexed_is_told(folder: Path) -> None
 
 
 def test_a_folder_that_is_not_prepared_is_told(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="this folder is no prepared dataset"):
+    with pytest.raises(StorageError, match="this folder is not a prepared dataset"):
         DatasetFileStore(tmp_path)
 
 

@@ -120,7 +120,7 @@ def show_done(console: Console, path: str, report: ImportReport) -> None:
     show_dataset(console, f"imported to {escape_controls(path)}", prepared, seconds=report.seconds, kept=kept)
     unsplit = prepared.samples - sum(samples for _, samples in prepared.split.values())
     if unsplit > 0:
-        show_warning(f"in no split part: {plural(unsplit, 'sample')}, whose source names none")
+        show_warning(f"{plural(unsplit, 'sample is', 'samples are')} in no split part, since the source names none")
     if report.failed:
         show_warning(_failures_line(report))
     show_warning(*prepared.warnings)

@@ -1,4 +1,4 @@
-"""Offer to import what is no folder of shards."""
+"""Offer to import what is not a folder of shards."""
 
 from __future__ import annotations
 

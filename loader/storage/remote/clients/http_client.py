@@ -338,7 +338,7 @@ def _parse(url: str) -> _Target:
         raise RequestFailure("it holds credentials", Remedy.GIVE_UP)
     protocol = protocol.lower()
     if protocol not in ("http", "https") or not host or re.search(r"[\s\\%]", name) or _NO_URL.search(path):
-        raise RequestFailure("it is no URL of a web server", Remedy.GIVE_UP)
+        raise RequestFailure("it is not a URL of a web server", Remedy.GIVE_UP)
     path = path if path.startswith("/") else f"/{path}"
     default = 443 if protocol == "https" else 80
     return _Target(protocol, host, default if port is None else port, name, path.encode("utf-8", "surrogateescape"))

@@ -162,7 +162,7 @@ def test_an_import_without_a_limit_allows_one_of_a_few_and_a_share_of_one_hundre
     photos, verify = write_photos(tmp_path / "photos"), PictureOptions(verify=True)
     (photos / "030.jpg").write_bytes(b"no picture")
     assert import_folder(photos, tmp_path / "out", pictures=verify).failed == 1
-    with pytest.raises(SampleError, match=r"1 of 40 samples failed, more than 1% allow"):
+    with pytest.raises(SampleError, match=r"1 of 40 samples failed; at most 1% may fail"):
         import_folder(photos, tmp_path / "share", pictures=verify, max_failures=0.01)
     with pytest.raises(ConfigError, match=r"limit of failures: 1 then, 0\.01 now"):
         import_folder(photos, tmp_path / "out", pictures=verify, max_failures=0.01)
@@ -206,7 +206,7 @@ def test_only_the_last_run_decides_whether_a_folder_is_of_a_failed_or_an_interru
     with pytest.raises(SampleError):
         import_folder(photos, output, layout=SMALL, pictures=verify, max_failures=0, workers=1)
     assert left_sentence(LocalStorage(output)).startswith("a failed run has left 6 finished shards")
-    assert "1 of 40 samples failed, more than 0% allow; " in continuing(LocalStorage(output))
+    assert "1 of 40 samples failed; at most 0% may fail. " in continuing(LocalStorage(output))
 
     def interrupt(_: ImportProgress) -> None:
         raise KeyboardInterrupt
@@ -224,7 +224,7 @@ def test_too_many_failures_stop_the_import_and_the_next_run_continues(tmp_path: 
     for number in (30, 31):
         (photos / f"{number:03d}.jpg").write_bytes(b"no picture")
     output, verify = tmp_path / "out", PictureOptions(verify=True)
-    with pytest.raises(SampleError, match=r"2 of 40 samples failed, more than 1 allow; .*030\.jpg"):
+    with pytest.raises(SampleError, match=r"2 of 40 samples failed; at most 1 may fail. .*030\.jpg"):
         import_folder(photos, output, layout=SMALL, pictures=verify, max_failures=1)
     assert not (output / ".nv-meta/.info.json").exists()
     report = import_folder(photos, output, layout=SMALL, pictures=verify, max_failures=2)

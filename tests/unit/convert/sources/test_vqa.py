@@ -74,7 +74,7 @@ def test_the_files_of_vqa_v2_are_loaded(pattern: str, tmp_path: Path) -> None:
 def test_questions_without_answers_and_answers_without_questions_are_listed(tmp_path: Path) -> None:
     source = write_vqa(tmp_path, "{}.jpg", [*ANSWERS[1:], answers(5, "no")])
     assert faults_of(rows_of(source)) == {
-        f"{NAME}, element 2 of questions": "no answers are for the question 9000",
+        f"{NAME}, element 2 of questions": "the question 9000 has no answers",
         "v2_mscoco_train2014_annotations.json, element 2 of annotations": "no question has the id 5",
     }
 

@@ -86,7 +86,7 @@ def test_conditions_compare_dates_as_precisely_as_texts(folder: Path, condition:
     [
         ("taken > 5", "a date is written as a text: '2024-03-05'"),
         ("taken > 'soon'", "Error parsing datetime string"),
-        ("taken > ''", "'' is no date"),
+        ("taken > ''", "'' is not a date"),
         ("taken + 1 > 3", "texts are compared, not calculated with; so are dates"),
         ("taken", "expected a comparison, found 'taken' alone"),
         ("taken == bytes", "of two kinds"),

@@ -531,7 +531,7 @@ def test_datasets_with_other_lengths_have_no_common_array(folder: Path, tmp_path
     )
     columns = open_dataset(mix).columns
     assert columns["hash"].shape[1] == LENGTH
-    with pytest.raises(ConfigError, match=r"column 'clip' has vectors of 6 numbers in .*, and vectors of 4 numbers"):
+    with pytest.raises(ConfigError, match=r"column 'clip' has vectors of 6 numbers in .*, but vectors of 4 numbers"):
         _ = columns["clip"]
 
 

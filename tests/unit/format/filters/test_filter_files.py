@@ -104,7 +104,7 @@ def test_numbers_within_shards_are_checked(folder: Path) -> None:
 
 
 def test_a_folder_must_be_prepared(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="is no prepared dataset"):
+    with pytest.raises(StorageError, match="is not a prepared dataset"):
         build_filter_index(tmp_path, "odd", [1])
 
 

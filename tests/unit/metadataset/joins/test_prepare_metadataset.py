@@ -136,7 +136,7 @@ def test_all_joins_that_do_not_fit_are_named_and_the_old_rows_stay(data: JoinedD
 
 @pytest.mark.parametrize("name", ["p", "meta.json"])
 def test_what_is_no_metadataset_is_refused(data: JoinedData, name: str) -> None:
-    with pytest.raises(ConfigError, match="this is no metadataset"):
+    with pytest.raises(ConfigError, match="this is not a metadataset"):
         prepare_metadataset(data.folder / name)
 
 

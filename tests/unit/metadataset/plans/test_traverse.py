@@ -52,7 +52,7 @@ def test_a_reference_is_built_from_positional_arguments() -> None:
 
 
 def test_only_metadatasets_are_traversed(files: MetadatasetFiles) -> None:
-    with pytest.raises(ConfigError, match="this is no metadataset"):
+    with pytest.raises(ConfigError, match="this is not a metadataset"):
         traverse_metadataset(files.folder / "a", split_part="train")
 
 

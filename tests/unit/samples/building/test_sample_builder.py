@@ -330,8 +330,8 @@ def test_lazy_imports_of_a_module_need_trust(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("name", "found"),
     [
-        ("NoSample", "is no sample class; expected a dataclass"),
-        ("function", "is no sample class; expected a dataclass"),
+        ("NoSample", "is not a sample class; expected a dataclass"),
+        ("function", "is not a sample class; expected a dataclass"),
         ("OwnSampel", "module imported_already has no class 'OwnSampel'; did you mean 'OwnSample'"),
     ],
 )
@@ -342,7 +342,7 @@ def test_an_imported_name_that_is_no_sample_class_is_refused(own_module: str, na
 
 def test_a_dataset_cannot_start_a_program_through_an_imported_class() -> None:
     text = "sample_type: {__module__: subprocess, __class__: Popen}\nfield_map: {args: txt}"
-    with pytest.raises(ConfigError, match="is no sample class"):
+    with pytest.raises(ConfigError, match="is not a sample class"):
         builder_of(text)
 
 

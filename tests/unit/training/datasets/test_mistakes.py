@@ -293,7 +293,7 @@ def test_an_error_about_the_data_to_open_has_no_inner_frames(tmp_path: Path, loa
     options = {} if load is random_access else {"worker_config": ONE, "batch_size": 1}
     if load is get_train_dataset:
         options |= {"shuffle_buffer_size": None, "max_samples_per_sequence": None}
-    with pytest.raises(StorageError, match="no prepared dataset") as caught:
+    with pytest.raises(StorageError, match="not a prepared dataset") as caught:
         load(tmp_path, **options)
     functions = [entry.name for entry in caught.traceback]
     assert functions[1] == load.__name__

@@ -106,7 +106,7 @@ def _check_duplicate_keys(dataset: Dataset) -> Iterator[Finding]:
     if total:
         yield from islice(_duplicate_keys(index), _MAX_DUPLICATES)
     if total > _MAX_DUPLICATES:
-        yield Finding(SampleFaults.W305, f"{total:,} samples repeat a key; energon prepare --fix-duplicates renames them")
+        yield Finding(SampleFaults.W305, f"{total:,} samples repeat a key: run energon prepare --fix-duplicates")
 
 
 def _check_part_names(dataset: Dataset) -> Iterator[Finding]:

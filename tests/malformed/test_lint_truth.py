@@ -1040,7 +1040,7 @@ def test_of_very_many_equal_keys_the_first_are_named_and_all_are_counted(tmp_pat
     found = [each for each in lint(tmp_path, level="headers").findings if each.code == "W305"]
     assert len(found) == 101
     assert [each.message for each in found if each.shard is None] == [
-        "150 samples repeat a key; energon prepare --fix-duplicates renames them"
+        "150 samples repeat a key: run energon prepare --fix-duplicates"
     ]
 
 

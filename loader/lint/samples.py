@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ..dataset.dataset import Dataset
 from ..dataset.tar import tar_index
+from ..errors import plural
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.index.dataset_index import DatasetIndex
 from ..format.index.keys import equal_neighbours
@@ -106,7 +107,10 @@ def _check_duplicate_keys(dataset: Dataset) -> Iterator[Finding]:
     if total:
         yield from islice(_duplicate_keys(index), _MAX_DUPLICATES)
     if total > _MAX_DUPLICATES:
-        yield Finding(SampleFaults.W305, f"{total:,} samples repeat a key: run energon prepare --fix-duplicates")
+        yield Finding(
+            SampleFaults.W305,
+            f"{plural(total, 'sample repeats', 'samples repeat')} a key: run energon prepare --fix-duplicates",
+        )
 
 
 def _check_part_names(dataset: Dataset) -> Iterator[Finding]:

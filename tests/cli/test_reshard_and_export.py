@@ -107,7 +107,7 @@ def test_export_takes_the_format_from_the_ending(energon: RunEnergon, folder: Pa
 @pytest.mark.parametrize("name", ["out.csv", "out.tar", "out.json"])
 def test_an_ending_that_no_export_has_is_refused(folder: Path, tmp_path: Path, energon: RunEnergon, name: str) -> None:
     done = energon("export", folder, tmp_path / name)
-    assert (done.code, "energon export writes no" in done.err) == (2, True)
+    assert (done.code, "energon export does not write" in done.err) == (2, True)
     assert not (tmp_path / name).exists()
 
 

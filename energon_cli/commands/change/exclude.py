@@ -197,7 +197,9 @@ def _show_reports(request: ExcludeRequest, reports: Sequence[ExcludeReport], *, 
         _show_report(report, is_mix=is_mix)
     samples = sum(report.samples for report in reports)
     if is_mix and not samples:
-        show_note(f"all samples that were chosen in {plural(len(reports), 'dataset')} are excluded already")
+        show_note(
+            f"nothing to exclude in {plural(len(reports), 'dataset')}: all samples that are chosen are excluded already"
+        )
     if samples and not request.dry_run:
         if request.filter is not None:
             name = request.filter

@@ -103,7 +103,7 @@ def export(
     ending = os.path.splitext(dest)[1].lower()
     if file_format is None and ending in _OTHER_FILES:
         raise click.UsageError(
-            f"energon export writes no {ending} files: name DEST .jsonl or .parquet, or a folder, or pass --format."
+            f"energon export does not write {ending}: name DEST .jsonl or .parquet, or a folder, or pass --format."
         )
     if link and file_format != "webdataset":
         raise click.UsageError("--link belongs to --format webdataset.")

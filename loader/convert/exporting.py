@@ -33,6 +33,7 @@ from .writing.hub_output import new_output_folder
 from .writing.new_output import NewOutput, check_new_output, remove_partials, written_output
 from .writing.place_shard import ShardSource, place_shard
 from .writing.sample_writers import (
+    CellKind,
     ExportedSample,
     FilesWriter,
     HuggingFaceWriter,
@@ -47,6 +48,7 @@ FORMATS = ("files", "class-folders", "jsonl", "parquet", "hf", "tar", "webdatase
 """``tar`` writes new shards; ``webdataset`` copies whole shards if all of their samples are chosen."""
 
 
+_MOST_CLASSES = 1_000_000  # their names are in the head of each table
 _TARS = ("tar", "webdataset")  # their members have the names of samples
 _WITHOUT_ROWS = ("files", "class-folders", "tar", "webdataset")  # a sample without parts leaves no trace in them
 
@@ -63,7 +65,8 @@ class ExportRequest:
         keep_parts: Only parts that match one of these patterns; empty for all.
         drop_parts: No parts that match one of these patterns.
         by_shard: With files, a folder for each shard.
-        label: With ``"class-folders"``, the column or value that names the folder of a sample.
+        label: The column or value that names the class of a sample: its folder with ``"class-folders"``, by default
+            ``cls``, and in tables the name of the number in its label.
         shard_bytes: With ``"tar"``, a shard ends before the sample that would exceed this size.
         link: With ``"webdataset"``, hard links instead of copies.
         raw: In tables and chunks, all parts as bytes.
@@ -79,7 +82,7 @@ class ExportRequest:
     keep_parts: tuple[str, ...] = ()
     drop_parts: tuple[str, ...] = ()
     by_shard: bool = False
-    label: str = "cls"
+    label: str | None = None
     shard_bytes: int = 1 << 30
     link: bool = False
     raw: bool = False
@@ -188,7 +191,8 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
                 samples, on_write = pieces.of_samples(read, _limited(chosen, total), on_progress=advance), None
             if request.format == "class-folders":
                 samples = _labelled(request, samples, chosen)
-            written, size_bytes = _write(request, job, samples, names or every, account, on_progress=on_write, at=at)
+            writer = _writer(request, names or every, chosen, at)
+            written, size_bytes = _write(request, job, samples, writer, account, on_progress=on_write)
     return ExportReport(samples=written, size_bytes=size_bytes, output=request.output, notes=notes, account=account)
 
 
@@ -259,11 +263,11 @@ def _labelled(
     request: ExportRequest, samples: Iterable[SampleWithRepeats], chosen: Sequence[ChosenSamples]
 ) -> Iterator[SampleWithRepeats]:
     """Yield samples with their labels, which are read when the first sample is here; a share yields none."""
-    labels: Iterator[str] | None = None
+    label, labels = request.label or "cls", None
     for read in samples:
-        labels = labels or iter(_labels(chosen, request.label))
+        labels = labels or iter(_labels(chosen, label))
         text, names = next(labels), ", ".join(read.sample.parts)
-        fault = f"this sample has no value {request.label!r}, which names its folder" if text.startswith(ALONE) else ""
+        fault = f"this sample has no value {label!r}, which names its folder" if text.startswith(ALONE) else ""
         if len(read.sample.parts) > 1 and not request.keep_parts:
             fault = f"this sample has several pictures, {names}, which would be several samples of its class"
         if fault:
@@ -287,6 +291,37 @@ def _labels(chosen: Sequence[ChosenSamples], label: str) -> list[str]:
     return [text if text.startswith(ALONE) else text.zfill(width) for text in labels]
 
 
+def _columns(
+    request: ExportRequest, columns: Sequence[str], chosen: Sequence[ChosenSamples]
+) -> tuple[dict[str, CellKind], list[str]]:
+    """Return the columns of a table, and the names of the classes in its column of labels, if they are asked for."""
+    kinds = cell_kinds(columns, raw=request.raw)
+    labels = [name for name, kind in kinds.items() if kind == "label"]
+    is_share = request.engine is not None and request.engine.share is not None  # which writes no table
+    if request.label is None or is_share:
+        return kinds, []
+    if len(labels) != 1:
+        raise ConfigError(
+            f"the names of {request.label!r} belong to one part with numbers of classes, found {len(labels)}",
+            hint="choose it (--parts), or drop --label",
+        )
+    return kinds, _class_names(chosen, labels[0], request.label)
+
+
+def _class_names(chosen: Sequence[ChosenSamples], numbers: str, names: str) -> list[str]:
+    """Return the names of classes by their numbers; a class that no chosen sample has is called by its number."""
+    pairs = set(zip(_labels(chosen, numbers), _labels(chosen, names), strict=True))
+    pairs = {(number, name) for number, name in pairs if not number.startswith(ALONE)}
+    named = {int(number): name for number, name in pairs if number.isdecimal() and not name.startswith(ALONE)}
+    most = max(named, default=0)
+    if not len(pairs) == len(named) == len({*named.values()}) or most > _MOST_CLASSES:
+        raise ConfigError(
+            f"{names!r} does not give each number in {numbers!r} a name of its own",
+            hint="name another value, or drop --label",
+        )
+    return [named.get(number, str(number)) for number in range(most + 1)]
+
+
 def _limited(chosen: Sequence[ChosenSamples], total: int) -> list[IntArray]:
     """Return the numbers of the first chosen samples of each dataset."""
     limited = []
@@ -300,15 +335,14 @@ def _write(
     request: ExportRequest,
     job: Job,
     samples: Iterable[SampleWithRepeats],
-    columns: Sequence[str],
+    writer: SampleWriter,
     account: Account,
     *,
     on_progress: Callable[[int], None] | None,
-    at: str,
 ) -> tuple[int, int]:
     """Write samples; return their number and the bytes of their parts."""
     written = size_bytes = 0
-    with _writer(request, columns, at) as writer:
+    with writer:
         writer.job = job
         for done, (sample, repeated) in enumerate(samples):
             if on_progress is not None and done % 100 == 0:
@@ -349,7 +383,7 @@ def _account_of(chosen: Sequence[ChosenSamples]) -> Account:
     return account
 
 
-def _writer(request: ExportRequest, columns: Sequence[str], at: str) -> SampleWriter:
+def _writer(request: ExportRequest, columns: Sequence[str], chosen: Sequence[ChosenSamples], at: str) -> SampleWriter:
     if request.link:
         raise ConfigError(
             "links are made of whole shards, and this export writes others",
@@ -366,9 +400,9 @@ def _writer(request: ExportRequest, columns: Sequence[str], at: str) -> SampleWr
         case "jsonl":
             return JsonlWriter(request.output)
         case "parquet":
-            return ParquetWriter(request.output, cell_kinds(columns, raw=request.raw))
+            return ParquetWriter(request.output, *_columns(request, columns, chosen))
         case "hf":
-            return HuggingFaceWriter(request.output, cell_kinds(columns, raw=request.raw))
+            return HuggingFaceWriter(request.output, *_columns(request, columns, chosen))
         case "mds":
             return MdsWriter(request.output, cell_kinds(columns), raw=request.raw)
         case "litdata":

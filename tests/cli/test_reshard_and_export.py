@@ -138,4 +138,4 @@ def test_export_names_class_folders_by_a_value(energon: RunEnergon, folder: Path
     assert len([*(tmp_path / "classes").rglob("*.jpg")]) == 12
     wrong = energon("export", folder, tmp_path / "files", "--label", "txt")
     assert wrong.code == 2
-    assert "--label belongs to --format class-folders" in wrong.err
+    assert "--label belongs to --format class-folders, parquet or hf" in wrong.err

@@ -60,7 +60,7 @@ def _export_options(forms: Sequence[str], *added: Decorator, **shard_bytes: Any)
     click.option(
         "--label",
         metavar="VALUE",
-        help="Name class folders by this column or value, such as json[label].  [default: cls]",
+        help="Name classes by this column or value, such as json[label], with --format class-folders, parquet or hf.",
     ),
     flag_option("--link", help="Link to whole shards instead of copying them, with --format webdataset."),
     flag_option("--raw", help="Write all parts as bytes, with --format parquet, hf, mds or litdata."),
@@ -107,11 +107,10 @@ def export(
         )
     if link and file_format != "webdataset":
         raise click.UsageError("--link belongs to --format webdataset.")
-    if label is not None:
-        if file_format != "class-folders":
-            raise click.UsageError("--label belongs to --format class-folders.")
-        options["label"] = label
-    _copy_samples([ref], dest, file_format, forms_of_files=("jsonl", "parquet"), link=link, **options)
+    if label is not None and (file_format or ending[1:]) not in ("class-folders", "parquet", "hf"):
+        raise click.UsageError("--label belongs to --format class-folders, parquet or hf.")
+    options |= {"link": link, "label": label}
+    _copy_samples([ref], dest, file_format, forms_of_files=("jsonl", "parquet"), **options)
 
 
 @energon_command("extract")

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
@@ -196,6 +196,12 @@ def _cell_kind(name: str) -> CellKind:
     return "text" if kind == "text" or part_extension(name) in _CELL_TEXTS else "bytes"
 
 
+def features_of(kinds: Mapping[str, CellKind], class_names: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
+    """Return the types of columns as ``datasets`` writes them; labels have the names of their classes, if any."""
+    classes = {"_type": "ClassLabel", "names": [*class_names]}
+    return {name: classes if class_names and kind == "label" else dict(_FEATURES[kind]) for name, kind in kinds.items()}
+
+
 def as_cell(name: str, data: bytes, kind: CellKind, *, sample: ExportedSample) -> Any:
     """Return the value of a part in a table; media as ``datasets`` stores them."""
     if kind in ("image", "audio"):
@@ -292,11 +298,12 @@ class ParquetWriter(SampleWriter):
 
     Args:
         kinds: Part name → kind of its column.
+        class_names: Names of the classes whose numbers are in columns of labels; empty for none.
     """
 
     is_file = True
 
-    def __init__(self, path: str, kinds: Mapping[str, CellKind]) -> None:
+    def __init__(self, path: str, kinds: Mapping[str, CellKind], class_names: Sequence[str] = ()) -> None:
         pyarrow = _import("pyarrow", extra="tables")
         from pyarrow import parquet
 
@@ -306,7 +313,7 @@ class ParquetWriter(SampleWriter):
         columns: dict[str, CellKind] = {"__key__": "text", "__split__": "text", **kinds}
         fields = [(name, types.get(kind, pyarrow.binary())) for name, kind in columns.items()]
         # With these features, datasets reads pictures as pictures.
-        features = {name: _FEATURES[kind] for name, kind in columns.items()}
+        features = features_of(columns, class_names)
         schema = pyarrow.schema(fields, {"huggingface": json.dumps({"info": {"features": features}})})
         super().__init__(path)
         self._kinds = kinds
@@ -328,13 +335,14 @@ class HuggingFaceWriter(SampleWriter):
     Args:
         path: A new or empty folder.
         kinds: Part name → kind of its column.
+        class_names: As for a Parquet file.
     """
 
-    def __init__(self, path: str, kinds: Mapping[str, CellKind]) -> None:
+    def __init__(self, path: str, kinds: Mapping[str, CellKind], class_names: Sequence[str] = ()) -> None:
         datasets = _import("datasets", extra="hf")
         super().__init__(path)
         columns: dict[str, CellKind] = {"__key__": "text", **kinds}
-        self._features = datasets.Features.from_dict({name: dict(_FEATURES[kind]) for name, kind in columns.items()})
+        self._features = datasets.Features.from_dict(features_of(columns, class_names))
         self._kinds = kinds
         self._rows_folder = os.path.join(self.folder, ".rows")  # the library does not write next to what it reads
         os.mkdir(self._rows_folder)

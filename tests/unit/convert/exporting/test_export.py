@@ -269,3 +269,39 @@ def test_class_folders_need_pictures(tmp_path: Path) -> None:
         export(tmp_path / "ds", tmp_path / "out", format="class-folders")
     export(tmp_path / "ds", tmp_path / "texts", format="class-folders", keep_parts=("txt",))
     assert (tmp_path / "texts/1/a.txt").read_bytes() == b"a"
+
+
+def test_classes_of_a_table_come_back_with_their_names(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    names = ["ox", "cat", "dog"]
+    features = {"image": datasets.Image(), "label": datasets.ClassLabel(names=names)}
+    rows = {"image": [{"bytes": picture(n), "path": None} for n in range(9)], "label": [n % 3 for n in range(9)]}
+    table = datasets.Dataset.from_dict(rows, features=datasets.Features(features))
+    table.save_to_disk(str(tmp_path / "table"))
+    source = open_source(str(tmp_path / "table"), kind=None, options=SourceOptions())
+    run_import(ImportPlan(sources=(source,), output=str(tmp_path / "ds")))
+    export(tmp_path / "ds", tmp_path / "hf", format="hf", label="json[label]")
+    export(tmp_path / "ds", tmp_path / "t.parquet", format="parquet", label="json[label]")
+    saved = datasets.concatenate_datasets([*datasets.load_from_disk(str(tmp_path / "hf")).values()])
+    read = datasets.Dataset.from_parquet(str(tmp_path / "t.parquet"), cache_dir=str(tmp_path / "cache"))
+    for back in (saved, read):
+        assert back.features["cls"] == datasets.ClassLabel(names=names)
+        assert back.features["jpg"] == datasets.Image()
+        undecoded = back.cast_column("jpg", datasets.Image(decode=False))
+        by_number = sorted((row["cls"], row["jpg"]["bytes"]) for row in undecoded)
+        assert by_number == sorted((n % 3, picture(n)) for n in range(9))
+
+
+@pytest.mark.parametrize("kinds", [["a", "b", "c"], ["a", "a", "a"], ["a", "a", None]])
+def test_a_number_of_a_class_needs_a_name_of_its_own(tmp_path: Path, kinds: list[str | None]) -> None:
+    pytest.importorskip("pyarrow")
+    samples = {
+        f"{n}": {"cls": b"01"[n % 2 : n % 2 + 1], "json": json.dumps({"kind": kind} if kind else {}).encode()}
+        for n, kind in enumerate(kinds)
+    }
+    write_shard(shard_path(tmp_path / "ds", 0), samples)
+    prepare(tmp_path / "ds", split=RATIO)
+    with pytest.raises(ConfigError, match="does not give each number in 'cls' a name of its own"):
+        export(tmp_path / "ds", tmp_path / "t.parquet", format="parquet", label="json[kind]")
+    with pytest.raises(ConfigError, match="belong to one part with numbers of classes, found 0"):
+        export(tmp_path / "ds", tmp_path / "t.parquet", format="parquet", label="json[kind]", keep_parts=("json",))

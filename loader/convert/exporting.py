@@ -294,7 +294,7 @@ def _labels(chosen: Sequence[ChosenSamples], label: str) -> list[str]:
 def _columns(
     request: ExportRequest, columns: Sequence[str], chosen: Sequence[ChosenSamples]
 ) -> tuple[dict[str, CellKind], list[str]]:
-    """Return the columns of a table, and the names of the classes in its column of labels, if they are asked for."""
+    """Return the columns of a table, and the names of the classes in its column of labels, with a label."""
     kinds = cell_kinds(columns, raw=request.raw)
     labels = [name for name, kind in kinds.items() if kind == "label"]
     is_share = request.engine is not None and request.engine.share is not None  # which writes no table
@@ -311,15 +311,15 @@ def _columns(
 def _class_names(chosen: Sequence[ChosenSamples], numbers: str, names: str) -> list[str]:
     """Return the names of classes by their numbers; a class that no chosen sample has is called by its number."""
     pairs = set(zip(_labels(chosen, numbers), _labels(chosen, names), strict=True))
-    pairs = {(number, name) for number, name in pairs if not number.startswith(ALONE)}
-    named = {int(number): name for number, name in pairs if number.isdecimal() and not name.startswith(ALONE)}
+    pairs = {(label, name) for label, name in pairs if not label.startswith(ALONE)}
+    named = {int(label): name for label, name in pairs if label.isdecimal() and not name.startswith(ALONE)}
     most = max(named, default=0)
     if not len(pairs) == len(named) == len({*named.values()}) or most > _MOST_CLASSES:
         raise ConfigError(
             f"{names!r} does not give each number in {numbers!r} a name of its own",
             hint="name another value, or drop --label",
         )
-    return [named.get(number, str(number)) for number in range(most + 1)]
+    return [named.get(label, str(label)) for label in range(most + 1)]
 
 
 def _limited(chosen: Sequence[ChosenSamples], total: int) -> list[IntArray]:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import torch
 
 from loader import WorkerConfig, get_savable_loader, get_train_dataset
+from tests.cli.commands_without_packages import run_without
 from tests.cli.make_dataset import picture, write_captions
 from tests.cli.run_energon import RunEnergon
 from tests.cli.test_commands import commands
-from tests.source_tree import ROOT
 
 FUNCTIONS = """
 class Vectors:
@@ -142,23 +139,10 @@ def test_only_commands_that_give_tensors_need_torch(tmp_path: Path, energon: Run
     next(iter(loader))
     (tmp_path / "state.json").write_text(json.dumps(loader.save_state_rank()))
     torch.save({"loader": loader.save_state_rank()}, tmp_path / "state.pt")
-    # Hide torch from the commands and all processes that they start.
-    (tmp_path / "hidden").mkdir()
-    (tmp_path / "hidden" / "sitecustomize.py").write_text('import sys; sys.modules["torch"] = None')
     # Run the commands without torch.
     helps = [f"{name} --help" for name, _ in commands()]
     uses = [*helps, *USES.strip().splitlines(), *NEED_TORCH.strip().splitlines()]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.cli.commands_without_torch", "data"],
-        input=json.dumps([use.split() for use in uses]),
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": f"{tmp_path / 'hidden'}:{ROOT}"},
-    )
-    assert done.returncode == 0, done.stderr
-    results, page, names = json.loads(done.stdout)
+    results, page, names = run_without(["torch"], uses, tmp_path, "data")
     failed = {use: text for use, (code, text) in zip(uses, results, strict=True) if code or "pip install torch" in text}
     assert list(failed) == NEED_TORCH.strip().splitlines(), failed
     assert all("pip install torch" in text for text in failed.values()), failed

@@ -1,6 +1,7 @@
-"""Run commands in a process in which torch is hidden: arguments from standard input, results to standard output.
+"""Run commands in a process in which packages are hidden: arguments from standard input, results to standard output.
 
-The server of ``browse`` runs in a fork; the files of ``mount`` are read without libfuse, which may be missing.
+For each dataset that is named, the results end with a page and with names of files. The server of ``browse`` runs in a
+fork; the files of ``mount`` are read without libfuse, which may be missing.
 """
 
 from __future__ import annotations
@@ -9,14 +10,18 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
 from energon_cli.main import main
 from loader.engine import workers
 from loader.inspect.mount import Naming, open_tree
+from tests.source_tree import ROOT
 
 
 def run(arguments: Sequence[str]) -> tuple[int, str]:
@@ -62,7 +67,31 @@ def file_names(path: str) -> list[str]:
         tree.close()
 
 
+def run_without(packages: Iterable[str], commands: Iterable[str], folder: Path, *datasets: str) -> list[Any]:
+    """Return the code and the output of each command, without packages in it and in the processes that it starts.
+
+    Pages and names of files of the datasets follow the list of results.
+    """
+    hidden = folder / "hidden"
+    hidden.mkdir()
+    names = dict.fromkeys(packages)
+    (hidden / "sitecustomize.py").write_text(f"import sys; sys.modules.update({names})")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.cli.commands_without_packages", *datasets],
+        input=json.dumps([command.split() for command in commands]),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": f"{hidden}:{ROOT}"},
+    )
+    assert done.returncode == 0, done.stderr
+    results: list[Any] = json.loads(done.stdout)
+    return results
+
+
 if __name__ == "__main__":
-    workers._has_one_thread = lambda: True  # commands fork their workers, which cannot import torch, either
+    workers._has_one_thread = lambda: True  # commands fork their workers, in which the packages are hidden, too
     results = [run(arguments) for arguments in json.load(sys.stdin)]
-    json.dump([results, page(sys.argv[1]), file_names(sys.argv[1])], sys.stdout)
+    shown = [show(path) for path in sys.argv[1:] for show in (page, file_names)]
+    json.dump([results, *shown], sys.stdout)

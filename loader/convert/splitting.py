@@ -36,11 +36,12 @@ class SplitPlan:
 
     Attributes:
         ratio: Part → share of the samples.
-        by: Assign whole shards, which all readers of the format understand; or samples, by a filter for each part; or
-            shards if all shares are met within a percentage point, else samples.
+        by: Assign whole shards (``"shards"``), which all readers of the format understand; or samples (``"samples"``),
+            by a filter for each part; or whole shards if each part then meets its share within a percentage point, and
+            samples otherwise (``"auto"``).
         group_by: Expression of groups that are not divided, see :func:`.find_groups`; None divides as needed.
         stable: Choose the part of a group by a hash of its name alone.
-        compute: Reads measured values of groups that are no columns.
+        compute: Reads measured values of groups that are not columns.
     """
 
     path: str

@@ -65,7 +65,7 @@ def get(
     --like KEY prints the keys of the samples whose vectors in a column of energon embed are nearest, with similarities
     from 0 to 1.
 
-    Bytes that are no text are not printed on a terminal: redirect them, or name a file with -o.
+    Bytes that are not text are not printed on a terminal: redirect them, or name a file with -o.
 
     Examples:
         List the parts of a sample:

@@ -154,7 +154,10 @@ class _Places:
         return cls(places=np.concatenate(places), samples=np.concatenate(samples))
 
     def numbers(self, places: IntArray) -> IntArray | None:
-        """Return the samples at places, shape (rows, 3); -1 for none. None if there is no sample at one of them."""
+        """Return the number of the sample at each place of shape (rows, 3); -1 where a row has no such member.
+
+        The result is None if another place has no sample.
+        """
         known, wanted = _packed(self.places), _packed(places)
         # Look up shard and offset, and compare the size afterwards.
         row = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))

@@ -1,4 +1,4 @@
-"""Batches of items of like cost, from pools that are sorted."""
+"""Join items of similar cost to batches: fill a pool, sort it by cost, and cut it into batches."""
 
 from __future__ import annotations
 

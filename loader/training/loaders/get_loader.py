@@ -56,7 +56,7 @@ def get_loader(
             None waits for it. It must be longer than a worker takes to start, and than any single sample takes.
             Not with ``worker_type="thread"`` or ``"main"``, where nothing can be replaced.
         max_worker_restarts: The number of worker processes of this rank that may be replaced in a run; 0 ends the run
-            with the first one that dies. The very micro-batches that were due follow.
+            with the first one that dies. The same micro-batches follow.
         max_quarantined: The number of samples that this loader may quarantine: one that has ended two workers is
             passed over, as an excluded one is. One more ends the run.
         quarantine: File of JSON lines to which quarantined samples are added, and whose samples are passed over from

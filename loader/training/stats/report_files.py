@@ -51,7 +51,7 @@ def append_json_line(path: Path, stats: LoaderStats) -> None:
 
 
 def grown(metrics: Iterable[Metric], largest: dict[tuple[str, ...], float]) -> tuple[Metric, ...]:
-    """Return the metrics of a report, each counter with its largest value so far, which ``largest`` keeps.
+    """Return the metrics of a report, each counter with its largest value so far; ``largest`` holds these values.
 
     A monitoring system takes a lower value for a restart from 0, and extrapolated totals may come out a little lower
     than before. Their counters then wait until they have grown again.

@@ -294,7 +294,7 @@ def _labels(chosen: Sequence[ChosenSamples], label: str) -> list[str]:
 def _columns(
     request: ExportRequest, columns: Sequence[str], chosen: Sequence[ChosenSamples]
 ) -> tuple[dict[str, CellKind], list[str]]:
-    """Return the columns of a table, and the names of the classes in its column of labels, with a label."""
+    """Return the columns of a table, and the names of its classes if the request names a label."""
     kinds = cell_kinds(columns, raw=request.raw)
     labels = [name for name, kind in kinds.items() if kind == "label"]
     is_share = request.engine is not None and request.engine.share is not None  # which writes no table

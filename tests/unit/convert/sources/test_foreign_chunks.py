@@ -93,6 +93,11 @@ def test_a_picture_whose_file_is_at_hand_keeps_its_bytes() -> None:
     assert part_of_value("image", Image.open(file).rotate(90))[0] == "image.png"
 
 
+def test_a_column_that_ends_in_the_extension_keeps_its_name() -> None:
+    names = [part_of_value(name, "a cat")[0] for name in ("txt", "left.txt", "a.left.TXT", "caption")]
+    assert names == ["txt", "left.txt", "a_left.txt", "caption.txt"]
+
+
 @pytest.mark.parametrize(
     ("index", "kind"),
     [({"version": 2, "shards": []}, "mds"), ({"chunks": [], "config": {}}, "litdata"), ({}, None), ([1], None)],

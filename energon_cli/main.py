@@ -49,7 +49,7 @@ COMMANDS = {
     "export": LazyCommand(".change.export:export", "Copy a dataset to files, JSON lines, Parquet, Hugging Face."),
     "reshard": LazyCommand(".change.reshard:reshard", "Write a dataset to new shards: sizes, order, parts."),
     "exclude": LazyCommand(".change.exclude:exclude", "Take samples out of training, or undo it."),
-    "embed": LazyCommand(".change.embed:embed", "Compute vectors of pictures or texts, to find similar samples."),
+    "embed": LazyCommand(".change.embed:embed", "Compute vectors of pictures or texts, to find similar ones."),
     "map": LazyCommand(".change.map:map_dataset", "Run your own function over the samples of a dataset."),
     "merge": LazyCommand(".change.merge:merge", "Merge datasets, by links to their shards."),
     "split": LazyCommand(".change.split:split", "Change the split of a dataset, or check it for leaks."),

@@ -1,7 +1,4 @@
-"""Check that the names ``loader`` and ``megatron.energon`` import this library and not other files.
-
-This module imports nothing from ``loader``, since that name may belong to a user's file.
-"""
+"""Check that the name ``megatron.energon`` imports this library and not other files."""
 
 from __future__ import annotations
 
@@ -44,34 +41,15 @@ class InstallationFault:
     breaks: bool  # megatron.energon is unusable until it is fixed
 
 
-def shadowed_loader() -> str | None:
-    """Return a message about a file or folder that is imported as ``loader``; None if ``loader`` is this library."""
-    try:
-        spec = find_spec("loader")
-    except ValueError:  # a module without a spec, inserted into sys.modules
-        spec = None
-        if "loader" in sys.modules:
-            return _shadow_message(repr(sys.modules["loader"]))
-    if spec is None:
-        return None  # not installed: importing it raises
-    # A folder without __init__.py has no origin.
-    origin = spec.origin or next(iter(spec.submodule_search_locations or ()), spec.name)
-    library = os.path.join(_OWN_FOLDER, "loader")
-    return None if spec.origin and _same(os.path.dirname(origin), library) else _shadow_message(origin)
-
-
 def check_alias() -> None:
     """Check the installation when ``megatron.energon`` is imported.
 
     Raises:
-        ImportError: ``loader`` is a user's file, or another distribution is installed over our files.
+        ImportError: Another distribution is installed over our files.
 
     Warns:
         RuntimeWarning: Another distribution has a ``megatron.energon`` elsewhere on ``sys.path``.
     """
-    message = shadowed_loader()
-    if message is not None:
-        raise ImportError(message, name=_ALIAS)
     # An original that shares our files breaks the import; elsewhere on the path, it may only surprise.
     for fault in _faults_of_originals(_alias_origin(), is_ours=True):
         if fault.breaks:
@@ -91,7 +69,7 @@ def installation_faults() -> Iterator[InstallationFault]:
     yield from faults
     if alias is not None and not is_ours and not faults:
         message = f"{_ALIAS} belongs to another package"
-        yield _fault(message, at=alias, hint="remove it from PYTHONPATH, or import 'loader'", breaks=False)
+        yield _fault(message, at=alias, hint="remove it from PYTHONPATH, or import 'energon_toolkit'", breaks=False)
 
 
 def _faults_of_originals(alias: str | None, *, is_ours: bool) -> Iterator[InstallationFault]:
@@ -105,7 +83,7 @@ def _faults_of_originals(alias: str | None, *, is_ours: bool) -> Iterator[Instal
             yield _fault(message, at=os.path.join(original.folder, _ALIAS_FOLDER), hint=_REPAIR, breaks=True)
         else:
             message = f"{name} is also installed; {_ALIAS} is {whose}: {alias}"
-            hint = "install only one of them, or import 'loader', which is always energon-toolkit's"
+            hint = "install only one of them, or import 'energon_toolkit'"
             yield _fault(message, at=original.folder, hint=hint, breaks=False)
 
 
@@ -170,12 +148,3 @@ def _same(path: str, other: str) -> bool:
 
 def _fault(message: str, *, at: str, hint: str, breaks: bool) -> InstallationFault:
     return InstallationFault(message=f"{message}\n  at: {at}\n  hint: {hint}", breaks=breaks)
-
-
-def _shadow_message(origin: str) -> str:
-    library = os.path.join(_OWN_FOLDER, "loader")
-    return (
-        f"another file shadows the energon library: the name 'loader' does not import {library}\n"
-        f"  at: {origin}\n"
-        f"  hint: rename it; it is next to the running script, in the current folder, or on PYTHONPATH"
-    )

@@ -15,7 +15,7 @@ import click
 
 from .command import CONTEXT_SETTINGS, LazyCommand, LazyGroup, add_common_options
 from .environment import PREFIX, explain_source
-from .installation import installation_faults, shadowed_loader
+from .installation import installation_faults
 from .settings import OutputSettings, name_program, output_settings, program_name, scoped_settings
 from .terminal_text import break_between_words
 
@@ -152,11 +152,6 @@ def main(arguments: Sequence[str] | None = None, program: click.Group = cli) -> 
     """Run the program and return its exit code."""
     started_s = time.monotonic()
     _escape_unencodable()
-    # A user's file named loader would be imported instead of the library.
-    shadow = shadowed_loader()
-    if shadow is not None:
-        _print_message(shadow)
-        return EXIT_FAILED
     if "_ENERGON_COMPLETE" in os.environ:
         cli.main(prog_name="energon")  # shell completion: click prints candidates and exits
     arguments = list(sys.argv[1:] if arguments is None else arguments)
@@ -284,13 +279,9 @@ def _print_message(message: str, *, label: Literal["error", "warning"] | None = 
         return
     prefix = "" if label is None else f"{label}: "
     with contextlib.suppress(OSError):  # standard error is closed; the exit code remains
-        if shadowed_loader() is None:
-            from .console import show_message
+        from .console import show_message
 
-            show_message(message, label=prefix, colour=_COLOURS.get(label, ""), keep="\n\t")
-        else:  # the escapes of this library cannot be imported
-            text = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in message)
-            click.echo(break_between_words(prefix + text, sys.stderr), err=True, color=False)
+        show_message(message, label=prefix, colour=_COLOURS.get(label, ""), keep="\n\t")
 
 
 def _print_costs(started_s: float) -> None:

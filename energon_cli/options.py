@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from .library import name_here
 from .settings import output_settings
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Parsed(click.types.StringParamType):
         from loader.errors import ConfigError
 
         try:
-            made = getattr(import_module(self._module), self._function)(value)
+            made = getattr(import_module(name_here(self._module)), self._function)(value)
         except ConfigError as error:
             self.fail(f"{error.message}; {error.hint}" if error.hint else error.message, param, ctx)
         return value if self._keeps_text else made

@@ -6,16 +6,17 @@ import logging
 import traceback
 
 from .errors import escape_controls, hide_secrets
+from .own_names import canonical_name
 
 _KEPT = "\n\t"
 
 
 def get_logger(name: str) -> logging.Logger:
-    """Return the logger of a name, which escapes keys, paths and captions in messages and tracebacks.
+    """Return the logger of a module's name, which escapes keys, paths and captions in messages and tracebacks.
 
     Records without such characters are not changed.
     """
-    logger = logging.getLogger(name)
+    logger = logging.getLogger(canonical_name(name))
     if _escape not in logger.filters:
         logger.addFilter(_escape)
     return logger

@@ -119,6 +119,7 @@ def end(main: types.ModuleType) -> None:
 if __name__ == "__main__":
     for module in IMPORTED:
         import_module(module)
+    import_module("energon_cli.library").provide()  # environments that were installed earlier lack the package
     gc.freeze()  # no collection in a fork visits, and so copies, what is imported
     given = serve(sys.stdin)
     if given is not None:

@@ -13,7 +13,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 ALIAS = "megatron.energon"
 """The package that training code for megatron-energon imports. Its folder is inside ``loader``."""
-PACKAGES = {"energon_cli": "energon_cli", "loader": "loader", ALIAS: "loader/compat/megatron_energon"}
+FREE = "energon_toolkit"
+"""The library under a name that no program has for a module of its own. Its folder is inside ``loader``, too."""
+PACKAGES = {
+    "energon_cli": "energon_cli",
+    "loader": "loader",
+    FREE: "loader/compat/energon_toolkit",
+    ALIAS: "loader/compat/megatron_energon",
+}
 """The packages that are installed, and their folders."""
 
 
@@ -172,7 +179,7 @@ def sources() -> tuple[Source, ...]:
     found = []
     for package, folder in PACKAGES.items():
         for path in sorted((ROOT / folder).rglob("*.py")):
-            if package != ALIAS and path.is_relative_to(ROOT / PACKAGES[ALIAS]):
+            if package == "loader" and any(path.is_relative_to(ROOT / PACKAGES[inner]) for inner in (FREE, ALIAS)):
                 continue
             parts = (package, *path.relative_to(ROOT / folder).with_suffix("").parts)
             is_package = parts[-1] == "__init__"

@@ -27,7 +27,7 @@ CHECKED_BY = {
     "| `AggregatorPool` |": "unit/compat/test_names_of_public_code.py::test_a_pool_works_on_tasks_that_its_aggregator_adds_and_raises_their_errors",
     "1. **Install only one of the two": "e2e/test_wheel.py::test_one_folder_with_both_is_refused_until_it_is_mended",
     "2. **Run `energon --version`.**": "e2e/test_wheel.py::test_an_original_that_was_installed_later_is_told_of",
-    "3. **Rename your own `loader.py`.**": "e2e/test_wheel.py::test_a_loader_of_the_users_is_named_and_not_run",
+    "3. **Keep your own `loader.py`.**": "e2e/test_own_loader.py::test_the_library_and_the_commands_work",
     "4. **Keep the data.**": "interop/test_typed_datasets.py::test_our_lint_finds_nothing_wrong_in_the_peers",
     "8. **Inspect the result**": "interop/test_typed_datasets.py::test_our_preview_shows_the_peers",
     "- the names that training code uses": "unit/compat/test_census.py::test_each_lacking_name_has_a_reason",

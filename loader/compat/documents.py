@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, Literal, TypeVar, Union, get_args, get_origin,
 from ..errors import ConfigError
 from ..format.documents.dataset_config import is_own_module
 from ..format.documents.yaml_document import parse_yaml
+from ..own_names import name_here
 from ..samples.trust import is_trusted, refuse
 from ..storage import open_parent
 from ..training.datasets.dataset_factory import BaseCoreDatasetFactory
@@ -129,23 +130,24 @@ class JsonParser:
             given: The arguments.
             default: The class or function that is called if a document names none; None if nothing is called.
         """
-        module = str(given.pop("__module__"))
+        written = str(given.pop("__module__"))
+        module = name_here(written)
         is_class = "__class__" in given
         name = str(given.pop("__class__" if is_class else "__function__", None))
         # Without trust, only classes may be named that this library has, or that are imported already.
         trusted = is_trusted(self.trust_code)
-        if not trusted and not (is_class and (is_own_module(module) or name in vars(sys.modules.get(module, object)))):
-            raise refuse(f"the document asks to import {module} for {name}")
+        if not trusted and not (is_class and (is_own_module(written) or name in vars(sys.modules.get(module, object)))):
+            raise refuse(f"the document asks to import {written} for {name}")
         code = getattr(importlib.import_module(module), name, None)
         if not callable(code):
-            raise ConfigError(f"there is no {module}.{name}")
+            raise ConfigError(f"there is no {written}.{name}")
         # Without trust, only an expected class, a dataclass or a dataset may be called: any function could do harm.
         expected = default if isinstance(default, type) and default is not object else BaseCoreDatasetFactory
         is_harmless = isinstance(code, type) and (
             is_dataclass(code) or issubclass(code, (expected, BaseCoreDatasetFactory))
         )
         if not trusted and default is not None and not is_harmless:
-            raise refuse(f"the document asks to call {module}.{name}")
+            raise refuse(f"the document asks to call {written}.{name}")
         return code  # type: ignore[no-any-return]  # any callable
 
     def _convert(self, value: Any, kind: Any, path: str, *, named: bool) -> Any:

@@ -31,6 +31,7 @@ from ..format.tar.names import split_member_name
 from ..metadataset.documents.leaf_plan import Nonmatch
 from ..metadataset.joins.prepare_join import JoinReport
 from ..metadataset.joins.prepare_metadataset import prepare_metadataset
+from ..own_names import CANONICAL
 from ..storage import is_url, open_parent, open_storage, read_document
 from ..storage.temporary_files import scratch_folder
 from .importing.plan import ImportPlan, ProgressCallback
@@ -250,7 +251,7 @@ def count_matches(source: MatchedSource, folder: Dataset, *, scratch: str) -> Ma
     return MatchCount(matched=matched, unused=unused, unused_rows=tuple(shown), parts=parts, has_parts=has_parts)
 
 
-_JOINER = "loader:join_parts"
+_JOINER = f"{CANONICAL}:join_parts"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

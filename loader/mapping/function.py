@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from ..errors import ConfigError, EnergonError, torch_needed
+from ..own_names import is_own
 from .identity import identity_of
 from .user_call import CallTimeoutError, user_errors
 
@@ -97,7 +98,10 @@ class UserFunction:
             inside = os.path.join(earlier.folder, "")
             for name, module in [*sys.modules.items()]:
                 file = str(getattr(module, "__file__", None))
-                is_ours = name.partition(".")[0] in ("loader", "energon_cli", "megatron")
+                is_ours = is_own(str(getattr(module, "__name__", ""))) or name.partition(".")[0] in (
+                    "energon_cli",
+                    "megatron",
+                )
                 if file.startswith(inside) and not file.startswith(sys.prefix) and not is_ours:
                     sys.modules.pop(name, None)
             importlib.invalidate_caches()

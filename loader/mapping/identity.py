@@ -20,6 +20,7 @@ from typing import Any
 
 from ..cached_property import cached_property
 from ..engine.journal import OF_THE_FUNCTION
+from ..own_names import ROOT, canonical_name
 
 _MAX_COST = 1 << 18
 """Objects and pages of 4 KiB that are compared: 260,000 objects, or 1 GiB of arrays and texts, take two seconds."""
@@ -29,7 +30,7 @@ _METHODS = (staticmethod, classmethod, property, *cached_property.__bases__)  # 
 _FUNCTIONS = ("__wrapped__", "fget", "fset", "fdel", "func")  # attributes of methods
 _CODE = (FunctionType, type, ModuleType, *_METHODS)
 _LIBRARIES = {"site-packages", "dist-packages"}
-_OURS = ("loader", "energon_cli", "megatron")
+_OURS = (ROOT, "energon_cli", "megatron")
 
 
 def identity_of(target: Any, *, reads_values: bool) -> dict[str, str]:
@@ -136,7 +137,7 @@ class _Identity:
         if name not in self._modules:
             version = getattr(sys.modules.get(name.partition(".")[0]), "__version__", "")
             source = file.read_bytes() if file.suffix == ".py" and file.is_file() else b""
-            self._modules[name] = _hash(name.encode(), str(version).encode(), source)
+            self._modules[name] = _hash(canonical_name(name).encode(), str(version).encode(), source)
         return self._modules[name]
 
     def _function(self, function: FunctionType) -> bytes:

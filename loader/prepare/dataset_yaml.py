@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..format.documents.dataset_config import OWN_MODULE, DatasetConfig
 from ..format.documents.field_map import parse_field_expression, parse_field_map
 from ..format.documents.sample_types import SampleTypeSpec
+from ..own_names import CANONICAL
 from .contents.sample_layouts import string_literal
 
 SAMPLE_LOADER = "sample_loader.py"
@@ -50,7 +51,7 @@ def dataset_config_of(choice: DatasetYaml) -> DatasetConfig:
     """Return the dataset configuration of a choice."""
     if choice.spec.crude:
         return DatasetConfig(sample_type=choice.spec.name, crude=True)
-    module = OWN_MODULE if choice.spec.shared else "loader"  # a name that megatron-energon does not take for its own
+    module = OWN_MODULE if choice.spec.shared else CANONICAL  # a name that megatron-energon does not take for its own
     if choice.field_map is not None:
         field_map = parse_field_map(dict(choice.field_map), file="the field map")
         return DatasetConfig(sample_type=choice.spec.name, module=module, field_map=field_map)

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
-import sysconfig
 import textwrap
-import venv
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 import loader
-from tests.source_tree import ALIAS, PACKAGES, ROOT, sources
+from tests.installed_wheel import Environment, make_environment, unpack
+from tests.source_tree import ALIAS, PACKAGES, sources
 
-BUILD = """\
-import sys
-from setuptools import build_meta
-wheel, editable = sys.argv[1:]  # building changes them
-build_meta.build_wheel(wheel)
-build_meta.build_editable(editable)
-"""
-SCRIPT = "import sys\nfrom energon_cli.main import main\n\nif __name__ == '__main__':\n    sys.exit(main())\n"
 ORIGINAL = {
     "megatron/energon/__init__.py": "from megatron.energon.watchdog import Watchdog\nSample = 'the original'\n",
     "megatron/energon/watchdog.py": "Watchdog = 'the original'\n",
@@ -33,56 +22,6 @@ ORIGINAL = {
 RECORD = "megatron_energon-7.4.1.dist-info/RECORD"
 USE = "from megatron.energon import SkipSample; print(SkipSample.__module__)"  # a name that needs no torch
 VERSION = f"energon {loader.__version__}\n"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Environment:
-    """Virtual environment with this project installed."""
-
-    python: Path
-    packages: Path
-
-    def run(self, *arguments: str | Path, folder: Path, check: bool = True) -> subprocess.CompletedProcess[str]:
-        command = [self.python, *arguments]
-        return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=check)
-
-    def energon(self, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-        """Run the program as pip installs it: the current folder is not searched for modules."""
-        script = self.python.with_name("energon")
-        script.write_text(SCRIPT)
-        return self.run(script, *arguments, folder=folder, check=False)
-
-
-@pytest.fixture(scope="session")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Build the wheel, and the files of an editable install."""
-    source = tmp_path_factory.mktemp("source")
-    ignored = shutil.ignore_patterns("__pycache__")
-    for name in ("energon_cli", "loader"):
-        shutil.copytree(ROOT / name, source / name, ignore=ignored)
-    for name in ("LICENSE", "README.md", "pyproject.toml"):
-        shutil.copy(ROOT / name, source)
-    for name in ("wheel", "editable"):
-        (source / "built" / name).mkdir(parents=True)
-    command = [sys.executable, "-c", BUILD, "built/wheel", "built/editable"]
-    done = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    (wheel,), (editable,) = ([*(source / "built" / name).glob("*.whl")] for name in ("wheel", "editable"))
-    return wheel, editable
-
-
-def make_environment(folder: Path, *, dependencies: bool = True) -> Environment:
-    venv.EnvBuilder(symlinks=True, with_pip=False).create(folder)
-    python = folder / "bin" / "python"
-    (packages,) = (folder / "lib").glob("python*/site-packages")
-    if dependencies:
-        (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
-    return Environment(python=python, packages=packages)
-
-
-def unpack(wheel: Path, environment: Environment) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(environment.packages)
 
 
 def install_original(folder: Path) -> None:
@@ -97,21 +36,6 @@ def install_original(folder: Path) -> None:
 def uninstall_original(folder: Path) -> None:
     for name in [*ORIGINAL, RECORD]:
         (folder / name).unlink()
-
-
-@pytest.fixture
-def environment(tmp_path: Path, wheels: tuple[Path, Path]) -> Environment:
-    made = make_environment(tmp_path / "venv")
-    unpack(wheels[0], made)
-    return made
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """Create the working folder of the user."""
-    folder = tmp_path / "project"
-    folder.mkdir()
-    return folder
 
 
 # --------------------------------------------------------------------------------------------- installed files
@@ -271,63 +195,3 @@ def test_a_checkout_of_the_original_on_pythonpath_is_told_of(
     done = environment.energon("--version", folder=project)
     assert (done.returncode, done.stdout) == (0, VERSION)
     assert done.stderr.startswith(f"warning: {ALIAS} belongs to another package\n  at: {checkout}\n")
-
-
-def test_a_loader_in_an_archive_is_not_taken_for_the_users(wheels: tuple[Path, Path], project: Path) -> None:
-    code = "import sys; sys.path.insert(0, sys.argv[1]); import energon_cli.installation as installation; "
-    code += "print(installation.__file__, installation.shadowed_loader())"
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", code, wheels[0]], cwd=project, capture_output=True, text=True, check=False
-    )
-    assert (done.stdout, done.stderr) == (f"{wheels[0]}/energon_cli/installation.py None\n", "")
-
-
-# ------------------------------------------------------------------------------------------- a user's loader.py
-
-
-@pytest.mark.parametrize("name", ["loader.py", "loader/__init__.py"])
-def test_a_loader_of_the_users_is_named_and_not_run(environment: Environment, project: Path, name: str) -> None:
-    theirs = project / name
-    theirs.parent.mkdir(exist_ok=True)
-    theirs.write_text("print('run')\n")
-    (project / "train.py").write_text("import megatron.energon.task_encoder\n")
-    told = "another file shadows the energon library: the name 'loader' does not import "
-    for command in (["train.py"], ["-m", "energon_cli", "--version"], ["-m", "energon_cli", "info", "."]):
-        done = environment.run(*command, folder=project, check=False)
-        assert (done.returncode, done.stdout) == (1, "")
-        error = done.stderr[done.stderr.index("rror: ") :]
-        assert error.startswith(f"rror: {told}{environment.packages}/loader\n  at: {theirs}\n  hint: rename it; ")
-
-
-def test_a_loader_on_pythonpath_is_named_by_the_program(
-    environment: Environment, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (project / "loader.py").write_text("print('run')\n")
-    assert environment.energon("--version", folder=project).returncode == 0
-    monkeypatch.setenv("PYTHONPATH", str(project))
-    done = environment.energon("--help", folder=project)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert f"at: {project}/loader.py" in done.stderr
-
-
-def test_a_loader_that_was_imported_before_is_named(environment: Environment, project: Path) -> None:
-    (project / "loader.py").write_text("")
-    done = environment.run("-c", "import loader, megatron.energon", folder=project, check=False)
-    assert f"at: {project}/loader.py" in done.stderr
-    code = "import sys; sys.modules['loader'] = type(sys)('loader'); import megatron.energon"
-    done = environment.run("-c", code, folder=project, check=False)
-    assert "at: <module 'loader'>" in done.stderr
-
-
-@pytest.mark.parametrize("kind", ["wheel", "editable"])
-def test_a_folder_of_scripts_shadows_only_an_editable_install(
-    wheels: tuple[Path, Path], tmp_path: Path, project: Path, kind: str
-) -> None:
-    environment = make_environment(tmp_path / "venv")
-    unpack(wheels[kind == "editable"], environment)
-    (project / "loader").mkdir()
-    done = environment.run("-c", USE, folder=project, check=False)
-    if kind == "wheel":
-        assert done.stdout == "loader.errors\n"
-    else:
-        assert f"at: {project}/loader\n" in done.stderr

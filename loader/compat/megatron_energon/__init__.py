@@ -10,8 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from energon_cli.installation import check_alias
+from energon_cli.library import name_here
 
-from .alias_modules import MODULES, install, origin_of
+from .alias_modules import MODULES, install, object_of, origin_of
 
 check_alias()
 install()
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
     from loader import *  # noqa: F403 - exactly the names of `loader`
     from loader.version import __version__ as __toolkit_version__
 else:
-    # Only after check_alias has found that `loader` is this project's.
-    from loader import __all__ as _NAMES  # noqa: N812
-    from loader.format.documents.messages import nearest_hint
-    from loader.version import __version__ as __toolkit_version__  # noqa: F401 - a public name
+    # The program may have another `loader`.
+    _NAMES = import_module(name_here("loader")).__all__
+    nearest_hint = import_module(name_here("loader.format.documents.messages")).nearest_hint
+    __toolkit_version__ = import_module(name_here("loader.version")).__version__
 
     # Without the class that needs Lightning: `import *` must not import it.
     __all__ = [name for name in _NAMES if name != "MegatronDataModule"]
@@ -38,8 +39,7 @@ else:
 
     def __getattr__(name: str) -> Any:
         if name in _NAMES:
-            home, original = origin_of(name)
-            value = getattr(import_module(home), original)
+            value = object_of(*origin_of(name))
         elif name in _SUBMODULES:  # code for megatron-energon uses submodules without importing them
             value = import_module(f".{name}", __name__)
         else:

@@ -16,7 +16,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-__all__ = ["FOLDER", "MODULES", "PACKAGE", "AliasFinder", "install", "origin_of", "origins"]
+from energon_cli.library import CANONICAL, name_here
+
+__all__ = ["FOLDER", "MODULES", "PACKAGE", "AliasFinder", "install", "object_of", "origin_of", "origins"]
 
 PACKAGE = "megatron.energon"
 FOLDER = Path(__file__).parent
@@ -41,8 +43,13 @@ def origins(module: str) -> Iterator[tuple[str, str, str]]:
 
 def origin_of(name: str) -> tuple[str, str]:
     """Return the module and the name of the object of a public name."""
-    home, original = _HOMES.get(name, ("loader", name))
+    home, original = _HOMES.get(name, (CANONICAL, name))
     return f"{PACKAGE}{home}" if home.startswith(".") else home, original
+
+
+def object_of(home: str, original: str) -> Any:
+    """Import the object with a name in a module."""
+    return getattr(import_module(name_here(home)), original)
 
 
 class _AliasModule(ModuleType):
@@ -83,7 +90,7 @@ class AliasFinder(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         names = {
-            name: getattr(import_module(home), original)
+            name: object_of(home, original)
             for name, home, original in origins(module.__name__.removeprefix(f"{PACKAGE}."))
         }
         vars(module).update(names, __all__=list(names))

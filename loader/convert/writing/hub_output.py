@@ -21,7 +21,7 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9._]+")  # what no name of a split has on the 
 
 _HOW_TO_LOAD = """
 ```python
-from loader import get_savable_loader, get_train_dataset  # pip install "energon-toolkit[hf]"
+from energon_toolkit import get_savable_loader, get_train_dataset  # pip install "energon-toolkit[hf]"
 
 options = {{"batch_size": 8, "shuffle_buffer_size": 1000, "max_samples_per_sequence": 100}}
 loader = get_savable_loader(get_train_dataset("{url}", **options))

@@ -18,6 +18,7 @@ import yaml
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from ...errors import ConfigError, Fault
+from ...own_names import names_library
 from .field_map import FieldMap, parse_field_map
 from .messages import did_you_mean, short_key, short_keys, short_repr
 from .providers import KeyFormat
@@ -122,12 +123,12 @@ class DatasetConfig:
 
 
 def is_own_module(module: str) -> bool:
-    """Return True if a module belongs to this library, under either of its names.
+    """Return True if a module that a document names belongs to this library, under any of its names.
 
     >>> is_own_module("megatron.energon.flavors"), is_own_module("my_code")
     (True, False)
     """
-    return any(module == package or module.startswith(f"{package}.") for package in (OWN_MODULE, "loader"))
+    return module == OWN_MODULE or module.startswith(f"{OWN_MODULE}.") or names_library(module)
 
 
 def parse_dataset_config(text: str, *, file: str) -> DatasetConfig:

@@ -96,6 +96,13 @@ def parse_capacity(text: str) -> tuple[str, float]:
 
 # ------------------------------------------------------------------------------------------------------------ scripts
 
+_START = """
+import importlib, os, sys
+sys.path.insert(0, os.path.dirname(os.path.realpath(sys.argv[1])))
+from energon_cli.library import name_here
+importlib.import_module(name_here("loader.inspect.runs.plan")).run_script()
+"""
+"""The folder of the script may have another ``loader``, so it is in the path before the library is imported."""
 _REQUEST = "ENERGON_PLAN_OF_SCRIPT"  # what is asked of the process of a script: where the result goes, and the run
 
 
@@ -130,7 +137,7 @@ def plan_script(
     with tempfile.TemporaryDirectory(prefix="energon-plan-") as folder:
         result = Path(folder, "facts.json")
         request = msgspec.json.encode({"result": str(result), "run": [ranks, steps, ranks_of_node]}).decode()
-        command = [sys.executable, "-c", f"from {__name__} import run_script; run_script()", script, *arguments]
+        command = [sys.executable, "-c", _START, script, *arguments]
         ended = subprocess.run(command, env=os.environ | {_REQUEST: request}, stdout=sys.stderr, check=False)
         if not result.exists():
             reason = f"ended with exit code {ended.returncode}" if ended.returncode else "made no loader"
@@ -147,7 +154,6 @@ def run_script() -> None:
 
     request = msgspec.json.decode(os.environ.pop(_REQUEST))
     del sys.argv[0]
-    sys.path.insert(0, str(Path(sys.argv[0]).resolve().parent))
 
     def stop(_loader: Any, dataset: SavableDataset[Any], *_: Any, **__: Any) -> None:
         raise _FirstLoader(dataset)

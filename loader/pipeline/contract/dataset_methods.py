@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ...errors import ConfigError, EnergonError, StateError
 from ...format.documents.messages import short_repr
+from ...own_names import canonical_name, is_own
 from ...renamed_parameters import renamed_parameters
 from .lane import Lane
 from .running import Running, State
@@ -322,17 +323,18 @@ class DatasetMethods(Generic[T_co]):
         """Return plain data that differs for other data and other arguments."""
         identity = getattr(self, "identity", None)
         return {
-            "type": f"{type(self).__module__}.{type(self).__qualname__}",
+            "type": f"{canonical_name(type(self).__module__)}.{type(self).__qualname__}",
             **({} if self.defines_iter or identity is None else {"chain": identity()}),
         }
 
     @staticmethod
     def _function_config(fn: Callable[..., Any]) -> str:
         function = getattr(fn, "__func__", fn)
-        return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(fn).__qualname__)}"
+        module = canonical_name(str(getattr(function, "__module__", "")))
+        return f"{module}.{getattr(function, '__qualname__', type(fn).__qualname__)}"
 
 
 def inherits_stage(dataset: Any) -> bool:
     """Return True if a dataset is a stage of the library whose ``__iter__`` a subclass of a user overrides."""
     owner = next((ancestor for ancestor in type(dataset).__mro__ if "open" in vars(ancestor)), object)
-    return dataset.defines_iter and owner is not DatasetMethods and owner.__module__.startswith("loader.")
+    return dataset.defines_iter and owner is not DatasetMethods and is_own(owner.__module__)

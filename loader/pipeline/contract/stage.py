@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypeVar
 
 from ...errors import ConfigError, escape_controls, plural
 from ...order import worker_share
+from ...own_names import is_own
 from ..failures.error_handlers import joined_names
 from .dataset_methods import DatasetMethods, T_co, inherits_stage, inner_datasets
 from .iterated import UserRunning, warn_once
@@ -266,7 +267,7 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         return escape_controls(f"<{next(self.lines())}{' of ' if sources else ''}{sources}>")
 
     def __dir__(self) -> list[str]:
-        users = [kind for kind in type(self).__mro__ if not kind.__module__.startswith("loader.")]
+        users = [kind for kind in type(self).__mro__ if not is_own(kind.__module__)]
         names = {*vars(self), *(name for kind in users for name in vars(kind) if not hasattr(SavableDataset, name))}
         return sorted({*_FOR_USERS, *(name for name in names if not name.startswith("_"))})
 

@@ -18,6 +18,7 @@ from typing import Any
 from ...errors import EnergonError, RepeatedSampleError, error_text, escape_controls
 from ...escaped_log import get_logger
 from ...format.documents.messages import nearest_hint
+from ...own_names import canonical_name
 from ...renamed_parameters import renamed_parameters
 from ..worker_identity import worker_number
 
@@ -128,8 +129,8 @@ def _user_line(error: Exception, hook: Callable[..., Any]) -> str | None:
     return f"{code.co_filename}:{line}" if _is_users(code.co_filename) else None
 
 
-def _module(frame: FrameType) -> Any:
-    return frame.f_globals.get("__name__")
+def _module(frame: FrameType) -> str:
+    return canonical_name(str(frame.f_globals.get("__name__")))
 
 
 @lru_cache(maxsize=1)

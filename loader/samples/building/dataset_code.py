@@ -19,6 +19,7 @@ from ...errors import ConfigError
 from ...format.documents.dataset_config import DatasetConfig, is_own_module
 from ...format.documents.field_map import FieldMap, parse_field_map
 from ...format.documents.messages import did_you_mean
+from ...own_names import is_own, name_here
 from ...storage import EPath
 from .. import types
 from ..trust import is_trusted, refuse
@@ -51,7 +52,7 @@ def described_by(config: DatasetConfig, code: DatasetCode, **choices: Any) -> An
     """
     dataset_class = dataset_class_of(config, trust_code=code.trust_code)
     owner = next((base for base in getattr(dataset_class, "__mro__", ()) if "build" in vars(base)), None)
-    if owner is not None and not is_own_module(owner.__module__):
+    if owner is not None and not is_own(owner.__module__):
         raise ConfigError(
             f"{config.dataset_module}.{config.dataset_class} overrides build(), which is not called when a "
             "dataset is loaded: the order of samples is known before any is read",
@@ -237,7 +238,9 @@ def find_code(
         TrustError: The module is not imported, or would import the class or function on access, and the caller does
             not trust the dataset.
     """
-    module = sys.modules.get(module_name)
+    # What a document calls `loader` is this library, even if the program has a module of that name.
+    imported = name_here(module_name)
+    module = sys.modules.get(imported)
     # Looking up an attribute that a module lacks runs its __getattr__, which may import anything (PEP 562).
     runs_no_code = module is not None and (name in vars(module) or "__getattr__" not in vars(module))
     if not (runs_no_code or (module and is_own_module(module_name))) and not is_trusted(trust_code):
@@ -248,7 +251,7 @@ def find_code(
         error.hint = f"{before if module is None else 'name the module that defines it'}; or {error.hint}"
         raise error
     try:
-        module = importlib.import_module(module_name)
+        module = importlib.import_module(imported)
         code = getattr(module, name, _MISSING)
     except ImportError as error:
         raise ConfigError(f"{source} names {module_name}.{name}, but: {error}", at=at) from error

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Generic, TypedDict, TypeVar
 
 from ...errors import ConfigError, EnergonError
 from ...format.documents.subset import SampleRange, ShareRange, SubsetRange, resolve_subset
+from ...own_names import canonical_name
 from ...pipeline.contract.dataset_methods import set_direct_loader
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
@@ -223,7 +224,7 @@ class BaseCoreDatasetFactory(ABC, Generic[T_co]):
     def config(self) -> dict[str, Any]:
         """Return plain data that differs for other datasets and other arguments."""
         return {
-            "type": f"{type(self).__module__}.{type(self).__qualname__}",
+            "type": f"{canonical_name(type(self).__module__)}.{type(self).__qualname__}",
             "training": self.training,
             "shuffle_over_epochs": self.shuffle_over_epochs,
             "max_samples_per_sequence": self.max_samples_per_sequence,

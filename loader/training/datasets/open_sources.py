@@ -22,6 +22,7 @@ from ...metadataset.joins.files import open_join
 from ...metadataset.leaf_samples import named_by
 from ...metadataset.plans.blend_tree import SAMPLES
 from ...metadataset.plans.plan_leaves import plan_request
+from ...own_names import is_own
 from ...pipeline.contract.iterated import warn_once
 from ...pipeline.contract.rank_group import broadcast, check_group
 from ...pipeline.contract.worker_config import WorkerConfig
@@ -186,7 +187,7 @@ def _request_of(
 def _level_of_program() -> int:
     """Return the ``stacklevel`` of warnings that names the first caller outside of the library."""
     level, frame = 0, currentframe()
-    while frame is not None and str(frame.f_globals.get("__name__")).startswith("loader."):
+    while frame is not None and is_own(str(frame.f_globals.get("__name__"))):
         level, frame = level + 1, frame.f_back
     return level
 
@@ -205,7 +206,7 @@ def _check_encoder(given: Any) -> None:
 
 def _warn_of_misspelt_hooks(encoder: type[Any]) -> None:
     """Warn of public methods of the user's classes that are nearly named as a hook that these do not define."""
-    kinds = [kind for kind in encoder.__mro__ if not kind.__module__.startswith("loader.")]
+    kinds = [kind for kind in encoder.__mro__ if not is_own(kind.__module__)]
     members = {name: value for kind in kinds for name, value in vars(kind).items()}
     hooks = {name for name, value in vars(TaskEncoder).items() if is_library_hook(value)}
     for name, value in members.items():

@@ -29,7 +29,7 @@ from energon_cli.main import cli
 from loader.samples.batching import collate
 from tests.cli.make_dataset import write_captions
 from tests.e2e.dataset_tree import prepare
-from tests.source_tree import ALIAS, PACKAGES, ROOT, sources
+from tests.source_tree import ALIAS, FREE, PACKAGES, ROOT, sources
 from tests.tables import CRUDE_YAML
 
 REAL = [source.module for source in sources() if source.module.startswith(f"{ALIAS}.")]
@@ -284,7 +284,7 @@ def test_the_packages_of_the_wheel_are_those_on_disk() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
     folders = {source.module if source.is_package else source.module.rpartition(".")[0] for source in sources()}
     assert settings["packages"] == sorted(folders)
-    assert settings["package-dir"] == {ALIAS: PACKAGES[ALIAS]}
+    assert settings["package-dir"] == {name: PACKAGES[name] for name in (FREE, ALIAS)}
     assert not (ROOT / "megatron").exists()
 
 

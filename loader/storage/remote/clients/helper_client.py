@@ -15,15 +15,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from ....own_names import CANONICAL, ROOT
 from ..failures import Remedy, RequestFailure
 from ..object_url import ObjectUrl
 from ..options import StorageOptions
 from .connection import ClientObject
 
 _ROOT = str(Path(__file__).parents[4])  # first, so that no other package named `loader` comes before this one
+# Messages name classes as this process does: the other one has no `loader` if this one has that of a program.
+_NAMES = "" if ROOT == CANONICAL else f"import sys; sys.modules['{CANONICAL}'] = None; import energon_cli; "
 _START = (  # these reach the whole process group; the parent, which may handle them, ends this one
     "import signal as s; [s.signal(number, s.SIG_IGN) for number in (s.SIGINT, s.SIGUSR1, s.SIGUSR2)]; "
-    f"from {__package__}.helper import main; main()"
+    f"{_NAMES}from {__package__}.helper import main; main()"
 )
 
 

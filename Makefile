@@ -54,7 +54,7 @@ COVERING := tests/unit/av tests/unit/format tests/unit/order tests/unit/storage 
 	$(addprefix tests/cli/test_,lint_files.py lint_jsonl.py meta_folder.py prepare_conversations.py prepare_media.py unprepared.py) \
 	tests/e2e/test_meta_folder.py tests/e2e/test_prepare_parts.py tests/remote/test_parts_at_url.py tests/remote/test_prepare_at_url.py
 
-.PHONY: help setup fmt check test test-all test-browser fuzz compat coverage dist shim demo demo-remote picture bench bench-load bench-mixes bench-order bench-prepare bench-remote docs ci clean
+.PHONY: help setup fmt check test test-all test-browser fuzz compat coverage dist shim demo demo-remote chart bench bench-load bench-mixes bench-order bench-prepare bench-remote docs ci clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*##/\1\t/' | awk -F'\t' '{ printf "  make %-14s%s\n", $$1, $$2 }'
@@ -116,16 +116,17 @@ demo: $(DEMO_INSTALLED)  ## draw pictures into build/demo and run the main comma
 demo-remote: $(INSTALLED)  ## the same from a real S3 server, which it starts
 	$(BIN)/python benchmarks/demo_remote.py build/demo-remote
 
-picture: $(INSTALLED)  ## draw the terminal picture of the README again
-	$(BIN)/python benchmarks/readme_picture.py docs/images/terminal.svg
+chart: $(INSTALLED)  ## draw the chart of the README again, from the figures of bench-load
+	$(BIN)/python benchmarks/readme_chart.py benchmarks/results/load.json docs/images/figures.svg
 
 bench: bench-prepare bench-load bench-mixes bench-order  ## all benchmarks
 
 bench-prepare: $(INSTALLED) $(PEER_INSTALLED)  ## prepare, info and lint against megatron-energon: a table of ratios
-	$(BIN)/python benchmarks/bench_prepare.py --peer-bin $(PEER_BIN) --work-folder build/bench $(ARGS)
+	$(BIN)/python benchmarks/bench_prepare.py --peer-bin $(PEER_BIN) --work-folder build/bench --json benchmarks/results/prepare.json $(ARGS)
 
 bench-load: $(INSTALLED) $(PEER_INSTALLED) $(LOADERS_INSTALLED)  ## loading against five other libraries: a table of ratios
-	$(BIN)/python benchmarks/bench_load.py --peer-bin $(PEER_BIN) --other-bin $(LOADERS_BIN) --work-folder build/bench $(ARGS)
+	$(BIN)/python benchmarks/bench_load.py --peer-bin $(PEER_BIN) --other-bin $(LOADERS_BIN) --work-folder build/bench \
+		--json benchmarks/results/load.json $(ARGS)
 
 bench-mixes: $(INSTALLED) $(PEER_INSTALLED)  ## blends, joins and look-ups by key: a table each
 	$(BIN)/python benchmarks/bench_mixes.py --work-folder build/bench $(ARGS)

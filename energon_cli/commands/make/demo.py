@@ -44,7 +44,7 @@ $ energon get {data} 000002
 """
 
 _TRAINING = """
-from loader import get_savable_loader, get_train_dataset
+from energon_toolkit import get_savable_loader, get_train_dataset
 
 loader = get_savable_loader(get_train_dataset({data!r}, batch_size=4))
 for step, batch in zip(range(3), loader):

@@ -284,8 +284,8 @@ def _jpeg_pixels(data: bytes, mode: ImageMode, max_pixels: int | None) -> NDArra
 def _jpeg_planes(data: bytes, form: ImageForm) -> Any:
     """Decode a plain JPEG to a tensor or array, (3, H, W); return None where Pillow must decode.
 
-    With a fourth byte each pixel is one integer, and numpy copies the lowest bytes of all pixels at once. This takes
-    half the time of transposing three bytes a pixel.
+    With a fourth byte each pixel is one integer, of which numpy takes a channel at once. This takes half the time of
+    transposing three bytes a pixel.
     """
     if not is_plain_jpeg(data, form.max_pixels):
         return None
@@ -293,6 +293,8 @@ def _jpeg_planes(data: bytes, form: ImageForm) -> Any:
         pixels = simplejpeg.decode_jpeg(data, "RGBX").view("<u4")[..., 0]  # (H, W)
     except ValueError:
         return None  # damaged: Pillow tolerates some damage, so it decides
+    if form.floating:
+        return _contained(_float_planes(pixels), form)
     planes = np.empty((3, *pixels.shape), np.uint8)
     for plane in planes:
         np.copyto(plane, pixels, casting="unsafe")
@@ -300,17 +302,30 @@ def _jpeg_planes(data: bytes, form: ImageForm) -> Any:
     return _contained(planes, form)
 
 
+def _float_planes(pixels: NDArray[np.uint32]) -> NDArray[np.float32]:
+    """Convert the lowest three bytes of integers, which are overwritten, to floats in [0, 1], (3, H, W).
+
+    A byte stays at its place in the integer: the quotient of 256 times the level and 256 times 255 is the same float.
+    """
+    planes = new_array((3, *pixels.shape), np.float32)
+    # The last plane, and at last the pixels themselves, hold the bytes of a channel: more memory would leave the cache.
+    for plane, shift, channel in zip(planes, (0, 8, 16), (planes[2].view("<u4"),) * 2 + (pixels,), strict=True):
+        np.bitwise_and(pixels, 0xFF << shift, out=channel)
+        # numpy converts and divides some thousand integers at a time; those with a sign convert faster.
+        np.divide(channel.view("<i4"), np.float32(0xFF << shift), out=plane, dtype=np.float32)
+    return planes
+
+
 def _to_planes(pixels: NDArray[Any], form: ImageForm) -> Any:
     if pixels.ndim == 3:
         # Transposing bytes before the conversion is faster than transposing floats after it.
         pixels = np.ascontiguousarray(pixels.transpose(2, 0, 1))  # (C, H, W)
+    if form.floating:
+        pixels = _floating(pixels, new_array(pixels.shape, np.float32))
     return _contained(pixels, form)
 
 
 def _contained(planes: NDArray[Any], form: ImageForm) -> Any:
-    """Return planes, as floats where the form has them, in a tensor or as an array."""
-    if form.floating:
-        planes = _floating(planes, new_array(planes.shape, np.float32))
     return torch.from_numpy(planes) if form.container == "torch" else planes.view(PixelPlanes)
 
 

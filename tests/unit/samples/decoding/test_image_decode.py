@@ -20,7 +20,13 @@ from loader import lazy_torch
 from loader.errors import ConfigError, SampleError, TrustError
 from loader.samples.decoding import image_decode
 from loader.samples.decoding.decoder import ArrayDecoder, SampleDecoder
-from loader.samples.decoding.image_decode import IMAGE_FORMS, decode_image, is_plain_jpeg, looks_like_image
+from loader.samples.decoding.image_decode import (
+    IMAGE_FORMS,
+    _float_planes,
+    decode_image,
+    is_plain_jpeg,
+    looks_like_image,
+)
 from tests.unit.samples.image_corpus import corpus, encode, pattern
 
 CORPUS = corpus()
@@ -138,6 +144,16 @@ def test_every_level_converts_to_the_float_of_webdataset() -> None:
     levels = Image.fromarray(np.arange(256, dtype=np.uint8).reshape(16, 16))
     for form in ("l", "torchl", "rgb", "torchrgb", "rgba", "torchrgba"):
         assert_same(*decode_both(encode(levels, "PNG"), form))
+
+
+def test_floats_of_a_jpeg_are_the_quotients_of_its_bytes() -> None:
+    levels = np.arange(256, dtype=np.uint32)
+    pixels = (levels | levels[::-1] << 8 | np.roll(levels, 7) << 16 | 0xFF << 24).reshape(16, 16)
+    planes = np.stack([levels, levels[::-1], np.roll(levels, 7)]).reshape(3, 16, 16).astype(np.uint8)
+    assert np.array_equal(_float_planes(pixels), planes / np.float32(255))
+    for name in (name for name in CORPUS if name.startswith("jpeg")):
+        bytes_ = decode_image(CORPUS[name], IMAGE_FORMS["torchrgb8"])
+        assert torch.equal(decode_image(CORPUS[name], IMAGE_FORMS["torchrgb"]), bytes_.to(torch.float32).div_(255))
 
 
 def test_pillows_limit_on_pixels_applies_to_jpegs(monkeypatch: pytest.MonkeyPatch) -> None:

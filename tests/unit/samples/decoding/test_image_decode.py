@@ -148,7 +148,7 @@ def test_every_level_converts_to_the_float_of_webdataset() -> None:
 
 def test_floats_of_a_jpeg_are_the_quotients_of_its_bytes() -> None:
     levels = np.arange(256, dtype=np.uint32)
-    pixels = (levels | levels[::-1] << 8 | np.roll(levels, 7) << 16 | 0xFF << 24).reshape(16, 16)
+    pixels = (levels | levels[::-1] << 8 | np.roll(levels, 7) << 16 | 0xFF << 24).reshape(16, 16).astype(np.uint32)
     planes = np.stack([levels, levels[::-1], np.roll(levels, 7)]).reshape(3, 16, 16).astype(np.uint8)
     assert np.array_equal(_float_planes(pixels), planes / np.float32(255))
     for name in (name for name in CORPUS if name.startswith("jpeg")):

@@ -284,7 +284,7 @@ def _jpeg_pixels(data: bytes, mode: ImageMode, max_pixels: int | None) -> NDArra
 def _jpeg_planes(data: bytes, form: ImageForm) -> Any:
     """Decode a plain JPEG to a tensor or array, (3, H, W); return None where Pillow must decode.
 
-    With a fourth byte each pixel is one integer, of which numpy takes a channel at once. This takes half the time of
+    With a fourth byte each pixel is one integer, and numpy takes one channel of all pixels at once: half the time of
     transposing three bytes a pixel.
     """
     if not is_plain_jpeg(data, form.max_pixels):

@@ -221,18 +221,19 @@ def writable_ref(ref: DatasetRef, *, prepares: bool = False, is_trial: bool = Fa
     """Return the reference under which the metadata of a dataset are written.
 
     Data that refuse to be written, and name no other folder, get a folder in the user's folder of indexes, into which
-    their ``.nv-meta`` is copied.
+    their ``.nv-meta`` is copied, or the index of others that was used.
 
     Args:
         prepares: The data are to be prepared: those without ``.nv-meta`` get a folder, too.
         is_trial: Nothing is written: data with ``.nv-meta`` keep it.
     """
-    if ref.other_folder or ref.kind.format != "folder":
+    if ref.meta_folder is not None or ref.kind.format != "folder":
         return ref
-    storage = ref.storage()
-    if is_writable(storage, FOLDER):
+    storage, other = ref.storage(), ref.other_folder
+    if is_writable(storage, FOLDER) if other is None else other == index_folder_of(ref.path):
         return ref
-    has_index = is_prepared(storage)
+    # An index of others says how they use the data: prepare begins without it.
+    has_index = is_prepared(storage) and not (prepares and other)
     if is_trial if has_index else not (prepares and storage.exists("")):
         return ref
     folder = index_folder_of(ref.path)

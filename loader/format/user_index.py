@@ -48,10 +48,11 @@ def find_index(path: str) -> str | None:
         index = os.path.join(folder, name)
         if _exists(index, _COMMITTED) and (position == 0 or not open_storage(path).exists(INFO_JSON)):
             return index
-    for folder in folders if is_url(path) else ():
-        other = _index_of_shards(folder, path)
-        if other and not open_storage(path).exists(INFO_JSON):
-            return other
+    with suppress(StorageError):  # data that cannot be listed are named where they are opened
+        for folder in folders if is_url(path) else ():
+            other = _index_of_shards(folder, path)
+            if other and not open_storage(path).exists(INFO_JSON):
+                return other
     return None
 
 

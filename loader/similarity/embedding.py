@@ -298,14 +298,17 @@ def _on_device(model: Any) -> tuple[str, Any]:
 def _imported(module: str, package: str) -> Any:
     from importlib import import_module
 
-    for variable in _OFFLINE:
-        os.environ.setdefault(variable, "1")
+    added = [variable for variable in _OFFLINE if variable not in os.environ]
+    os.environ |= dict.fromkeys(added, "1")
     try:
         return import_module(module)
     except ImportError as error:
         raise ConfigError(
             f"cannot import {module}: {error}", at=module, hint=f"install it: pip install {package}"
         ) from error
+    finally:
+        for variable in added:  # samples at the Hub are still read
+            os.environ.pop(variable, None)
 
 
 _HASHES = (PICTURE_HASH, "minhash")

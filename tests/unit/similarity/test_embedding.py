@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import pickle
 import re
 import sys
@@ -18,7 +19,7 @@ import torch
 from PIL import Image
 
 from loader.errors import ConfigError, SampleError, SkipSample
-from loader.similarity import embedding_of
+from loader.similarity import embedding, embedding_of
 
 PARTS = ("json", "jpg", "txt", "txt.gz")
 
@@ -95,7 +96,6 @@ def fake_sentence_transformers(calls: list[Any]) -> Any:
 
 def test_ready_classes_load_a_model_once_without_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
-    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setitem(sys.modules, "open_clip", fake_open_clip(calls))
     monkeypatch.setitem(sys.modules, "timm", fake_timm(calls))
     monkeypatch.setitem(sys.modules, "sentence_transformers", fake_sentence_transformers(calls))
@@ -115,9 +115,18 @@ def test_ready_classes_load_a_model_once_without_the_network(monkeypatch: pytest
         assert np.linalg.norm(vectors.astype(np.float32), axis=1) == pytest.approx(np.ones(4), abs=1e-3)
         assert (vectors[0] == vectors[3]).all()
         calls.clear()
-    import os
 
-    assert os.environ.pop("HF_HUB_OFFLINE") == "1"
+
+def test_packages_of_models_are_imported_offline_and_samples_are_read_online(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.delitem(sys.modules, "timm", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "timm.py").write_text('import os\nOFFLINE = os.environ["HF_HUB_OFFLINE"]\n')
+    assert embedding._imported("timm", "timm").OFFLINE == "1"
+    assert "HF_HUB_OFFLINE" not in os.environ
+    del sys.modules["timm"]  # which pytest restores only if it was there before
 
 
 def test_torchvision_takes_weights_of_a_file_and_vectors_before_the_last_layer(

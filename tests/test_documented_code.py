@@ -19,7 +19,6 @@ from tests.source_tree import ROOT
 
 PAGES = (
     "docs/getting-started.md",
-    "docs/index.md",
     "docs/explanation/a-samples-journey.md",
     "docs/explanation/architecture.md",
     "docs/explanation/determinism-and-resume.md",
@@ -82,6 +81,16 @@ def test_the_code_on_a_page_prints_what_the_page_says(
     warnings = "ignore" if page in WARNS else "error"
     printed = scripts.run(script, folder=folder, warnings=warnings)
     assert printed.replace(dataset, "/data/my_dataset") == blocks(text, "text")
+
+
+def test_the_lines_of_the_first_page_print_three_batches(scripts: ForkedScripts, folder: Path, tmp_path: Path) -> None:
+    script = tmp_path / "first_batch.py"
+    lines = (ROOT / "docs/first_batch.py").read_text(encoding="utf-8")
+    script.write_text(lines.replace("sys.argv[1]", repr(str(folder / "my_dataset"))), encoding="utf-8")
+    printed = scripts.run(script, folder=folder, warnings="error")
+    assert re.findall(r"^\d .*Sample$", printed, flags=re.MULTILINE) == [
+        f"{step} CaptioningSample" for step in range(3)
+    ]
 
 
 @pytest.fixture

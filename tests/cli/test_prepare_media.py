@@ -341,4 +341,4 @@ def test_info_of_a_folder_with_a_foreign_index_fails(energon: RunEnergon, tmp_pa
     sqlite3.connect(tmp_path / ".nv-meta/index.sqlite").close()
     done = energon("info", tmp_path)
     assert done.code == 1
-    assert "no prepared dataset, and has no media metadata" in done.err
+    assert "not a prepared dataset, and has no media metadata" in done.err

@@ -203,7 +203,7 @@ def test_metrics_are_checked(data: MixedData) -> None:
     with pytest.raises(ConfigError, match="the unit 'tokens', which is not a metric of TaskEncoder; known are none"):
         train(path, TaskEncoder())
     misspelt = blend(data, "misspelt.yaml", unit="Tokens")
-    with pytest.raises(ConfigError, match=r"no metric of Sized; .*; did you mean 'tokens'"):
+    with pytest.raises(ConfigError, match=r"not a metric of Sized; .*; did you mean 'tokens'"):
         train(misspelt, Sized())
     with pytest.raises(ConfigError, match="to return a number from 0 to 1,000,000,000,000,000, found -1"):
         next(iter(get_loader(train(path, Negative()))))

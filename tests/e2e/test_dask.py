@@ -192,7 +192,7 @@ def test_a_scheduler_that_cannot_be_reached_is_named(monkeypatch: pytest.MonkeyP
 
 def test_a_file_of_a_scheduler_that_does_not_exist_is_named(tmp_path: Path) -> None:
     with (
-        pytest.raises(ConfigError, match="no file of a Dask scheduler"),
+        pytest.raises(ConfigError, match="neither the file of a Dask scheduler nor an address"),
         DaskEngine.open(str(tmp_path / "scheduler.json"), None, 0.0),
     ):
         pass

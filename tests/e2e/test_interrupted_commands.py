@@ -136,7 +136,7 @@ def test_a_killed_run_is_named_by_all_commands_and_continued_by_their_line(
         assert f"({size:,} bytes), first .shard_" in text, look
         assert re.findall(r"to continue, run: ([^;\n]*)", text) == [line], look
     assert not (output / ".nv-meta/.info.json").exists()
-    with pytest.raises(StorageError, match=rf"(?s)no dataset yet.*\({size:,} bytes\).*to continue, run: energon "):
+    with pytest.raises(StorageError, match=rf"(?s)not a dataset yet.*\({size:,} bytes\).*to continue, run: energon "):
         random_access(str(output))
     run_line(line, energon)
     assert unfinished(output) == []

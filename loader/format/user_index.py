@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
-
-import msgspec
 
 from ..errors import StorageError
 from ..storage import FileInfo, is_url, open_storage, url_at_commit
@@ -64,7 +63,7 @@ def note_index(folder: str, uuid: str, shards: Iterable[FileInfo]) -> None:
         uuid: The uuid of the index.
     """
     indexes, name = os.path.split(folder)
-    with suppress(StorageError):  # this user has no folder
+    with suppress(StorageError):  # without the note, the index is found by its URL alone
         if indexes == index_folders()[0]:
             for digest in _digests(shards):
                 open_storage(indexes).write(f"{_BY_SHARDS}/{digest}", f"{name}/index/{uuid}/layout.json".encode())
@@ -94,7 +93,7 @@ def _digests(files: Iterable[FileInfo]) -> list[str]:
         if file.name.endswith(SHARD_SUFFIXES) and not file.name.startswith(f"{FOLDER}/"):
             shards[data_kind(file.name).format].append((file.name, file.size_bytes, file.etag))
     return [
-        hashlib.sha256(msgspec.json.encode(sorted(each))).hexdigest()[:32]
+        hashlib.sha256(json.dumps(sorted(each)).encode()).hexdigest()[:32]  # names need not be UTF-8
         for each in shards.values()
         if all(etag for _, _, etag in each)
     ]

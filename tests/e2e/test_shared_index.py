@@ -22,6 +22,8 @@ from loader.errors import ConfigError, EnergonError, FormatError
 from loader.format.columns.column_files import open_column, write_column
 from loader.format.dataset_ref import DatasetRef
 from loader.format.filters.build import build_filter_index
+from loader.format.user_index import note_index
+from loader.storage import FileInfo
 from tests.e2e.dataset_tree import caption_samples, prepare, write_shard, write_tar
 from tests.e2e.text_dataset import write_texts
 
@@ -78,6 +80,14 @@ def test_data_find_their_index_in_the_folders_of_indexes(
     assert DatasetRef(str(bare)).folder == ".nv-meta"
     shutil.move(tmp_path / "shared", tmp_path / "mine")
     assert DatasetRef(str(bare)).folder.startswith(str(tmp_path / "mine"))
+
+
+def test_shards_with_any_names_have_a_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENERGON_INDEX", str(tmp_path))
+    shard = FileInfo(name="\udcff.tar", size_bytes=1, mtime_ns=0, etag="1")
+    note_index(str(tmp_path / "cats"), "0", [shard])
+    (entry,) = (tmp_path / "by-shards").iterdir()
+    assert entry.read_text() == "cats/index/0/layout.json"
 
 
 def test_decisions_of_others_are_taken_on_request_alone(bare: Path, tmp_path: Path) -> None:

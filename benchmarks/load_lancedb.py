@@ -9,7 +9,6 @@ decodes them in the dataset's transform, which runs in its threads.
 from __future__ import annotations
 
 import json
-import time
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +19,7 @@ import pyarrow as pa
 import torch
 from lancedb.streaming import StreamingDataset
 from load_data import read_samples
-from load_work import BATCH_SIZE, arguments_of_script, picture_tensor, report, throughput
+from load_work import BATCH_SIZE, arguments_of_script, first_or_throughput, picture_tensor
 
 TABLE = "samples"
 SCHEMAS = {
@@ -37,13 +36,7 @@ def main() -> None:
     if arguments.task == "convert":
         convert(arguments.kind, arguments.folder, copy)
         return
-    start = time.perf_counter()
-    batches = iter(loader(arguments, copy))
-    if arguments.task == "throughput":
-        throughput(batches, arguments, contents)
-    else:
-        next(batches)
-        report({"seconds": time.perf_counter() - start})
+    first_or_throughput(lambda: loader(arguments, copy), arguments, contents)
 
 
 def loader(arguments: Namespace, copy: Path) -> Any:

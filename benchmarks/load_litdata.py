@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 import torch
 from litdata import StreamingDataLoader, StreamingDataset, optimize
 from load_data import read_samples, samples_of_shard
-from load_work import BATCH_SIZE, arguments_of_script, cold_epoch, picture_tensor, report, throughput
+from load_work import BATCH_SIZE, arguments_of_script, cold_epoch, first_or_throughput, picture_tensor
 
 
 def main() -> None:
@@ -33,13 +32,7 @@ def main() -> None:
     if arguments.task == "epoch":
         cold_epoch(lambda: loader(arguments, arguments.url), arguments, contents)
         return
-    start = time.perf_counter()
-    batches = iter(loader(arguments, copy))
-    if arguments.task == "throughput":
-        throughput(batches, arguments, contents)
-    else:
-        next(batches)
-        report({"seconds": time.perf_counter() - start})
+    first_or_throughput(lambda: loader(arguments, copy), arguments, contents)
 
 
 def loader(arguments: Namespace, copy: Path | str) -> Any:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from argparse import Namespace
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +17,7 @@ from typing import Any
 
 import torch
 from load_data import read_samples
-from load_work import BATCH_SIZE, arguments_of_script, cold_epoch, picture_tensor, report, throughput
+from load_work import BATCH_SIZE, arguments_of_script, cold_epoch, first_or_throughput, picture_tensor
 
 COLUMNS = {"json": {"id": "str", "text": "str"}, "captions": {"image": "bytes", "text": "str"}}
 SHARD_BYTES = 1 << 26  # the default
@@ -34,13 +33,7 @@ def main() -> None:
     if arguments.task == "epoch":
         cold_epoch(lambda: loader(arguments, arguments.cache), arguments, contents)
         return
-    start = time.perf_counter()
-    batches = iter(loader(arguments, copy))
-    if arguments.task == "throughput":
-        throughput(batches, arguments, contents)
-    else:
-        next(batches)
-        report({"seconds": time.perf_counter() - start})
+    first_or_throughput(lambda: loader(arguments, copy), arguments, contents)
 
 
 def import_without_torchvision() -> None:

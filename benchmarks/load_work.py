@@ -16,7 +16,15 @@ from typing import Any
 import torch
 from processes import process_tree
 
-__all__ = ["BATCH_SIZE", "arguments_of_script", "cold_epoch", "picture_tensor", "report", "throughput"]
+__all__ = [
+    "BATCH_SIZE",
+    "arguments_of_script",
+    "cold_epoch",
+    "first_or_throughput",
+    "picture_tensor",
+    "report",
+    "throughput",
+]
 
 BATCH_SIZE = 16
 WARM_UP_BATCHES = {"json": 1000, "captions": 40}
@@ -70,6 +78,21 @@ def throughput(
         raise SystemExit("a batch changed after it was returned: its memory was reused")
     count = number * BATCH_SIZE
     report({"microseconds": seconds / count * 1e6, "processor": processor / count * 1e6, "samples": count})
+
+
+def first_or_throughput(
+    open_batches: Callable[[], Iterable[Any]],
+    arguments: argparse.Namespace,
+    sample_lists: Callable[[Any], Sequence[Any]],
+) -> None:
+    """Time the task ``throughput``, or the seconds from the opening of the dataset to its first batch."""
+    start = time.perf_counter()
+    batches = iter(open_batches())
+    if arguments.task == "throughput":
+        throughput(batches, arguments, sample_lists)
+    else:
+        next(batches)
+        report({"seconds": time.perf_counter() - start})
 
 
 def cold_epoch(

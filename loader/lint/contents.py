@@ -23,7 +23,7 @@ from .record_file import ColumnFiles, JsonlFiles, fault_of_line
 from .report import Caution, SampleCheck
 from .rule import Finding, ReadSample
 from .samples import SampleFaults
-from .shard import Shards
+from .shard import Shards, unreadable
 
 _Checks = Sequence[Callable[[ReadSample], Iterable[Finding]]]
 """Checks of rules."""
@@ -85,7 +85,7 @@ class SampleLint:
         try:
             file = storage.open(shard.name, shard.info)
         except EnergonError as error:
-            yield Finding(Shards.E109, error.message, shard=shard.name)
+            yield unreadable(error, shard.name)
             return
         # Read and check each sample.
         with AscendingFile(file) if storage.checks_versions else file as reader:
@@ -97,7 +97,7 @@ class SampleLint:
                     yield Finding(Shards.E104, error.message, shard=shard.name, key=key, offset=error.offset)
                     continue
                 except EnergonError as error:
-                    yield Finding(Shards.E109, error.message, shard=shard.name, key=key, offset=locations[0].offset)
+                    yield unreadable(error, shard.name, key=key, offset=locations[0].offset)
                     continue
                 read = ReadSample(shard=shard.name, key=key, parts=parts)
                 yield from self._of_sample(checks, read, self.check, locations)

@@ -20,7 +20,7 @@ from .contents import media_note
 from .report import LintPlan, LintReport, SampleCheck, take_pictures
 from .rule import Finding, LintRule, LintRules
 from .running import OnProgress, RequestError, RunningLint
-from .shard import Shards
+from .shard import Shards, unreadable
 from .stored import CheckedSamples, CheckedShard
 
 _FILES_AT_ONCE = 256  # of a task in a share or on a cluster
@@ -125,7 +125,7 @@ def _faults(
         yield Finding(MediaFolders.E604, str(broken), shard=name)
         return
     except StorageError as error:
-        yield Finding(Shards.E109, error.message, shard=name)
+        yield unreadable(error, name)
         return
     # A file that differs may still decode, so both are checked.
     if now != metadata:

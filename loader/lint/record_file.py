@@ -17,7 +17,7 @@ from ..storage import ReadableFile, Storage
 from .rule import Finding, LintRule, LintRules
 from .running import RunningLint
 from .samples import SampleFaults
-from .shard import Shards
+from .shard import unreadable
 
 _OFFSETS_AT_ONCE = 1 << 20  # 8 MB of the index
 
@@ -242,7 +242,7 @@ def check_record_file(lint: RunningLint, storage: Storage, name: str, *, level: 
         else:
             (_check_tokens if kind == "binidx" else _check_rows)(lint, storage, name, every_sample=every_sample)
     except EnergonError as error:
-        lint.add(Finding(Shards.E109, error.message, shard=name))
+        lint.add(unreadable(error, name))
 
 
 def _check_tokens(lint: RunningLint, storage: Storage, name: str, *, every_sample: bool) -> None:

@@ -26,7 +26,7 @@ from ..dataset.unprepared.tar_index import (
     join_summaries,
     summarize_shard,
 )
-from ..errors import ConfigError, EnergonError, FormatError, StorageError, plural
+from ..errors import ConfigError, EnergonError, FormatError, MissingPackageError, StorageError, plural
 from ..format.data_kind import Kind
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
@@ -44,7 +44,7 @@ from .report import LintPlan, LintReport, PictureCounts, SampleCheck, take_pictu
 from .rule import Finding, Level, ScannedShard
 from .running import OnProgress, RequestError, RunningLint
 from .samples import SampleFaults, required_parts
-from .shard import Shards, compare_file, read_all
+from .shard import Shards, compare_file, read_all, unreadable
 from .stored import CheckedSamples, CheckedShard, pack_findings, unpack_findings
 
 _SAMPLES_AT_ONCE = 256  # of a task: enough to hide its cost, few enough for a smooth progress bar
@@ -67,6 +67,7 @@ def lint_dataset(plan: LintPlan, *, on_progress: OnProgress | None = None) -> Li
 
     Raises:
         ConfigError: The plan names split parts that the dataset's split does not have; or shares are missing.
+        MissingPackageError: The format of the data needs a package that is not installed.
         WorkerError: A worker process was killed.
         ShareDone: The engine runs one share, which is done.
     """
@@ -75,6 +76,8 @@ def lint_dataset(plan: LintPlan, *, on_progress: OnProgress | None = None) -> Li
         lint.check(_open_listed(plan.ref))
     except RequestError as error:
         raise error.error from None
+    except MissingPackageError:
+        raise
     except FormatError as error:
         lint.add(unreadable_dataset(error, DatasetFiles.E005))
     except (ConfigError, StorageError) as error:
@@ -484,7 +487,7 @@ def _check_headers(
     except FormatError as error:
         findings.append(Finding(Shards.E104, error.message, shard=shard, offset=error.offset))
     except EnergonError as error:
-        findings.append(Finding(Shards.E109, error.message, shard=shard))
+        findings.append(unreadable(error, shard))
     return scanned, findings
 
 
@@ -496,7 +499,7 @@ def decode_samples(dataset: Dataset, task: LintTask, *, lint: SampleLint) -> Dec
         findings = list(lint.findings(dataset, task.shard, kept))
         decoded_media = lint.count_media(dataset, kept)
     except EnergonError as error:  # the shard changed since its headers were checked
-        findings = [Finding(Shards.E109, error.message, shard=task.shard.name)]
+        findings = [unreadable(error, task.shard.name)]
     return findings, take_pictures(lint.check), decoded_media
 
 

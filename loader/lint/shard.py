@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..engine import meanings
-from ..errors import FormatError, StorageError, plural
+from ..errors import EnergonError, FormatError, MissingPackageError, StorageError, plural
 from ..format.index.dataset_index import DatasetIndex
 from ..format.index.layout import ShardEntry
 from ..format.index.shard_index import ShardIndex
@@ -19,13 +19,20 @@ from .rule import DATASETS, FILES, TARS, Finding, LintRule, LintRules, ScannedSh
 _CHUNK = 4 * 1024 * 1024  # bytes of a read
 
 
+def unreadable(error: EnergonError, shard: str, *, key: str | None = None, offset: int | None = None) -> Finding:
+    """Return the finding about a shard that cannot be read; a package that is missing is no fault of the data."""
+    if isinstance(error, MissingPackageError):
+        raise error
+    return Finding(Shards.E109, error.message, shard=shard, key=key, offset=offset)
+
+
 def compare_file(storage: Storage, shard: ShardEntry) -> tuple[FileInfo | None, list[Finding]]:
     """Return the file of a shard, None if it is missing, and the findings about changes since it was indexed."""
     name = shard.name
     try:
         now = storage.stat(name)
     except StorageError as error:
-        return None, [Finding(Shards.E101 if error.is_missing else Shards.E109, error.message, shard=name)]
+        return None, [Finding(Shards.E101, error.message, shard=name) if error.is_missing else unreadable(error, name)]
     if shard.has_changed(now):
         is_version = now.size_bytes == shard.size_bytes
         expected = f"version {shard.etag}" if is_version else f"{shard.size_bytes} bytes"

@@ -21,6 +21,7 @@ pyarrow info table.parquet | 'energon-toolkit[tables]'
 pyarrow preview table.parquet | 'energon-toolkit[tables]'
 pyarrow get table.parquet 0 | 'energon-toolkit[tables]'
 pyarrow lint table.parquet | 'energon-toolkit[tables]'
+pyarrow lint tables | 'energon-toolkit[tables]'
 pyarrow import table.parquet imported --yes | 'energon-toolkit[tables]'
 pyarrow export data exported.parquet | 'energon-toolkit[tables]'
 datasets export data exported --format hf | 'energon-toolkit[hf]'
@@ -45,13 +46,15 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(tmp_path: 
     heic = io.BytesIO()
     pytest.importorskip("pillow_heif").register_heif_opener()
     Image.new("RGB", (16, 16)).save(heic, "HEIF")
-    parquet.write_table(pa.table({"text": ["a", "b"]}), tmp_path / "table.parquet")
+    for table in ("table.parquet", "tables/table.parquet"):
+        (tmp_path / table).parent.mkdir(exist_ok=True)
+        parquet.write_table(pa.table({"text": ["a", "b"]}), tmp_path / table)
     write_captions(tmp_path / "data", parts=lambda number: {"txt": b"text", "cbor": b"\xa0"})
     write_shard(tmp_path / "pictures" / "a.tar", {"0": {"heic": heic.getvalue(), "txt": b"text"}})
     write_shard(tmp_path / "sounds" / "a.tar", {"0": {"mp3": b"ID3", "txt": b"text"}})
     (tmp_path / "media").mkdir()
     (tmp_path / "media" / "a.mp3").write_bytes(b"ID3")
-    for folder in ("data", "pictures", "sounds"):
+    for folder in ("data", "pictures", "sounds", "tables"):
         done = energon("prepare", tmp_path / folder, "--yes", "--split-ratio", "1,0,0", "--sample-type", "CrudeSample")
         assert done.code == 0
     (tmp_path / "compressed").mkdir()

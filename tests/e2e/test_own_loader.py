@@ -16,7 +16,7 @@ import pytest
 import loader
 from loader.errors import ConfigError, FormatError
 from tests.e2e.text_dataset import write_texts
-from tests.installed_wheel import Environment, make_environment, unpack
+from tests.installed_wheel import Environment, make_environment, unpack, what_mypy_says
 
 OWN = {
     "loader.py": "name = 'mine'\nerrors = order = 5\n",
@@ -313,44 +313,17 @@ def test_engines(environment: Environment, own_project: Path, tmp_path: Path, en
 
 @pytest.mark.slow
 def test_type_checkers_see_the_types(wheels: tuple[Path, Path], tmp_path: Path, project: Path) -> None:
-    environment = make_environment(tmp_path / "venv", dependencies=False)
-    unpack(wheels[0], environment)
     (project / "loader.py").write_text("def mine() -> int:\n    return 1\n")
-    (project / "train.py").write_text(
-        textwrap.dedent("""\
-            from energon_toolkit import CaptioningSample, DefaultTaskEncoder, edataclass, get_train_dataset
-            from energon_toolkit import WorkerConfig
-            from energon_toolkit.errors import ConfigError
-            from loader import mine
-
-
-            @edataclass
-            class Counted(CaptioningSample):
-                letters: int
-
-
-            class Encoder(DefaultTaskEncoder[CaptioningSample, Counted, Counted, Counted]):
-                def encode_sample(self, sample: CaptioningSample) -> Counted:
-                    return Counted.extend(sample, letters=len(sample.caption))
-
-
-            reveal_type(get_train_dataset("data", worker_config=WorkerConfig(rank=0, world_size=1, num_workers=0)))
-            reveal_type((ConfigError("x").hint, mine()))
-            WorkerConfig(rank="0", world_size=1, num_workers=0)
-            from energon_toolkit import get_trian_dataset
-        """)
+    dataset, values = what_mypy_says(
+        wheels[0],
+        tmp_path,
+        project,
+        library="energon_toolkit",
+        imports=["from energon_toolkit.errors import ConfigError", "from loader import mine"],
+        revealed=[
+            'get_train_dataset("data", worker_config=WorkerConfig(rank=0, world_size=1, num_workers=0))',
+            '(ConfigError("x").hint, mine())',
+        ],
     )
-    command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(environment.python)]
-    done = subprocess.run(
-        [*command, "--cache-dir", tmp_path / "cache", "train.py"],
-        cwd=project,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    lines = done.stdout.splitlines()
-    assert len(lines) == 5, done.stdout
-    assert lines[0].endswith('"energon_toolkit.pipeline.contract.stage.SavableDataset[Any]"')
-    assert lines[1].endswith('"tuple[str | None, int]"')
-    assert 'Argument "rank" to "WorkerConfig" has incompatible type "str"' in lines[2]
-    assert 'has no attribute "get_trian_dataset"' in lines[3]
+    assert dataset.endswith('"energon_toolkit.pipeline.contract.stage.SavableDataset[Any]"')
+    assert values.endswith('"tuple[str | None, int]"')

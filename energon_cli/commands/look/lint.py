@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loader.errors import ConfigError, EnergonError
+from loader.errors import ConfigError, EnergonError, MissingPackageError
 
 from ...command import energon_command
 from ...dataset_options import dataset_options
@@ -160,7 +160,8 @@ def _run(request: LintRequest, *, unit: str) -> LintReport:
         try:
             return run_lint(request, lambda now: bar.update(now.done, now.total))
         except ConfigError as error:  # about the flags; faults of the dataset are findings
-            if request.runs_on.is_partial and error.at:  # of the results of shares
+            is_of_shares = request.runs_on.is_partial and error.at
+            if is_of_shares or isinstance(error, MissingPackageError):
                 raise
             raise click.UsageError(f"--split-parts: {error.message}.") from error
 

@@ -83,20 +83,14 @@ def test_a_script_is_run_up_to_its_first_loader(texts: Path, tmp_path: Path, ene
         "get_loader(dataset)\n"
         f"open({str(tmp_path / 'ran')!r}, 'w')\n"
     )
-    facts = energon("plan", script, texts, "--json").json
-    assert [steps["ranks"] for steps in facts["steps"]] == [4]
-    assert [
-        steps["ranks"] for steps in energon("plan", script, texts, "--world-size", "8,16", "--json").json["steps"]
-    ] == [8, 16]
-    assert [steps["ranks"] for steps in energon("plan", script, texts, "--world-size", 1, "--json").json["steps"]] == [
-        1
-    ]
+    for options, ranks in ((), [4]), (("--world-size", "1,8,16"), [1, 8, 16]):
+        facts = energon("plan", script, texts, *options, "--json").json
+        assert [steps["ranks"] for steps in facts["steps"]] == ranks
     assert not (tmp_path / "ran").exists()
     # The lanes of the script hold for other numbers of ranks, if they divide them.
     script.write_text(script.read_text().replace("num_workers=2", "num_workers=2, lanes=8"))
-    (own,) = energon("plan", script, texts, "--json").json["steps"]
-    (other,) = energon("plan", script, texts, "--world-size", 2, "--json").json["steps"]
-    assert (other["ranks"], other["window"]) == (2, own["window"])
+    other, own = energon("plan", script, texts, "--world-size", "2,4", "--json").json["steps"]
+    assert (other["ranks"], own["ranks"], other["window"]) == (2, 4, own["window"])
     refused = energon("plan", script, texts, "--world-size", 3)
     assert refused.code == 1
     assert "expected lanes to be a multiple of world_size=3, found 8" in refused.err

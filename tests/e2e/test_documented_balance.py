@@ -13,6 +13,7 @@ from tests.installed_package import install
 from tests.source_tree import ROOT
 
 
+@pytest.mark.slow
 def test_the_script_of_the_page_on_equal_work_balances_and_resumes() -> None:
     command = [sys.executable, "-W", "error", str(ROOT / "docs/train_balanced.py"), "12"]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=400)

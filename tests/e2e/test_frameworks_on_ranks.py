@@ -79,6 +79,7 @@ def with_accelerate(rank: int, texts: str, folder: str) -> tuple[list[list[str]]
     seen = [batch.text for batch in islice(prepared, 3)]
     accelerator.save_state(folder)
     list(islice(prepared, 2))
+    accelerator.wait_for_everyone()  # rank 0 writes the states of all ranks
     accelerator.load_state(folder)
     return seen, [batch.text for batch in islice(prepared, 3)], prepared is loader
 

@@ -21,7 +21,7 @@ from ..format.documents.split_config import SplitConfig, format_split_config, pa
 from ..format.filters.build import build_filter_index
 from ..format.filters.rows import FilterFiles
 from ..format.nv_meta import FOLDER, LOCK, SPLIT_YAML
-from ..storage import Storage, open_storage, read_document, rename_file
+from ..storage import Storage, read_document, rename_file
 from .rows.whole_groups import parts_of_groups
 from .split_groups import Groups, ProgressCallback, find_groups
 
@@ -200,8 +200,8 @@ def _kept_excludes(folder: Dataset) -> tuple[str, ...]:
 
 def undo_split(path: str) -> bool:
     """Bring back the split before the last :func:`run_split`; return False if there is none."""
-    storage, folder = open_storage(path), folder_at(path)
-    file = f"{FOLDER}/{folder.documents.split_file or SPLIT_YAML}"
+    folder = folder_at(path)
+    storage, file = folder.storage, f"{FOLDER}/{folder.documents.split_file or SPLIT_YAML}"
     with storage.lock(LOCK):
         if not storage.exists(f"{file}{_BEFORE}"):
             return False

@@ -15,7 +15,7 @@ from ..format.documents.next_command import command_for_ref, fault_of_file
 from ..format.index.current import index_folders, prefetch_documents
 from ..format.index.layout import ROW_COLUMNS, AbstractIndex
 from ..format.index.object_commit import read_committed_documents
-from ..format.nv_meta import FOLDER, INDEX_FOLDER, TEMPORARY_INDEX
+from ..format.nv_meta import FOLDER, INDEX_FOLDER, is_temporary_index
 from ..format.records.folder_index import open_record_index
 from ..format.unfinished import check_finished
 from ..format.user_index import have_same_shards
@@ -79,7 +79,7 @@ def folder_at(
             partial(_opened, ref, storage, partial(open_tar_index, storage, counts, reads_samples=reads_samples))
         )
         documents = Documents(ref, storage, counts, open_tars)
-        is_elsewhere = ref.other_folder is not None and not os.path.basename(ref.folder).startswith(TEMPORARY_INDEX)
+        is_elsewhere = ref.other_folder is not None and not is_temporary_index(ref.folder)
         return TarDataset(documents, counts, open_tars, rechecks=rechecks, checks_parts=is_elsewhere)
     open_records = cache(partial(_opened, ref, storage, partial(open_record_index, storage, counts)))
     return RecordDataset(Documents(ref, storage, counts, open_records), counts, open_records, rechecks=rechecks)
@@ -87,14 +87,23 @@ def folder_at(
 
 def _opened(ref: DatasetRef, storage: Storage, open_index: Callable[[], _Index]) -> _Index:
     index = open_index()
+    if not ref.other_folder:
+        return index
+    shards = [shard.info for shard in index.layout.shards]
+    if ref.is_found_by_shards and not have_same_shards(storage.url, shards):
+        raise StorageError(
+            "the shards are others than those of the index that their names, sizes and versions led to",
+            path=storage.url,
+            hint=f"run energon prepare on them; the index is {ref.folder}",
+        )
     # Samples are read from the commit that was indexed, wherever the branch is now. An index in the repository itself
     # is of a later commit than the one that was indexed, or even of another repository.
-    if ref.other_folder and not ref.folder.startswith(f"{ref.path}/"):
+    if not ref.folder.startswith(f"{ref.path}/"):
         try:
             pin_indexed_commit(storage.url, index.layout.commit)
         except StorageError:
             # A commit of another repository, whose shards are the same, says nothing of this one.
-            if not have_same_shards(storage.url, (shard.info for shard in index.layout.shards)):
+            if not have_same_shards(storage.url, shards):
                 raise
     return index
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from uuid import UUID, uuid4
 
 import msgspec
 
-from ..errors import ConfigError
+from ..errors import ConfigError, StorageError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_files import is_prepared
 from ..format.index.current import read_uuid
@@ -21,7 +22,7 @@ from ..format.index.writer import IndexWriter
 from ..format.nv_meta import DATASET_YAML, FOLDER, INDEX_FOLDER, SPLIT_JSON, SPLIT_YAML, is_shared_file
 from ..format.records.folder_index import footer_of
 from ..format.shared_index.index_file import ENDING, MAX_PART_BYTES, IndexFile, write_index_file
-from ..format.user_index import index_folder_of
+from ..format.user_index import have_same_shards, index_folder_of
 from ..prepare.destination import check_destination
 from ..prepare.staging import STAGED_INDEX
 from ..prepare.workspace import open_workspace
@@ -170,7 +171,7 @@ def pull_index(
         check_destination(storage, DatasetRef(name, meta_folder=target), shards=names, force=force)
         parts = opened.manifest.files
         documents = {each: opened.read(parts[each]).decode("utf-8", "replace") for each in _OF_OTHERS if each in parts}
-        taken = _publish(opened, storage, with_split=with_split, force=force)
+        taken = _publish(opened, storage, data=known, with_split=with_split, force=force)
     return SharedIndex(
         target,
         opened.manifest.data,
@@ -183,7 +184,7 @@ def pull_index(
     )
 
 
-def _publish(opened: IndexFile, storage: Storage, *, with_split: bool, force: bool) -> list[str]:
+def _publish(opened: IndexFile, storage: Storage, *, data: str, with_split: bool, force: bool) -> list[str]:
     """Write the index and the files that are taken under staging names, and publish them; return the files."""
     manifest, taken = opened.manifest, list[str]()
     index, renames = f"{INDEX_FOLDER}/{manifest.uuid}", list[tuple[str, str]]()
@@ -200,8 +201,23 @@ def _publish(opened: IndexFile, storage: Storage, *, with_split: bool, force: bo
                 workspace.work.write(f"{STAGING}/shared/{each}", opened.read(part))
                 renames.append((f"{STAGING}/shared/{each}", final))
         shards, previous = manifest.layout.shards, read_uuid(storage)
-        workspace.publish(UUID(manifest.uuid), shards, renames=renames, files={}, previous=previous, removals=[])
+        workspace.publish(
+            UUID(manifest.uuid),
+            shards,
+            renames=renames,
+            files={},
+            previous=previous,
+            removals=[],
+            notes_shards=_are_at(data, manifest.layout),
+        )
     return taken
+
+
+def _are_at(data: str, layout: Layout) -> bool:
+    """Return True if the shards of an index are at its URL; a file of others may name the shards of other data."""
+    with suppress(StorageError):  # then the index is found by its URL alone
+        return is_url(data) and have_same_shards(data, (shard.info for shard in layout.shards))
+    return False
 
 
 def _write_columns(opened: IndexFile, work: Storage) -> None:

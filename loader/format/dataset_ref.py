@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import ConfigError
-from ..storage import Storage, open_storage, resolve_path
+from ..storage import Storage, is_url, open_storage, resolve_path
+from ..storage.user_indexes import index_name
 from .data_kind import DataKind, data_kind, data_path
 from .nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
 from .user_index import find_index
@@ -93,6 +94,15 @@ class DatasetRef:
         return find_index(self.path) if named is None and self.kind.format == "folder" else named
 
     @property
+    def is_found_by_shards(self) -> bool:
+        """True if the folder is the index of other data, which have the same shards at another URL."""
+        other = self.other_folder
+        return other is not None and self._is_of_other_data(other)
+
+    def _is_of_other_data(self, folder: str) -> bool:
+        return self.meta_folder is None and is_url(self.path) and not folder.endswith(index_name(self.path))
+
+    @property
     def folder(self) -> str:
         """The folder of the documents, as the caller names it: ``.nv-meta``, or the one that is used instead."""
         other = self.other_folder
@@ -106,6 +116,8 @@ class DatasetRef:
     def storage(self) -> Storage:
         """Open the folder of the shards; ``.nv-meta`` in it is the meta folder, and then all else is read-only.
 
+        The index of other data is read-only, too.
+
         Raises:
             StorageError: URLs of this protocol are not supported.
 
@@ -113,7 +125,9 @@ class DatasetRef:
         '/home/me/coco-meta/.info.json'
         """
         other = self.other_folder
-        return open_storage(self.path, replaced=None if other is None else (FOLDER, other))
+        if other is None:
+            return open_storage(self.path)
+        return open_storage(self.path, replaced=(FOLDER, other), is_read_only=self._is_of_other_data(other))
 
     def resolved(self, folder: str | None = None) -> DatasetRef:
         """Return the reference with absolute paths, which start from a folder, or from the working directory."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 
 from ..errors import FormatError
 
@@ -12,7 +14,7 @@ INFO_JSON = f"{FOLDER}/.info.json"
 INFO_YAML = f"{FOLDER}/.info.yaml"  # datasets prepared before 2025
 SPLIT_YAML = "split.yaml"  # in FOLDER; users may choose another name for it and for dataset.yaml
 SPLIT_JSON = "split.json"  # used if split.yaml is missing
-# How names of temporary folders begin that replace ``.nv-meta`` for shards that are not prepared.
+# How names begin of folders in the system's temporary folder that replace ``.nv-meta`` of shards without an index.
 TEMPORARY_INDEX = "energon-index-"
 DATASET_YAML = "dataset.yaml"
 REQUEST_JSON = "request.json"  # in FOLDER: the command that has written the shards, and what they follow from
@@ -29,6 +31,11 @@ JOBS_FOLDER = f"{FOLDER}/.jobs"
 TAR_IDX_SUFFIX = ".idx"
 
 FORMAT_VERSION = "7.4.1"  # the version of the public format that this library writes
+
+
+def is_temporary_index(folder: str) -> bool:
+    """Return True for a folder that this library made for the time of a command; a name alone may be of others."""
+    return os.path.dirname(folder) == tempfile.gettempdir() and os.path.basename(folder).startswith(TEMPORARY_INDEX)
 
 
 def outdated(message: str, shard: str, offset: int | None = None) -> FormatError:

@@ -15,14 +15,15 @@ from ..errors import StorageError
 from ..storage import FileInfo, is_url, open_storage, url_at_commit
 from ..storage.user_indexes import index_folders, index_name
 from .data_kind import SHARD_SUFFIXES, data_kind
-from .nv_meta import FOLDER, INFO_JSON
+from .nv_meta import FOLDER, INDEX_UUID, INFO_JSON
 
-_COMMITTED = INFO_JSON.rpartition("/")[2]
+_COMMITTED, _UUID = INFO_JSON.rpartition("/")[2], INDEX_UUID.rpartition("/")[2]
 
 # In a folder of indexes: files that are named by the digest of all shards of a dataset.
 _BY_SHARDS = "by-shards"
 # Their text: the layout of the index of these shards. Others may have written it, so it may lead nowhere else.
-_ENTRY = re.compile(r"(\w[\w.-]*)/index/[0-9a-f-]+/layout\.json")
+_ENTRY = re.compile(r"(\w[\w.-]*)/index/([0-9a-f-]+)/layout\.json")
+_MAX_ENTRY_BYTES = 512  # names of folders have at most 255
 
 
 def index_folder_of(path: str) -> str:
@@ -43,16 +44,19 @@ def find_index(path: str) -> str | None:
     name, folders = index_name(path), list[str]()
     with suppress(StorageError):  # this user has no folder
         folders = index_folders()
-    for position, folder in enumerate(folders):
-        index = os.path.join(folder, name)
-        if _exists(index, _COMMITTED) and (position == 0 or not open_storage(path).exists(INFO_JSON)):
+    # The user's own index, that of the data, and then those of others: a URL that is down hides none before it.
+    if folders and _exists(index := os.path.join(folders[0], name), _COMMITTED):
+        return index
+    if not folders[1:] and not (is_url(path) and _with_entries(folders)):
+        return None  # the usual case, in which the data need not be asked
+    with suppress(StorageError):  # data that cannot be read are named where they are opened
+        if open_storage(path).exists(INFO_JSON):
+            return None
+    for folder in folders[1:]:
+        if _exists(index := os.path.join(folder, name), _COMMITTED):
             return index
-    with suppress(StorageError):  # data that cannot be listed are named where they are opened
-        for folder in folders if is_url(path) else ():
-            other = _index_of_shards(folder, path)
-            if other and not open_storage(path).exists(INFO_JSON):
-                return other
-    return None
+    entries = _with_entries(folders) if is_url(path) else []
+    return next(filter(None, (_index_of_shards(folder, path) for folder in entries)), None)
 
 
 def note_index(folder: str, uuid: str, shards: Iterable[FileInfo]) -> None:
@@ -64,7 +68,7 @@ def note_index(folder: str, uuid: str, shards: Iterable[FileInfo]) -> None:
     """
     indexes, name = os.path.split(folder)
     with suppress(StorageError):  # without the note, the index is found by its URL alone
-        if indexes == index_folders()[0]:
+        if os.path.abspath(indexes) == os.path.abspath(index_folders()[0]):
             for digest in _digests(shards):
                 open_storage(indexes).write(f"{_BY_SHARDS}/{digest}", f"{name}/index/{uuid}/layout.json".encode())
 
@@ -74,15 +78,21 @@ def have_same_shards(path: str, shards: Iterable[FileInfo]) -> bool:
     return any(digest in _digests_at(_url_as_read(path)) for digest in _digests(shards))
 
 
+def _with_entries(folders: Iterable[str]) -> list[str]:
+    """Return the folders of indexes that may note shards."""
+    return [each for each in folders if is_url(each) or os.path.isdir(os.path.join(each, _BY_SHARDS))]
+
+
 def _index_of_shards(folder: str, path: str) -> str | None:
-    if not is_url(folder) and not os.path.isdir(os.path.join(folder, _BY_SHARDS)):
-        return None  # the usual case, in which the data need not be listed
-    for digest in _digests_at(_url_as_read(path)):
-        if _exists(folder, f"{_BY_SHARDS}/{digest}"):
-            entry = _ENTRY.fullmatch(open_storage(folder).read(f"{_BY_SHARDS}/{digest}").decode("utf-8", "replace"))
-            # An index that was rebuilt is of other shards.
-            if entry is not None and _exists(folder, entry[0]):
-                return os.path.join(folder, entry[1])
+    with suppress(StorageError):  # an entry that cannot be read hides none of other folders
+        for digest in _digests_at(_url_as_read(path)):
+            if _exists(folder, f"{_BY_SHARDS}/{digest}"):
+                indexes = open_storage(folder)
+                text = indexes.read(f"{_BY_SHARDS}/{digest}", 0, _MAX_ENTRY_BYTES).decode("utf-8", "replace")
+                entry = _ENTRY.fullmatch(text)
+                # An index that was rebuilt is of other shards.
+                if entry and indexes.read(f"{entry[1]}/{_UUID}", 0, 64).strip() == entry[2].encode():
+                    return os.path.join(folder, entry[1])
     return None
 
 

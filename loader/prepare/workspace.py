@@ -50,6 +50,7 @@ class Workspace:
         files: Mapping[str, bytes],
         previous: str | None,
         removals: Sequence[str],
+        notes_shards: bool = True,
     ) -> str:
         """Commit an index; return its uuid.
 
@@ -60,6 +61,7 @@ class Workspace:
             files: Further files, name → contents, published after them.
             previous: The uuid of the previous index, which running jobs may still read; all others are removed.
             removals: Further files to remove.
+            notes_shards: In a folder of indexes, let data of the same shards find the index.
         """
         shards = list(shards)
         info = encode_shard_info({shard.name: shard.samples for shard in shards})
@@ -68,7 +70,8 @@ class Workspace:
         last = {INDEX_UUID: str(identity).encode(), INFO_JSON: info}
         stale = stale_indexes(self.storage, kept=previous)
         self.commit([*renames, *stage_files(self.work, {**files, **last})], [*stale, *removals])
-        note_index(self.storage.path(FOLDER), str(identity), (shard.info for shard in shards))
+        if notes_shards:
+            note_index(self.storage.path(FOLDER), str(identity), (shard.info for shard in shards))
         return str(identity)
 
     def forget_scans(self) -> None:

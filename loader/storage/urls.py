@@ -137,13 +137,17 @@ def _folder_of_version(url: str, rest: str) -> str:
 
 
 def open_storage(
-    path: str | os.PathLike[str], *, replaced: tuple[str, str | os.PathLike[str]] | None = None
+    path: str | os.PathLike[str],
+    *,
+    replaced: tuple[str, str | os.PathLike[str]] | None = None,
+    is_read_only: bool = False,
 ) -> Storage:
     """Open the folder at a path or URL.
 
     Args:
         path: A path of this machine, or a URL.
         replaced: Name of a folder in it and the path of the folder to use instead; all other files are read-only then.
+        is_read_only: The folder that is used instead is of other data: at a URL, it is read-only, too.
 
     Raises:
         StorageError: URLs of this protocol are not supported.
@@ -154,7 +158,7 @@ def open_storage(
     """
     protocol, rest = split_url(path)
     if replaced is not None and (protocol or is_url(replaced[1])):
-        return SplitStorage(open_storage(path), replaced[0], open_storage(replaced[1]))
+        return SplitStorage(open_storage(path), replaced[0], open_storage(replaced[1]), is_read_only=is_read_only)
     if not protocol:
         return LocalStorage(rest, replaced=replaced)
     if protocol in PROTOCOLS:
@@ -220,12 +224,13 @@ def _calls(method: str, locate: Callable[[SplitStorage, str], tuple[Storage, str
 class SplitStorage:
     """A storage with another storage instead of one of its folders. All other files are read-only."""
 
-    def __init__(self, main: Storage, folder: str, other: Storage) -> None:
+    def __init__(self, main: Storage, folder: str, other: Storage, *, is_read_only: bool = False) -> None:
         self.url = main.url
         self.checks_versions = main.checks_versions
         self.main = main
         self._folder = folder
         self._other = other
+        self._is_read_only = is_read_only
 
     @property
     def can_list(self) -> bool:
@@ -241,6 +246,12 @@ class SplitStorage:
     def _writable(self, name: str) -> tuple[Storage, str]:
         if not self._is_replaced(name):
             raise read_only_error(self.path(name), self._folder, self._other.path(""))
+        if self._is_read_only:
+            raise StorageError(
+                "this is the metadata of other data, which have the same shards at another URL",
+                path=self.path(name),
+                hint="pass --meta-folder DIR (meta_folder=), a folder for the metadata of these data",
+            )
         return self._place(name)
 
     path = _calls("path", _place)

@@ -538,6 +538,49 @@ def test_a_copy_of_a_repository_finds_the_index_by_its_shards(
     assert DatasetRef(other).other_folder is None
 
 
+def test_an_index_that_was_rebuilt_is_of_its_new_shards(hub: HubServer, user_folder: Path) -> None:
+    first = hub.create("datasets", "me/cats")
+    first.commit(shards())
+    prepare = ["prepare", REPOSITORY, "--non-interactive", "--split-ratio", "1,0,0"]
+    assert main(prepare) == 0
+    hub.create("datasets", "you/copied").commit(shards())
+    other = "hf://datasets/you/copied"
+    assert DatasetRef(other).is_found_by_shards
+    first.commit({"4.tar": tar_bytes(4)})
+    start_again()
+    assert main([*prepare, "--force-overwrite"]) == 0
+    start_again()
+    assert DatasetRef(other).other_folder is None
+
+
+def test_the_index_of_other_data_is_not_changed(hub: HubServer, user_folder: Path) -> None:
+    hub.create("datasets", "me/cats").commit(shards())
+    assert main(["prepare", REPOSITORY, "--non-interactive", "--split-ratio", "1,0,0"]) == 0
+    hub.create("datasets", "you/copied").commit(shards())
+    other = "hf://datasets/you/copied"
+    files = {path: path.read_bytes() for path in Path(DatasetRef(REPOSITORY).folder).rglob("*") if path.is_file()}
+    with pytest.raises(StorageError, match="metadata of other data"):
+        DatasetRef(other).storage().write(".nv-meta/split.yaml", b"")
+    assert main(["split", other, "--split-ratio", "1,1,0", "--split-by", "samples"]) == 0
+    assert main(["lint", other, "--fix"]) == 0
+    assert {path: path.read_bytes() for path in files} == files
+    assert not DatasetRef(other).is_found_by_shards
+    assert main(["split", other, "--undo"]) == 0
+
+
+def test_shards_lead_to_no_index_that_was_pulled_for_others(
+    hub: HubServer, user_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.create("datasets", "me/cats").commit(shards())
+    assert main(["prepare", REPOSITORY, "--non-interactive", "--split-ratio", "1,0,0"]) == 0
+    assert main(["index", "push", REPOSITORY, str(tmp_path / "cats.energon-index")]) == 0
+    monkeypatch.setenv("ENERGON_INDEX", str(tmp_path / "mine"))
+    hub.create("datasets", "me/dogs").commit({"4.tar": tar_bytes(4)})
+    pull = ["index", "pull", str(tmp_path / "cats.energon-index"), "--data", "hf://datasets/me/dogs"]
+    assert main(pull) == 0
+    assert not (tmp_path / "mine/by-shards").exists()
+
+
 @pytest.mark.parametrize("text", ["../../cats/index/0/layout.json", "cats", "cats/index/../layout.json", "\udcff"])
 def test_an_entry_of_others_leads_to_their_folder_of_indexes_alone(
     hub: HubServer, user_folder: Path, monkeypatch: pytest.MonkeyPatch, text: str

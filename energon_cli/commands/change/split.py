@@ -14,7 +14,7 @@ from loader.inspect import format_percent
 from ...command import energon_command
 from ...console import output_console, print_json, show_note, show_warning
 from ...dataset_options import compute_with_consent, yes_option
-from ...dataset_paths import check_path
+from ...dataset_paths import check_path, writable
 from ...options import Parsed, flag_option, shared_options
 from ...progress import ProgressBar
 
@@ -86,6 +86,7 @@ def split(
             energon split /data/coco --undo
     """
     from loader.convert import SplitPlan, find_leaks, run_split, undo_split
+    from loader.format import DatasetRef
     from loader.similarity import find_near_leaks
 
     # Exactly one thing is to be done.
@@ -98,6 +99,9 @@ def split(
         raise click.UsageError("--near belongs to --check without --group-by and --duplicates-of.")
     if threshold is not None and near is None:
         raise click.UsageError("--threshold belongs to --near.")
+    # Keep a split of data that cannot be written, or whose index is of others, in a folder of the user.
+    if not check and not options["dry_run"]:
+        writable(DatasetRef(path))
     # Undo the last split.
     if is_undo:
         undone = undo_split(path)

@@ -11,7 +11,7 @@ from loader.errors import ConfigError, EnergonError, MissingPackageError
 
 from ...command import energon_command
 from ...dataset_options import dataset_options
-from ...dataset_paths import check_ref
+from ...dataset_paths import check_ref, writable
 from ...engine_options import EngineChoice, engine_options
 from ...options import NUMBER, flag_option, shared_options
 from ...progress import ProgressBar
@@ -103,7 +103,7 @@ def lint(
     # Check the flags against each other and against each path.
     if as_json and output_format not in (None, "json"):
         raise click.UsageError(f"--json and --format {output_format} exclude each other.")
-    refs = tuple(map(check_ref, refs))
+    refs = tuple(writable(check_ref(ref)) if fix else check_ref(ref) for ref in refs)
     units = [_checked_unit(ref, level=level, fix=fix, split_parts=split_parts) for ref in refs]
     from loader.engine import ShareEnds
     from loader.inspect import LintRequest, exclude_broken

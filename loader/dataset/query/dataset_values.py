@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -17,7 +16,7 @@ from ...format.columns.column_files import open_column
 from ...format.columns.column_record import column_of
 from ...format.documents.messages import did_you_mean, nearest_names
 from ...format.documents.value_name import INDEX_COLUMNS, ValueName
-from ...format.nv_meta import FOLDER, TEMPORARY_INDEX
+from ...format.nv_meta import FOLDER, is_temporary_index
 from ..dataset import Dataset
 from ..records import SingleFile
 from ..tar import tar_index
@@ -33,7 +32,7 @@ class UnknownValueError(ConfigError):
 def write_command(folder: Dataset, names: Iterable[str]) -> str | None:
     """Return the command that writes values of all samples as columns; None if columns cannot be written."""
     path, meta = folder.path.rstrip("/"), folder.storage.path(FOLDER)
-    if isinstance(folder, SingleFile) or os.path.basename(meta).startswith(TEMPORARY_INDEX):
+    if isinstance(folder, SingleFile) or is_temporary_index(meta):
         return None
     words = ["energon", "stats", path, "--write", ",".join(names)]
     words += ["--tokenizer", "tokenizer.json"] if _is_of_tokens(words[-1]) else []

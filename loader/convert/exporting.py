@@ -197,6 +197,11 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
 
 
 _FILES = ("jsonl", "parquet")
+# Columns that rows have besides the parts, by format.
+_COLUMNS = {
+    **dict.fromkeys(("jsonl", "hf", "mds", "litdata"), frozenset(("__key__",))),
+    "parquet": frozenset(("__key__", "__split__")),
+}
 
 
 def _pieces(
@@ -282,12 +287,15 @@ def _labelled(
 
 def _labels(chosen: Sequence[ChosenSamples], label: str) -> list[str]:
     """Return the labels of the chosen samples; numbers have leading zeros, so that names sort as numbers do."""
-    labels: list[str] = []
+    labels, known = list[str](), set[str]()
     for each in chosen:
         groups = find_groups(each.opened.folder, label)
         labels += [groups.names[group] for group in groups.numbers[each.numbers].tolist()]
-    known = {text for text in labels if not text.startswith(ALONE)}
+        known.update(text for text in groups.names if not text.startswith(ALONE))
+    # All samples of the datasets decide, so that exports of each split part have the same names.
     width = max(map(len, known), default=0) if all(map(str.isdecimal, known)) else 0
+    if len({text.zfill(width) for text in known}) < len(known):
+        width = 0  # "1" and "01" are two labels
     return [text if text.startswith(ALONE) else text.zfill(width) for text in labels]
 
 
@@ -384,12 +392,20 @@ def _account_of(chosen: Sequence[ChosenSamples]) -> Account:
 
 
 def _writer(request: ExportRequest, columns: Sequence[str], chosen: Sequence[ChosenSamples], at: str) -> SampleWriter:
+    # Refuse what the format cannot hold.
     if request.link:
         raise ConfigError(
             "links are made of whole shards, and this export writes others",
             at=at,
             hint="export all samples with all parts as webdataset, or drop --link",
         )
+    if taken := sorted(_COLUMNS.get(request.format, frozenset()) & {*columns}):
+        raise ConfigError(
+            f"samples have a part {taken[0]!r}, and rows of this format have a column of this name",
+            at=at,
+            hint="choose the other parts (--parts), or export tar shards",
+        )
+    # Make the writer.
     match request.format:
         case "files":
             return FilesWriter(request.output, by_shard=request.by_shard)

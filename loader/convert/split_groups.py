@@ -204,7 +204,7 @@ def _value(access: ValueName, parts: dict[str, object], folder: Dataset, sample:
             source=f"{folder.path}: {folder.index.full_key(sample)}",
         ) from error
     if isinstance(value, bytes):
-        return value.decode("utf-8", "replace").strip()
+        return value.decode("utf-8", "backslashreplace").strip()  # other bytes are another group
     return value if value is None or isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 

@@ -369,14 +369,17 @@ class HuggingFaceWriter(SampleWriter):
             rows.flush()
         self._open.close()
         # Splits become folders, and names in a split file may be those of folders above.
+        unsplit = _UNSPLIT
+        while unsplit in self._parts:
+            unsplit += "_"
         splits = {
-            file_name(split or _UNSPLIT): datasets.Dataset.from_file(path) for split, (path, _) in self._parts.items()
+            file_name(split or unsplit): datasets.Dataset.from_file(path) for split, (path, _) in self._parts.items()
         }
         # The library shows progress bars of its own.
         quiet = datasets.is_progress_bar_enabled()
         datasets.disable_progress_bars()
         try:
-            target: Any = splits[_UNSPLIT] if [*splits] == [_UNSPLIT] else datasets.DatasetDict(splits)
+            target: Any = splits[_UNSPLIT] if [*self._parts] == [""] else datasets.DatasetDict(splits)
             target.save_to_disk(self.folder)
         finally:
             if quiet:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from types import ModuleType
 from typing import Any
@@ -63,7 +63,18 @@ def _is_taken() -> bool:
     if os.path.exists(f"{CANONICAL}.py") or (os.path.isdir(CANONICAL) and not _is_library(f"{CANONICAL}/__init__.py")):
         return True
     spec = find_spec(CANONICAL)
-    return spec is None or not _is_library(spec.origin)
+    return spec is None or not _is_library(spec.origin) or _namespace_of_program() is not None
+
+
+def _namespace_of_program() -> ModuleSpec | None:
+    """Return the ``loader`` of the program if it is a folder of modules without ``__init__``; a folder of data is none.
+
+    Python takes such a folder only if no other one has an ``__init__``, as this library has.
+    """
+    ours = os.path.dirname(os.path.realpath(_FOLDER))
+    spec = PathFinder.find_spec(CANONICAL, [each for each in sys.path if os.path.realpath(each) != ours])
+    folders = (spec and spec.submodule_search_locations) or ()
+    return spec if any(name.endswith(".py") for each in folders for name in os.listdir(each)) else None
 
 
 def _is_library(file: str | None) -> bool:
@@ -71,8 +82,12 @@ def _is_library(file: str | None) -> bool:
     return bool(file) and os.path.isfile(os.path.join(os.path.dirname(str(file)), _MARKER))
 
 
+def _free_spec() -> ModuleSpec | None:
+    return spec_from_file_location(FREE, os.path.join(_FOLDER, "__init__.py"), submodule_search_locations=[_FOLDER])
+
+
 def _load_as_free() -> _Finder:
-    spec = spec_from_file_location(FREE, os.path.join(_FOLDER, "__init__.py"), submodule_search_locations=[_FOLDER])
+    spec = _free_spec()
     if spec is None or spec.loader is None:
         raise ImportError(f"the library is not in {_FOLDER}", name=FREE)
     finder = _Finder(FREE, CANONICAL)
@@ -103,6 +118,8 @@ class _Finder(MetaPathFinder):
     ) -> ModuleSpec | None:
         package, dot, rest = fullname.partition(".")
         if package == self.root:
+            if fullname == FREE:
+                return _free_spec()  # to load it again
             return self._registered(self._others(fullname, path)) if dot and self._is_alias() else None
         if fullname.startswith(_IMPORTERS):
             return _renamed(self._others(fullname, path)) if self.root == FREE else None
@@ -154,7 +171,9 @@ class _Finder(MetaPathFinder):
         """Return what Python finds if it is not of this library, whose editable install adds to any ``loader``."""
         spec = self._others(fullname, path)
         file = (spec and spec.origin) or ""
-        return None if file.startswith(_FOLDER + os.sep) or _is_library(file) else spec
+        if not file.startswith(_FOLDER + os.sep) and not _is_library(file):
+            return spec
+        return _namespace_of_program() if path is None and self.root == FREE else None
 
     def _registered(self, spec: ModuleSpec | None) -> ModuleSpec | None:
         """Let a module be known under its second name as soon as it is loaded.

@@ -249,6 +249,25 @@ def test_workers_of_every_method(
 
 
 @pytest.mark.slow
+def test_a_folder_of_modules_without_init_is_the_programs_and_one_of_data_is_not(
+    wheels: tuple[Path, Path], tmp_path: Path, project: Path
+) -> None:
+    environment = make_environment(tmp_path / "venv")
+    unpack(wheels[0], environment)
+    (project / "loader").mkdir()
+    (project / "loader/mine.py").write_text("NAME = 'mine'\n")
+    code = "import energon_toolkit\nfrom {} as value\nfrom megatron.energon import get_loader\n"
+    code += "print(value is get_loader is energon_toolkit.get_loader, value)"
+    (project / "train.py").write_text(code.format("loader.mine import NAME"))
+    for folder in (project, tmp_path):
+        assert environment.run(project / "train.py", folder=folder).stdout == "False mine\n"
+    (project / "loader/mine.py").rename(project / "loader/mine.txt")
+    (project / "train.py").write_text(code.format("loader import get_loader"))
+    for folder in (project, tmp_path):
+        assert environment.run(project / "train.py", folder=folder).stdout.startswith("True ")
+
+
+@pytest.mark.slow
 def test_a_program_that_is_named_loader(environment: Environment, project: Path, texts: Path) -> None:
     program = TRAIN.format(imports=ORDERS["energon_toolkit first"]).replace(
         "import loader\nfrom loader import name\n", ""

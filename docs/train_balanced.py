@@ -19,7 +19,14 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from PIL import Image
 
-from energon_toolkit import DefaultTaskEncoder, ShardWriter, WorkerConfig, get_savable_loader, get_train_dataset, stateless
+from energon_toolkit import (
+    DefaultTaskEncoder,
+    ShardWriter,
+    WorkerConfig,
+    get_savable_loader,
+    get_train_dataset,
+    stateless,
+)
 
 PATCH = 28  # pixels: a token of the picture, as in Qwen2.5-VL
 COST = "vision_tokens + txt_chars"  # a formula over columns

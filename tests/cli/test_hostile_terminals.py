@@ -82,9 +82,9 @@ def test_the_prompts_show_names_escaped_and_accept_them(tmp_path: Path) -> None:
         run.wait_for("How should the shards be split?").press(ENTER).wait_for("What type are the samples?")
         run.press(ENTER).wait_for("come from?").press(ENTER).wait_for(f"image (image) from j{QUOTED}.jpg")
         run.press(ENTER).wait_for(f"caption (text) from t{QUOTED}.txt")
-        run.press("\x15", "q", ENTER).wait_for("is missing: json has no 'q'")
+        run.press(*30 * ["\x7f"], "q", ENTER).wait_for("is missing: json has no 'q'")
         run.wait_for("» change the fields").press(ENTER).wait_for("image (image) from", times=2).press(ENTER)
-        run.wait_for("caption (text) from", times=2).press("\x15", TAB).wait_for("  json\n")
+        run.wait_for("caption (text) from", times=2).press(*60 * ["\x7f"], TAB).wait_for("  json\n")
         run.press("t", TAB).wait_for(f"from t{QUOTED}.txt")
         run.press(ENTER).wait_for("» y  yes, write")
         assert run.press("y").finish() == 0

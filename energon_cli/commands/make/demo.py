@@ -73,7 +73,8 @@ def demo(context: click.Context, folder: str) -> None:
     pictures, data = os.path.join(folder, "pictures"), os.path.join(folder, "dataset")
     _draw(Path(folder), Path(pictures))
     program = context.find_root().command
-    for line in _STEPS.format(pictures=shlex.quote(pictures), data=shlex.quote(data)).splitlines():
+    for step in _STEPS.splitlines():  # names of folders may have line breaks
+        line = step.format(pictures=shlex.quote(pictures), data=shlex.quote(data))
         _print(line)
         if not line.startswith("$ "):
             continue

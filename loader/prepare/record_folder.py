@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from io import BytesIO
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..engine import Account
-from ..errors import ConfigError, EnergonError, FormatError, StorageError
+from ..errors import ConfigError, EnergonError, FormatError, StorageError, plural
 from ..format.carry import NextValues, carry_to_next_index
 from ..format.data_kind import data_kind
 from ..format.documents.dataset_files import read_shard_info
@@ -55,6 +56,7 @@ class _Counted:
     part_bytes: Mapping[str, int]
     contents: Contents = field(default_factory=Contents)
     row_groups: Sequence[tuple[int, int]] = ()  # samples and bytes of each
+    path_only: Mapping[str, int] = field(default_factory=dict)  # column → rows with a path and no bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,8 @@ class _Count:
 
 def _counted(storage: Storage, shard: FileInfo) -> _Counted:
     file = open_record_file(storage, shard.name, shard)
-    return _Counted(len(file), file.part_bytes(), row_groups=file.row_groups())
+    path_only = getattr(file, "path_only", {})  # of Parquet files
+    return _Counted(len(file), file.part_bytes(), row_groups=file.row_groups(), path_only=path_only)
 
 
 class RecordPrepare(RunningPrepare):
@@ -128,6 +131,7 @@ class RecordPrepare(RunningPrepare):
         self._to_scan = [shard for shard in search.shards if shard.name not in self._known]
         self._had_index = {shard.name for shard in self._to_scan if storage.exists(shard.name + IDX_SUFFIX)}
         self._index: RecordIndex | None = None
+        self._path_only = Counter[str]()
         self.contents = Contents()
         chosen = ContentSampler.of_shards(search.names, is_far=storage.checks_versions, workers=plan.workers)
         self._task = _Count(storage, chosen.samples_of if how.inspects else {}, not how.is_trial, plan.max_json_bytes)
@@ -138,6 +142,7 @@ class RecordPrepare(RunningPrepare):
         for shard in self._search.shards:
             is_known = shard.name in self._known
             self.contents.merge(self._task.inspect_again(shard) if is_known else counted[shard.name].contents)
+            self._path_only.update(counted[shard.name].path_only)
         layout = _layout(self._search, counted, commit_of(self._workspace.storage.url))
         if not layout.samples:
             raise FormatError(
@@ -235,8 +240,15 @@ class RecordPrepare(RunningPrepare):
             reused=len(self._known),
             compat=False,
             split=split_counts,
-            warnings=(*split.warnings, *carried.warnings),
+            warnings=(*split.warnings, *carried.warnings, *self._lacking()),
         )
+
+    def _lacking(self) -> Iterator[str]:
+        for name, rows in self._path_only.items():
+            yield (
+                f"column {name!r}: at least {plural(rows, 'row has', 'rows have')} a path and no bytes, so training"
+                " cannot read them; energon import follows paths, and copies the files"
+            )
 
     def discard(self) -> None:
         """Remove the indexes of JSONL files that had none before."""

@@ -307,6 +307,7 @@ class RowFile(RecordFile):
             names = (*self.columns, *self._labels)
             super().__init__(storage, name, info, size_bytes=groups.size_bytes, part_names=names)
             self.media = media_columns(groups.schema)
+            self.path_only = _rows_with_paths_only(metadata) if self.media else {}
             self._column_bytes = {**_column_bytes(metadata), **dict.fromkeys(self._labels, 0)}
             self._expected: dict[int, list[int]] = {}  # row group → its announced rows
             self._serial = next(serials)
@@ -384,6 +385,19 @@ class RowFile(RecordFile):
     def fingerprint(self) -> bytes:
         """Return a checksum of the footer, which has the statistics of all columns."""
         return self._footer.to_bytes(4, "little")
+
+
+def _rows_with_paths_only(metadata: Any) -> dict[str, int]:
+    """Return the least number of rows of each column that have a path and no bytes, by what the footer counts."""
+    nulls: dict[str, Counter[str]] = {"bytes": Counter(), "path": Counter()}
+    for row_group in range(metadata.num_row_groups):
+        group = metadata.row_group(row_group)
+        for position in range(group.num_columns):
+            column = group.column(position)
+            name, _, field = column.path_in_schema.rpartition(".")
+            if field in nulls and column.is_stats_set and column.statistics.has_null_count:
+                nulls[field][name] += column.statistics.null_count
+    return dict(nulls["bytes"] - nulls["path"])
 
 
 def _column_bytes(metadata: Any) -> dict[str, int]:

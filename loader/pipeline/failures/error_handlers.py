@@ -166,6 +166,14 @@ def _guess(error: Exception, sample: Any) -> str:
     if isinstance(error, KeyError) and isinstance(sample, Mapping):
         dicts = [sample, *(value for value in sample.values() if isinstance(value, Mapping))]
         return nearest_hint(str(error.args[0]), [key for each in dicts for key in each if isinstance(key, str)])
+    if isinstance(error, TypeError) and f"'{type(sample).__name__}' object is not subscriptable" in str(error):
+        names = [name for name in getattr(sample, "__dataclass_fields__", ()) if not name.startswith("__")]
+        return (
+            f"; its fields are attributes, such as sample.{names[0]}, and energon prepare --sample-type CrudeWebdataset"
+            " makes samples that are dicts of parts"
+            if names
+            else ""
+        )
     return ""
 
 

@@ -7,7 +7,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from loader.dataset.opening import folder_at
 from loader.dataset.split_parts import excluded_samples, samples_of_part
@@ -48,6 +50,16 @@ def lint(folder: Path, **options: Any) -> list[tuple[str, str | None, str | None
 
 def number_of(parts: dict[str, Any]) -> int:
     return int(json.loads(parts["json"])["id"] if "json" in parts else parts["id"])
+
+
+def test_rows_with_a_path_and_no_bytes_are_named(tmp_path: Path) -> None:
+    rows = [{"bytes": b"1", "path": "1.png"}, {"bytes": None, "path": "2.png"}, None]
+    medium = pa.struct({"bytes": pa.binary(), "path": pa.string()})
+    table = pa.table({"image": pa.array(rows * 2, medium)})
+    parquet.write_table(table, tmp_path / "pictures.parquet", row_group_size=3)
+    report = run_prepare(PreparePlan(path=str(tmp_path)))
+    (warning,) = [each for each in report.warnings if "path" in each]
+    assert warning.startswith("column 'image': at least 2 rows have a path and no bytes")
 
 
 @pytest.mark.parametrize("kind", FORMATS)

@@ -100,6 +100,11 @@ def no_parameter() -> None:
             ),
         ),
         (misspelt_inner_key, crude, ("KeyError: 'labl'; did you mean 'label'?", "'json': {'label': 3}")),
+        (
+            misspelt_key,
+            captioning,
+            ("; its fields are attributes, such as sample.image, and energon prepare --sample-type CrudeWebdataset",),
+        ),
         (wrong_type, captioning, ("TypeError: can only concatenate str", "image=None, caption='a cat'")),
     ],
 )

@@ -28,14 +28,14 @@ class Panel(NamedTuple):
     title: str
     job: str  # without the library
     figure: str
-    milliseconds: float  # of one unit of the figure
+    scale: float  # from the unit of the figure to the unit of the title
 
 
 CAPTIONS, JSON = "throughput captions --samples 1920 --workers", "throughput json --samples 48000 --workers"
 PANELS = (
     Panel("JPEG to float tensors, 2 workers: ms a sample", f"{CAPTIONS} 2", "microseconds", 1e-3),
     Panel("JPEG to float tensors, 1 process: ms a sample", f"{CAPTIONS} 0", "microseconds", 1e-3),
-    Panel("small json, 1 process: ms a sample", f"{JSON} 0", "microseconds", 1e-3),
+    Panel("small JSON, 1 process: µs a sample", f"{JSON} 0", "microseconds", 1),
     Panel("from the start to the first batch, 2 workers: ms", "first captions --workers 2", "seconds", 1e3),
 )
 
@@ -54,9 +54,9 @@ def main(figures: Path, target: Path) -> None:
 
 
 def times_of(panel: Panel, figures: dict[str, list[dict[str, float]]]) -> dict[str, float]:
-    """Return the milliseconds of each library that has figures."""
+    """Return the time of each library that has figures, in the unit of the title."""
     return {
-        library: panel.milliseconds * statistics.median(run[panel.figure] for run in runs)
+        library: panel.scale * statistics.median(run[panel.figure] for run in runs)
         for library in LIBRARIES
         if (runs := figures.get(f"{library} {panel.job}"))
     }
@@ -67,12 +67,13 @@ def drawn(panel: Panel, figures: dict[str, list[dict[str, float]]], y: int) -> I
     longest = max(times.values())
     yield f"<text x='0' y='{y + 18}' font-size='15' font-weight='600' fill='#777' {FONT}>{escape(panel.title)}</text>"
     for line, (library, time) in enumerate(times.items()):
+        shown = f"{time:,.0f}" if time >= 100 else f"{time:.3g}"
         top, length = y + TITLE + LINE * line, max(2.0, BAR * time / longest)
         colour, weight = ("#1f77d0", 600) if library == OURS else ("#9aa5b1", 400)
         style = f"font-size='13' font-weight='{weight}' fill='#777' {FONT}"
         yield f"<text x='{LABEL - 8}' y='{top + 13}' text-anchor='end' {style}>{escape(library)}</text>"
         yield f"<rect x='{LABEL}' y='{top}' width='{length:.1f}' height='{LINE - 6}' rx='2' fill='{colour}'/>"
-        yield f"<text x='{LABEL + length + 8:.1f}' y='{top + 13}' {style}>{time:.3g}</text>"
+        yield f"<text x='{LABEL + length + 8:.1f}' y='{top + 13}' {style}>{shown}</text>"
 
 
 if __name__ == "__main__":

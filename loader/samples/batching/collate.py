@@ -129,11 +129,14 @@ class MismatchError(Exception):
             f"number {index}" if key is None else repr(key) for key, index in zip(keys, self._numbers, strict=True)
         ]
         field = f"{'.'.join(self._place)!r} is " if self._place else ""
+        hint = "give them equal types and shapes in encode_sample"
+        if "missing" in self._found:
+            hint = "give all samples the same parts in encode_sample, choose a sample type that has a field for them"
         return SampleError(
             f"{names[0]} and {names[1]} cannot be batched: {field}{self._found[0]} in the first, "
             f"{self._found[1]} in the second",
             key=key_of(samples[self._numbers[1]]),
-            hint="give them equal types and shapes in encode_sample, or define batch in the task encoder",
+            hint=f"{hint}, or define batch in the task encoder",
         )
 
 

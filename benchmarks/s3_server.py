@@ -67,7 +67,11 @@ def server_process(command: list[str], environment: dict[str, str], folder: Path
         yield
     finally:
         process.terminate()
-        process.wait(timeout=20)
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:  # it flushes its files, which are not read any more
+            process.kill()
+            process.wait()
 
 
 def free_port() -> int:

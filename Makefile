@@ -189,7 +189,7 @@ $(PEER_INSTALLED):
 # torchvision goes out again: none is built for a torch without CUDA, so pictures are decoded with Pillow. So does
 # obstore: with it, litdata refuses the http:// endpoint of the benchmark; without it, it uses boto3. This project is
 # there for the pages for movers, whose tests find torchvision in a folder of its own.
-$(LOADERS_INSTALLED):
+$(LOADERS_INSTALLED): pyproject.toml
 	@echo "setting up .venv-loaders with $(LOADERS) (a few minutes, once)"
 	@test -x $(LOADERS_BIN)/python || $(PYTHON) -m venv .venv-loaders
 	@echo "1 of 2: $(TORCH)"
@@ -201,7 +201,7 @@ $(LOADERS_INSTALLED):
 	@$(call compile,$(LOADERS_BIN)/python)
 	@touch $@
 
-$(TRAINERS_INSTALLED):
+$(TRAINERS_INSTALLED): pyproject.toml
 	@echo "setting up .venv-trainers with $(TRAINERS) (a minute, once)"
 	@test -x $(TRAINERS_BIN)/python || $(PYTHON) -m venv .venv-trainers
 	@echo "1 of 2: $(TORCH)"

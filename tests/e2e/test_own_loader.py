@@ -256,15 +256,15 @@ def test_a_folder_of_modules_without_init_is_the_programs_and_one_of_data_is_not
     unpack(wheels[0], environment)
     (project / "loader").mkdir()
     (project / "loader/mine.py").write_text("NAME = 'mine'\n")
-    code = "import energon_toolkit\nfrom {} as value\nfrom megatron.energon import get_loader\n"
-    code += "print(value is get_loader is energon_toolkit.get_loader, value)"
+    code = "import energon_toolkit\nfrom {} as value\nfrom megatron.energon import WorkerConfig\n"
+    code += "print(WorkerConfig is energon_toolkit.WorkerConfig, value is energon_toolkit.get_loader, value)"
     (project / "train.py").write_text(code.format("loader.mine import NAME"))
     for folder in (project, tmp_path):
-        assert environment.run(project / "train.py", folder=folder).stdout == "False mine\n"
+        assert environment.run(project / "train.py", folder=folder).stdout == "True False mine\n"
     (project / "loader/mine.py").rename(project / "loader/mine.txt")
     (project / "train.py").write_text(code.format("loader import get_loader"))
     for folder in (project, tmp_path):
-        assert environment.run(project / "train.py", folder=folder).stdout.startswith("True ")
+        assert environment.run(project / "train.py", folder=folder).stdout.startswith("True True ")
 
 
 @pytest.mark.slow

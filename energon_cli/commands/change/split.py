@@ -99,8 +99,8 @@ def split(
         raise click.UsageError("--near belongs to --check without --group-by and --duplicates-of.")
     if threshold is not None and near is None:
         raise click.UsageError("--threshold belongs to --near.")
-    # Keep a split of data that cannot be written, or whose index is of others, in a folder of the user.
-    if not check and not options["dry_run"]:
+    # Keep the new split of data that cannot be written, or whose index is of others, in a folder of the user.
+    if split_ratio is not None and not options["dry_run"]:
         writable(DatasetRef(path))
     # Undo the last split.
     if is_undo:

@@ -125,6 +125,17 @@ def test_a_split_named_after_a_folder_above_stays_in_the_output(folder: Path, tm
     assert sum(map(len, loaded.values())) == 12
 
 
+def test_samples_without_a_split_stay_next_to_a_part_called_unsplit(folder: Path, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    first = min(folder_at(folder).shard_counts)
+    (folder / ".nv-meta/split.yaml").write_text(f"split_parts: {{unsplit: [{first}]}}")
+    export(folder, tmp_path / "hf", format="hf")
+    loaded = datasets.load_from_disk(str(tmp_path / "hf"))
+    assert {*loaded} == {"unsplit", "unsplit_"}
+    assert {row["__key__"].partition("/")[0] for row in loaded["unsplit"]} == {first}
+    assert sum(map(len, loaded.values())) == 12
+
+
 def test_a_hugging_face_dataset_without_splits_is_one(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     write_shard(shard_path(tmp_path / "ds", 0), {"a": {"txt": b"x", "wav": b"RIFF"}})
@@ -243,6 +254,33 @@ def test_class_folders_take_the_labels_of_the_chosen_samples(folder: Path, tmp_p
     assert [(name.split("/")[0], name.split("/")[-1]) for name in files] == [
         ("05", "0005.jpg"), ("05", "0005.jpg"), ("10", "0010.jpg"), ("10", "0010.jpg"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("labels", "folders"),
+    [((b"1", b"01", b"12"), ["01", "1", "12"]), ((b"caf\xe9", b"caf\xe8"), ["caf\\xe8", "caf\\xe9"])],
+    ids=["zeros", "bytes that are no text"],
+)
+def test_labels_that_differ_have_folders_that_differ(tmp_path: Path, labels: Any, folders: list[str]) -> None:
+    samples = {f"{n}": {"jpg": picture(n), "txt": label} for n, label in enumerate(labels)}
+    write_shard(shard_path(tmp_path / "ds", 0), samples)
+    prepare(tmp_path / "ds", split=RATIO)
+    export(tmp_path / "ds", tmp_path / "out", format="class-folders", label="txt", keep_parts=("jpg",))
+    assert sorted(os.listdir(tmp_path / "out")) == folders
+
+
+def test_names_of_classes_do_not_depend_on_the_chosen_samples(folder: Path, tmp_path: Path) -> None:
+    export(folder, tmp_path / "out", format="class-folders", query=SampleQuery(keys=["0005"]))
+    assert os.listdir(tmp_path / "out") == ["05"]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet", "hf", "mds", "litdata"])
+def test_a_part_with_the_name_of_a_column_is_refused(tmp_path: Path, form: str) -> None:
+    write_shard(shard_path(tmp_path / "ds", 0), {"a": {"__key__": b"x", "txt": b"a"}})
+    prepare(tmp_path / "ds", split=RATIO)
+    with pytest.raises(ConfigError, match="rows of this format have a column of this name"):
+        export(tmp_path / "ds", tmp_path / "out", format=form)
+    export(tmp_path / "ds", tmp_path / "out", format=form, keep_parts=("txt",))
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def prepare(url: str, **options: Any) -> PrepareReport:
 def test_four_processes_and_a_merge_write_the_files_of_one_process(bucket: Path) -> None:
     prepare(ONE)
     command = [program(), "prepare", MANY, "--num-workers", "1"]
-    command += ["--storage-option", "region=us-east-1", "--share"]
+    command += ["--debug", "--storage-option", "region=us-east-1", "--share"]
     processes = [
         subprocess.Popen([*command, f"{number}/{PARTS}"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for number in range(1, PARTS + 1)
